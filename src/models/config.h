@@ -14,11 +14,19 @@
 
 namespace plimsoll {
 
+// The config.json from which a configuration was read; empty for a preset.
+struct ConfigSource {
+  std::string json;   // its text, from which a saved configuration keeps every unknown key
+  std::string dtype;  // "bfloat16": the data type of the saved weights, if the text states one
+  friend bool operator==(const ConfigSource&, const ConfigSource&) = default;
+};
+
 struct ModelConfig {
   std::string model_type = "bert";  // "bert" or "distilbert"
-  std::string hidden_act = "gelu";  // the erf form; nothing else is trained here
+  std::string hidden_act = "gelu";  // the erf form; no other is computed
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;
+  int64_t embedding_size = 0;  // a projection widens embeddings to hidden_size; 0: they have that width
   int64_t num_hidden_layers = 12;
   int64_t num_attention_heads = 12;
   int64_t intermediate_size = 3072;
@@ -33,9 +41,10 @@ struct ModelConfig {
   int64_t num_labels = 2;
   std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
   std::optional<ProblemType> problem_type;
-  std::string source_dtype;  // "bfloat16": what config.json says the weights were saved in; empty: nothing
-  std::string source_json;   // the text of config.json, from which a saved one keeps every unknown key
+  ConfigSource source;
 
+  // The width of the embedding tables.
+  int64_t embedding_width() const { return embedding_size == 0 ? hidden_size : embedding_size; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "graph/ops/ops.h"
+#include "models/architecture.h"
 #include "models/freeze.h"
 
 namespace plimsoll {
@@ -323,6 +324,11 @@ class AddLora {
 
 }  // namespace
 
+std::vector<std::string> default_lora_targets(std::string_view model_type) {
+  const auto targets = architecture_of(model_type).lora_targets;
+  return {targets.begin(), targets.end()};
+}
+
 double LoraConfig::scale() const {
   return alpha / (use_rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r));
 }
@@ -337,7 +343,7 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
     return is_saved_whole(target.module + std::string(kWeightSuffix), config);
   });
   std::vector<std::string> wanted = config.target_modules;
-  if (wanted.empty() && model_type == "bert") wanted = {"query", "value"};
+  if (wanted.empty()) wanted = default_lora_targets(model_type);
   if (wanted.empty()) {
     throw_error(
         ErrorCode::kUsage,

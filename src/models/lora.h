@@ -49,6 +49,10 @@ struct LoraTarget {
   std::string b() const { return module + ".lora_B.weight"; }
 };
 
+// Returns the modules that get adapters unless target_modules names others; empty if the architecture has no
+// default. Requires: the model_type is an architecture's.
+std::vector<std::string> default_lora_targets(std::string_view model_type);
+
 // What PEFT puts before every name in an adapter's file.
 inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 

@@ -146,7 +146,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
     if (std::find(saved.begin(), saved.end(), module) == saved.end()) saved.push_back(module);
   }
   std::vector<std::string> targets = lora.target_modules;
-  if (targets.empty() && model_type == "bert") targets = {"query", "value"};
+  if (targets.empty()) targets = default_lora_targets(model_type);
   // An integer is written as one, as PEFT has it; doubles are exact on all integers up to 2^53.
   const bool is_whole = std::floor(lora.alpha) == lora.alpha && lora.alpha <= 0x1p53;
   const Json json{{"alpha_pattern", Json::object()},

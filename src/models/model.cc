@@ -1,20 +1,30 @@
 #include "models/model.h"
 
-#include "models/bert.h"
-#include "models/distilbert.h"
+#include <utility>
+
+#include "models/architecture.h"
+#include "models/blocks/model_builder.h"
 
 namespace plimsoll {
 
 std::vector<WeightSpec> model_weights(const ModelConfig& config) {
-  return config.model_type == "distilbert" ? distilbert_weights(config) : bert_weights(config);
+  const Architecture& architecture = architecture_of(config.model_type);
+  std::vector<WeightSpec> specs;
+  architecture.add_encoder_weights(specs, config);
+  architecture.sequence_head.add_weights(specs, config);
+  return specs;
+}
+
+std::vector<std::string> ignored_on_disk() {
+  return {"position_ids"};
 }
 
 ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options) {
-  return config.model_type == "distilbert" ? build_distilbert(config, options) : build_bert(config, options);
-}
-
-bool is_ignored_on_disk(std::string_view name) {
-  return name.ends_with("position_ids");
+  const Architecture& architecture = architecture_of(config.model_type);
+  ModelBuilder builder(config, options, model_weights(config));
+  const ValueId x = architecture.build_encoder(builder);
+  const ValueId logits = architecture.sequence_head.build(builder, x);
+  return std::move(builder).finish(logits);
 }
 
 }  // namespace plimsoll

@@ -40,8 +40,8 @@ class DataReading {
     setup_.label_column = columns_.label;
     if (is_training()) {
       const bool is_by_name = arguments_.dataset_name.empty() && !columns_.text.empty();
-      setup_.model.source_json =
-          with_trained_columns(setup_.model.source_json,
+      setup_.model.source.json =
+          with_trained_columns(setup_.model.source.json,
                                is_by_name ? TrainedColumns{columns_.text, columns_.label} : TrainedColumns{});
     }
   }
@@ -74,7 +74,7 @@ class DataReading {
   // A model that is evaluated or predicts reads the columns that it was trained on, so that a column of
   // labels never becomes a text. Where they are not there, what is read instead is said.
   ColumnChoice columns_of_model(const Table& table) {
-    const TrainedColumns trained = trained_columns(setup_.model.source_json);
+    const TrainedColumns trained = trained_columns(setup_.model.source.json);
     const bool names_label = arguments_.label_column_name != Arguments{}.label_column_name;
     const bool has_trained = table.find_column(trained.label) >= 0;
     const bool has_default = table.find_column(columns_.label) >= 0;

@@ -69,7 +69,7 @@ void refuse_other_precisions(const Arguments& arguments, const PlanRequest& requ
 void warn_of_bf16_checkpoint(RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   if (!arguments.fp16 && !arguments.fp16_full_eval) return;
-  if (setup.model.source_dtype != "bfloat16") return;
+  if (setup.model.source.dtype != "bfloat16") return;
   setup.warnings.push_back(
       fmt::format("--{}: the model's config.json says that it was trained in bfloat16, whose range is that "
                   "of fp32; fp16 ends at "

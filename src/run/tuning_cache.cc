@@ -43,7 +43,7 @@ std::string tuning_file_name(const PlanRequest& request) {
   const DType products = request.precision.activation_dtype.value_or(request.precision.dtype);
   // Products do not depend on the columns that a model is trained on.
   ModelConfig model = request.model.config;
-  model.source_json = with_trained_columns(model.source_json, {});
+  model.source.json = with_trained_columns(model.source.json, {});
   std::string text = model_config_json(model);
   text += fmt::format(" {} {} {} {}", dtype_name(request.precision.dtype), dtype_name(products),
                       fp32_products_name(request.precision.fp32_products),

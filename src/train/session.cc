@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
+#include "models/architecture.h"
 #include "models/lora_config.h"
 #include "optim/loss_scale.h"
 #include "plan/search/suggest.h"
@@ -93,10 +94,7 @@ std::string Session::fill_weights(Executor& executor) const {
       setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail,
       from);
   if (setup_.adapter) load_adapter(executor, *setup_.adapter);
-  const std::string architecture = setup_.model.model_type == "distilbert"
-                                       ? "DistilBertForSequenceClassification"
-                                       : "BertForSequenceClassification";
-  return describe_load(report, architecture, setup_.weights->path());
+  return describe_load(report, hugging_face_class(setup_.model), setup_.weights->path());
 }
 
 void Session::begin_anew() {

@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "device/cpu/parallel.h"
 #include "exec/quantized_weights.h"
+#include "models/model.h"
 
 namespace plimsoll {
 namespace {
@@ -168,7 +169,8 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
                         WeightsFrom from) {
   const auto wanted =
       wanted_tensors(executor, "", [&](const WeightSpec& spec) { return comes_from_model(spec, from); });
-  LoadReport report = folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = {"position_ids"}});
+  LoadReport report =
+      folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = ignored_on_disk()});
   if (from == WeightsFrom::kModelUnderAdapter) {
     // What the adapter brings in its place is not left out.
     const auto adapted =

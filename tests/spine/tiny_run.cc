@@ -7,6 +7,7 @@
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
 #include "exec/quantized_weights.h"
+#include "models/architecture.h"
 
 namespace plimsoll::testing {
 
@@ -23,7 +24,7 @@ ModelConfig tiny_model(const TinyCase& test) {
   config.num_attention_heads = test.heads;
   config.intermediate_size = 3 * test.hidden;
   config.max_position_embeddings = 24;
-  config.type_vocab_size = test.model_type == "bert" ? 2 : 0;
+  config.type_vocab_size = architecture_of(test.model_type).has_token_types ? 2 : 0;
   config.hidden_dropout_prob = test.dropout;
   config.attention_probs_dropout_prob = test.dropout;
   config.classifier_dropout = test.dropout;

@@ -52,11 +52,6 @@ struct WantedTensor {
   std::function<void(const SafetensorsFile& file, const StoredTensor& tensor)> read = {};
 };
 
-// Returns the names under which checkpoints may store `name`: the name itself and the name without `prefix`
-// ("bert."), each also with the old LayerNorm.gamma/beta. If `prefix` is empty, only the old norm names are
-// added.
-std::vector<std::string> stored_name_alternatives(const std::string& name, std::string_view prefix);
-
 enum class OnShapeMismatch : uint8_t { kFail, kTreatAsMissing };
 
 struct LoadOptions {

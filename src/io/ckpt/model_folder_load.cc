@@ -14,16 +14,6 @@
 namespace plimsoll {
 namespace {
 
-// Returns the old name of a layer norm's weight or bias.
-std::string old_norm_name(const std::string& name) {
-  for (const auto& [now, before] :
-       {std::pair<std::string_view, std::string_view>{"LayerNorm.weight", "LayerNorm.gamma"},
-        {"LayerNorm.bias", "LayerNorm.beta"}}) {
-    if (name.ends_with(now)) return name.substr(0, name.size() - now.size()) + std::string(before);
-  }
-  return {};
-}
-
 int64_t row_elements(std::span<const int64_t> shape) {
   if (shape.empty()) return 1;
   return std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies<>());
@@ -63,16 +53,6 @@ constexpr std::string_view kTrainFirst =
     "inference.";
 
 }  // namespace
-
-std::vector<std::string> stored_name_alternatives(const std::string& name, std::string_view prefix) {
-  std::vector<std::string> names = {name};
-  if (!prefix.empty() && name.starts_with(prefix)) names.push_back(name.substr(prefix.size()));
-  for (size_t i = 0, count = names.size(); i < count; ++i) {
-    const std::string old = old_norm_name(names[i]);
-    if (!old.empty()) names.push_back(old);
-  }
-  return names;
-}
 
 LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOptions& options) const {
   LoadReport report;

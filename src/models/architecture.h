@@ -1,0 +1,82 @@
+// An architecture as one record: how its config.json is read and written, its weights, its forward graph, its
+// public sizes and the defaults that depend on it. Code elsewhere asks the record and never compares a
+// model_type with a name. A folder below models/ defines each record, and architectures.inc lists them.
+// Thread-safe: constant data and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "models/config.h"
+#include "models/weight_spec.h"
+
+namespace plimsoll {
+
+class ConfigReader;
+class ModelBuilder;
+
+// A key of config.json and the field that it sets.
+using ConfigField = std::variant<int64_t ModelConfig::*, double ModelConfig::*, std::string ModelConfig::*,
+                                 std::optional<double> ModelConfig::*>;
+struct ConfigKey {
+  const char* name = nullptr;
+  ConfigField field;
+};
+
+// The sizes of a model on the hub, as its config.json states them.
+struct Preset {
+  std::string_view name;
+  std::string_view organisation;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t intermediate_size = 0;
+  int64_t embedding_size = 0;  // 0: hidden_size
+};
+
+// The part of a model that turns the encoder's output into logits.
+struct Head {
+  void (*add_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
+  // x_TC -> logits_BK.
+  ValueId (*build)(ModelBuilder& builder, ValueId x_TC) = nullptr;
+};
+
+struct Architecture {
+  std::string_view model_type;    // the value in config.json
+  std::string_view class_prefix;  // Hugging Face's class is this + "ForSequenceClassification"
+  // The keys of config.json that common_config_keys() lacks.
+  std::span<const ConfigKey> config_keys;
+  // Sets the defaults that differ from ModelConfig's.
+  void (*set_defaults)(ModelConfig& config) = nullptr;
+  // Errors: kUsage for a configuration whose forward pass this architecture does not compute.
+  void (*refuse_variants)(const ConfigReader& reader) = nullptr;
+  bool has_token_types = false;
+  void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
+  // Builds the encoder and returns x_TC, the hidden state of every token.
+  ValueId (*build_encoder)(ModelBuilder& builder) = nullptr;
+  Head sequence_head;
+  std::span<const Preset> presets;
+  // Modules that get LoRA adapters by default, as in PEFT. Empty: PEFT has no default either.
+  std::span<const std::string_view> lora_targets;
+};
+
+// Every architecture, in the order in which messages list them.
+std::span<const Architecture* const> architectures();
+
+// Returns null if no architecture has this model_type.
+const Architecture* find_architecture(std::string_view model_type);
+
+// Requires: the model_type is one of an architecture, as every checked configuration's is.
+const Architecture& architecture_of(std::string_view model_type);
+
+// Hugging Face's class for this model with a head for sequences: "BertForSequenceClassification".
+std::string hugging_face_class(const ModelConfig& config);
+
+}  // namespace plimsoll

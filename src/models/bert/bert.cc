@@ -1,0 +1,89 @@
+// BERT (Devlin et al., arXiv 1810.04805). Head for sequences: the first token through the pooler (linear,
+// tanh), dropout, linear.
+#include <array>
+
+#include "models/architecture.h"
+#include "models/blocks/encoder_layer.h"
+#include "models/blocks/weight_specs.h"
+#include "models/config_reader.h"
+
+namespace plimsoll {
+namespace {
+
+const std::vector<std::string>& disk_prefixes() {
+  static const std::vector<std::string> prefixes{"bert.", ""};
+  return prefixes;
+}
+
+void add_encoder_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  add_embedding_specs(specs, config, disk_prefixes());
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    add_layer_specs(specs, config, bert_layer_prefix(i), bert_layer_names(), disk_prefixes());
+}
+
+ValueId build_encoder(ModelBuilder& builder) {
+  ValueId x = build_embeddings(builder);
+  for (int64_t i = 0; i < builder.config().num_hidden_layers; ++i)
+    x = build_layer(builder, x, bert_layer_prefix(i), bert_layer_names(), AttentionOutputDropout::kYes);
+  return x;
+}
+
+void add_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  add_linear_specs(specs, "pooler.dense", config.hidden_size, config.hidden_size, disk_prefixes());
+  add_linear_specs(specs, "classifier", config.num_labels, config.hidden_size, {""});
+}
+
+ValueId build_head(ModelBuilder& builder, ValueId x) {
+  Graph& graph = builder.graph();
+  graph.set_module("pooler");
+  const ValueId first = builder.first_token(x, "pooler.first_token");
+  const ValueId pooled = emit(graph, tanh_op(), {builder.linear(first, "pooler.dense")}, {}, "pooler.output");
+  graph.set_module("classifier");
+  const ModelConfig& config = builder.config();
+  const double p = config.classifier_dropout.value_or(config.hidden_dropout_prob);
+  return builder.linear(builder.dropout(pooled, p), "classifier");
+}
+
+constexpr std::array kKeys{
+    ConfigKey{"hidden_size", &ModelConfig::hidden_size},
+    ConfigKey{"num_hidden_layers", &ModelConfig::num_hidden_layers},
+    ConfigKey{"num_attention_heads", &ModelConfig::num_attention_heads},
+    ConfigKey{"intermediate_size", &ModelConfig::intermediate_size},
+    ConfigKey{"hidden_act", &ModelConfig::hidden_act},
+    ConfigKey{"hidden_dropout_prob", &ModelConfig::hidden_dropout_prob},
+    ConfigKey{"attention_probs_dropout_prob", &ModelConfig::attention_probs_dropout_prob},
+    ConfigKey{"type_vocab_size", &ModelConfig::type_vocab_size},
+    ConfigKey{"layer_norm_eps", &ModelConfig::layer_norm_eps},
+    ConfigKey{"classifier_dropout", &ModelConfig::classifier_dropout},
+};
+
+constexpr std::array kPresets{
+    Preset{"bert-base-uncased", "google-bert", 30522, 768, 12, 12, 3072},
+    Preset{"bert-base-cased", "google-bert", 28996, 768, 12, 12, 3072},
+    Preset{"bert-large-uncased", "google-bert", 30522, 1024, 24, 16, 4096},
+    Preset{"bert-large-cased", "google-bert", 28996, 1024, 24, 16, 4096},
+    Preset{"all-MiniLM-L6-v2", "sentence-transformers", 30522, 384, 6, 12, 1536},
+    Preset{"MiniLM-L6-H384-uncased", "nreimers", 30522, 384, 6, 12, 1536},
+    Preset{"MiniLM-L12-H384-uncased", "microsoft", 30522, 384, 12, 12, 1536},
+};
+
+constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
+
+}  // namespace
+
+const Architecture& bert_architecture() {
+  static const Architecture record{.model_type = "bert",
+                                   .class_prefix = "Bert",
+                                   .config_keys = kKeys,
+                                   .set_defaults = [](ModelConfig&) {},
+                                   .refuse_variants = refuse_encoder_variants,
+                                   .has_token_types = true,
+                                   .add_encoder_weights = add_encoder_weights,
+                                   .build_encoder = build_encoder,
+                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .presets = kPresets,
+                                   .lora_targets = kLoraTargets};
+  return record;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,125 @@
+#include "models/blocks/encoder_layer.h"
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "models/architecture.h"
+#include "models/blocks/weight_specs.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kEmbeddings = "embeddings";
+
+bool has_token_types(const ModelConfig& config) {
+  return architecture_of(config.model_type).has_token_types;
+}
+
+ValueId attend(ModelBuilder& builder, ValueId qkv, const std::string& prefix) {
+  const ModelConfig& config = builder.config();
+  const double head_dim = static_cast<double>(config.hidden_size / config.num_attention_heads);
+  const DropoutSpec dropout = builder.next_dropout(config.attention_probs_dropout_prob);
+  return emit(builder.graph(), attention_op(),
+              {qkv, builder.cu_seqlens(), dropout.p > 0 ? builder.rng() : kNoValue},
+              {{"heads", config.num_attention_heads},
+               {"scale", 1.0 / std::sqrt(head_dim)},
+               {"causal", int64_t{0}},
+               {"p", dropout.p},
+               {"site", dropout.site},
+               {"lse", int64_t{builder.mode() == Mode::kTrain}}},
+              prefix + ".attention.context");
+}
+
+}  // namespace
+
+const LayerNames& bert_layer_names() {
+  static const LayerNames names{.query = "attention.self.query",
+                                .key = "attention.self.key",
+                                .value = "attention.self.value",
+                                .attention_output = "attention.output.dense",
+                                .attention_norm = "attention.output.LayerNorm",
+                                .intermediate = "intermediate.dense",
+                                .output = "output.dense",
+                                .output_norm = "output.LayerNorm"};
+  return names;
+}
+
+std::string bert_layer_prefix(int64_t layer) {
+  return "encoder.layer." + std::to_string(layer);
+}
+
+void add_embedding_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
+                         const std::vector<std::string>& disk_prefixes) {
+  const int64_t width = config.embedding_width();
+  const std::string prefix = kEmbeddings;
+  add_table_spec(specs, prefix + ".word_embeddings", config.vocab_size, width, disk_prefixes,
+                 config.pad_token_id);
+  add_table_spec(specs, prefix + ".position_embeddings", config.max_position_embeddings, width,
+                 disk_prefixes);
+  if (has_token_types(config)) {
+    add_table_spec(specs, prefix + ".token_type_embeddings", config.type_vocab_size, width, disk_prefixes);
+  }
+  add_norm_specs(specs, prefix + ".LayerNorm", width, disk_prefixes);
+}
+
+ValueId build_embeddings(ModelBuilder& builder) {
+  const ModelConfig& config = builder.config();
+  const std::string prefix = kEmbeddings;
+  Graph& graph = builder.graph();
+  graph.set_module(prefix);
+  const ValueType row{DType::kI32, Shape{kDimT}};
+  const ValueId ids = graph.add_value("ids", row, Storage::kInput);
+  const ValueId positions = graph.add_value("positions", row, Storage::kInput);
+  std::vector<ValueId> inputs{builder.cu_seqlens(), ids, builder.weight(prefix + ".word_embeddings.weight"),
+                              positions, builder.weight(prefix + ".position_embeddings.weight")};
+  if (has_token_types(config)) {
+    inputs.push_back(graph.add_value("token_types", row, Storage::kInput));
+    inputs.push_back(builder.weight(prefix + ".token_type_embeddings.weight"));
+  }
+  const ValueId sum = emit(graph, embedding_sum_op(), std::move(inputs),
+                           {{"padding_id", config.pad_token_id}}, prefix + ".sum");
+  return builder.dropout(builder.norm(sum, prefix + ".LayerNorm"), config.hidden_dropout_prob);
+}
+
+void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,
+                     const LayerNames& names, const std::vector<std::string>& disk_prefixes) {
+  const int64_t width = config.hidden_size;
+  for (const char* kind : {".weight", ".bias"}) {
+    const bool matrix = std::string_view(kind) == ".weight";
+    WeightSpec spec{prefix + ".attention.qkv" + kind,
+                    matrix ? std::vector<int64_t>{3 * width, width} : std::vector<int64_t>{3 * width},
+                    matrix ? Initializer::kNormal : Initializer::kZeros,
+                    matrix,
+                    {}};
+    int64_t row = 0;
+    for (const std::string& part : {names.query, names.key, names.value}) {
+      spec.parts.push_back({spellings_on_disk(disk_prefixes, prefix + "." + part + kind), row, width});
+      row += width;
+    }
+    specs.push_back(std::move(spec));
+  }
+  add_linear_specs(specs, prefix + "." + names.attention_output, width, width, disk_prefixes);
+  add_norm_specs(specs, prefix + "." + names.attention_norm, width, disk_prefixes);
+  add_linear_specs(specs, prefix + "." + names.intermediate, config.intermediate_size, width, disk_prefixes);
+  add_linear_specs(specs, prefix + "." + names.output, width, config.intermediate_size, disk_prefixes);
+  add_norm_specs(specs, prefix + "." + names.output_norm, width, disk_prefixes);
+}
+
+ValueId build_layer(ModelBuilder& builder, ValueId x, const std::string& prefix, const LayerNames& names,
+                    AttentionOutputDropout attention_output_dropout) {
+  Graph& graph = builder.graph();
+  const double p = builder.config().hidden_dropout_prob;
+  graph.set_module(prefix + ".attention");
+  const ValueId attended = attend(builder, builder.linear(x, prefix + ".attention.qkv"), prefix);
+  ValueId branch = builder.linear(attended, prefix + "." + names.attention_output);
+  if (attention_output_dropout == AttentionOutputDropout::kYes) branch = builder.dropout(branch, p);
+  x = builder.norm(emit(graph, add_op(), {x, branch}, {}, "residual"), prefix + "." + names.attention_norm);
+  graph.set_module(prefix + ".feed_forward");
+  const ValueId hidden = builder.linear(x, prefix + "." + names.intermediate);
+  const ValueId activated = emit(graph, gelu_op(), {hidden}, {}, prefix + ".gelu");
+  branch = builder.dropout(builder.linear(activated, prefix + "." + names.output), p);
+  return builder.norm(emit(graph, add_op(), {x, branch}, {}, "residual"), prefix + "." + names.output_norm);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,42 @@
+// The embeddings and the post-norm encoder layer of BERT and the architectures that derive from it
+// (Vaswani et al., arXiv 1706.03762; Devlin et al., arXiv 1810.04805). Thread-safe: pure functions.
+//
+// Shape letters: T tokens, C hidden size.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/blocks/model_builder.h"
+
+namespace plimsoll {
+
+// The names of one layer's modules on disk, after the layer's prefix.
+struct LayerNames {
+  std::string query, key, value, attention_output, attention_norm, intermediate, output, output_norm;
+};
+
+// The names of BERT, which other architectures kept.
+const LayerNames& bert_layer_names();
+std::string bert_layer_prefix(int64_t layer);
+
+enum class AttentionOutputDropout : uint8_t { kNo, kYes };
+
+// Adds the weights of one layer. One matrix product computes q, k and v: their weights follow each other in
+// one tensor, and the checkpoint's three tensors are its parts.
+void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,
+                     const LayerNames& names, const std::vector<std::string>& disk_prefixes);
+
+// x_TC -> x_TC: self-attention and feed-forward, each with a residual and a norm.
+ValueId build_layer(ModelBuilder& builder, ValueId x_TC, const std::string& prefix, const LayerNames& names,
+                    AttentionOutputDropout attention_output_dropout);
+
+// Adds the tables of words, positions and (if the model has them) token types, and the norm of their sum, all
+// of the configuration's embedding width.
+void add_embedding_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
+                         const std::vector<std::string>& disk_prefixes);
+
+// Returns the sum of the tables' rows after norm and dropout.
+ValueId build_embeddings(ModelBuilder& builder);
+
+}  // namespace plimsoll

@@ -1,0 +1,25 @@
+// The weights of common modules, for an architecture's list. `disk_prefixes` are the prefixes that a module's
+// name may have in a checkpoint, tried in order. Thread-safe: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/weight_spec.h"
+
+namespace plimsoll {
+
+// Returns the spellings of a tensor's name on disk. Checkpoints converted from TensorFlow spell a norm's
+// weight and bias gamma and beta.
+std::vector<std::string> spellings_on_disk(const std::vector<std::string>& disk_prefixes,
+                                           const std::string& name);
+
+void add_linear_specs(std::vector<WeightSpec>& specs, const std::string& name, int64_t out, int64_t in,
+                      const std::vector<std::string>& disk_prefixes);
+void add_norm_specs(std::vector<WeightSpec>& specs, const std::string& name, int64_t width,
+                    const std::vector<std::string>& disk_prefixes);
+void add_table_spec(std::vector<WeightSpec>& specs, const std::string& name, int64_t rows, int64_t width,
+                    const std::vector<std::string>& disk_prefixes, int64_t zero_row = -1);
+
+}  // namespace plimsoll

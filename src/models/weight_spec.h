@@ -1,0 +1,43 @@
+// A weight of a model: its shape, how it starts, and the tensors of a checkpoint that fill it. Values only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+enum class Initializer : uint8_t {
+  kNormal,  // with the configuration's initializer_range as standard deviation
+  kZeros,
+  kOnes,
+  kUniform  // between -1 / sqrt(columns) and 1 / sqrt(columns): Kaiming's uniform with the slope sqrt(5)
+};
+
+// A tensor of a checkpoint that fills some rows of a weight. The spellings are tried in order.
+struct WeightPart {
+  std::vector<std::string> disk_names;
+  int64_t first_row = 0;  // of dimension 0
+  int64_t num_rows = 0;
+};
+
+struct WeightSpec {
+  std::string name;  // of the value in the graph
+  std::vector<int64_t> shape;
+  Initializer initializer = Initializer::kNormal;
+  bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)
+  std::vector<WeightPart> parts;
+  int64_t zero_row = -1;  // the row that starts as zero: the padding token's; -1: no row does
+  bool trainable = true;  // false: it has no gradient and no optimizer states, and keeps its loaded values
+  // The files that contain it: a model's, an adapter's (under PEFT's names), or both.
+  bool in_model = true;
+  bool in_adapter = false;
+
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int64_t size : shape) n *= size;
+    return n;
+  }
+};
+
+}  // namespace plimsoll

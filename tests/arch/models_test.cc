@@ -1,0 +1,64 @@
+// Checks that only an architecture's own folder knows its name: code elsewhere asks the record in
+// src/models/architecture.h.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSource = fs::path(PLIMSOLL_SOURCE_DIR) / "src";
+
+// The folders below src/models/ have the names of architectures, except for the shared blocks.
+std::vector<std::string> architecture_names() {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kSource / "models")) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name != "blocks") names.push_back(name);
+  }
+  return names;
+}
+
+bool is_production_source(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  const std::string stem = path.stem().string();
+  return (extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".cuh") &&
+         !stem.ends_with("_test") && !stem.ends_with("_fuzz");
+}
+
+bool compares_with(const std::string& line, const std::string& name) {
+  const std::string literal = '"' + name + '"';
+  for (const char* comparison : {"== ", "!= "}) {
+    if (line.find(comparison + literal) != std::string::npos) return true;
+  }
+  return line.find(literal + " ==") != std::string::npos || line.find(literal + " !=") != std::string::npos;
+}
+
+TEST(Models, OnlyItsFolderComparesWithTheNameOfAnArchitecture) {
+  const std::vector<std::string> names = architecture_names();
+  ASSERT_GE(names.size(), 2u);
+  int files = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kSource)) {
+    if (!entry.is_regular_file() || !is_production_source(entry.path())) continue;
+    ++files;
+    const std::string path = fs::relative(entry.path(), kSource).string();
+    std::ifstream stream(entry.path());
+    int number = 0;
+    for (std::string line; std::getline(stream, line);) {
+      ++number;
+      for (const std::string& name : names) {
+        if (path.starts_with("models/" + name + "/")) continue;
+        EXPECT_FALSE(compares_with(line, name))
+            << "src/" << path << ":" << number << " compares with \"" << name
+            << "\"; ask its record in models/architecture.h";
+      }
+    }
+  }
+  EXPECT_GT(files, 500);
+}
+
+}  // namespace
