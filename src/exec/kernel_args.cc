@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/ops/activation.h"
 #include "graph/ops/slice.h"
 
 namespace plimsoll {
@@ -126,20 +127,25 @@ ActivationBwdArgs activation_bwd_args(const BindContext& context) {
           .n = context.output_elements(0)};
 }
 GeluFwdArgs gelu_fwd_args(const BindContext& context) {
-  return {.x = context.input(0), .y = context.output(0), .n = context.output_elements(0)};
+  return {.x = context.input(0),
+          .y = context.output(0),
+          .n = context.output_elements(0),
+          .activation = activation_of(context.attributes())};
 }
 GeluBwdArgs gelu_bwd_args(const BindContext& context) {
   return {.x = context.input(0),
           .d_y = context.input(1),
           .d_x = context.output(0),
-          .n = context.output_elements(0)};
+          .n = context.output_elements(0),
+          .activation = activation_of(context.attributes())};
 }
 BiasGeluFwdArgs bias_gelu_fwd_args(const BindContext& context) {
   return {.h = context.input(0),
           .b = context.input(1),
           .y = context.output(0),
           .T = context.output_size(0, 0),
-          .C = context.output_size(0, 1)};
+          .C = context.output_size(0, 1),
+          .activation = activation_of(context.attributes())};
 }
 BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context) {
   return {.h = context.input(0),
@@ -149,7 +155,8 @@ BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context) {
           .d_b = context.output(1),
           .scratch = context.scratch(),
           .T = context.input_size(0, 0),
-          .C = context.input_size(0, 1)};
+          .C = context.input_size(0, 1),
+          .activation = activation_of(context.attributes())};
 }
 AddFwdArgs add_args(const BindContext& context) {
   return {

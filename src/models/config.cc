@@ -6,6 +6,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/activation.h"
 #include "base/check.h"
 #include "models/config_reader.h"
 #include "models/json_file.h"
@@ -129,9 +130,11 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
                 "{}: hidden_size {} is not a multiple of num_attention_heads {}; correct one of them", where,
                 config.hidden_size, config.num_attention_heads);
   }
-  if (config.hidden_act != "gelu") {
-    throw_error(ErrorCode::kUsage, "{}: the activation is '{}'; this version has 'gelu' (erf form) for {}",
-                where, config.hidden_act, config.model_type);
+  if (!find_activation(config.hidden_act)) {
+    std::vector<std::string_view> names;
+    for (const ActivationName& row : kActivationNames) names.push_back(row.name);
+    throw_error(ErrorCode::kUsage, "{}: the activation is '{}'; this version computes {}", where,
+                config.hidden_act, fmt::join(names, ", "));
   }
   const auto probability = [&](std::string_view name, double value) {
     if (value >= 0.0 && value < 1.0) return;

@@ -23,7 +23,7 @@ struct ConfigSource {
 
 struct ModelConfig {
   std::string model_type = "bert";  // "bert" or "distilbert"
-  std::string hidden_act = "gelu";  // the erf form; no other is computed
+  std::string hidden_act = "gelu";  // one of the names in base/activation.h
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;
   int64_t embedding_size = 0;  // a projection widens embeddings to hidden_size; 0: they have that width

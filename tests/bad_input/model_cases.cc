@@ -209,7 +209,7 @@ std::vector<Case> config_cases() {
                    "\"num_attention_heads\": 3"),
       {"ConfigUnknownActivation",
        2,
-       {"config.json", "'swish9'", "'gelu'"},
+       {"config.json", "'swish9'", "gelu_new"},
        [](const Ground& ground) {
          return ground.plan(
              ground.model_replacing("config.json", "\"hidden_act\": \"gelu\"", "\"hidden_act\": \"swish9\""));

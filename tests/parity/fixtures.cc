@@ -1,6 +1,8 @@
 #include "tests/parity/fixtures.h"
 
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <stdexcept>
 
 #include "base/file.h"
@@ -45,6 +47,21 @@ Fixtures::Fixtures() : folder_(place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "
   std::ifstream file(path("cases.json"));
   json_ = nlohmann::json::parse(file);
   expected_ = read_tensors(path("expected.safetensors"));
+  json_["bf16_errors"] = read_json(path("bf16.json")).at("errors");
+  std::set<std::string> sets;  // sorted, so that every run has the cases in one order
+  for (const auto& entry : std::filesystem::directory_iterator(path("sets"))) {
+    if (entry.path().extension() == ".json") sets.insert(entry.path().stem().string());
+  }
+  for (const std::string& name : sets) add_set(path("sets/" + name));
+}
+
+void Fixtures::add_set(const std::string& stem) {
+  const nlohmann::json set = read_json(stem + ".json");
+  for (const char* list : {"cases", "first_batches"}) {
+    for (const nlohmann::json& item : set.at(list)) json_[list].push_back(item);
+  }
+  for (const char* map : {"tensor_names", "bf16_errors"}) json_[map].update(set.at(map));
+  expected_.merge(read_tensors(stem + ".safetensors"));
 }
 
 std::vector<std::string> Fixtures::tensor_names(const std::string& model) const {

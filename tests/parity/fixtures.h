@@ -28,6 +28,7 @@ std::map<std::string, std::vector<double>> read_tensors(const std::string& path)
 
 class Fixtures {
  public:
+  // Reads cases.json and expected.safetensors, and after them the sets in sets/.
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
@@ -36,6 +37,8 @@ class Fixtures {
   // Intervals of logging, evaluation and saving.
   const nlohmann::json& patterns() const { return json_.at("patterns"); }
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
+  // The errors of Trainer's own bf16 runs, by case.
+  const nlohmann::json& bf16_errors() const { return json_.at("bf16_errors"); }
   // Names of a model's tensors in the order of the rows of its projections.
   std::vector<std::string> tensor_names(const std::string& model) const;
   // Values of a tensor of expected.safetensors, row by row.
@@ -47,6 +50,9 @@ class Fixtures {
   Arguments arguments(const nlohmann::json& settings, const std::string& output_dir) const;
 
  private:
+  // `stem`: the path of the set's files without the extension.
+  void add_set(const std::string& stem);
+
   std::string folder_;
   nlohmann::json json_;
   std::map<std::string, std::vector<double>> expected_;

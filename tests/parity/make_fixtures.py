@@ -4,6 +4,7 @@
     python3 tests/parity/make_fixtures.py                   # all of them; needs torch 2.15, transformers 5.23
     python3 tests/parity/make_fixtures.py --case bert-sgd   # cases whose name has this in it, printed; nothing is written
     python3 tests/parity/make_fixtures.py --bf16            # bf16.json alone: the errors of Trainer's own bf16 runs
+    python3 tests/parity/make_fixtures.py --set electra     # sets/electra.json and .safetensors from sets/electra.py alone
     python3 tests/parity/compare.py --model DIR             # a real model, both engines, by hand
 
 Every case is run by Trainer on a CPU, dropout 0, rows in the order of the file: in fp64, which is the reference; in fp32,
@@ -17,12 +18,16 @@ Two things in Trainer differ from what it documents, and the reference goes arou
  2. LabelSmoother adds the log-probabilities up in fp32 whatever their type, and Trainer adds losses up in a tensor of the
     default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
 
+A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, CASES has the arguments of
+case() for each case, and FIRST_BATCHES lists (model, problem). Its JSON also holds the errors of Trainer's own bf16 runs.
+
 What is stored: cases.json (arguments, and per step: loss, gradient norm, learning rate, epoch, evaluations; errors of the
 fp32 run; when Trainer logs, evaluates, saves and stops; the files that run_glue.py leaves) and expected.safetensors. The latter holds updates of weights and gradients as projections: of each tensor
 PROJECTIONS sums of its elements with signs from a hash, whose mean square estimates |x|^2 without bias (Johnson and
 Lindenstrauss, 1984). An update is stored in fp32 (2^-25 of its size, a hundredth of what is measured), a gradient in fp64.
 """
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -55,14 +60,18 @@ PROBLEMS = {"single": ("single.tsv", "single_label_classification", ""), "pairs"
 SGD = {"optim": "sgd", "learning_rate": 0.05}
 
 
+def case(name, model, problem="single", **more):
+    data, kind, suffix = PROBLEMS[problem]
+    settings = {"eval_strategy": "steps", "eval_steps": 5, "validation_file": f"data/{data}", **more}
+    return {"name": name, "arguments": base_arguments(model + suffix, data, kind, **settings)}
+
+
 def all_cases():
     cases = {}
 
     def add(name, model="bert", problem="single", **more):
-        data, kind, suffix = PROBLEMS[problem]
         assert name not in cases
-        settings = {"eval_strategy": "steps", "eval_steps": 5, "validation_file": f"data/{data}", **more}
-        cases[name] = {"name": name, "arguments": base_arguments(model + suffix, data, kind, **settings)}
+        cases[name] = case(name, model, problem, **more)
 
     for model in ("bert", "distilbert"):
         for problem in PROBLEMS:
@@ -172,11 +181,9 @@ def measure(case):
     return result, names, np.stack([project(name, update[name]) for name in names]).astype(np.float32)
 
 
-def make_all():
-    write_models("models")
-    write_data("data")
-    cases, tensors, names_of = [], {}, {}
-    for case in all_cases():
+def measure_cases(wanted, tensors, names_of):
+    cases = []
+    for case in wanted:
         result, names, projections = measure(case)
         model = case["arguments"]["model_name_or_path"].split("/")[1]
         assert names_of.setdefault(model, names) == names
@@ -184,28 +191,54 @@ def make_all():
         cases.append(dict(case, model=model, expected=result))
         print(f"{case['name']:44s} loss {result['loss'][0]:.4f} -> {result['loss'][-1]:.4f}  fp32 errors: loss "
               f"{result['fp32_loss_error']:.1e} norm {result['fp32_grad_norm_error']:.1e} weights {result['fp32_weight_error']:.1e}", flush=True)
-    steps = []
-    for kind in ("bert", "distilbert"):
-        for problem, (data, problem_type, suffix) in PROBLEMS.items():
-            path = f"models/{kind}{suffix}"
-            logits, loss, gradients = first_batch(path, f"data/{data}", problem_type, torch.float64)
-            logits32, loss32, gradients32 = first_batch(path, f"data/{data}", problem_type, torch.float32)
-            names = sorted(gradients)
-            name = f"{kind}-{problem}"
-            tensors[f"logits/{name}"] = logits
-            tensors[f"gradient/{name}"] = np.stack([project(n, gradients[n]) for n in names])
-            steps.append({"name": name, "model": kind + suffix, "data": data, "problem_type": problem_type, "loss": loss,
-                          "gradient_norms": [norm([gradients[n]]) for n in names],
-                          "fp32_loss_error": abs(loss32 - loss) / abs(loss),
-                          "fp32_logits_error": norm([logits32 - logits]) / norm([logits]),
-                          "fp32_gradient_errors": [norm([gradients32[n] - gradients[n]]) for n in names]})
+    return cases
+
+
+def first_step(kind, problem, tensors):
+    data, problem_type, suffix = PROBLEMS[problem]
+    path = f"models/{kind}{suffix}"
+    logits, loss, gradients = first_batch(path, f"data/{data}", problem_type, torch.float64)
+    logits32, loss32, gradients32 = first_batch(path, f"data/{data}", problem_type, torch.float32)
+    names = sorted(gradients)
+    name = f"{kind}-{problem}"
+    tensors[f"logits/{name}"] = logits
+    tensors[f"gradient/{name}"] = np.stack([project(n, gradients[n]) for n in names])
+    return {"name": name, "model": kind + suffix, "data": data, "problem_type": problem_type, "loss": loss,
+            "gradient_norms": [norm([gradients[n]]) for n in names],
+            "fp32_loss_error": abs(loss32 - loss) / abs(loss),
+            "fp32_logits_error": norm([logits32 - logits]) / norm([logits]),
+            "fp32_gradient_errors": [norm([gradients32[n] - gradients[n]]) for n in names]}
+
+
+MADE_WITH = {"torch": torch.__version__, "transformers": transformers.__version__}
+
+
+def make_all():
+    write_models("models")
+    write_data("data")
+    tensors, names_of = {}, {}
+    cases = measure_cases(all_cases(), tensors, names_of)
+    steps = [first_step(kind, problem, tensors) for kind in ("bert", "distilbert") for problem in PROBLEMS]
     save_file(tensors, "expected.safetensors", metadata={"format": "pt"})
-    text = compact({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
-                    "projections": PROJECTIONS, "outputs": [run_glue_outputs(settings) for settings in all_outputs()],
+    text = compact({"made_with": MADE_WITH, "projections": PROJECTIONS, "outputs": [run_glue_outputs(settings) for settings in all_outputs()],
                     "patterns": [run_pattern(settings) for settings in all_patterns()],
                     "tensor_names": names_of, "cases": cases, "first_batches": steps})
     with open("cases.json", "w") as f:
         f.write(text)
+
+
+def make_set(name):
+    sys.path.insert(0, os.path.join(HERE, "sets"))
+    module = importlib.import_module(name)
+    module.write_models("models")
+    tensors, names_of = {}, {}
+    wanted = [case(*names, **settings) for names, settings in module.CASES]
+    cases = measure_cases(wanted, tensors, names_of)
+    steps = [first_step(model, problem, tensors) for model, problem in module.FIRST_BATCHES]
+    save_file(tensors, f"sets/{name}.safetensors", metadata={"format": "pt"})
+    with open(f"sets/{name}.json", "w") as f:
+        f.write(compact({"made_with": MADE_WITH, "tensor_names": names_of, "cases": cases, "first_batches": steps,
+                         "bf16_errors": bf16_errors(wanted)}))
 
 
 def measure_bf16(case):
@@ -222,14 +255,17 @@ def measure_bf16(case):
             "weights": norm([half_weights[n] - exact_weights[n] for n in trained]) / update}
 
 
-def make_bf16():
+def bf16_errors(cases):
     errors = {}
-    for case in all_cases():
-        errors[case["name"]] = measure_bf16(case)
+    for case in cases:
+        errors[case["name"]] = {k: float(f"{v:.3g}") for k, v in measure_bf16(case).items()}
         print(f"{case['name']:44s} " + " ".join(f"{k} {v:.1e}" for k, v in errors[case["name"]].items()), flush=True)
+    return errors
+
+
+def make_bf16():
     with open("bf16.json", "w") as f:
-        f.write(compact({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
-                         "errors": {name: {k: float(f"{v:.3g}") for k, v in e.items()} for name, e in errors.items()}}))
+        f.write(compact({"made_with": MADE_WITH, "errors": bf16_errors(all_cases())}))
 
 
 def compact(value, indent=0):
@@ -246,11 +282,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--case")
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--set")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     os.chdir(HERE)
     if arguments.bf16:
         return make_bf16()
+    if arguments.set:
+        return make_set(arguments.set)
     if not arguments.case:
         return make_all()
     for case in all_cases():

@@ -32,7 +32,7 @@ using testing::weight_errors;
 using testing::WeightErrors;
 
 TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
-  ASSERT_GE(fixtures().cases().size(), 50u);
+  ASSERT_GE(fixtures().cases().size(), 70u);
   std::printf("%-44s %26s %8s %8s\n", "error over that of Trainer in fp32", "loss", "norm", "weights");
   double worst_loss = 0, worst_norm = 0, worst_weights = 0;
   for (const json& item : fixtures().cases()) {
@@ -160,7 +160,7 @@ TEST(Parity, SmallFaultsAreSeen) {
 
 // The first eight rows: logits by `predict`, the gradient of every tensor from the momentum of a first step.
 TEST(Parity, LogitsAndEveryGradientOfAStep) {
-  ASSERT_EQ(fixtures().first_batches().size(), 8u);
+  ASSERT_GE(fixtures().first_batches().size(), 16u);
   for (const json& item : fixtures().first_batches()) {
     const std::string name = item.at("name");
     SCOPED_TRACE(name);

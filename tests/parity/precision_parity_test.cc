@@ -10,7 +10,7 @@
 //  - AdamW's first updates have the size of the learning rate whatever the gradient's: an element whose
 //    gradient is below its rounding goes the wrong way by as much. How many there are is in proportion to u,
 //    and so is the square of the norm of what they do to the weights: that goes with the square root of u.
-//  - DistilBERT's head has a ReLU. A unit of it that changes sides makes the gradient jump by an amount that
+//  - DistilBERT's head has a ReLU, and so have feed-forward layers with hidden_act relu. A unit of it that changes sides makes the gradient jump by an amount that
 //    does not depend on u at all: its gradient's norm may be off by as much as in bf16. Whether one does in a
 //    run is chance, and the reference's run is one: the unit is at least the median of the cases with the
 //    same texts (other optimizers, other batches). How many do is in proportion to u, and so is the square of
@@ -38,7 +38,6 @@ namespace {
 using nlohmann::json;
 using test::ScratchFolder;
 using testing::fixtures;
-using testing::read_json;
 
 constexpr double kTimesTrainer = 4.0;
 
@@ -56,6 +55,10 @@ std::vector<Precision> precisions() {
           {"tf32x3", {{"matmul_precision", "tf32x3"}}, 0x1p-12, false}};
 }
 
+bool has_relu(const std::string& model) {
+  return model.starts_with("distilbert") || model.ends_with("_relu");
+}
+
 // Of the reference's bf16 errors in the gradient's norm, over the cases with the texts of this one: their
 // names begin alike, "distilbert-pairs".
 double median_norm_error(const json& errors, const std::string& name) {
@@ -71,7 +74,7 @@ double median_norm_error(const json& errors, const std::string& name) {
 
 // Every case, or the reason why this device does not run it.
 void check(const Precision& precision) {
-  const json errors = read_json(fixtures().path("bf16.json")).at("errors");
+  const json& errors = fixtures().bf16_errors();
   ASSERT_EQ(errors.size(), fixtures().cases().size());
   std::printf("%-44s %s: error over its unit\n", "", precision.name);
   double worst = 0;
@@ -99,7 +102,7 @@ void check(const Precision& precision) {
     ++compared;
     const double r = precision.units;
     const bool adam = settings.value("optim", "adamw_torch") != "sgd";
-    const bool relu = item.at("model").get<std::string>().starts_with("distilbert");
+    const bool relu = has_relu(item.at("model"));
     const double r_of_updates = relu ? std::sqrt(r) : r;
     if (relu)
       unit["grad_norm"] = std::max(unit.at("grad_norm").get<double>(), median_norm_error(errors, name));

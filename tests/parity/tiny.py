@@ -78,33 +78,37 @@ def write_data(folder):
           lambda row: json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def write_models(folder):
+def label_names(num_labels):
+    return {} if num_labels == 1 else {"id2label": dict(enumerate(LABELS)), "label2id": {n: i for i, n in enumerate(LABELS)}}
+
+
+def write_model(path, model_class, config, seed=7):
+    """Initialises a model of this configuration and writes its folder."""
     tokens = vocabulary()
-    for kind in ("bert", "distilbert"):
-        for suffix, num_labels in (("", 3), ("_regression", 1)):
-            torch.manual_seed(7)
-            names = {} if num_labels == 1 else {"id2label": dict(enumerate(LABELS)), "label2id": {n: i for i, n in enumerate(LABELS)}}
-            if kind == "bert":
-                config = BertConfig(vocab_size=len(tokens), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                                    intermediate_size=64, max_position_embeddings=64, hidden_dropout_prob=0.0,
-                                    attention_probs_dropout_prob=0.0, initializer_range=0.15, num_labels=num_labels, **names)
-                model = BertForSequenceClassification(config)
-            else:
-                config = DistilBertConfig(vocab_size=len(tokens), dim=32, n_layers=2, n_heads=2, hidden_dim=64,
-                                          max_position_embeddings=64, dropout=0.0, attention_dropout=0.0,
-                                          seq_classif_dropout=0.0, initializer_range=0.15, num_labels=num_labels, **names)
-                model = DistilBertForSequenceClassification(config)
-            with torch.no_grad():  # Biases and norms away from 0 and 1, so that their gradients are tried too.
-                for parameter in model.parameters():
-                    if parameter.dim() == 1:
-                        parameter += 0.1 * torch.randn_like(parameter)
-            path = os.path.join(folder, kind + suffix)
-            shutil.rmtree(path, ignore_errors=True)
-            model.save_pretrained(path)
-            with open(os.path.join(path, "vocab.txt"), "w", encoding="utf-8") as f:
-                f.write("".join(token + "\n" for token in tokens))
-            with open(os.path.join(path, "tokenizer_config.json"), "w") as f:
-                json.dump({"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 64,
-                           "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]",
-                           "mask_token": "[MASK]"}, f, indent=2)
-                f.write("\n")
+    torch.manual_seed(seed)
+    model = model_class(config)
+    with torch.no_grad():  # Biases and norms away from 0 and 1, so that their gradients are tried too.
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn_like(parameter)
+    shutil.rmtree(path, ignore_errors=True)
+    model.save_pretrained(path)
+    with open(os.path.join(path, "vocab.txt"), "w", encoding="utf-8") as f:
+        f.write("".join(token + "\n" for token in tokens))
+    with open(os.path.join(path, "tokenizer_config.json"), "w") as f:
+        json.dump({"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 64,
+                   "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]",
+                   "mask_token": "[MASK]"}, f, indent=2)
+        f.write("\n")
+
+
+def write_models(folder):
+    for suffix, num_labels in (("", 3), ("_regression", 1)):
+        bert = BertConfig(vocab_size=len(vocabulary()), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                          intermediate_size=64, max_position_embeddings=64, hidden_dropout_prob=0.0,
+                          attention_probs_dropout_prob=0.0, initializer_range=0.15, num_labels=num_labels, **label_names(num_labels))
+        write_model(os.path.join(folder, "bert" + suffix), BertForSequenceClassification, bert)
+        distilbert = DistilBertConfig(vocab_size=len(vocabulary()), dim=32, n_layers=2, n_heads=2, hidden_dim=64,
+                                      max_position_embeddings=64, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0,
+                                      initializer_range=0.15, num_labels=num_labels, **label_names(num_labels))
+        write_model(os.path.join(folder, "distilbert" + suffix), DistilBertForSequenceClassification, distilbert)

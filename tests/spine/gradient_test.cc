@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "base/activation.h"
+#include "models/architecture.h"
 #include "tests/spine/tiny_run.h"
 
 namespace plimsoll {
@@ -16,20 +18,23 @@ const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 20, .sequences = 5, .longest = 8};
 
 struct GradientCase {
-  const char* name;
+  std::string_view name;
   TinyCase test;
 };
 
 std::vector<GradientCase> gradient_cases() {
   std::vector<GradientCase> cases;
-  for (const char* model : {"bert", "distilbert"}) {
-    cases.push_back({model, {.model_type = model}});
+  for (const Architecture* architecture : architectures()) {
+    const std::string model(architecture->model_type);
+    cases.push_back({"plain", {.model_type = model}});
     cases.push_back({"no dropout", {.model_type = model, .dropout = 0.0}});
     cases.push_back(
         {"no passes",
          {.model_type = model,
           .disabled_passes = {"fuse", "common_subexpression", "recompute", "reorder", "in_place"}}});
   }
+  for (const ActivationName& row : kActivationNames)
+    cases.push_back({row.name, {.model_type = "distilbert", .hidden_act = std::string(row.name)}});
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});

@@ -16,15 +16,21 @@ bool tests_run_on_gpu() {
 }
 
 ModelConfig tiny_model(const TinyCase& test) {
+  const Architecture& architecture = architecture_of(test.model_type);
   ModelConfig config;
+  // Embeddings of another width are projected.
+  for (const ConfigKey& key : architecture.config_keys) {
+    if (key.name == std::string_view("embedding_size")) config.embedding_size = test.hidden / 2;
+  }
   config.model_type = test.model_type;
+  config.hidden_act = test.hidden_act;
   config.vocab_size = 37;
   config.hidden_size = test.hidden;
   config.num_hidden_layers = test.layers;
   config.num_attention_heads = test.heads;
   config.intermediate_size = 3 * test.hidden;
   config.max_position_embeddings = 24;
-  config.type_vocab_size = architecture_of(test.model_type).has_token_types ? 2 : 0;
+  config.type_vocab_size = architecture.has_token_types ? 2 : 0;
   config.hidden_dropout_prob = test.dropout;
   config.attention_probs_dropout_prob = test.dropout;
   config.classifier_dropout = test.dropout;

@@ -11,6 +11,7 @@ namespace plimsoll::testing {
 
 struct TinyCase {
   std::string model_type = "bert";
+  std::string hidden_act = "gelu";
   ProblemType problem_type = ProblemType::kSingleLabel;
   DType dtype = DType::kF32;
   double dropout = 0.1;

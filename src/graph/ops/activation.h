@@ -1,18 +1,34 @@
-// Element-wise functions f with f(0) = 0 and their gradients, as ops. Stateless; thread-safe.
+// Element-wise functions f with f(0) = 0 and their gradients, as ops. Their FLOPs are counted alike for all
+// functions of one op. Stateless; thread-safe.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/activation.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 
-// Which value of the forward op its gradient is found from.
+// The ops gelu, gelu_bwd, bias_gelu and bias_gelu_bwd compute any Activation: the attribute "activation" has its
+// name, and is absent for GELU.
+inline Activation activation_of(const Attributes& attributes) {
+  if (!attributes.has("activation")) return Activation::kGelu;
+  const std::optional<Activation> activation = find_activation(attributes.word("activation"));
+  PLIMSOLL_CHECK(activation, "no activation has the name '{}'", attributes.word("activation"));
+  return *activation;
+}
+inline Attributes activation_attributes(Activation activation) {
+  if (activation == Activation::kGelu) return {};
+  return {{"activation", std::string(activation_name(activation))}};
+}
+
+// The value of the forward op from which the gradient is computed.
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
 // y = f(x), of x's type.
@@ -41,7 +57,7 @@ class ActivationOp final : public OpSchema {
     if (d_y == kNoValue || !context.wants(0)) return;
     const ValueId read =
         reads_ == ActivationGradientReads::kInput ? context.op().inputs[0] : context.op().outputs[0];
-    context.set(0, emit(context.graph(), backward_(), {read, d_y}));
+    context.set(0, emit(context.graph(), backward_(), {read, d_y}, context.op().attributes));
   }
 
  private:

@@ -1,6 +1,6 @@
-// bias_gelu(h, b): y_TF = gelu(h + b), the fusion of bias_add and gelu (erf form).
-// bias_gelu_bwd(h, b, d_y, into?, flag?): d_h = d_y gelu'(h + b); d_b = column sums of d_h, whose rows must
-// be zero on the tail.
+// bias_gelu(h, b): y_TF = f(h + b), the fusion of bias_add and gelu; f is GELU (erf form) or the activation that
+// the attribute names. bias_gelu_bwd(h, b, d_y, into?, flag?): d_h = d_y f'(h + b); d_b = column sums of d_h,
+// whose rows must be zero on the tail.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -32,13 +32,15 @@ class BiasGelu final : public OpSchema, private BiasGeluOp {
     if (d_y == kNoValue) return;
     const std::array<std::string, 2> names{"d_" + context.graph().value(op.inputs[kH]).name,
                                            "d_" + context.graph().value(op.inputs[kBias]).name};
-    const auto out = emit_all(context.graph(), bias_gelu_bwd_op(),
-                              {op.inputs[kH], op.inputs[kBias], d_y, kNoValue, kNoValue}, {}, names);
+    const auto out =
+        emit_all(context.graph(), bias_gelu_bwd_op(),
+                 {op.inputs[kH], op.inputs[kBias], d_y, kNoValue, kNoValue}, op.attributes, names);
     if (context.wants(kH)) context.set(kH, out[0]);
     if (context.wants(kBias)) context.set(kBias, out[1]);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    return {emit(graph, gelu_op(), {emit(graph, bias_add_op(), {op.inputs[kH], op.inputs[kBias]})})};
+    return {emit(graph, gelu_op(), {emit(graph, bias_add_op(), {op.inputs[kH], op.inputs[kBias]})},
+                 op.attributes)};
   }
 
  private:
@@ -69,7 +71,7 @@ class BiasGeluBwd final : public OpSchema, private BiasGeluBwdOp {
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const ValueId sum = emit(graph, bias_add_op(), {op.inputs[kH], op.inputs[kBias]});
-    const ValueId d_h = emit(graph, gelu_bwd_op(), {sum, op.inputs[kDY]});
+    const ValueId d_h = emit(graph, gelu_bwd_op(), {sum, op.inputs[kDY]}, op.attributes);
     return {d_h, emit(graph, bias_grad_op(), {d_h, op.inputs[kIntoBias], op.inputs[kFlag]})};
   }
 

@@ -38,9 +38,9 @@ class Fuse {
     const auto bias_add = rewriter_.find_producer(at, gelu.inputs[PointwiseOp::kX], bias_add_op());
     if (!bias_add) return;
     const Op& sum = rewriter_.op(*bias_add);
-    replace_pair(
-        at, *bias_add,
-        op_instead_of(gelu, bias_gelu_op(), {sum.inputs[BiasAddOp::kX], sum.inputs[BiasAddOp::kBias]}));
+    replace_pair(at, *bias_add,
+                 op_instead_of(gelu, bias_gelu_op(),
+                               {sum.inputs[BiasAddOp::kX], sum.inputs[BiasAddOp::kBias]}, gelu.attributes));
   }
 
   // log_softmax, nll -> softmax_cross_entropy.

@@ -35,6 +35,11 @@ TEST(Fuse, BiasAndGelu) {
             "}\n");
 }
 
+TEST(Fuse, BiasAndAnyActivation) {
+  const std::string silu = after(replaced(kActivation, "gelu(%s)", "gelu(%s) {activation=\"silu\"}"));
+  EXPECT_NE(silu.find("= bias_gelu(%h, %b) {activation=\"silu\"}"), std::string::npos) << silu;
+}
+
 // No other op reads the sum, so the product adds the bias.
 TEST(Fuse, MatmulAndBias) {
   EXPECT_EQ(after(replaced(kActivation, "gelu(%s)", "tanh(%s)")),

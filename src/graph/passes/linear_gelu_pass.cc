@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "graph/ops/activation.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/linear_pattern.h"
 #include "graph/passes/pass.h"
@@ -13,6 +14,8 @@ void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& ha
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
     if (!rewriter.is(i, bias_gelu_op())) continue;
     const Op& gelu = rewriter.op(i);
+    // The fused kernels compute the erf form of GELU only.
+    if (activation_of(gelu.attributes) != Activation::kGelu) continue;
     const auto producer = find_linear(rewriter, i, gelu.inputs[BiasGeluOp::kH], LinearBias::kWithout);
     if (!producer) continue;
     const Op& product = rewriter.op(*producer);

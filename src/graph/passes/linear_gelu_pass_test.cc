@@ -52,6 +52,12 @@ TEST(LinearGelu, StaysWithoutAKernel) {
   EXPECT_EQ(print_graph(graph), unchanged(kLayer));
 }
 
+// The fused kernels compute GELU alone.
+TEST(LinearGelu, OtherActivationsStay) {
+  const std::string relu = replaced(kLayer, "bias_gelu(%h, %b)", "bias_gelu(%h, %b) {activation=\"relu\"}");
+  EXPECT_EQ(after_with_kernel(relu), unchanged(relu));
+}
+
 TEST(LinearGelu, SumsThatOthersReadStay) {
   const std::string output = replaced(kLayer, "%h: bf16[T,6]", "%h: bf16[T,6] !output");
   EXPECT_EQ(after_with_kernel(output), unchanged(output));

@@ -13,9 +13,7 @@
 namespace plimsoll::test {
 namespace {
 
-constexpr GeluForm kForms[] = {GeluForm::kErf, GeluForm::kTanh};
-
-// Returns every 4093rd finite fp32 of both signs and the numbers around 0: more than a million numbers.
+// Every 4093rd finite fp32 there is, both signs, and all around 0: over a million numbers.
 GuardedBuffer the_whole_range() {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -34,19 +32,19 @@ TEST(GeluCuda, StaysWithinItsBoundsOverTheWholeRange) {
   ASSERT_GT(x.count(), 1000000);
   GuardedBuffer d_y("d_y", DType::kF32, x.count());
   d_y.fill(1.0);
-  for (const GeluForm form : kForms) {
+  for (const Activation activation : kActivations) {
     GuardedBuffer want("want", DType::kF64, x.count()), want_slope("want slope", DType::kF64, x.count());
-    gelu_fwd_ref({x.view(), want.view(), x.count(), form});
-    gelu_bwd_ref({x.view(), d_y.view(), want_slope.view(), x.count(), form});
+    gelu_fwd_ref({x.view(), want.view(), x.count(), activation});
+    gelu_bwd_ref({x.view(), d_y.view(), want_slope.view(), x.count(), activation});
     std::vector<double> bounds, slope_bounds;
     for (int64_t i = 0; i < x.count(); ++i) {
-      bounds.push_back(gelu_fwd_error_bound(x.load(i), form, DType::kF32));
-      slope_bounds.push_back(gelu_bwd_error_bound(x.load(i), 1.0, form, DType::kF32));
+      bounds.push_back(gelu_fwd_error_bound(x.load(i), activation, DType::kF32));
+      slope_bounds.push_back(gelu_bwd_error_bound(x.load(i), 1.0, activation, DType::kF32));
     }
     GuardedBuffer y("y", DType::kF32, x.count()), d_x("d_x", DType::kF32, x.count());
     Twins gpu;
-    gelu_fwd_cuda({gpu(x), gpu(y), x.count(), form}, nullptr);
-    gelu_bwd_cuda({gpu(x), gpu(d_y), gpu(d_x), x.count(), form}, nullptr);
+    gelu_fwd_cuda({gpu(x), gpu(y), x.count(), activation}, nullptr);
+    gelu_bwd_cuda({gpu(x), gpu(d_y), gpu(d_x), x.count(), activation}, nullptr);
     gpu.download();
     expect_within(y, want, bounds);
     expect_within(d_x, want_slope, slope_bounds);
@@ -62,20 +60,20 @@ TEST(GeluCuda, SixteenBitTypesStayWithinTheirBoundsForEveryNumber) {
       if (!std::isfinite(x.load(i)) || std::abs(x.load(i)) > 1e37) x.view().store(i, 0.0);
     }
     d_y.fill(1.0);
-    for (const GeluForm form : kForms) {
+    for (const Activation activation : kActivations) {
       GuardedBuffer want("want", DType::kF64, 65536), want_slope("want slope", DType::kF64, 65536),
           y("y", dtype, 65536), d_x("d_x", dtype, 65536);
-      gelu_fwd_ref({x.view(), want.view(), 65536, form});
-      gelu_bwd_ref({x.view(), d_y.view(), want_slope.view(), 65536, form});
+      gelu_fwd_ref({x.view(), want.view(), 65536, activation});
+      gelu_bwd_ref({x.view(), d_y.view(), want_slope.view(), 65536, activation});
       std::vector<double> bounds, slope_bounds;
       for (int64_t i = 0; i < 65536; ++i) {
-        bounds.push_back(gelu_fwd_cuda_error_bound(x.load(i), form, dtype));
-        slope_bounds.push_back(gelu_bwd_cuda_error_bound(x.load(i), 1.0, form, dtype, dtype));
+        bounds.push_back(gelu_fwd_cuda_error_bound(x.load(i), activation, dtype));
+        slope_bounds.push_back(gelu_bwd_cuda_error_bound(x.load(i), 1.0, activation, dtype, dtype));
       }
       Twins gpu;
       run_twice(gpu, {&y, &d_x}, [&] {
-        gelu_fwd_cuda({gpu(x), gpu(y), 65536, form}, nullptr);
-        gelu_bwd_cuda({gpu(x), gpu(d_y), gpu(d_x), 65536, form}, nullptr);
+        gelu_fwd_cuda({gpu(x), gpu(y), 65536, activation}, nullptr);
+        gelu_bwd_cuda({gpu(x), gpu(d_y), gpu(d_x), 65536, activation}, nullptr);
       });
       expect_within(y, want, bounds);
       expect_within(d_x, want_slope, slope_bounds);
@@ -83,41 +81,47 @@ TEST(GeluCuda, SixteenBitTypesStayWithinTheirBoundsForEveryNumber) {
   }
 }
 
+bool maps_to_finite(double infinity, Activation activation) {
+  return activation == Activation::kTanh || (activation == Activation::kRelu && infinity < 0.0);
+}
+
 TEST(GeluCuda, NonFiniteInputsStayVisible) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   GuardedBuffer x("x", DType::kF32, 3), one("one", DType::kF32, 3);
   x.assign(std::vector<double>{std::nan(""), kInf, -kInf});
   one.fill(1.0);
-  for (const GeluForm form : kForms) {
+  for (const Activation activation : kActivations) {
     GuardedBuffer y("y", DType::kF32, 3), d_x("d_x", DType::kF32, 3);
     Twins gpu;
-    gelu_fwd_cuda({gpu(x), gpu(y), 3, form}, nullptr);
-    gelu_bwd_cuda({gpu(x), gpu(one), gpu(d_x), 3, form}, nullptr);
+    gelu_fwd_cuda({gpu(x), gpu(y), 3, activation}, nullptr);
+    gelu_bwd_cuda({gpu(x), gpu(one), gpu(d_x), 3, activation}, nullptr);
     gpu.download();
-    for (int64_t i = 0; i < 3; ++i) EXPECT_FALSE(std::isfinite(y.load(i))) << i;
+    EXPECT_TRUE(std::isnan(y.load(0)));
+    for (int64_t i = 1; i < 3; ++i)
+      EXPECT_EQ(std::isfinite(y.load(i)), maps_to_finite(x.load(i), activation)) << i;
     EXPECT_TRUE(std::isnan(d_x.load(0)));
   }
 }
 
-// Error bounds with a preceding bias: the sum is rounded once, and the slope of gelu is at most 1.13, the
-// slope of its derivative below 1.
-double bias_gelu_fwd_bound(double sum, GeluForm form, DType dtype) {
-  return gelu_fwd_cuda_error_bound(sum, form, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
+// Error bounds with a preceding bias: the sum is rounded once, and the slope of an activation is at most 1.13,
+// the slope of its derivative below 1.
+double bias_gelu_fwd_bound(double sum, Activation activation, DType dtype) {
+  return gelu_fwd_cuda_error_bound(sum, activation, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
 }
-double bias_gelu_bwd_bound(double sum, double d_y, GeluForm form, DType dtype, DType stored) {
-  return gelu_bwd_cuda_error_bound(sum, d_y, form, dtype, stored) +
+double bias_gelu_bwd_bound(double sum, double d_y, Activation activation, DType dtype, DType stored) {
+  return gelu_bwd_cuda_error_bound(sum, d_y, activation, dtype, stored) +
          std::abs(d_y) * kRoundoffF32 * std::abs(sum);
 }
 
 struct BiasGeluCase {
   RowsAndColumns shape;
   DType dtype, parameters;
-  GeluForm form;
+  Activation activation;
   bool adds;
 };
 
 void check_bias_gelu(const BiasGeluCase& test) {
-  const auto [shape, dtype, parameters, form, adds] = test;
+  const auto [shape, dtype, parameters, activation, adds] = test;
   const auto columns = static_cast<size_t>(shape.C);
   GuardedBuffer h(tensor_name("h", shape, dtype), dtype, shape.size()),
       d_y(tensor_name("d_y", shape, dtype), dtype, shape.size()),
@@ -132,7 +136,7 @@ void check_bias_gelu(const BiasGeluCase& test) {
   GuardedBuffer want_y("want y", DType::kF64, shape.size()), want_d_h("want d_h", DType::kF64, shape.size()),
       want_d_b("want d_b", DType::kF64, shape.C);
   want_d_b.assign(before.to_doubles());
-  bias_gelu_fwd_ref({h.view(), b.view(), want_y.view(), shape.T, shape.C, form});
+  bias_gelu_fwd_ref({h.view(), b.view(), want_y.view(), shape.T, shape.C, activation});
   bias_gelu_bwd_ref({h.view(),
                      b.view(),
                      d_y.view(),
@@ -141,16 +145,16 @@ void check_bias_gelu(const BiasGeluCase& test) {
                      {},
                      shape.T,
                      shape.C,
-                     form,
+                     activation,
                      adds ? Accumulate::kAdd : Accumulate::kOverwrite});
   std::vector<double> y_bounds, d_h_bounds, d_b_bounds, magnitudes(columns), errors(columns);
   for (int64_t i = 0; i < shape.size(); ++i) {
     const auto c = static_cast<size_t>(i % shape.C);
     const double sum = h.load(i) + b.load(i % shape.C);
-    y_bounds.push_back(bias_gelu_fwd_bound(sum, form, dtype));
-    d_h_bounds.push_back(bias_gelu_bwd_bound(sum, d_y.load(i), form, dtype, dtype));
+    y_bounds.push_back(bias_gelu_fwd_bound(sum, activation, dtype));
+    d_h_bounds.push_back(bias_gelu_bwd_bound(sum, d_y.load(i), activation, dtype, dtype));
     magnitudes[c] += std::abs(want_d_h.load(i));
-    errors[c] += bias_gelu_bwd_bound(sum, d_y.load(i), form, dtype, DType::kF32);
+    errors[c] += bias_gelu_bwd_bound(sum, d_y.load(i), activation, dtype, DType::kF32);
   }
   for (size_t c = 0; c < columns; ++c) {
     const double held = std::abs(before.load(static_cast<int64_t>(c)));
@@ -162,15 +166,17 @@ void check_bias_gelu(const BiasGeluCase& test) {
   if (adds) d_b.assign(before.to_doubles());
   Twins gpu;
   const auto run = [&](View into, View sum) {
-    bias_gelu_bwd_cuda({gpu(h), gpu(b), gpu(d_y), into, sum, gpu(scratch), shape.T, shape.C, form},
+    bias_gelu_bwd_cuda({gpu(h), gpu(b), gpu(d_y), into, sum, gpu(scratch), shape.T, shape.C, activation},
                        gpu(flag).as<int32_t>(), nullptr);
   };
   run_twice(gpu, {&y, &d_h, &d_b}, [&] {
-    bias_gelu_fwd_cuda({gpu(h), gpu(b), gpu(y), shape.T, shape.C, form}, nullptr);
+    bias_gelu_fwd_cuda({gpu(h), gpu(b), gpu(y), shape.T, shape.C, activation}, nullptr);
     run(gpu(d_h), gpu(d_b));
   });
-  expect_within(y, want_y, y_bounds, Zeros::kSuspicious);
-  expect_within(d_h, want_d_h, d_h_bounds, Zeros::kSuspicious);
+  // ReLU makes half of the elements zero.
+  const Zeros zeros = activation == Activation::kRelu ? Zeros::kExpected : Zeros::kSuspicious;
+  expect_within(y, want_y, y_bounds, zeros);
+  expect_within(d_h, want_d_h, d_h_bounds, zeros);
   expect_within(d_b, want_d_b, d_b_bounds);
   run(gpu(d_y), gpu(d_b));  // d_h overwrites d_y
   gpu.download();
@@ -180,18 +186,20 @@ void check_bias_gelu(const BiasGeluCase& test) {
 TEST(BiasGeluCuda, AgreesWithTheReference) {
   for (const RowsAndColumns shape : cuda_shapes()) {
     for (const DType dtype : cuda_types()) {
-      check_bias_gelu({shape, dtype, DType::kF32, GeluForm::kErf, true});
-      check_bias_gelu({shape, dtype, dtype, GeluForm::kErf, false});
+      check_bias_gelu({shape, dtype, DType::kF32, Activation::kGelu, true});
+      check_bias_gelu({shape, dtype, dtype, Activation::kGelu, false});
     }
-    check_bias_gelu({shape, DType::kF32, DType::kF32, GeluForm::kTanh, false});
+    for (const Activation activation : kActivations)
+      check_bias_gelu({shape, DType::kF32, DType::kF32, activation, false});
   }
 }
 
 // One case per kernel, for tools that make every allocation slow.
 TEST(BiasGeluCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
-    check_bias_gelu({{70, 384}, dtype, DType::kF32, GeluForm::kErf, true});
-    check_bias_gelu({{70, 17}, dtype, dtype, GeluForm::kTanh, false});
+    check_bias_gelu({{70, 384}, dtype, DType::kF32, Activation::kGelu, true});
+    for (const Activation activation : kActivations)
+      check_bias_gelu({{70, 17}, dtype, dtype, activation, false});
   }
 }
 

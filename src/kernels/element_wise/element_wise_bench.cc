@@ -90,19 +90,19 @@ void bias_grad(benchmark::State& state) {
   for (auto _ : state) bias_grad_cpu({t.at(0), sum, scratch, t.T, kColumns});
   t.report(state, 1);
 }
-template <DType kType, GeluForm kForm>
+template <DType kType, Activation kActivation>
 void bias_gelu_fwd(benchmark::State& state) {
   Tensors t(state, kType);
-  for (auto _ : state) bias_gelu_fwd_cpu({t.at(0), t.row_view(), t.at(1), t.T, kColumns, kForm});
+  for (auto _ : state) bias_gelu_fwd_cpu({t.at(0), t.row_view(), t.at(1), t.T, kColumns, kActivation});
   t.report(state, 2);
 }
-template <DType kType, GeluForm kForm>
+template <DType kType, Activation kActivation>
 void bias_gelu_bwd(benchmark::State& state) {
   Tensors t(state, kType);
   const View sum{t.row_sum.data(), DType::kF32};
   const View scratch{t.scratch.data(), DType::kU8};
   for (auto _ : state) {
-    bias_gelu_bwd_cpu({t.at(0), t.row_view(), t.at(1), t.at(2), sum, scratch, t.T, kColumns, kForm});
+    bias_gelu_bwd_cpu({t.at(0), t.row_view(), t.at(1), t.at(2), sum, scratch, t.T, kColumns, kActivation});
   }
   t.report(state, 3);
 }
@@ -148,12 +148,12 @@ BENCHMARK(add<DType::kBF16>)->Apply(sizes);
 BENCHMARK(bias_add<DType::kF32>)->Apply(sizes);
 BENCHMARK(bias_grad<DType::kF32>)->Apply(sizes);
 BENCHMARK(bias_grad<DType::kBF16>)->Apply(sizes);
-BENCHMARK(bias_gelu_fwd<DType::kF32, GeluForm::kErf>)->Apply(sizes);
-BENCHMARK(bias_gelu_fwd<DType::kF32, GeluForm::kTanh>)->Apply(sizes);
-BENCHMARK(bias_gelu_fwd<DType::kBF16, GeluForm::kErf>)->Apply(sizes);
-BENCHMARK(bias_gelu_bwd<DType::kF32, GeluForm::kErf>)->Apply(sizes);
-BENCHMARK(bias_gelu_bwd<DType::kF32, GeluForm::kTanh>)->Apply(sizes);
-BENCHMARK(bias_gelu_bwd<DType::kBF16, GeluForm::kErf>)->Apply(sizes);
+BENCHMARK(bias_gelu_fwd<DType::kF32, Activation::kGelu>)->Apply(sizes);
+BENCHMARK(bias_gelu_fwd<DType::kF32, Activation::kGeluTanh>)->Apply(sizes);
+BENCHMARK(bias_gelu_fwd<DType::kBF16, Activation::kGelu>)->Apply(sizes);
+BENCHMARK(bias_gelu_bwd<DType::kF32, Activation::kGelu>)->Apply(sizes);
+BENCHMARK(bias_gelu_bwd<DType::kF32, Activation::kGeluTanh>)->Apply(sizes);
+BENCHMARK(bias_gelu_bwd<DType::kBF16, Activation::kGelu>)->Apply(sizes);
 BENCHMARK(tanh_forward<DType::kF32>)->Apply(sizes);
 BENCHMARK(dropout<DType::kF32>)->Apply(sizes);
 BENCHMARK(dropout<DType::kBF16>)->Apply(sizes);

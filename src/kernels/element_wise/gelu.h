@@ -1,28 +1,29 @@
-// The Gaussian error linear unit, alone and fused with the preceding addition of a bias. Contracts; this code
-// knows no graph and allocates nothing.
+// The activation functions of feed-forward layers, alone and together with the bias that is added before them,
+// with gradients from the input. Contracts; no graph, no allocation. activation.h has tanh and ReLU with
+// gradients from the output.
 //
-//   gelu(x)  = x * Phi(x)             Phi: the normal distribution function
-//   gelu'(x) = Phi(x) + x * phi(x)    phi: its density
-//
-// (Hendrycks and Gimpel, arXiv:1606.08415, section 2). The tanh form (same paper; GPT-2's "gelu_new") uses S
-// instead of Phi:
-//
-//   S(x)     = 1 / (1 + exp(-2u)), u = sqrt(2/pi) * (x + 0.044715 x^3)
-//   gelu(x)  = x * S
-//   gelu'(x) = S + x * S * (1 - S) * 2u'
+//   kGelu      x * Phi(x)                            slope Phi(x) + x * phi(x)
+//   kGeluTanh  x * S(v), v = 2 sqrt(2/pi) (x + 0.044715 x^3)  slope S + x * S * (1 - S) * v'(x)
+//   kSilu      x * S(x)                              slope S + x * S * (1 - S)
+//   kRelu      max(x, 0)                             slope 1 for x > 0, else 0
+//   kTanh      tanh(x)                               slope 1 - tanh(x)^2
+// Phi is the normal distribution function, phi its density, S(v) = 1 / (1 + exp(-v)). GELU and its tanh form:
+// Hendrycks and Gimpel, arXiv:1606.08415, section 2; the tanh form is GPT-2's "gelu_new". SiLU: Elfwing, Uchibe
+// and Doya, arXiv:1702.03118.
 //
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
 // distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref functions are
 // plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
 // activations (all of one type) and an f32 or bf16 bias, and compute in fp32. Errors: kInternal if a view is
 // absent or has an unsupported type. Repeatability: the same bits for any number of threads on one
-// instruction set. Forward kernels give no finite result for infinities and NaN; backward kernels give NaN
-// for NaN.
+// instruction set. NaN gives NaN. Infinities give no finite result in the forward kernels, except that tanh
+// gives 1 or -1 and that ReLU gives 0 for minus infinity.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
+#include "base/activation.h"
 #include "base/view.h"
 #include "device/cuda/stream.h"
 #include "kernels/element_wise/add.h"
@@ -31,21 +32,19 @@
 
 namespace plimsoll {
 
-enum class GeluForm : uint8_t { kErf, kTanh };
-
-// Computes y = gelu(x).
+// Computes y = f(x), where f is the activation.
 //   Aliasing: y may be x. Scratch: none. Cost: about 40 FLOPs per element; 2n elements moved.
 //   Error: gelu_fwd_error_bound.
 struct GeluFwdArgs {
   ConstView x;  // [n]
   View y;       // [n]
   int64_t n = 0;
-  GeluForm form = GeluForm::kErf;
+  Activation activation = Activation::kGelu;
 };
 void gelu_fwd_ref(const GeluFwdArgs& args);
 void gelu_fwd_cpu(const GeluFwdArgs& args);
 
-// Computes d_x = d_y * gelu'(x).
+// Computes d_x = d_y * f'(x).
 //   Aliasing: d_x may be x or d_y. Scratch: none. Cost: about 45 FLOPs per element; 3n elements moved.
 //   Error: gelu_bwd_error_bound.
 struct GeluBwdArgs {
@@ -53,32 +52,34 @@ struct GeluBwdArgs {
   ConstView d_y;  // [n]
   View d_x;       // [n]
   int64_t n = 0;
-  GeluForm form = GeluForm::kErf;
+  Activation activation = Activation::kGelu;
 };
 void gelu_bwd_ref(const GeluBwdArgs& args);
 void gelu_bwd_cpu(const GeluBwdArgs& args);
 
-// Computes y[t, c] = gelu(h[t, c] + b[c]). The sum is not rounded to the type of the activations.
+// Computes y[t, c] = f(h[t, c] + b[c]). The sum is not rounded to the type of the activations.
 //   Aliasing: y may be h. Scratch: none. Cost: about 41 FLOPs per element; 2*T*C + C elements moved.
-//   Error: gelu_fwd_error_bound at h + b, plus 1.13 (the steepest slope) times the fp32 rounding of the sum.
+//   Error: gelu_fwd_error_bound at h + b, plus 1.13 (the steepest slope of all activations) times
+//   the fp32 rounding of the sum.
 struct BiasGeluFwdArgs {
   ConstView h;  // [T, C]
   ConstView b;  // [C]
   View y;       // [T, C]
   int64_t T = 0;
   int64_t C = 0;
-  GeluForm form = GeluForm::kErf;
+  Activation activation = Activation::kGelu;
 };
 void bias_gelu_fwd_ref(const BiasGeluFwdArgs& args);
 void bias_gelu_fwd_cpu(const BiasGeluFwdArgs& args);
 
-// Computes d_h = d_y * gelu'(h + b) and d_b[c] = (or +=) sum over t of d_h[t, c], from values before they are
+// Computes d_h = d_y * f'(h + b) and d_b[c] = (or +=) sum over t of d_h[t, c], from values before they are
 // rounded to the type of d_h.
 //   Accumulation: fp32, rows in order within a block of row_blocks(T, C), then blocks in order. For finite h, rows
 //   in which d_y is zero give zero and contribute exactly zero. Aliasing: d_h may be h or d_y. Scratch:
 //   bias_gelu_bwd_scratch_bytes (the reference needs none). Cost: about 47 FLOPs per element; 3*T*C + 2*C
 //   elements moved, plus the scratch twice. Error of d_h: gelu_bwd_error_bound at h + b, plus |d_y| times the
-//   fp32 rounding of the sum (|gelu''| < 1). Error of d_b: column_sum_error_bound.
+//   fp32 rounding of the sum (|f''| < 1; ReLU depends on the sum's sign alone, which is exact). Error of d_b:
+//   column_sum_error_bound.
 struct BiasGeluBwdArgs {
   ConstView h;    // [T, C]
   ConstView b;    // [C]
@@ -88,7 +89,7 @@ struct BiasGeluBwdArgs {
   View scratch;   // bias_gelu_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;
-  GeluForm form = GeluForm::kErf;
+  Activation activation = Activation::kGelu;
   Accumulate accumulate = Accumulate::kOverwrite;
 };
 void bias_gelu_bwd_ref(const BiasGeluBwdArgs& args);
@@ -98,20 +99,19 @@ constexpr int64_t bias_gelu_bwd_scratch_bytes(int64_t T, int64_t C) {
 }
 
 // The scalar functions that the references use.
-double gelu_exact(double x, GeluForm form);
-double gelu_slope_exact(double x, GeluForm form);
-// Returns a bound of |got - exact| for the fast kernels. The erf form computes the small quantity z *
-// Phi(-z), z = |x|, with a relative error of (10 + 2.5 z^2) roundoffs until it falls below the smallest
-// normal fp32. The result is therefore relatively accurate near 0 and far in the negative tail too. The error
-// of the tanh form is that of the exponent 2u, relative to 1 - gate.
-double gelu_fwd_error_bound(double x, GeluForm form, DType stored);
-// The two terms of the slope cancel where the slope is zero, so the error is relative to their magnitudes.
-double gelu_bwd_error_bound(double x, double d_y, GeluForm form, DType stored);
+double gelu_exact(double x, Activation activation);
+double gelu_slope_exact(double x, Activation activation);
+// Returns a bound of |got - exact| for the fast kernels. GELU computes the small quantity z * Phi(-z), z = |x|,
+// with a relative error of (10 + 2.5 z^2) roundoffs until it falls below the smallest normal fp32. The result
+// is therefore relatively accurate near 0 and far in the negative tail too. The error of the tanh form and of
+// SiLU is that of the exponent v, relative to 1 - S. ReLU is exact, except that a denormal may count as zero.
+double gelu_fwd_error_bound(double x, Activation activation, DType stored);
+// The two terms of a slope cancel where the slope is zero, so the error is relative to their magnitudes.
+double gelu_bwd_error_bound(double x, double d_y, Activation activation, DType stored);
 
 // The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against the
-// reference: the bounds above for f32 activations and for the tanh form. For the erf form with 16-bit
-// activations, gelu_fwd_cuda_error_bound and gelu_bwd_cuda_error_bound replace them. Column sums:
-// column_sum_cuda_error_bound.
+// reference: the bounds above, except that the two bounds below replace them for kGelu with 16-bit activations.
+// Column sums: column_sum_cuda_error_bound.
 
 void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream);
 void gelu_bwd_cuda(const GeluBwdArgs& args, CudaStream stream);
@@ -125,18 +125,18 @@ constexpr int64_t bias_gelu_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
 }
 
 // Phi(-|x|) is computed with a relative error of 2^-15, an eighth of the rounding error of f16.
-inline double gelu_fwd_cuda_error_bound(double x, GeluForm form, DType stored) {
-  const bool coarse = form == GeluForm::kErf && stored != DType::kF32;
-  const double tail = std::abs(gelu_exact(-std::abs(x), form));
-  return gelu_fwd_error_bound(x, form, stored) + (coarse ? 0x1p-15 * tail : 0.0);
+inline double gelu_fwd_cuda_error_bound(double x, Activation activation, DType stored) {
+  const bool coarse = activation == Activation::kGelu && stored != DType::kF32;
+  const double tail = std::abs(gelu_exact(-std::abs(x), activation));
+  return gelu_fwd_error_bound(x, activation, stored) + (coarse ? 0x1p-15 * tail : 0.0);
 }
 // `activations` is the type of x and d_y.
-inline double gelu_bwd_cuda_error_bound(double x, double d_y, GeluForm form, DType activations,
+inline double gelu_bwd_cuda_error_bound(double x, double d_y, Activation activation, DType activations,
                                         DType stored) {
-  const bool coarse = form == GeluForm::kErf && activations != DType::kF32;
+  const bool coarse = activation == Activation::kGelu && activations != DType::kF32;
   const double z = std::abs(x);
-  const double tail = z > 0.0 ? std::abs(gelu_exact(-z, form)) / z : 0.5;
-  return gelu_bwd_error_bound(x, d_y, form, stored) + (coarse ? 0x1p-15 * std::abs(d_y) * tail : 0.0);
+  const double tail = z > 0.0 ? std::abs(gelu_exact(-z, activation)) / z : 0.5;
+  return gelu_bwd_error_bound(x, d_y, activation, stored) + (coarse ? 0x1p-15 * std::abs(d_y) * tail : 0.0);
 }
 
 }  // namespace plimsoll

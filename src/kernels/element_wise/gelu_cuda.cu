@@ -68,13 +68,23 @@ struct BiasSlope {
   }
 };
 
-// Calls body(T{}, Form{}) with the element type and the GELU form for it.
+// Calls body(T{}, Form{}) with the element's type and the type that computes the activation for it.
 template <class Body>
-void with_type_and_form(DType dtype, GeluForm form, const Body& body) {
+void with_type_and_form(DType dtype, Activation activation, const Body& body) {
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
-    if (form == GeluForm::kErf) return body(type, ErfGelu<T>{});
-    return body(type, TanhGelu<T>{});
+    switch (activation) {
+      case Activation::kGelu:
+        return body(type, ErfGelu<T>{});
+      case Activation::kGeluTanh:
+        return body(type, TanhGelu<T>{});
+      case Activation::kRelu:
+        return body(type, Relu<T>{});
+      case Activation::kSilu:
+        return body(type, Silu<T>{});
+      case Activation::kTanh:
+        return body(type, Tanh<T>{});
+    }
   });
 }
 
@@ -83,7 +93,7 @@ void with_type_and_form(DType dtype, GeluForm form, const Body& body) {
 
 void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream) {
   const DType dtype = cuda::cuda_type_of("gelu_fwd_cuda", {{"x", args.x}, {"y", args.y}});
-  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+  cuda::with_type_and_form(dtype, args.activation, [&](auto type, auto form) {
     using T = decltype(type);
     cuda::launch_flat<T, T, T>(args.x, {}, args.y, args.n, cuda::Value<decltype(form)>{}, stream);
   });
@@ -92,7 +102,7 @@ void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream) {
 void gelu_bwd_cuda(const GeluBwdArgs& args, CudaStream stream) {
   const DType dtype =
       cuda::cuda_type_of("gelu_bwd_cuda", {{"x", args.x}, {"d_y", args.d_y}, {"d_x", args.d_x}});
-  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+  cuda::with_type_and_form(dtype, args.activation, [&](auto type, auto form) {
     using T = decltype(type);
     cuda::launch_flat<T, T, T>(args.x, args.d_y, args.d_x, args.n, cuda::Slope<decltype(form)>{}, stream);
   });
@@ -102,7 +112,7 @@ void bias_gelu_fwd_cuda(const BiasGeluFwdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "bias_gelu_fwd_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"h", args.h}, {"y", args.y}});
   cuda::check_cuda_operands(kKernel, {{"b", args.b}});
-  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+  cuda::with_type_and_form(dtype, args.activation, [&](auto type, auto form) {
     const cuda::BiasValue<decltype(form)> function{cuda::any_floats(args.b)};
     cuda::launch_rows<decltype(type)>(args.h, args.y, args.T, args.C, function, {args.b.data}, stream);
   });
@@ -113,7 +123,7 @@ void bias_gelu_bwd_cuda(const BiasGeluBwdArgs& args, const int32_t* accumulate, 
   const DType dtype = cuda::cuda_type_of(kKernel, {{"h", args.h}, {"d_y", args.d_y}, {"d_h", args.d_h}});
   cuda::check_cuda_operands(kKernel, {{"b", args.b}});
   check_column_sum(kKernel, {"d_b", args.d_b}, args.scratch);
-  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+  cuda::with_type_and_form(dtype, args.activation, [&](auto type, auto form) {
     const cuda::BiasSlope<decltype(form)> function{cuda::any_floats(args.b)};
     cuda::launch_column_sums<decltype(type)>(args.h, args.d_y, args.d_h, args.scratch, args.T, args.C,
                                              function, {{cuda::any_floats_out(args.d_b)}},

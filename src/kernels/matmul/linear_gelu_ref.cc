@@ -17,7 +17,7 @@ void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args) {
       for (int64_t k = 0; k < problem.terms; ++k) {
         sum += args.a.load(t * problem.terms + k) * args.b.load(n * problem.terms + k);
       }
-      args.c.store(t * problem.columns + n, gelu_exact(sum, GeluForm::kErf));
+      args.c.store(t * problem.columns + n, gelu_exact(sum, Activation::kGelu));
     }
   }
 }
@@ -33,7 +33,7 @@ double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, dou
   const double tail = (z + before) * 0.5 * std::erfc(z / std::numbers::sqrt2);
   const double relative = problem.dtype == DType::kBF16 ? 1.6e-4 : 3e-6;
   const double activation = relative * (1.0 + z * z) * tail + 2.0 * u * std::abs(x) + 1e-14;
-  const double exact = std::abs(gelu_exact(x, GeluForm::kErf));
+  const double exact = std::abs(gelu_exact(x, Activation::kGelu));
   const double error = kSteepest * before + activation;
   return error + store_error_bound(problem.dtype, exact + error);
 }

@@ -49,7 +49,7 @@ void check_against_parts(DType dtype) {
       }
       const int64_t i = t * problem.columns + n;
       EXPECT_NEAR(parts.load(i), y.load(i), linear_gelu_error_bound(problem, abs_sum, product, bias.load(n)));
-      EXPECT_NEAR(y.load(i), gelu_exact(product + bias.load(n), GeluForm::kErf), 1e-14 * (1.0 + abs_sum));
+      EXPECT_NEAR(y.load(i), gelu_exact(product + bias.load(n), Activation::kGelu), 1e-14 * (1.0 + abs_sum));
     }
   }
 }

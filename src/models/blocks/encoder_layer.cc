@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/ops/activation.h"
 #include "models/architecture.h"
 #include "models/blocks/weight_specs.h"
 
@@ -117,7 +118,8 @@ ValueId build_layer(ModelBuilder& builder, ValueId x, const std::string& prefix,
   x = builder.norm(emit(graph, add_op(), {x, branch}, {}, "residual"), prefix + "." + names.attention_norm);
   graph.set_module(prefix + ".feed_forward");
   const ValueId hidden = builder.linear(x, prefix + "." + names.intermediate);
-  const ValueId activated = emit(graph, gelu_op(), {hidden}, {}, prefix + ".gelu");
+  const ValueId activated =
+      emit(graph, gelu_op(), {hidden}, activation_attributes(builder.activation()), prefix + ".gelu");
   branch = builder.dropout(builder.linear(activated, prefix + "." + names.output), p);
   return builder.norm(emit(graph, add_op(), {x, branch}, {}, "residual"), prefix + "." + names.output_norm);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/activation.h"
 #include "graph/ops/ops.h"
 #include "models/model.h"
 
@@ -16,6 +17,8 @@ class ModelBuilder {
   ModelBuilder(const ModelConfig& config, const ForwardOptions& options, std::vector<WeightSpec> specs);
 
   const ModelConfig& config() const { return config_; }
+  // The activation that the configuration names. Requires: the configuration was checked.
+  Activation activation() const { return find_activation(config_.hidden_act).value(); }
   Mode mode() const { return options_.mode; }
   Graph& graph() { return graph_; }
   ValueId cu_seqlens() const { return cu_seqlens_; }

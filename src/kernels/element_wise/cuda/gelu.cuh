@@ -1,4 +1,4 @@
-// GELU and its derivative in fp32 for CUDA kernels, within the bounds of gelu.h. Thread-safe: no state.
+// The activations of gelu.h and their derivatives in fp32 for CUDA kernels, within its bounds. Thread-safe: no state.
 //
 // The erf form follows the CPU kernel. It computes the small quantity z * Phi(-z), z = |x|, directly, from
 // exp(-z^2 / 2) and from Phi(-z) exp(z^2 / 2) (z + k), a polynomial in s = (z - k) / (z + k) with k = 3.5;
@@ -125,27 +125,62 @@ struct ErfGeluOfRounded {
   }
 };
 
-// x times a gate 1 / (1 + 2^y). The derivative is gate + x * gate'. |x| is clamped where the result no longer
-// changes and nothing overflows yet; y is clamped where 2^y and 1 / 2^y are normal numbers.
+// gate = 1 / (1 + e) with e = exp(-v) = 2^y, where y is clamped so that 2^y and 1 / 2^y are normal numbers. |x| is
+// clamped where the result no longer changes and nothing overflows yet.
+struct Gate {
+  float x, gate, e;
+};
+__device__ __forceinline__ float cut_to(float x, float limit) {
+  return copysignf(fminf(fabsf(x), limit), x);
+}
+__device__ __forceinline__ Gate gate_of(float cut, float y) {
+  const float e = fast_exp2(fmaxf(fminf(y, 125.0f), -125.0f));
+  const float gate = y < 125.0f ? fast_reciprocal(1.0f + e) : 0.0f;
+  return {cut, gate, y > -125.0f ? e : 0.0f};
+}
+// Returns gate + x * gate * (1 - gate) * v'(x), and NaN for NaN.
+__device__ __forceinline__ float gated_slope(float x, const Gate& g, float d_v) {
+  const float slope = fmaf(g.x, g.e * g.gate * g.gate * d_v, g.gate);
+  return x == x ? slope : x;
+}
+
 template <typename T>
 struct TanhGelu {
-  struct Gate {
-    float x, gate, e;
-  };
-  static __device__ __forceinline__ Gate gate_of(float x) {
-    const float cut = copysignf(fminf(fabsf(x), 15.0f), x);
-    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
-    const float y = cut * fmaf(cut * cut, -0.102943240f, -2.30220819f);
-    const float e = fast_exp2(fmaxf(fminf(y, 125.0f), -125.0f));
-    const float gate = y < 125.0f ? fast_reciprocal(1.0f + e) : 0.0f;
-    return {cut, gate, y > -125.0f ? e : 0.0f};
+  static __device__ __forceinline__ Gate gate(float x) {
+    const float cut = cut_to(x, 15.0f);
+    // 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    return gate_of(cut, cut * fmaf(cut * cut, -0.102943240f, -2.30220819f));
   }
-  static __device__ __forceinline__ float value(float x) { return x * gate_of(x).gate; }
+  static __device__ __forceinline__ float value(float x) { return x * gate(x).gate; }
   static __device__ __forceinline__ float slope(float x) {
-    const Gate g = gate_of(x);
-    const float d_2u = fmaf(g.x * g.x, 0.214064449f, 1.59576912f);
-    const float slope = fmaf(g.x, g.e * g.gate * g.gate * d_2u, g.gate);
-    return x == x ? slope : x;
+    const Gate g = gate(x);
+    return gated_slope(x, g, fmaf(g.x * g.x, 0.214064449f, 1.59576912f));
+  }
+};
+
+template <typename T>
+struct Silu {
+  static __device__ __forceinline__ Gate gate(float x) {
+    const float cut = cut_to(x, 100.0f);
+    return gate_of(cut, cut * -1.44269504f);  // log2(e)
+  }
+  static __device__ __forceinline__ float value(float x) { return x * gate(x).gate; }
+  static __device__ __forceinline__ float slope(float x) { return gated_slope(x, gate(x), 1.0f); }
+};
+
+// Comparisons with NaN are false, so both functions pass NaN through.
+template <typename T>
+struct Relu {
+  static __device__ __forceinline__ float value(float x) { return x <= 0.0f ? 0.0f : x; }
+  static __device__ __forceinline__ float slope(float x) { return x > 0.0f ? 1.0f : (x <= 0.0f ? 0.0f : x); }
+};
+
+template <typename T>
+struct Tanh {
+  static __device__ __forceinline__ float value(float x) { return tanhf(x); }
+  static __device__ __forceinline__ float slope(float x) {
+    const float y = tanhf(x);
+    return fmaf(-y, y, 1.0f);
   }
 };
 
