@@ -20,6 +20,7 @@
 #include "io/hub/hub_cache.h"
 #include "io/text/tokenizer.h"
 #include "models/model.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -52,11 +53,11 @@ std::string count_lines(const std::vector<std::string>& names, const std::vector
 // What training learns from the column of labels.
 std::string label_text(const TextSplit& split, const InspectOptions& options) {
   LabelOptions wanted;
-  if (!options.problem_type.empty()) wanted.problem = parse_problem_type(options.problem_type);
+  if (!options.problem_type.empty()) wanted.kind = parse_task(options.problem_type).labels;
   const LabelScheme scheme = infer_labels(split, wanted);
   const Labels labels = encode_labels(split, scheme);
-  const std::string problem(problem_type_name(scheme.problem));
-  if (scheme.problem == ProblemType::kRegression) {
+  const std::string problem(problem_type_name(task_of(scheme.kind).problem_type));
+  if (scheme.kind == LabelKind::kNumbers) {
     const auto [lowest, highest] = std::ranges::minmax(labels.values);
     return fmt::format("  {}: {} a row, from {} to {}\n", problem, counted(scheme.num_labels, "number"),
                        lowest, highest);

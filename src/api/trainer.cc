@@ -14,6 +14,7 @@
 #include "metrics/metrics.h"
 #include "plan/search/redundant_accumulation.h"
 #include "run/device_choice.h"
+#include "tasks/task.h"
 #include "train/speed.h"
 #include "train/weights.h"
 
@@ -41,22 +42,8 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
                      data->tokens.longest(), static_cast<double>(data->held_bytes()) / 1048576.0);
 }
 
-// The most likely class; for regression and multi-label the values as text.
 std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {
-  const std::vector<std::string>& names = setup.model.id2label;
-  const auto name_of = [&](size_t id) { return id < names.size() ? names[id] : std::to_string(id); };
-  if (setup.request.model.problem_type == ProblemType::kSingleLabel) {
-    return name_of(static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin()));
-  }
-  std::string label;
-  for (size_t i = 0; i < row.size(); ++i) {
-    if (setup.request.model.problem_type == ProblemType::kRegression) {
-      label += fmt::format("{}{:.3f}", i == 0 ? "" : ",", row[i]);
-    } else if (row[i] > 0.0f) {
-      label += (label.empty() ? "" : ",") + name_of(i);
-    }
-  }
-  return label;
+  return task_of(setup.request.model.problem_type).format_prediction(row, setup.model.id2label);
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
   fill_input("positions", batch.positions, bucket.tokens, 0);
   if (has("token_types")) fill_input("token_types", batch.token_types, bucket.tokens, 0);
   fill_input("cu_seqlens", batch.cu_seqlens, bucket.sequences + 1, static_cast<int32_t>(batch.num_tokens()));
-  if (plan_.request.model.problem_type == ProblemType::kSingleLabel) {
+  if (tensor("labels").dtype == DType::kI32) {
     fill_input("labels", batch.class_labels, bucket.sequences, -100);
   } else {
     const View labels = tensor("labels");

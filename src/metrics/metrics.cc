@@ -277,11 +277,6 @@ void add_combined_score(MetricList& metrics) {
   metrics.emplace_back("combined_score", sum / static_cast<double>(metrics.size()));
 }
 
-std::vector<std::string> default_metric_names(ProblemType problem) {
-  if (problem == ProblemType::kRegression) return {"mse", "pearson", "spearmanr"};
-  return {"accuracy", "f1"};
-}
-
 MetricList classification_metrics(const ConfusionMatrix& counts, std::span<const std::string_view> names) {
   MetricList metrics;
   for (const std::string_view name : names) {

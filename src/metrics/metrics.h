@@ -15,8 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/problem_type.h"
-
 namespace plimsoll {
 
 enum class F1Average { kBinary, kMacro, kWeighted, kMicro };
@@ -108,9 +106,6 @@ void add_combined_score(MetricList& metrics);
 
 // The suffix of the metrics of MNLI's second validation set: eval_accuracy_mm, as run_glue writes them.
 inline constexpr std::string_view kMismatchedSuffix = "_mm";
-
-// The names of what an evaluation reports where no task names its own.
-std::vector<std::string> default_metric_names(ProblemType problem);
 
 // The values by their Hugging Face names, in the order of the names. A classification has "accuracy", "f1"
 // (kBinary for two classes, else kMacro), "f1_macro", "f1_weighted", "matthews_correlation"; a multi-label

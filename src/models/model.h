@@ -1,8 +1,8 @@
 // From a model's configuration to its weights and its forward graph. Thread-safe: pure functions.
 //
 // The graph reads these inputs (each is declared only if the model needs it): ids, token_types, positions
-// i32[T]; cu_seqlens i32[B+1]; labels i32[B] or f32[B,K]; denominator f32[1]; num_sequences i32[1]; rng
-// i64[2]. It computes logits_BK and loss_1. Sequences are laid end to end without padding.
+// i32[T]; cu_seqlens i32[B+1]; rng i64[2]. It computes logits_BK; a task (src/tasks) adds the loss and its
+// inputs. Sequences are laid end to end without padding.
 #pragma once
 
 #include <string>
@@ -19,20 +19,18 @@ enum class Mode : uint8_t { kTrain, kEvaluate };
 struct ForwardOptions {
   Mode mode = Mode::kTrain;
   DType dtype = DType::kF32;  // of weights and activations; f64 runs on the reference kernels
-  ProblemType problem_type = ProblemType::kSingleLabel;
-  double label_smoothing = 0.0;
 };
 
 struct ForwardGraph {
   Graph graph;
-  ValueId loss = kNoValue;
+  ValueId loss = kNoValue;  // set by who adds a loss
   ValueId logits = kNoValue;
 };
 
 // Returns every weight in the order of the model. Cost: linear in the number of weights.
 std::vector<WeightSpec> model_weights(const ModelConfig& config);
 
-// Builds the forward graph for sequence classification. Requires: the configuration was checked.
+// Builds the forward graph up to the logits of each sequence. Requires: the configuration was checked.
 ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options);
 
 // Returns the endings of names in a checkpoint that no weight needs and that are not reported as unused:

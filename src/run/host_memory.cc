@@ -11,6 +11,7 @@
 #include "plimsoll/arguments.h"
 #include "run/data_sets.h"
 #include "run/run_setup.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -38,8 +39,6 @@ constexpr int64_t kBytesPerBoundOp = 896;
 // end (two lists of points and their text). A GPU has nine figures and a word more.
 constexpr int64_t kBytesPerLogRecord = 232;
 constexpr int64_t kBytesPerGpuRecord = 94;
-// A row of a regression whose metrics need all rows at once: label and prediction, and their ranks.
-constexpr int64_t kBytesPerRegressionRow = 64;
 // A label: its name on both sides of config.json, as lists, as JSON and as text when the model is saved.
 // Seen: 720 to 745 bytes.
 constexpr int64_t kBytesPerLabel = 768;
@@ -73,13 +72,14 @@ int64_t num_log_records(const RunSetup& setup) {
          times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
 }
 
-int64_t regression_rows(const RunSetup& setup) {
-  if (setup.labels.problem != ProblemType::kRegression) return 0;
+// The bytes that an evaluation's metrics keep for the rows of the largest data set.
+int64_t metric_bytes(const RunSetup& setup) {
+  const int64_t bytes_per_row = task_of(setup.labels.kind).metric_bytes_per_row;
   int64_t rows = 0;
   for (const std::optional<Dataset>* data : {&setup.evaluate, &setup.evaluate_mismatched, &setup.predict}) {
     if (*data) rows = std::max(rows, (*data)->num_rows());
   }
-  return rows;
+  return rows * bytes_per_row;
 }
 
 // A matrix in fp32 on its way into 4 or 8 bits, and its codes.
@@ -160,7 +160,7 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
   const bool is_on_gpu = setup.request.device.kind == KernelDevice::kCuda;
   host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
   host.data_bytes += setup.model.num_labels * kBytesPerLabel;
-  host.data_bytes += regression_rows(setup) * kBytesPerRegressionRow;
+  host.data_bytes += metric_bytes(setup);
   if (setup.reading_bytes > 0) {
     host.reading_bytes = kProcessBytes + threads * kBytesPerThread + setup.reading_bytes;
     if (setup.tokenizer) host.reading_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;

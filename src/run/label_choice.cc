@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tasks/task.h"
+
 namespace plimsoll {
 namespace {
 
@@ -27,7 +29,7 @@ void warn_of_other_labels(RunSetup& setup) {
 void choose_labels(RunSetup& setup, const TextSplit* train, const GlueTask* task) {
   const Arguments& arguments = setup.arguments;
   LabelOptions options;
-  if (!arguments.problem_type.empty()) options.problem = find_problem_type(arguments.problem_type);
+  if (!arguments.problem_type.empty()) options.kind = parse_task(arguments.problem_type).labels;
   if (task != nullptr) {
     setup.labels = glue_labels(*task);
   } else if (train != nullptr && train->has_label()) {
@@ -38,11 +40,10 @@ void choose_labels(RunSetup& setup, const TextSplit* train, const GlueTask* task
     for (int64_t i = static_cast<int64_t>(names.size()); i < setup.model.num_labels; ++i)
       names.push_back("LABEL_" + std::to_string(i));
     setup.labels = given_labels(names);
-    // As Hugging Face decides where nobody says: one label is a regression.
-    const ProblemType by_count =
-        setup.model.num_labels == 1 ? ProblemType::kRegression : ProblemType::kSingleLabel;
-    setup.labels.problem = options.problem.value_or(setup.model.problem_type.value_or(by_count));
-    if (setup.labels.problem == ProblemType::kRegression) setup.labels.names.clear();
+    const TaskRecord& by_model =
+        setup.model.problem_type ? task_of(*setup.model.problem_type) : default_task(setup.model.num_labels);
+    setup.labels.kind = options.kind.value_or(by_model.labels);
+    if (setup.labels.kind == LabelKind::kNumbers) setup.labels.names.clear();
   }
   if (setup.model.id2label.empty() || setup.labels.names.empty()) return;
   const int64_t num_in_data = setup.labels.num_labels;

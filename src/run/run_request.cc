@@ -18,6 +18,7 @@
 #include "run/host_memory.h"
 #include "run/threads.h"
 #include "run/tuning_cache.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -178,7 +179,7 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   PlanRequest& request = setup.request;
   request.model.config = setup.model;
   request.labels.model = setup.model_label;
-  request.model.problem_type = setup.labels.problem;
+  request.model.problem_type = task_of(setup.labels.kind).problem_type;
   request.model.label_smoothing = arguments.label_smoothing_factor;
   request.chunked_loss = arguments.chunked_loss == "always" ? ChunkedLoss::kAlways
                          : arguments.chunked_loss == "auto" ? ChunkedLoss::kAuto
@@ -187,7 +188,7 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
                   (setup.purpose == RunPurpose::kPlan && !plans_full_evaluation(arguments));
   request.evaluate = setup.purpose != RunPurpose::kTrain || setup.evaluate || setup.predict;
   if (request.chunked_loss != ChunkedLoss::kNever && request.train &&
-      request.model.problem_type != ProblemType::kSingleLabel) {
+      !task_of(request.model.problem_type).has_chunked_loss) {
     setup.warnings.push_back("--chunked_loss has no effect here: it is for one label a row, and this is a " +
                              std::string(problem_type_name(request.model.problem_type)));
   }

@@ -15,6 +15,7 @@
 #include "run/run_length.h"
 #include "run/run_request.h"
 #include "run/threads.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -196,14 +197,15 @@ class Setup {
   }
 
   void set_labels() {
-    if (arguments_.label_smoothing_factor > 0 && setup_.labels.problem != ProblemType::kSingleLabel) {
+    if (arguments_.label_smoothing_factor > 0 && !task_of(setup_.labels.kind).has_label_smoothing) {
       warn("--label_smoothing_factor has no effect here: it is for one label a row, and this is a " +
-           std::string(problem_type_name(setup_.labels.problem)));
+           std::string(problem_type_name(task_of(setup_.labels.kind).problem_type)));
     }
     if (is_plan()) {
-      setup_.labels.problem = !arguments_.problem_type.empty()
-                                  ? *find_problem_type(arguments_.problem_type)
-                                  : setup_.model.problem_type.value_or(ProblemType::kSingleLabel);
+      const TaskRecord& task = !arguments_.problem_type.empty()
+                                   ? parse_task(arguments_.problem_type)
+                                   : task_of(setup_.model.problem_type.value_or(ProblemType::kSingleLabel));
+      setup_.labels.kind = task.labels;
       setup_.model.num_labels = arguments_.num_labels.value_or(setup_.model.num_labels);
       return;
     }
@@ -214,7 +216,7 @@ class Setup {
     const std::vector<std::string> names = setup_.labels.names_by_id();
     setup_.model.num_labels = setup_.labels.num_labels;
     setup_.model.id2label = names;
-    setup_.model.problem_type = setup_.labels.problem;
+    setup_.model.problem_type = task_of(setup_.labels.kind).problem_type;
     if (setup_.train && setup_.train->num_rows() >= 20 && 2 * std::ssize(names) > setup_.train->num_rows()) {
       warn(fmt::format(
           "{} labels for {} rows: is '{}' the column of the labels? Name it with --label_column_name",
@@ -249,9 +251,12 @@ class Setup {
     if (!setup_.train || !setup_.evaluate || arguments_.metric_for_best_model.empty()) return;
     std::vector<std::string> names{"loss"};
     if (!arguments_.prediction_loss_only) {
-      const std::vector<std::string> metrics =
-          setup_.metric_names.empty() ? default_metric_names(setup_.labels.problem) : setup_.metric_names;
-      names.insert(names.end(), metrics.begin(), metrics.end());
+      const auto by_default = task_of(setup_.labels.kind).default_metrics;
+      if (setup_.metric_names.empty()) {
+        names.insert(names.end(), by_default.begin(), by_default.end());
+      } else {
+        names.insert(names.end(), setup_.metric_names.begin(), setup_.metric_names.end());
+      }
       if (setup_.metric_names.size() > 1) names.emplace_back("combined_score");
     }
     for (const char* speed : {"runtime", "samples_per_second", "steps_per_second"}) names.emplace_back(speed);

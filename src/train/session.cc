@@ -15,6 +15,7 @@
 #include "plan/search/suggest.h"
 #include "run/device_choice.h"
 #include "run/tuning_cache.h"
+#include "tasks/task.h"
 #include "train/speed.h"
 #include "train/weights.h"
 
@@ -41,7 +42,7 @@ std::span<const int32_t> first(std::span<int32_t> values, int64_t count) {
 
 }  // namespace
 
-HostBatch MicroBatch::view(ProblemType problem) const {
+HostBatch MicroBatch::view() const {
   const BatchBuffers& buffers = storage.buffers();
   HostBatch batch{.ids = first(buffers.ids, info.num_tokens),
                   .token_types = first(buffers.types, info.num_tokens),
@@ -49,10 +50,10 @@ HostBatch MicroBatch::view(ProblemType problem) const {
                   .cu_seqlens = first(buffers.cu_seqlens, info.num_sequences + 1),
                   .class_labels = {},
                   .real_labels = {}};
-  if (problem == ProblemType::kSingleLabel && !buffers.classes.empty()) {
+  if (!buffers.classes.empty()) {
     batch.class_labels = first(buffers.classes, info.num_sequences);
   }
-  if (problem != ProblemType::kSingleLabel && !buffers.values.empty()) {
+  if (!buffers.values.empty()) {
     const size_t width = buffers.values.size() / (buffers.cu_seqlens.size() - 1);
     batch.real_labels = buffers.values.first(static_cast<size_t>(info.num_sequences) * width);
   }
@@ -147,7 +148,7 @@ bool Session::next_batch(MicroBatch& batch) {
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
   is_new_ = false;
-  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.model.problem_type), denominator);
+  executor_->stage(ProgramKind::kTrain, batch.view(), denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
   executor_->set_accumulate(!first_of_step);
   for (const ScheduleEntry& entry : plan_.step_schedule) {
@@ -199,7 +200,7 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.model.problem_type), denominator);
+  executor_->stage(ProgramKind::kTrain, batch.view(), denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), number);
   return executor_->first_bad_value();
 }
@@ -223,22 +224,17 @@ namespace {
 
 // What an evaluation adds up, batch by batch in order.
 struct EvaluationSums {
-  explicit EvaluationSums(int64_t labels)
-      : num_labels(labels), confusion(std::max<int64_t>(labels, 1)), multi(std::max<int64_t>(labels, 1)) {}
+  EvaluationSums(const TaskRecord& task, int64_t labels)
+      : num_labels(labels), metrics(task.new_metric_sums(labels)) {}
 
-  // With the outputs that were fetched last.
-  void add(const Executor& executor, ProblemType problem, const MicroBatch& batch,
-           std::vector<std::vector<float>>* all_logits) {
-    const HostBatch view = batch.view(problem);
+  // Adds the outputs that were fetched last.
+  void add(const Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
+    const HostBatch view = batch.view();
     loss_sum += executor.fetched("loss").load(0);
     rows += batch.info.num_sequences;
     const std::span<const float> logits(executor.fetched("logits").as<float>(),
                                         static_cast<size_t>(batch.info.num_sequences * num_labels));
-    if (!view.class_labels.empty()) confusion.add_logits(logits, view.class_labels);
-    if (!view.real_labels.empty()) {
-      if (problem == ProblemType::kMultiLabel) multi.add_logits(logits, view.real_labels);
-      if (problem == ProblemType::kRegression) pairs.add_rows(logits, view.real_labels);
-    }
+    metrics->add(logits, {.classes = view.class_labels, .values = view.real_labels});
     if (all_logits == nullptr) return;
     for (int64_t i = 0; i < batch.info.num_sequences; ++i) {
       const auto row = logits.subspan(static_cast<size_t>(i * num_labels), static_cast<size_t>(num_labels));
@@ -247,9 +243,7 @@ struct EvaluationSums {
   }
 
   int64_t num_labels;
-  ConfusionMatrix confusion;
-  MultiLabelCounts multi;
-  RegressionPairs pairs;
+  std::unique_ptr<MetricSums> metrics;
   double loss_sum = 0;
   int64_t rows = 0;
 };
@@ -258,7 +252,7 @@ struct EvaluationSums {
 
 MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* all_logits,
                                     const std::function<void(int64_t, int64_t)>& progress) {
-  const ProblemType problem = setup_.request.model.problem_type;
+  const TaskRecord& task = task_of(setup_.request.model.problem_type);
   Sampler sampler(
       {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
       data.tokens.lengths());
@@ -271,9 +265,9 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   for (size_t i = 0; i < num_batches; ++i) {
     batches.push_back({OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}});
   }
-  EvaluationSums sums(setup_.model.num_labels);
+  EvaluationSums sums(task, setup_.model.num_labels);
   const auto read = [&](const MicroBatch& batch) {
-    on_device(plan_, [&] { sums.add(*executor_, problem, batch, all_logits); });
+    on_device(plan_, [&] { sums.add(*executor_, batch, all_logits); });
     if (progress) progress(sums.rows, data.num_rows());
   };
   const MicroBatch* given = nullptr;
@@ -281,7 +275,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
     MicroBatch& batch = batches[next];
     if (!loader.next(batch.storage.buffers(), batch.info)) break;
     on_device(plan_, [&] {
-      executor_->stage(ProgramKind::kEvaluate, batch.view(problem), 1.0);
+      executor_->stage(ProgramKind::kEvaluate, batch.view(), 1.0);
       executor_->run(ProgramKind::kEvaluate, Segment::kForward);
     });
     if (given != nullptr) read(*given);
@@ -294,17 +288,9 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   if (data.labels.empty()) return metrics;
   metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.rows, 1));
   if (setup_.arguments.prediction_loss_only) return metrics;
-  const std::vector<std::string> wanted =
-      setup_.metric_names.empty() ? default_metric_names(problem) : setup_.metric_names;
-  const std::vector<std::string_view> names(wanted.begin(), wanted.end());
-  MetricList list;
-  if (problem == ProblemType::kSingleLabel) {
-    list = classification_metrics(sums.confusion, names);
-  } else if (problem == ProblemType::kMultiLabel) {
-    list = multi_label_metrics(sums.multi, names);
-  } else {
-    list = regression_metrics(sums.pairs, names);
-  }
+  std::vector<std::string_view> names(setup_.metric_names.begin(), setup_.metric_names.end());
+  if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
+  MetricList list = sums.metrics->metrics(names);
   if (setup_.metric_names.size() > 1) add_combined_score(list);
   for (const auto& [name, value] : list) metrics[name] = value;
   return metrics;

@@ -22,7 +22,7 @@ namespace plimsoll {
 struct MicroBatch {
   OwnedBatch storage;
   BatchInfo info;
-  HostBatch view(ProblemType problem) const;
+  HostBatch view() const;
 };
 
 // What update() did with the gradients of a step.

@@ -1,5 +1,5 @@
-// Checks that only an architecture's own folder knows its name: code elsewhere asks the record in
-// src/models/architecture.h.
+// Checks that only an architecture's own folder knows its name, and that only src/tasks distinguishes problem types.
+// Code elsewhere asks the records in src/models/architecture.h and src/tasks/task.h.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -38,6 +38,32 @@ bool compares_with(const std::string& line, const std::string& name) {
   return line.find(literal + " ==") != std::string::npos || line.find(literal + " !=") != std::string::npos;
 }
 
+bool distinguishes_problem_types(const std::string& line) {
+  for (const char* comparison : {"== ProblemType::", "!= ProblemType::", "case ProblemType::"}) {
+    if (line.find(comparison) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(Models, OnlyTasksDistinguishProblemTypes) {
+  int files = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kSource)) {
+    if (!entry.is_regular_file() || !is_production_source(entry.path())) continue;
+    const std::string path = fs::relative(entry.path(), kSource).string();
+    if (path.starts_with("tasks/") || path == "base/problem_type.h") continue;
+    ++files;
+    std::ifstream stream(entry.path());
+    int number = 0;
+    for (std::string line; std::getline(stream, line);) {
+      ++number;
+      EXPECT_FALSE(distinguishes_problem_types(line))
+          << "src/" << path << ":" << number
+          << " distinguishes problem types; ask the record in tasks/task.h";
+    }
+  }
+  EXPECT_GT(files, 500);
+}
+
 TEST(Models, OnlyItsFolderComparesWithTheNameOfAnArchitecture) {
   const std::vector<std::string> names = architecture_names();
   ASSERT_GE(names.size(), 2u);
@@ -52,9 +78,8 @@ TEST(Models, OnlyItsFolderComparesWithTheNameOfAnArchitecture) {
       ++number;
       for (const std::string& name : names) {
         if (path.starts_with("models/" + name + "/")) continue;
-        EXPECT_FALSE(compares_with(line, name))
-            << "src/" << path << ":" << number << " compares with \"" << name
-            << "\"; ask its record in models/architecture.h";
+        EXPECT_FALSE(compares_with(line, name)) << "src/" << path << ":" << number << " compares with \""
+                                                << name << "\"; ask its record in models/architecture.h";
       }
     }
   }

@@ -36,7 +36,7 @@ void read_all(uint8_t choice, std::string bytes) {
   const TextSplit split = TextSplit::skipping_incomplete_rows(std::move(table), columns);
   LabelOptions label_options;
   if ((choice & 16) != 0) {
-    label_options.problem = ProblemType::kMultiLabel;
+    label_options.kind = LabelKind::kClasses;
   }
   const LabelScheme scheme = infer_labels(split, label_options);
   PLIMSOLL_CHECK(!encode_labels(split, scheme).empty());

@@ -277,7 +277,7 @@ LabelScheme glue_labels(const GlueTask& task) {
   if (task.is_regression()) {
     LabelScheme scheme;
     scheme.origin = LabelOrigin::kTask;
-    scheme.problem = ProblemType::kRegression;
+    scheme.kind = LabelKind::kNumbers;
     scheme.num_labels = 1;
     return scheme;
   }

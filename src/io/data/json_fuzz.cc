@@ -39,7 +39,7 @@ void read_all(uint8_t choice, std::string bytes) {
   const TextSplit split(std::move(table), columns);
   LabelOptions options;
   if ((choice & 4) != 0) {
-    options.problem = (choice & 8) != 0 ? ProblemType::kMultiLabel : ProblemType::kRegression;
+    options.kind = (choice & 8) != 0 ? LabelKind::kClasses : LabelKind::kNumbers;
   }
   const LabelScheme scheme = infer_labels(split, options);
   PLIMSOLL_CHECK(!encode_labels(split, scheme).empty());

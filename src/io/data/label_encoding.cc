@@ -163,7 +163,7 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
     }
     for (const JsonItem& item : items) {
       const double value = finite_number(split, row, item.text);
-      if (scheme.problem == ProblemType::kMultiLabel && value != 0.0 && value != 1.0) {
+      if (scheme.kind == LabelKind::kClasses && value != 0.0 && value != 1.0) {
         fail_at_row(split, row, fmt::format("a multi-label target must be 0 or 1, found {}", item.text));
       }
       labels.values.push_back(static_cast<float>(value));
@@ -189,10 +189,10 @@ Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse
     throw_error(ErrorCode::kBadData, "{}: expected a label column, found {}", split.table().file_name(),
                 split.table().column_list());
   }
-  if (scheme.problem == ProblemType::kSingleLabel) {
+  if (scheme.kind == LabelKind::kClass) {
     return encode_classes(split, scheme, use);
   }
-  return scheme.problem == ProblemType::kMultiLabel && !scheme.names.empty() && !writes_vectors(split, scheme)
+  return scheme.kind == LabelKind::kClasses && !scheme.names.empty() && !writes_vectors(split, scheme)
              ? encode_sets(split, scheme, use)
              : encode_values(split, scheme, use);
 }

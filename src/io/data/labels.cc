@@ -38,7 +38,7 @@ void sort_names(std::vector<std::string>& names, bool as_integers) {
 
 LabelScheme infer_regression(const TextSplit& train) {
   LabelScheme scheme;
-  scheme.problem = ProblemType::kRegression;
+  scheme.kind = LabelKind::kNumbers;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     int64_t width = 1;
     if (is_label_missing(train, row)) {
@@ -67,7 +67,7 @@ LabelScheme infer_regression(const TextSplit& train) {
 
 LabelScheme infer_multi_label(const TextSplit& train, char delimiter) {
   LabelScheme scheme;
-  scheme.problem = ProblemType::kMultiLabel;
+  scheme.kind = LabelKind::kClasses;
   scheme.delimiter = delimiter;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (train.label_kind(row) == CellKind::kNull) {
@@ -176,19 +176,6 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-ProblemType parse_problem_type(std::string_view word) {
-  for (const ProblemType problem :
-       {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {
-    if (problem_type_name(problem) == word) {
-      return problem;
-    }
-  }
-  throw_error(
-      ErrorCode::kUsage,
-      "'{}' is not a problem type: single_label_classification, multi_label_classification or regression",
-      word);
-}
-
 int64_t LabelScheme::id_of(std::string_view name) const {
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) {
@@ -216,14 +203,14 @@ LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options) {
                 "{}: expected a label column, found {}\n  name it with --label_column_name",
                 train.table().file_name(), train.table().column_list());
   }
-  if (options.problem == ProblemType::kRegression) {
+  if (options.kind == LabelKind::kNumbers) {
     return infer_regression(train);
   }
-  if (options.problem == ProblemType::kMultiLabel) {
+  if (options.kind == LabelKind::kClasses) {
     return infer_multi_label(train, options.delimiter);
   }
   const LabelKinds kinds = survey(train);
-  if (options.problem == ProblemType::kSingleLabel) {
+  if (options.kind == LabelKind::kClass) {
     return infer_classes(train, kinds.all_integers);
   }
   if (kinds.any_list) {

@@ -5,7 +5,7 @@
 // classes sorted as strings (by code point). In JSON, lists of class names mean multi-label. Lists of 0 and 1
 // mean one target per class (a multi-hot vector; label_lists.h defines how they are distinguished from sets
 // of the classes 0 and 1), or several regression targets if regression is requested. In CSV, TSV and JSON
-// strings, a multi-label cell exists only if that problem type is requested. It contains class names
+// strings, a multi-label cell exists only if sets of classes are requested. It contains class names
 // separated by LabelOptions::delimiter, or begins with '[' and is such a list; an empty cell has no class.
 #pragma once
 
@@ -15,18 +15,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/label_kind.h"
 #include "io/data/text_split.h"
-
-#include "base/problem_type.h"
 
 namespace plimsoll {
 
-// Parses the name of a problem type. Errors: kUsage for an unknown word.
-ProblemType parse_problem_type(std::string_view word);
-
 struct LabelOptions {
-  std::optional<ProblemType> problem;  // if absent, inferred from the labels
-  char delimiter = ',';                // between the labels of a multi-label cell
+  std::optional<LabelKind> kind;  // if absent, inferred from the labels
+  char delimiter = ',';           // between the labels of a multi-label cell
 };
 
 // The source of a scheme's labels, named in messages about unknown labels.
@@ -34,7 +30,7 @@ enum class LabelOrigin : uint8_t { kTrainingData, kModel, kTask };
 
 struct LabelScheme {
   LabelOrigin origin = LabelOrigin::kTrainingData;
-  ProblemType problem = ProblemType::kSingleLabel;
+  LabelKind kind = LabelKind::kClass;
   std::vector<std::string> names;  // id2label: name of each id; empty for regression and multi-hot vectors
   int64_t num_labels = 0;          // number of classes or regression targets
   char delimiter = ',';
@@ -49,8 +45,12 @@ struct LabelScheme {
   std::vector<std::string> names_by_id() const;
 };
 
+<<<<<<< HEAD
 // The labels of a split, ready for batches: `classes` for single-label problems, otherwise `values` with
 // num_labels entries per row.
+=======
+// Labels of a split, ready for batches: `classes` for kClass, else `values`, num_labels of them per row.
+>>>>>>> 3e08bfa (tasks: register each task as one record)
 struct Labels {
   std::vector<int32_t> classes;
   std::vector<float> values;
@@ -63,8 +63,13 @@ struct Labels {
 // The label of a row without a class, for prediction. Losses and metrics ignore it.
 inline constexpr int32_t kNoLabel = -100;
 
+<<<<<<< HEAD
 // Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or
 // mixed label, if there are no classes, or if the labels do not match the requested problem type.
+=======
+// The scheme of the training split. Errors: kBadData with file:line for a missing, non-finite or mixed label,
+// for fewer than one class, or when the labels are not of the kind that was asked for.
+>>>>>>> 3e08bfa (tasks: register each task as one record)
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
 
 // Creates a scheme from classes with a known order, from a model or GLUE. With integers, the file contains

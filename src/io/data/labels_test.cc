@@ -42,65 +42,61 @@ TEST(Labels, AreInferredAsRunGlueDoes) {
   const struct {
     const char* name;
     TextSplit split;
-    ProblemType problem;
+    LabelKind kind;
     Names names;
     int64_t num_labels;
   } cases[] = {
       {"strings",
        csv_labels({"pos", "neg", "pos", "\xC3\xA4"}),
-       ProblemType::kSingleLabel,
+       LabelKind::kClass,
        {"neg", "pos", "\xC3\xA4"},
        3},
       {"integers sort as numbers",
        csv_labels({"10", "9", "-1", "9"}),
-       ProblemType::kSingleLabel,
+       LabelKind::kClass,
        {"-1", "9", "10"},
        3},
       {"integers in other spellings",
        csv_labels({"07", "7", " 8", "+9"}),
-       ProblemType::kSingleLabel,
+       LabelKind::kClass,
        {"7", "8", "9"},
        3},
-      {"floats", csv_labels({"1", "2.5"}), ProblemType::kRegression, {}, 1},
-      {"numbers and words", csv_labels({"1", "2.5", "x"}), ProblemType::kSingleLabel, {"1", "2.5", "x"}, 3},
-      {"JSON integers",
-       json_labels({"1", "0", "10", "2"}),
-       ProblemType::kSingleLabel,
-       {"0", "1", "2", "10"},
-       4},
-      {"JSON digits in quotes", json_labels({"\"10\"", "\"9\""}), ProblemType::kSingleLabel, {"10", "9"}, 2},
-      {"JSON floats", json_labels({"1", "0.5"}), ProblemType::kRegression, {}, 1},
-      {"JSON truth", json_labels({"true", "false"}), ProblemType::kSingleLabel, {"false", "true"}, 2},
+      {"floats", csv_labels({"1", "2.5"}), LabelKind::kNumbers, {}, 1},
+      {"numbers and words", csv_labels({"1", "2.5", "x"}), LabelKind::kClass, {"1", "2.5", "x"}, 3},
+      {"JSON integers", json_labels({"1", "0", "10", "2"}), LabelKind::kClass, {"0", "1", "2", "10"}, 4},
+      {"JSON digits in quotes", json_labels({"\"10\"", "\"9\""}), LabelKind::kClass, {"10", "9"}, 2},
+      {"JSON floats", json_labels({"1", "0.5"}), LabelKind::kNumbers, {}, 1},
+      {"JSON truth", json_labels({"true", "false"}), LabelKind::kClass, {"false", "true"}, 2},
       {"JSON lists of names",
        json_labels({"[\"b\", \"a\"]", "[]", "[\"c\"]"}),
-       ProblemType::kMultiLabel,
+       LabelKind::kClasses,
        {"a", "b", "c"},
        3},
-      {"JSON lists of ids", json_labels({"[10, 2]", "[9]"}), ProblemType::kMultiLabel, {"2", "9", "10"}, 3},
-      {"JSON vectors", json_labels({"[1.0, 0.0, 0.0]", "[0.0, 1.0, 1.0]"}), ProblemType::kMultiLabel, {}, 3},
-      {"JSON vectors of integers", json_labels({"[1, 0, 0]", "[0, 0, 0]"}), ProblemType::kMultiLabel, {}, 3},
-      {"one class", csv_labels({"a", "a"}), ProblemType::kSingleLabel, {"a"}, 1},
+      {"JSON lists of ids", json_labels({"[10, 2]", "[9]"}), LabelKind::kClasses, {"2", "9", "10"}, 3},
+      {"JSON vectors", json_labels({"[1.0, 0.0, 0.0]", "[0.0, 1.0, 1.0]"}), LabelKind::kClasses, {}, 3},
+      {"JSON vectors of integers", json_labels({"[1, 0, 0]", "[0, 0, 0]"}), LabelKind::kClasses, {}, 3},
+      {"one class", csv_labels({"a", "a"}), LabelKind::kClass, {"a"}, 1},
   };
   for (const auto& c : cases) {
     const LabelScheme scheme = infer_labels(c.split);
-    EXPECT_EQ(scheme.problem, c.problem) << c.name;
+    EXPECT_EQ(scheme.kind, c.kind) << c.name;
     EXPECT_EQ(scheme.names, c.names) << c.name;
     EXPECT_EQ(scheme.num_labels, c.num_labels) << c.name;
   }
 }
 
 TEST(Labels, FollowTheProblemTypeThatIsAskedFor) {
-  const LabelScheme regression = infer_labels(csv_labels({"1", "2"}), {ProblemType::kRegression, ','});
-  EXPECT_EQ(regression.problem, ProblemType::kRegression);
+  const LabelScheme regression = infer_labels(csv_labels({"1", "2"}), {LabelKind::kNumbers, ','});
+  EXPECT_EQ(regression.kind, LabelKind::kNumbers);
   EXPECT_EQ(encode_labels(csv_labels({"1", "2"}), regression).values, (std::vector<float>{1.0f, 2.0f}));
-  const LabelScheme classes = infer_labels(csv_labels({"1.5", "0.5"}), {ProblemType::kSingleLabel, ','});
+  const LabelScheme classes = infer_labels(csv_labels({"1.5", "0.5"}), {LabelKind::kClass, ','});
   EXPECT_EQ(classes.names, (Names{"0.5", "1.5"}));
   const TextSplit sets = csv_labels({"b; a", "", "c"});
-  const LabelScheme multi = infer_labels(sets, {ProblemType::kMultiLabel, ';'});
+  const LabelScheme multi = infer_labels(sets, {LabelKind::kClasses, ';'});
   EXPECT_EQ(multi.names, (Names{"a", "b", "c"}));
   EXPECT_EQ(encode_labels(sets, multi).values, (std::vector<float>{1, 1, 0, 0, 0, 0, 0, 0, 1}));
   const TextSplit targets = json_labels({"[1.5, 2]", "[0, -1]"});
-  const LabelScheme two = infer_labels(targets, {ProblemType::kRegression, ','});
+  const LabelScheme two = infer_labels(targets, {LabelKind::kNumbers, ','});
   EXPECT_EQ(two.num_labels, 2);
   EXPECT_EQ(encode_labels(targets, two).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
@@ -129,7 +125,7 @@ TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
   };
   for (const auto& c : cases) {
     const TextSplit split = json_labels(c.labels);
-    const LabelScheme scheme = infer_labels(split, {ProblemType::kMultiLabel, ','});
+    const LabelScheme scheme = infer_labels(split, {LabelKind::kClasses, ','});
     EXPECT_EQ(scheme.names, c.names) << c.name;
     EXPECT_EQ(scheme.num_labels, c.num_labels) << c.name;
     EXPECT_EQ(encode_labels(split, scheme).values, c.values) << c.name;
@@ -138,22 +134,22 @@ TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
 
 TEST(Labels, ATextInBracketsIsAList) {
   const TextSplit vectors = csv_labels({"[0,1,0]", " [1, 1, 0]"});
-  const LabelScheme targets = infer_labels(vectors, {ProblemType::kMultiLabel, ','});
+  const LabelScheme targets = infer_labels(vectors, {LabelKind::kClasses, ','});
   EXPECT_TRUE(targets.names.empty());
   EXPECT_EQ(encode_labels(vectors, targets).values, (std::vector<float>{0, 1, 0, 1, 1, 0}));
   const TextSplit sets = csv_labels({"[\"\"b\"\", \"\"a\"\"]", "a", ""});
-  const LabelScheme names = infer_labels(sets, {ProblemType::kMultiLabel, ','});
+  const LabelScheme names = infer_labels(sets, {LabelKind::kClasses, ','});
   EXPECT_EQ(names.names, (Names{"a", "b"}));
   EXPECT_EQ(encode_labels(sets, names).values, (std::vector<float>{1, 1, 1, 0, 0, 0}));
   const TextSplit values = csv_labels({"[1.5, 2]", "[0, -1]"});
-  const LabelScheme regression = infer_labels(values, {ProblemType::kRegression, ','});
+  const LabelScheme regression = infer_labels(values, {LabelKind::kNumbers, ','});
   EXPECT_EQ(encode_labels(values, regression).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
 
 // A model that was trained with vectors has classes LABEL_0, ...; its labels are ids or vectors.
 TEST(Labels, VectorsGoWithAModelsOwnLabels) {
   LabelScheme scheme = given_labels({"LABEL_0", "LABEL_1", "LABEL_2"});
-  scheme.problem = ProblemType::kMultiLabel;
+  scheme.kind = LabelKind::kClasses;
   EXPECT_EQ(encode_labels(json_labels({"[0, 1, 0]", "[1, 1, 0]"}), scheme).values,
             (std::vector<float>{0, 1, 0, 1, 1, 0}));
   EXPECT_EQ(encode_labels(json_labels({"[0, 2]", "[1]"}), scheme).values,
@@ -216,8 +212,8 @@ TEST(Labels, TakeTheListOfAModelThatHasMore) {
 
 TEST(Labels, SayWhatIsWrongAndWhere) {
   const LabelScheme ab = infer_labels(csv_labels({"a", "b"}));
-  const auto infer = [](const TextSplit& split, std::optional<ProblemType> problem = std::nullopt) {
-    return error_of([&] { infer_labels(split, {problem, ','}); });
+  const auto infer = [](const TextSplit& split, std::optional<LabelKind> kind = std::nullopt) {
+    return error_of([&] { infer_labels(split, {kind, ','}); });
   };
   const struct {
     const char* name;
@@ -232,13 +228,13 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
       {"NaN", infer(csv_labels({"1.5", "nan"})), "4: train.csv:3: the label nan is not a finite number"},
       {"infinite", infer(csv_labels({"1.5", "1e39"})),
        "4: train.csv:3: the label 1e39 is not a finite number in fp32"},
-      {"not a number", infer(csv_labels({"1.5", "x"}), ProblemType::kRegression),
+      {"not a number", infer(csv_labels({"1.5", "x"}), LabelKind::kNumbers),
        "4: train.csv:3: the label 'x' is not a number, which regression needs"},
       {"null", infer(json_labels({"1", "null"})), "4: train.jsonl:2: this row has no label"},
       {"mixed", infer(json_labels({"1", "\"a\""})),
        "4: train.jsonl:2: the label is text here, but was a number in line 1: a"},
       {"object", infer(json_labels({"{\"a\": 1}"})), "4: train.jsonl:1: the label is an object"},
-      {"list for one class", infer(json_labels({"[1]"}), ProblemType::kSingleLabel),
+      {"list for one class", infer(json_labels({"[1]"}), LabelKind::kClass),
        "4: train.jsonl:1: the label is a list"},
       {"list of lists", infer(json_labels({"[[1]]"})), "4: train.jsonl:1: a list of labels holds a list"},
       {"vectors of two lengths", infer(json_labels({"[1.0, 0.0]", "[1.0]"})),
@@ -249,19 +245,18 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
        "4: train.jsonl:2: a list of 0 and 1 holds '2': [0,0,2]"},
       {"vector with a fraction", infer(json_labels({"[1.0, 0.0]", "[0.5, 1.0]"})),
        "4: train.jsonl:2: a list of 0 and 1 holds '0.5'"},
-      {"brackets that are no list", infer(csv_labels({"a", "[0,1"}), ProblemType::kMultiLabel),
+      {"brackets that are no list", infer(csv_labels({"a", "[0,1"}), LabelKind::kClasses),
        "4: train.csv:3: the label begins with '[' and is no list of JSON: [0,1"},
-      {"vector without brackets", infer(csv_labels({"0,1", "1,0,0"}), ProblemType::kMultiLabel),
+      {"vector without brackets", infer(csv_labels({"0,1", "1,0,0"}), LabelKind::kClasses),
        "4: train.csv:3: the label names a class twice: 1,0,0"},
-      {"targets of two lengths", infer(json_labels({"[1.5, 2]", "[1]"}), ProblemType::kRegression),
+      {"targets of two lengths", infer(json_labels({"[1.5, 2]", "[1]"}), LabelKind::kNumbers),
        "4: train.jsonl:2: this label has 1 number, the first row's has 2"},
-      {"empty item", infer(csv_labels({"a,,b"}), ProblemType::kMultiLabel),
+      {"empty item", infer(csv_labels({"a,,b"}), LabelKind::kClasses),
        "4: train.csv:2: an empty label between two"},
       {"no label anywhere", infer(json_labels({"[]", "[]"})), "no row has a label"},
       {"unseen in a set",
        error_of([&] { encode_labels(json_labels({"[\"z\"]"}), infer_labels(json_labels({"[\"a\"]"}))); }),
        "4: train.jsonl:1: the label 'z' is not in the training data"},
-      {"problem type", error_of([] { parse_problem_type("ranking"); }), "2: 'ranking' is not a problem type"},
   };
   for (const auto& c : cases) {
     EXPECT_NE(c.error.find(c.part), std::string::npos)
@@ -277,12 +272,6 @@ TEST(Labels, ListsAtMostTenKnownClasses) {
   const LabelScheme scheme = infer_labels(csv_labels(many));
   const std::string error = error_of([&] { encode_labels(csv_labels({"other"}), scheme); });
   EXPECT_NE(error.find("'class09' and 15 more"), std::string::npos) << error;
-}
-
-TEST(Labels, ProblemTypesHaveHuggingFacesNames) {
-  for (const char* word : {"single_label_classification", "multi_label_classification", "regression"}) {
-    EXPECT_EQ(problem_type_name(parse_problem_type(word)), word);
-  }
 }
 
 }  // namespace

@@ -38,26 +38,9 @@ ValueId ModelBuilder::dropout(ValueId x, double p) {
 }
 
 ForwardGraph ModelBuilder::finish(ValueId logits) && {
-  graph_.set_module("loss");
-  const DType scalar = options_.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  const ValueId denominator = graph_.add_value("denominator", {scalar, Shape{1}}, Storage::kInput);
-  ValueId loss = kNoValue;
-  if (options_.problem_type == ProblemType::kSingleLabel) {
-    const ValueId labels = graph_.add_value("labels", {DType::kI32, Shape{kDimB}}, Storage::kInput);
-    const ValueId log_p = emit(graph_, log_softmax_op(), {logits}, {}, "log_p");
-    loss = emit(graph_, nll_op(), {log_p, labels, denominator}, {{"smoothing", options_.label_smoothing}},
-                "loss");
-  } else {
-    const ValueId labels =
-        graph_.add_value("labels", {scalar, Shape{kDimB, config_.num_labels}}, Storage::kInput);
-    const ValueId rows = graph_.add_value("num_sequences", {DType::kI32, Shape{1}}, Storage::kInput);
-    const OpSchema& op = options_.problem_type == ProblemType::kRegression ? mse_op() : bce_with_logits_op();
-    loss = emit(graph_, op, {logits, labels, denominator, rows}, {}, "loss");
-  }
-  graph_.value(loss).storage = Storage::kOutput;
   if (options_.mode == Mode::kEvaluate) graph_.value(logits).storage = Storage::kOutput;
   if (graph_.value(logits).name != "logits") graph_.rename(logits, "logits");
-  return {std::move(graph_), loss, logits};
+  return {std::move(graph_), kNoValue, logits};
 }
 
 }  // namespace plimsoll

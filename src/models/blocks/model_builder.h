@@ -41,7 +41,7 @@ class ModelBuilder {
   // Numbers a new dropout site, from which its random numbers derive. Its p is 0 in an evaluation.
   DropoutSpec next_dropout(double p);
 
-  // Adds the loss of the problem type over logits_BK; marks logits and loss as outputs.
+  // Names the logits and returns the graph, which has no loss yet. Logits are an output of an evaluation.
   ForwardGraph finish(ValueId logits) &&;
 
  private:

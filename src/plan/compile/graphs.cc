@@ -13,15 +13,13 @@
 #include "plan/compile/activation_headroom.h"
 #include "plan/compile/graphs.h"
 #include "plan/compile/update_order.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
 
 ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
-  return {.mode = mode,
-          .dtype = request.precision.dtype,
-          .problem_type = request.model.problem_type,
-          .label_smoothing = request.model.label_smoothing};
+  return {.mode = mode, .dtype = request.precision.dtype};
 }
 
 // Returns the weights of the run's model and of its adapters, and marks those that are trained.
@@ -68,6 +66,10 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
 
 ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
   ForwardGraph forward = build_forward(request.model.config, forward_options(request, mode));
+  forward.loss = add_loss(forward.graph, forward.logits, task_of(request.model.problem_type),
+                          {.dtype = request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32,
+                           .num_labels = request.model.config.num_labels,
+                           .label_smoothing = request.model.label_smoothing});
   if (request.model.lora) {
     const auto targets = lora_targets(model_weights(request.model.config), request.model.config.model_type,
                                       *request.model.lora);
@@ -338,7 +340,7 @@ bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket) {
   const int64_t logits_bytes =
       train_bucket.sequences * request.model.config.num_labels *
       dtype_bytes(request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
-  return request.train && request.model.problem_type == ProblemType::kSingleLabel &&
+  return request.train && task_of(request.model.problem_type).has_chunked_loss &&
          request.chunked_loss != ChunkedLoss::kNever && logits_bytes > most_logits_bytes(request);
 }
 

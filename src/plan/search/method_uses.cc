@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "plan/search/method_set.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -131,7 +132,7 @@ bool use_optimizer_in_backward(PlanRequest& request) {
 }
 
 bool use_chunked_loss(PlanRequest& request) {
-  if (!request.passes.is_on("chunked_loss") || request.model.problem_type != ProblemType::kSingleLabel)
+  if (!request.passes.is_on("chunked_loss") || !task_of(request.model.problem_type).has_chunked_loss)
     return false;
   if (request.chunked_loss == ChunkedLoss::kAlways) return false;
   request.chunked_loss = ChunkedLoss::kAlways;

@@ -1,0 +1,14 @@
+// The kinds of labels that a row of a data set may have. Values only.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll {
+
+enum class LabelKind : uint8_t {
+  kClass,    // one class: its id, i32[B] in a batch
+  kClasses,  // any number of classes: 0 or 1 for each, f32[B, num_labels]
+  kNumbers   // real numbers, f32[B, num_labels]
+};
+
+}  // namespace plimsoll

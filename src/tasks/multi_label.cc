@@ -1,0 +1,54 @@
+// Any number of classes per row: binary cross entropy per class, accuracy of whole rows and F1.
+#include <algorithm>
+#include <array>
+
+#include "tasks/task.h"
+#include "tasks/value_loss.h"
+
+namespace plimsoll {
+namespace {
+
+class Sums final : public MetricSums {
+ public:
+  explicit Sums(int64_t num_labels) : counts_(std::max<int64_t>(num_labels, 1)) {}
+  void add(std::span<const float> logits, const RowLabels& labels) override {
+    if (!labels.values.empty()) counts_.add_logits(logits, labels.values);
+  }
+  MetricList metrics(std::span<const std::string_view> names) const override {
+    return multi_label_metrics(counts_, names);
+  }
+
+ private:
+  MultiLabelCounts counts_;
+};
+
+std::string likely_classes(std::span<const float> logits, std::span<const std::string> names) {
+  std::string text;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > 0.0f) text += (text.empty() ? "" : ",") + label_name(names, i);
+  }
+  return text;
+}
+
+constexpr std::array<std::string_view, 2> kMetrics{"accuracy", "f1"};
+
+}  // namespace
+
+const TaskRecord& multi_label_task() {
+  static const TaskRecord record{
+      .problem_type = ProblemType::kMultiLabel,
+      .labels = LabelKind::kClasses,
+      .has_label_smoothing = false,
+      .has_chunked_loss = false,
+      .build_loss =
+          [](Graph& graph, ValueId logits, const LossOptions& options) {
+            return build_value_loss(graph, bce_with_logits_op(), logits, options);
+          },
+      .default_metrics = kMetrics,
+      .new_metric_sums = [](int64_t n) -> std::unique_ptr<MetricSums> { return std::make_unique<Sums>(n); },
+      .metric_bytes_per_row = 0,
+      .format_prediction = likely_classes};
+  return record;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+#include "tasks/task.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+#define PLIMSOLL_TASK(function) const TaskRecord& function();
+#include "tasks/tasks.inc"
+#undef PLIMSOLL_TASK
+
+namespace {
+
+template <typename Wanted>
+const TaskRecord& find_task(const Wanted& is_wanted) {
+  const auto all = tasks();
+  const auto found = std::find_if(all.begin(), all.end(), is_wanted);
+  PLIMSOLL_CHECK(found != all.end(), "no task has this problem type");
+  return **found;
+}
+
+}  // namespace
+
+std::span<const TaskRecord* const> tasks() {
+#define PLIMSOLL_TASK(function) &function(),
+  static const std::array all{
+#include "tasks/tasks.inc"
+  };
+#undef PLIMSOLL_TASK
+  return all;
+}
+
+ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options) {
+  graph.set_module("loss");
+  const ValueId loss = task.build_loss(graph, logits, options);
+  graph.value(loss).storage = Storage::kOutput;
+  return loss;
+}
+
+const TaskRecord& task_of(ProblemType problem_type) {
+  return find_task([&](const TaskRecord* task) { return task->problem_type == problem_type; });
+}
+
+const TaskRecord& task_of(LabelKind labels) {
+  return find_task([&](const TaskRecord* task) { return task->labels == labels; });
+}
+
+const TaskRecord& parse_task(std::string_view problem_type) {
+  const std::optional<ProblemType> found = find_problem_type(problem_type);
+  if (found) return task_of(*found);
+  std::vector<std::string_view> names;
+  for (const TaskRecord* task : tasks()) names.push_back(problem_type_name(task->problem_type));
+  throw_error(ErrorCode::kUsage, "'{}' is not a problem type; Plimsoll has {}", problem_type,
+              fmt::join(names, ", "));
+}
+
+const TaskRecord& default_task(int64_t num_labels) {
+  return task_of(num_labels == 1 ? LabelKind::kNumbers : LabelKind::kClass);
+}
+
+std::string label_name(std::span<const std::string> names, size_t id) {
+  return id < names.size() ? names[id] : std::to_string(id);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,82 @@
+// A task as one record: the labels that it learns from, its loss, its metrics, and its predictions as text.
+// Code elsewhere asks the record and never switches over the problem type. A file in this folder defines each
+// record, and tasks.inc lists them. Thread-safe: constant data and pure functions; a MetricSums is for one
+// thread.
+//
+// Shape letters: B sequences, K labels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/label_kind.h"
+#include "base/problem_type.h"
+#include "graph/ir/graph.h"
+#include "metrics/metrics.h"
+
+namespace plimsoll {
+
+struct LossOptions {
+  DType dtype = DType::kF32;  // of the labels that are numbers, and of the denominator
+  int64_t num_labels = 0;
+  double label_smoothing = 0.0;
+};
+
+// The labels of some rows. One of the two lists is empty; both are for rows without labels.
+struct RowLabels {
+  std::span<const int32_t> classes;  // [B]
+  std::span<const float> values;     // [B, K]
+};
+
+// Adds up the metrics of an evaluation, batch by batch in the order of the rows.
+class MetricSums {
+ public:
+  virtual ~MetricSums() = default;
+  // `logits` are [B, K].
+  virtual void add(std::span<const float> logits, const RowLabels& labels) = 0;
+  // Returns the metrics of these names in their order. Errors: kUsage for a name that this task lacks.
+  virtual MetricList metrics(std::span<const std::string_view> names) const = 0;
+};
+
+struct TaskRecord {
+  ProblemType problem_type;
+  LabelKind labels = LabelKind::kClass;
+  // A loss that has label smoothing, and one that can be computed over chunks of rows.
+  bool has_label_smoothing = false;
+  bool has_chunked_loss = false;
+  // Declares the inputs `labels`, `denominator` and, if the loss needs it, `num_sequences`, and returns loss_1 of
+  // logits_BK.
+  ValueId (*build_loss)(Graph& graph, ValueId logits_BK, const LossOptions& options) = nullptr;
+  // The metrics of an evaluation that names none.
+  std::span<const std::string_view> default_metrics;
+  std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels) = nullptr;
+  // Bytes that MetricSums keeps per row: metrics of ranks need all rows.
+  int64_t metric_bytes_per_row = 0;
+  // Returns the prediction for one row's logits. `names` are the labels by id; an id without a name is a number.
+  std::string (*format_prediction)(std::span<const float> logits,
+                                   std::span<const std::string> names) = nullptr;
+};
+
+// Adds the task's loss over logits_BK to a forward graph, marks it as an output and returns it.
+ValueId add_loss(Graph& graph, ValueId logits_BK, const TaskRecord& task, const LossOptions& options);
+
+// Every task, in the order in which messages list them.
+std::span<const TaskRecord* const> tasks();
+
+const TaskRecord& task_of(ProblemType problem_type);
+const TaskRecord& task_of(LabelKind labels);
+
+// Returns the task of this problem type. Errors: kUsage for another word.
+const TaskRecord& parse_task(std::string_view problem_type);
+
+// Returns the task of a model whose configuration states none, as Hugging Face chooses it: one label is a
+// regression.
+const TaskRecord& default_task(int64_t num_labels);
+
+// Returns the name of a label, or its id if it has none.
+std::string label_name(std::span<const std::string> names, size_t id);
+
+}  // namespace plimsoll
