@@ -123,6 +123,11 @@ TEST(LoraTargets, LeaveOutWhatIsExcluded) {
   EXPECT_EQ(modules_of({.exclude_modules = {"lm_head"}}).size(), 24U);
 }
 
+TEST(LoraTargets, DefaultsAreThoseOfPeft) {
+  EXPECT_EQ(modules_of({}, "electra-small-discriminator").size(), 24U);
+  EXPECT_TRUE(default_lora_targets("distilbert").empty());
+}
+
 TEST(LoraTargets, LieInTheLayersThatAreNamed) {
   const std::vector<std::string> two = modules_of({.layers_to_transform = {1, 11}});
   EXPECT_EQ(two,

@@ -1,0 +1,121 @@
+// ELECTRA's discriminator (Clark et al., arXiv 2003.10555): BERT's encoder, whose embeddings may be narrower
+// than its hidden states; `embeddings_project` then widens them. Head for sequences: the first token through
+// dropout, linear, GELU, dropout, linear; the activation is GELU whatever hidden_act says, and there is no
+// pooler.
+//
+// The keys summary_type, summary_use_proj, summary_activation and summary_last_dropout of config.json belong
+// to transformers' head for multiple choice. They do not change this head and are saved as they were read.
+#include <array>
+
+#include "base/check.h"
+#include "models/architecture.h"
+#include "models/blocks/encoder_layer.h"
+#include "models/blocks/weight_specs.h"
+#include "models/config_reader.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kProjection = "embeddings_project";
+
+const std::vector<std::string>& disk_prefixes() {
+  static const std::vector<std::string> prefixes{"electra.", ""};
+  return prefixes;
+}
+
+bool has_projection(const ModelConfig& config) {
+  return config.embedding_width() != config.hidden_size;
+}
+
+void add_encoder_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  add_embedding_specs(specs, config, disk_prefixes());
+  if (has_projection(config))
+    add_linear_specs(specs, kProjection, config.hidden_size, config.embedding_width(), disk_prefixes());
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    add_layer_specs(specs, config, bert_layer_prefix(i), bert_layer_names(), disk_prefixes());
+}
+
+ValueId build_encoder(ModelBuilder& builder) {
+  ValueId x = build_embeddings(builder);
+  if (has_projection(builder.config())) {
+    builder.graph().set_module(kProjection);
+    x = builder.linear(x, kProjection);
+  }
+  for (int64_t i = 0; i < builder.config().num_hidden_layers; ++i)
+    x = build_layer(builder, x, bert_layer_prefix(i), bert_layer_names(), AttentionOutputDropout::kYes);
+  return x;
+}
+
+void add_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  add_linear_specs(specs, "classifier.dense", config.hidden_size, config.hidden_size, {""});
+  add_linear_specs(specs, "classifier.out_proj", config.num_labels, config.hidden_size, {""});
+}
+
+ValueId build_head(ModelBuilder& builder, ValueId x) {
+  Graph& graph = builder.graph();
+  graph.set_module("classifier");
+  const ModelConfig& config = builder.config();
+  const double p = config.classifier_dropout.value_or(config.hidden_dropout_prob);
+  const ValueId first = builder.dropout(builder.first_token(x, "classifier.first_token"), p);
+  const ValueId hidden = builder.linear(first, "classifier.dense");
+  const ValueId activated = emit(graph, gelu_op(), {hidden}, {}, "classifier.gelu");
+  return builder.linear(builder.dropout(activated, p), "classifier.out_proj");
+}
+
+void refuse_variants(const ConfigReader& reader) {
+  refuse_encoder_variants(reader);
+  int64_t embedding_size = 1;
+  reader.read(embedding_size, "embedding_size");
+  if (embedding_size >= 1) return;
+  throw_error(ErrorCode::kBadData, "{}: embedding_size is {}, it must be at least 1; correct the value",
+              reader.where(), embedding_size);
+}
+
+constexpr std::array kKeys{
+    ConfigKey{"embedding_size", &ModelConfig::embedding_size},
+    ConfigKey{"hidden_size", &ModelConfig::hidden_size},
+    ConfigKey{"num_hidden_layers", &ModelConfig::num_hidden_layers},
+    ConfigKey{"num_attention_heads", &ModelConfig::num_attention_heads},
+    ConfigKey{"intermediate_size", &ModelConfig::intermediate_size},
+    ConfigKey{"hidden_act", &ModelConfig::hidden_act},
+    ConfigKey{"hidden_dropout_prob", &ModelConfig::hidden_dropout_prob},
+    ConfigKey{"attention_probs_dropout_prob", &ModelConfig::attention_probs_dropout_prob},
+    ConfigKey{"type_vocab_size", &ModelConfig::type_vocab_size},
+    ConfigKey{"layer_norm_eps", &ModelConfig::layer_norm_eps},
+    ConfigKey{"classifier_dropout", &ModelConfig::classifier_dropout},
+};
+
+constexpr std::array kPresets{
+    Preset{"electra-small-discriminator", "google", 30522, 256, 12, 4, 1024, 128},
+    Preset{"electra-base-discriminator", "google", 30522, 768, 12, 12, 3072, 768},
+    Preset{"electra-large-discriminator", "google", 30522, 1024, 24, 16, 4096, 1024},
+};
+
+constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
+
+// transformers' defaults, which are those of the small model.
+void set_defaults(ModelConfig& config) {
+  config.embedding_size = 128;
+  config.hidden_size = 256;
+  config.num_attention_heads = 4;
+  config.intermediate_size = 1024;
+}
+
+}  // namespace
+
+const Architecture& electra_architecture() {
+  static const Architecture record{.model_type = "electra",
+                                   .class_prefix = "Electra",
+                                   .config_keys = kKeys,
+                                   .set_defaults = set_defaults,
+                                   .refuse_variants = refuse_variants,
+                                   .has_token_types = true,
+                                   .add_encoder_weights = add_encoder_weights,
+                                   .build_encoder = build_encoder,
+                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .presets = kPresets,
+                                   .lora_targets = kLoraTargets};
+  return record;
+}
+
+}  // namespace plimsoll
