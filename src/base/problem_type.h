@@ -1,4 +1,5 @@
-// The task of a sequence classifier, called `problem_type` by Hugging Face. Thread-safe: pure functions.
+// Hugging Face's `problem_type` of a sequence classifier. src/tasks defines what each type means. Thread-safe:
+// pure functions.
 #pragma once
 
 #include <cstdint>

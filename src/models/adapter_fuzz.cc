@@ -1,5 +1,5 @@
-// Fuzzes what reads adapter_config.json and chooses the modules that it names. Anything but an adapter or an
-// Error of bad data or usage is a finding; so is an adapter that changes when it is written and read again.
+// Fuzzes the reader of adapter_config.json and the choice of the modules that it names. A finding is any result other
+// than an adapter or an Error of bad data or usage, and an adapter that changes when it is written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
-// What config.json says of a model, in one form for every architecture, and the presets that need no
-// download. Thread-safe: values and pure functions. Names are Hugging Face's; where architectures differ in
-// spelling (DistilBERT's `dim`, `n_layers`), BERT's spelling is used here.
+// A model's configuration in one form for every architecture, and the presets that need no download. Names are
+// Hugging Face's. If architectures spell a name differently (DistilBERT's `dim`, `n_layers`), this header uses
+// BERT's spelling. Thread-safe: values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ConfigSource {
 };
 
 struct ModelConfig {
-  std::string model_type = "bert";  // "bert" or "distilbert"
+  std::string model_type = "bert";  // of one of architectures()
   std::string hidden_act = "gelu";  // one of the names in base/activation.h
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;
@@ -32,7 +32,7 @@ struct ModelConfig {
   int64_t intermediate_size = 3072;
   int64_t max_position_embeddings = 512;
   int64_t type_vocab_size = 2;
-  int64_t pad_token_id = 0;  // its row of the word embeddings gets no gradient and starts as zero; -1: none
+  int64_t pad_token_id = 0;  // its word embedding starts as zero and gets no gradient; -1: none
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
   double hidden_dropout_prob = 0.1;
@@ -49,24 +49,24 @@ struct ModelConfig {
 };
 
 // Reads the text of a config.json. `where` names the file in messages. Errors: kBadData for text that is not
-// JSON, a wrong type (key, both types), sizes out of range or that do not divide; kUsage for an architecture
-// that Plimsoll does not have.
+// JSON, a wrong type (the message names the key and both types), and sizes that are out of range or do not divide
+// each other; kUsage for an unknown architecture.
 ModelConfig parse_model_config(std::string_view json, std::string_view where);
 
-// The config.json of a fine-tuned model: the source's keys, with labels, problem type, architecture and dtype
-// as trained. Two spaces of indent, keys sorted, one newline at the end, as Hugging Face writes it.
+// Returns the config.json of a fine-tuned model: the keys of its source, with the labels, problem type,
+// architecture and data type of the trained model. It has two spaces of indent, sorted keys and one newline at the
+// end, as Hugging Face writes it.
 std::string model_config_json(const ModelConfig& config);
 
-// Public hyper-parameters by hub name ("bert-large-uncased", "google-bert/bert-base-cased",
-// "distilbert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2", ...); nothing if the name is no
-// preset.
+// Returns the public hyper-parameters by hub name ("bert-large-uncased", "google-bert/bert-base-cased",
+// "distilbert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2", ...), or nothing if no preset has the name.
 std::optional<ModelConfig> find_preset(std::string_view name);
 std::vector<std::string> preset_names();
 
 // Applies "key=value,key=value" (run_clm's --config_overrides) with the names of config.json. Errors: kUsage.
 void apply_config_overrides(ModelConfig& config, std::string_view overrides);
 
-// Errors: kBadData where sizes contradict each other (both values are named).
+// Errors: kBadData if sizes contradict each other (the message names both values).
 void check_model_config(const ModelConfig& config, std::string_view where);
 
 }  // namespace plimsoll

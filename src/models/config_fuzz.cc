@@ -1,6 +1,6 @@
-// Fuzzes what reads config.json and --config_overrides. Anything but a configuration or an Error of bad data
-// or usage is a finding; so is a configuration that changes when it is written and read again. The first byte
-// picks the reader.
+// Fuzzes the readers of config.json and --config_overrides. A finding is any result other than a configuration or an
+// Error of bad data or usage, and a configuration that changes when it is written and read again. The first byte
+// selects the reader.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 void check_file(std::string_view text) {
   const ModelConfig config = parse_model_config(text, "fuzz");
-  // Names of a million labels are written in seconds, and tell nothing.
+  // Writing the names of a million labels takes seconds and tests nothing.
   if (config.num_labels > 1000) return;
   const std::string written = model_config_json(config);
   ModelConfig again = parse_model_config(written, "fuzz");

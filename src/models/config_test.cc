@@ -1,5 +1,5 @@
-// What fuzzing found in the reader of config.json and of --config_overrides; whole files are in
-// tests/bad_input and tests/parity.
+// Faults that fuzzing found in the readers of config.json and --config_overrides, and round trips of presets. Whole
+// files are in tests/bad_input and tests/parity.
 #include "models/config.h"
 
 #include <gtest/gtest.h>

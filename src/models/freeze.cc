@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// The set that begins at pattern[0] == '[': whether it has the character, and its length; 0 where no bracket
-// closes it, so that the bracket stands for itself.
+// Returns whether the set that begins at pattern[0] == '[' contains the character, and the set's length. The length
+// is 0 if no bracket closes the set; the bracket is then an ordinary character.
 std::pair<bool, size_t> match_set(std::string_view pattern, char c) {
   size_t i = 1;
   const bool negated = i < pattern.size() && pattern[i] == '!';
@@ -31,8 +31,8 @@ std::pair<bool, size_t> match_set(std::string_view pattern, char c) {
   return {found != negated, close + 1};
 }
 
-// Insertions, deletions and substitutions between the word and a name; a star at an end of the word takes
-// whatever the name has there.
+// Counts the insertions, deletions and substitutions between the word and a name. A star at an end of the word
+// matches any characters at that end of the name.
 size_t edit_distance(std::string_view a, std::string_view b) {
   const bool begins_anywhere = a.starts_with('*');
   const bool ends_anywhere = a.ends_with('*');
@@ -76,7 +76,7 @@ std::vector<std::string> part_names(const WeightSpec& spec) {
 bool glob_matches(std::string_view pattern, std::string_view name) {
   size_t p = 0;
   size_t n = 0;
-  // Where the last star stands and what of the name it has taken: it takes one more when the rest fails.
+  // The position of the last star, and the end of the characters that it matches: one more after each failure.
   size_t star = std::string_view::npos;
   size_t taken = 0;
   while (n < name.size()) {

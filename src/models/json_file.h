@@ -1,4 +1,4 @@
-// JSON of a model's folder as this room reads it. Thread-safe: pure functions.
+// Parses the JSON files of a model's folder. Thread-safe: pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,11 +6,11 @@
 
 namespace plimsoll {
 
-// JSON nested deeper than this is refused before it is a tree, so that recursion over the tree is bounded.
+// Deeper nesting is refused before a tree is built, which bounds the recursion over the tree.
 inline constexpr int kMaxModelJsonDepth = 64;
 
-// The value of a text from a file. `where` names the file in messages. Errors: kBadData for text that is no
-// JSON (with the byte), for numbers beyond a double and for nesting beyond kMaxModelJsonDepth.
+// Parses the text of a file. `where` names the file in messages. Errors: kBadData for text that is not JSON (the
+// message gives the byte), for numbers beyond a double and for nesting beyond kMaxModelJsonDepth.
 nlohmann::json parse_model_json(std::string_view text, std::string_view where);
 
 }  // namespace plimsoll

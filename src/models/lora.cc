@@ -22,9 +22,9 @@ constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kTargets = "lora_target_modules";
 constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
-// More than names of modules ask for.
+// Longer than any useful expression for module names.
 constexpr size_t kMaxExpressionLength = 1000;
-// Draws of the model's own dropout count up from 0.
+// The dropout sites of the adapters follow those of the model, which are numbered from 0.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
 std::string_view module_of(std::string_view parameter) {
@@ -36,8 +36,8 @@ bool is_or_ends_with(std::string_view name, std::string_view end) {
          (name.size() > end.size() && name.ends_with(end) && name[name.size() - end.size() - 1] == '.');
 }
 
-// Whether the parameter lies in a module of that name.
-bool lies_in(std::string_view parameter, std::string_view module) {
+// Returns whether the parameter belongs to a module of that name.
+bool is_part_of(std::string_view parameter, std::string_view module) {
   for (size_t dot = parameter.rfind('.'); dot != std::string_view::npos; dot = parameter.rfind('.')) {
     parameter = parameter.substr(0, dot);
     if (is_or_ends_with(parameter, module)) return true;
@@ -45,7 +45,7 @@ bool lies_in(std::string_view parameter, std::string_view module) {
   return false;
 }
 
-// Every linear module of the model: a matrix with a bias beside it.
+// Returns every linear module of the model: a matrix that has a bias.
 std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
   std::set<std::string_view> biases;
   for (const WeightSpec& spec : specs) {
@@ -68,7 +68,7 @@ std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
   return modules;
 }
 
-// The last words of the modules' names, each once: what a user may write.
+// Returns the last components of the modules' names, each once: the names that a user may write.
 std::vector<std::string> short_names(const std::vector<LoraTarget>& modules) {
   std::vector<std::string> names;
   for (const LoraTarget& target : modules) {
@@ -82,17 +82,17 @@ bool is_expression(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos;
 }
 
-bool is_saved_whole(std::string_view parameter, const LoraConfig& config) {
-  if (lies_in(parameter, "classifier")) return true;
+bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
+  if (is_part_of(parameter, "classifier")) return true;
   return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
-                     [&](const std::string& module) { return lies_in(parameter, module); });
+                     [&](const std::string& module) { return is_part_of(parameter, module); });
 }
 
 [[noreturn]] void refuse_target(const std::vector<WeightSpec>& specs, const std::vector<LoraTarget>& modules,
                                 const std::string& target, std::string_view argument = kTargets) {
   for (const WeightSpec& spec : specs) {
     for (const WeightPart& part : spec.parts) {
-      if (!lies_in(part.disk_names.front(), target)) continue;
+      if (!is_part_of(part.disk_names.front(), target)) continue;
       throw_error(ErrorCode::kUsage,
                   "--{} {}: '{}' is no linear module that can be adapted; those of this model are {}",
                   argument, target, module_of(part.disk_names.front()),
@@ -105,9 +105,9 @@ bool is_saved_whole(std::string_view parameter, const LoraConfig& config) {
               fmt::join(nearest_names(target, short_names(modules)), ", "));
 }
 
-// The text may come with somebody's adapter. Matching takes time in proportion to the states of the
-// expression (no references back to groups), and the states are bounded: by the length here, and by the
-// library where counted repetitions multiply them.
+// Compiles an expression, which may come from an untrusted adapter. Without references to groups, matching takes
+// time in proportion to the states of the expression. The limit on the length bounds the states, and the library
+// bounds them if counted repetitions multiply them.
 std::regex expression_of(const std::string& text, std::string_view argument) {
   if (text.size() > kMaxExpressionLength) {
     throw_error(ErrorCode::kUsage, "--{}: an expression of {} characters; at most {} are read", argument,
@@ -120,8 +120,8 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   }
 }
 
-// The number of the layer that a module lies in, as PEFT finds it: the last part of its name that is a number
-// with two parts or more before it; -1 where there is none.
+// Returns the number of the layer that contains a module, as PEFT finds it: the last component of its name that is
+// a number and that at least two components precede. Returns -1 if the name has none.
 int64_t layer_of(std::string_view module) {
   constexpr size_t kMostDigits = 6;
   int64_t layer = -1;
@@ -143,7 +143,7 @@ bool has_any_end(std::string_view module, const std::vector<std::string>& ends) 
                      [&](const std::string& end) { return is_or_ends_with(module, end); });
 }
 
-// Takes out what `exclude_modules` names, and what lies in no layer of `layers_to_transform`.
+// Removes the modules that `exclude_modules` names and those outside the layers of `layers_to_transform`.
 void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   const std::vector<std::string>& excluded = config.exclude_modules;
   if (is_expression(excluded)) {
@@ -161,29 +161,29 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   }
   if (!targets.empty()) return;
   throw_error(ErrorCode::kUsage,
-              "--{}: of the modules that --{} chooses none is left to adapt; leave fewer out",
+              "--{}: of the modules that --{} chooses none is left to adapt; exclude fewer",
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);
 }
 
-// PEFT reads layers beside a list of names only, and it reads what is saved here.
+// Refuses layers without a list of names. PEFT must be able to read a saved adapter, and it refuses them too.
 void check_layers(const LoraConfig& config) {
   const std::vector<std::string>& targets = config.target_modules;
   const bool is_text = is_expression(targets) || (targets.size() == 1 && targets[0] == kAllLinear);
   if (config.layers_to_transform.empty() || !is_text) return;
   throw_error(ErrorCode::kUsage,
-              "--layers_to_transform {}: it goes with ends of names, and --{} is {}; give ends such as "
+              "--layers_to_transform {}: this needs suffixes of names, and --{} is {}; give suffixes such as "
               "query,value, or put the layers into the expression: .*layer\\.[0-3]\\..*query",
               fmt::join(config.layers_to_transform, ","), kTargets, targets[0]);
 }
 
 void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfig& config) {
   for (const std::string& module : config.modules_to_save) {
-    // PEFT names every head that a classifier may have.
+    // PEFT lists every name that a classifier may have.
     if (module == "classifier" || module == "score") continue;
     bool found = false;
     for (const WeightSpec& spec : specs) {
       const auto saved = std::count_if(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {
-        return lies_in(part.disk_names.front(), module);
+        return is_part_of(part.disk_names.front(), module);
       });
       found = found || saved > 0;
       if (saved == 0 || saved == std::ssize(spec.parts)) continue;
@@ -199,7 +199,7 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
   }
 }
 
-// Those of the modules that ends of names, an expression or all-linear choose.
+// Returns the modules that suffixes of names, an expression or all-linear choose.
 std::vector<LoraTarget> named_modules(const std::vector<WeightSpec>& specs,
                                       const std::vector<LoraTarget>& modules,
                                       const std::vector<std::string>& wanted) {
@@ -223,7 +223,7 @@ std::vector<LoraTarget> named_modules(const std::vector<WeightSpec>& specs,
   return chosen;
 }
 
-// Rebuilds a graph op by op with the adapters behind the products that they belong to.
+// Rebuilds a graph op by op and inserts each adapter after the matrix product of its module.
 class AddLora {
  public:
   AddLora(Graph& graph, const std::vector<LoraTarget>& targets, const LoraConfig& config, Mode mode)
@@ -233,9 +233,9 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // What ops read from here on in place of a value.
+    // The value that later ops read instead of a value.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // The value behind which the adapters of a product are added, and the product's weight and input.
+    // Indexed by the value after which the adapters of a product are added: the product's weight and input.
     struct Pending {
       ValueId weight;
       ValueId x;
@@ -263,7 +263,7 @@ class AddLora {
   }
 
  private:
-  // The op that adds a bias to a value, where there is one.
+  // Returns, for each value, the op that adds a bias to it, or null.
   std::vector<const Op*> find_biases(const std::vector<Op>& ops) const {
     std::vector<const Op*> biases(graph_.values().size(), nullptr);
     for (const Op& op : ops) {
@@ -289,7 +289,7 @@ class AddLora {
     return emit_dropout(graph_, x, rng, {.p = config_.dropout, .site = site}, module + ".lora_dropout");
   }
 
-  // y and what the adapters of this weight add to it.
+  // Returns y plus the outputs of the adapters of this weight.
   ValueId adapted(ValueId y, ValueId base, ValueId x) {
     const DType dtype = graph_.value(base).type.dtype;
     for (size_t i = 0; i < targets_.size(); ++i) {
@@ -300,7 +300,7 @@ class AddLora {
       const ValueId input = dropped(x, kFirstSite + static_cast<int64_t>(i), target.module);
       ValueId low = emit_matmul(graph_, input, MatmulTranspose::kNo, a, MatmulTranspose::kYes,
                                 target.module + ".lora_A");
-      // The factor meets the narrow product, where it costs nothing.
+      // Scaling the narrow product costs almost nothing.
       if (config_.scale() != 1.0) {
         low = emit(graph_, columns_op(), {low},
                    {{"first", int64_t{0}}, {"count", config_.r}, {"scale", config_.scale()}},
@@ -340,7 +340,7 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
   check_layers(config);
   std::vector<LoraTarget> modules = linear_modules(specs);
   std::erase_if(modules, [&](const LoraTarget& target) {
-    return is_saved_whole(target.module + std::string(kWeightSuffix), config);
+    return is_saved_in_full(target.module + std::string(kWeightSuffix), config);
   });
   std::vector<std::string> wanted = config.target_modules;
   if (wanted.empty()) wanted = default_lora_targets(model_type);
@@ -374,12 +374,12 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
                 layer, layers.empty() ? "none" : fmt::format("{} to {}", *layers.begin(), *layers.rbegin()));
   }
   for (const std::string& name : config.as_loaded_modules) {
-    const bool is_there = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
+    const bool exists = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
       return std::any_of(spec.parts.begin(), spec.parts.end(),
-                         [&](const WeightPart& part) { return lies_in(part.disk_names.front(), name); });
+                         [&](const WeightPart& part) { return is_part_of(part.disk_names.front(), name); });
     });
-    // PEFT's users name every head that a classifier may have.
-    if (is_there || name == "score" || name == "pre_classifier") continue;
+    // PEFT's users list every name that a classifier may have.
+    if (exists || name == "score" || name == "pre_classifier") continue;
     throw_error(ErrorCode::kUsage,
                 "--llm_int8_skip_modules {}: no module of this model has such a name; near it are {}", name,
                 fmt::join(nearest_names(name, short_names(modules)), ", "));
@@ -389,7 +389,7 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
 bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config) {
   const auto is_named = [&](const WeightPart& part) {
     return std::any_of(config.as_loaded_modules.begin(), config.as_loaded_modules.end(),
-                       [&](const std::string& name) { return lies_in(part.disk_names.front(), name); });
+                       [&](const std::string& name) { return is_part_of(part.disk_names.front(), name); });
   };
   const auto named = std::count_if(spec.parts.begin(), spec.parts.end(), is_named);
   if (named == 0 || named == std::ssize(spec.parts)) return named > 0;
@@ -402,7 +402,7 @@ bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config) {
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config) {
   const std::vector<LoraTarget> targets = lora_targets(specs, model_type, config);
   for (WeightSpec& spec : specs) {
-    spec.in_adapter = is_saved_whole(spec.parts.front().disk_names.front(), config);
+    spec.in_adapter = is_saved_in_full(spec.parts.front().disk_names.front(), config);
     spec.trainable = spec.in_adapter;
   }
   const auto add = [&](std::string name, std::vector<int64_t> shape, Initializer initializer) {

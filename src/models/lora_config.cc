@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Wider than any model: a rank beyond it is a mistake.
+// Wider than any model. A larger rank is a mistake.
 constexpr int64_t kMaxRank = 65536;
 
 const Json* present(const Json& config, const char* key) {
@@ -22,10 +22,10 @@ const Json* present(const Json& config, const char* key) {
 
 [[noreturn]] void refuse(std::string_view where, const char* key, const Json& value,
                          std::string_view wanted) {
-  throw_error(ErrorCode::kUsage, "{}: \"{}\" is {}; this program has {}", where, key, value.dump(), wanted);
+  throw_error(ErrorCode::kUsage, "{}: \"{}\" is {}; Plimsoll supports {}", where, key, value.dump(), wanted);
 }
 
-// A list of names, or one text.
+// Reads a list of names, or one string.
 std::vector<std::string> names_of(const Json& config, const char* key, std::string_view where) {
   const Json* value = present(config, key);
   if (value == nullptr) return {};
@@ -44,7 +44,7 @@ std::vector<std::string> names_of(const Json& config, const char* key, std::stri
   return names;
 }
 
-// A list of numbers of layers, or one.
+// Reads a list of layer numbers, or one number.
 std::vector<int64_t> layers_of(const Json& config, const char* key, std::string_view where) {
   const Json* value = present(config, key);
   if (value == nullptr) return {};
@@ -76,7 +76,7 @@ bool flag_of(const Json& config, const char* key) {
   return value != nullptr && value->is_boolean() && value->get<bool>();
 }
 
-// What changes the meaning of the matrices and is not here.
+// Refuses the settings that change the meaning of the matrices.
 void refuse_variants(const Json& config, std::string_view where) {
   for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (flag_of(config, key)) refuse(where, key, true, "false");
@@ -91,7 +91,7 @@ void refuse_variants(const Json& config, std::string_view where) {
   }
 }
 
-// A list, or the text that an expression is.
+// Returns a list, or a string for an expression.
 Json modules_json(const std::vector<std::string>& modules) {
   const bool is_text =
       modules.size() == 1 &&
@@ -99,7 +99,7 @@ Json modules_json(const std::vector<std::string>& modules) {
   return is_text ? Json(modules[0]) : Json(modules);
 }
 
-// PEFT writes what is not given as null.
+// PEFT writes an absent list as null.
 template <typename List>
 Json or_null(const List& list, const Json& json) {
   return list.empty() ? Json(nullptr) : json;
@@ -109,7 +109,7 @@ Json or_null(const List& list, const Json& json) {
 
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view where) {
   const Json config = parse_model_json(text, where);
-  if (!config.is_object()) throw_error(ErrorCode::kBadData, "{}: it is no JSON object", where);
+  if (!config.is_object()) throw_error(ErrorCode::kBadData, "{}: this is not a JSON object", where);
   const Json* type = present(config, "peft_type");
   if (type == nullptr || *type != "LORA") {
     refuse(where, "peft_type", type == nullptr ? Json(nullptr) : *type, "\"LORA\"");
@@ -147,7 +147,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
   }
   std::vector<std::string> targets = lora.target_modules;
   if (targets.empty()) targets = default_lora_targets(model_type);
-  // An integer is written as one, as PEFT has it; doubles are exact on all integers up to 2^53.
+  // PEFT writes an integer without a fraction. Doubles are exact for all integers up to 2^53.
   const bool is_whole = std::floor(lora.alpha) == lora.alpha && lora.alpha <= 0x1p53;
   const Json json{{"alpha_pattern", Json::object()},
                   {"base_model_name_or_path", config.base_model},

@@ -1,4 +1,4 @@
-// adapter_config.json, in which PEFT keeps what an adapter is. Thread-safe: pure functions.
+// Reads and writes adapter_config.json, PEFT's description of an adapter. Thread-safe: pure functions.
 #pragma once
 
 #include <string>
@@ -10,14 +10,15 @@ namespace plimsoll {
 
 struct AdapterConfig {
   LoraConfig lora;
-  std::string base_model;  // "" where the file does not say
+  std::string base_model;  // "" if the file does not name one
 };
 
-// Reads such a file. `where` names it in messages. Errors: kBadData for text that is not such JSON (key, both
-// values); kUsage for adapters of another kind than LoRA and for LoRA's variants that are not here.
+// Reads the text of such a file. `where` names the file in messages. Errors: kBadData for malformed text (the
+// message names the key and both values); kUsage for adapters other than LoRA and for variants of LoRA that
+// Plimsoll does not compute.
 AdapterConfig parse_adapter_config(std::string_view json, std::string_view where);
 
-// The text that PEFT opens: two spaces of indent, keys sorted, one newline at the end.
+// Returns the text as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.
 std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type);
 
 }  // namespace plimsoll

@@ -36,7 +36,7 @@ TEST(AdapterConfig, IsReadBackAsItWasWritten) {
   EXPECT_EQ(again.lora.alpha, 12.5);
 }
 
-// As PEFT writes them: lists, a text for an expression, one number for one layer.
+// PEFT writes lists, a string for an expression, and one number for one layer.
 TEST(AdapterConfig, KeepsWhatIsLeftOut) {
   AdapterConfig config;
   config.lora = {.r = 2,
@@ -78,7 +78,7 @@ TEST(AdapterConfig, WritesHugeFactorsAsTheyAre) {
   EXPECT_EQ(parse_adapter_config(adapter_config_json(huge, "bert"), "x").lora.alpha, 1e300);
 }
 
-// The expression of an adapter of unknown origin.
+// Returns the targets that an expression from an untrusted adapter chooses.
 std::vector<LoraTarget> targets_of(const std::string& expression) {
   const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
   return lora_targets(specs, "bert", {.target_modules = {expression}});
@@ -117,9 +117,9 @@ TEST(LoraTargets, LeaveOutWhatIsExcluded) {
   EXPECT_EQ(modules_of({.exclude_modules = {R"(.*layer\.\d\..*)"}}).size(), 4U);
   const size_t all = modules_of({.target_modules = {"all-linear"}}).size();
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}, .exclude_modules = {"dense"}}).size(), 36U);
-  // The pooler's, and the three of each layer.
+  // These are the pooler and three modules per layer.
   EXPECT_EQ(all, 36U + 1 + 3 * 12);
-  // An adapter of somebody else's may name what this model has not.
+  // A foreign adapter may name modules that this model lacks.
   EXPECT_EQ(modules_of({.exclude_modules = {"lm_head"}}).size(), 24U);
 }
 
@@ -148,7 +148,7 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
   expect_words({.layers_to_transform = {12}}, {"--layers_to_transform 12", "0 to 11"});
   expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"none is left"});
   expect_words({.target_modules = {"all-linear"}, .layers_to_transform = {0}},
-               {"--layers_to_transform 0", "ends of names", "all-linear"});
+               {"--layers_to_transform 0", "suffixes of names", "all-linear"});
   expect_words({.as_loaded_modules = {"poler"}}, {"--llm_int8_skip_modules poler", "near it are"});
   expect_words({.as_loaded_modules = {"self.query"}}, {"--llm_int8_skip_modules self.query", "all three"});
   for (const char* name : {"classifier", "score", "pooler", "attention.self", "encoder.layer.3"})
@@ -156,7 +156,7 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
 }
 
 TEST(LoraTargets, HostileExpressionsEndSoon) {
-  // Each of these takes a matcher that goes back time or stack beyond any machine.
+  // Each of these exhausts the time or the stack of a backtracking matcher.
   for (const std::string& expression :
        {std::string("(.*)*(.*)*(.*)*X"), std::string("(([a-z.]+)+)+!"),
         std::string("(a|a|b)*(a{1000}){1000}"), std::string(100000, '('), R"((.*)\1)" + std::string()}) {

@@ -1,5 +1,5 @@
-// Adapters and frozen parameters beside PEFT and Trainer: make_adapter_fixtures.py says how the reference was
-// made, and measures.h for the unit of every limit.
+// Compares adapters and frozen parameters with PEFT and Trainer. make_adapter_fixtures.py describes how the reference
+// was made, and measures.h defines the unit of every limit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,8 +33,8 @@ const json& adapter_cases() {
   return cases;
 }
 
-// The reference's tensors after the case, without the case's name. Fails the test where there are none, to
-// which everything would be near.
+// Returns the reference's tensors after the case; their names lack the name of the case. Fails the test if there are
+// none, since any result would be close to an empty set.
 Tensors expected_of(const std::string& name) {
   Tensors expected;
   for (const auto& [key, values] : testing::read_tensors(fixtures().path("adapters/expected.safetensors"))) {
@@ -44,7 +44,7 @@ Tensors expected_of(const std::string& name) {
   return expected;
 }
 
-// Infinite where a tensor is missing or of another size.
+// Returns infinity if a tensor is missing or has another size.
 double distance(const Tensors& found, const Tensors& expected) {
   double sum = 0;
   for (const auto& [name, values] : expected) {
@@ -88,7 +88,7 @@ TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/saved/model.safetensors"));
     const Tensors found = testing::read_tensors(folder.path() + "/saved/adapter_model.safetensors");
     const Tensors expected = expected_of(name);
-    // PEFT's names and no others.
+    // The file has PEFT's names and no others.
     ASSERT_EQ(found.size(), expected.size());
     expect_as_reference(name, item, output, found, expected);
     const json saved = read_json(folder.path() + "/saved/adapter_config.json");
@@ -100,7 +100,7 @@ TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
   }
 }
 
-// Beside a base in 4 bits: the numbers of bitsandbytes, whatever codes and scales they lie in.
+// Trains adapters on a base in 4 bits. The base has the numbers of bitsandbytes; codes and scales may differ.
 TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
   const json& cases = adapter_cases().at("quantized");
   ASSERT_GE(cases.size(), 2u);
@@ -135,7 +135,7 @@ TEST(AdapterParity, TwentyStepsWithFrozenParameters) {
     trainer.save_model(folder.path() + "/saved");
     const Tensors found = testing::read_tensors(folder.path() + "/saved/model.safetensors");
     expect_as_reference(name, item, output, found, expected_of(name));
-    // What is frozen keeps every bit.
+    // Frozen tensors keep every bit.
     const Tensors start = testing::read_tensors(fixtures().path("models/bert/model.safetensors"));
     const std::string frozen =
         name == "half" ? "bert.embeddings.word_embeddings.weight" : "classifier.weight";
@@ -163,7 +163,7 @@ double relative_distance(const std::vector<double>& a, const std::vector<double>
   return std::sqrt(difference / square);
 }
 
-// An adapter that PEFT trained gives PEFT's logits, by either of its names, and merged into its base.
+// An adapter that PEFT trained gives PEFT's logits, by either of its names and merged into its base.
 TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
   const json& item = adapter_cases().at("trained");
   std::vector<double> expected;
@@ -189,10 +189,10 @@ TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
                  .base = fixtures().path("models/bert"),
                  .output_dir = merged});
   arguments.adapter_name_or_path.clear();
-  // The base alone says something else.
+  // The base alone gives other logits.
   EXPECT_GT(relative_distance(logits_of(arguments), expected), 0.01);
   arguments.model_name_or_path = merged;
-  // A merged weight is rounded once more: half a unit of the last place of fp32 each.
+  // Each merged weight is rounded once more, by half a unit in the last place of fp32.
   EXPECT_LE(relative_distance(logits_of(arguments), expected), 2.0 * limit);
 }
 

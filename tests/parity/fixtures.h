@@ -1,7 +1,7 @@
-// The fixtures of tests/parity, read: cases, and what the reference computed. Values; not thread-safe while
-// they load.
+// Reads the fixtures of tests/parity: cases and the results of the reference. Values; not thread-safe while they
+// load.
 //
-// Weights and gradients are compared by projections: make_fixtures.py says which and why.
+// Weights and gradients are compared by projections, which make_fixtures.py explains.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What a run leaves behind beside what run_glue.py leaves: files, keys, types, and every value that depends
-// neither on the clock nor on rounding.
+// Compares the files of a run with those of run_glue.py: names, keys, types, and every value that depends neither on
+// the clock nor on rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::set<std::string> keys_of(const json& object) {
   return keys;
 }
 
-// Keys with the types that their values have in JSON, as reference.py names them.
+// Returns the keys with the JSON types of their values, named as in reference.py.
 std::map<std::string, std::string> types_of(const json& object) {
   std::map<std::string, std::string> types;
   for (const auto& [key, value] : object.items()) {
@@ -44,16 +44,15 @@ std::map<std::string, std::string> types_of(const json& object) {
 
 using Types = std::map<std::string, std::string>;
 
-// Values that do not depend on the clock, on rounding or on how operations are counted are equal; of the
-// others the type is. log_history is compared apart.
+// Compares values that do not depend on the clock, on rounding or on the way of counting operations, and the types of
+// the other values. log_history is compared separately.
 void expect_state(const json& state, const json& reference, const Types& types) {
   Types ours = types_of(state);
   EXPECT_EQ(ours["log_history"], "list");
   ours.erase("log_history");
   EXPECT_EQ(ours, types);
   for (const auto& [key, value] : reference.items()) {
-    if (key == "total_flos" || key == "num_input_tokens_seen")
-      continue;  // Trainer counts what padding added, too
+    if (key == "total_flos" || key == "num_input_tokens_seen") continue;  // Trainer also counts padding
     if (key == "best_metric" && value.is_number()) {
       const double best = value;  // the loss of an evaluation
       EXPECT_NEAR(state.at(key), best, testing::eval_loss_limit_of_fp32() * best);
@@ -82,7 +81,7 @@ void expect_log(const json& history, const json& expected) {
   }
 }
 
-// The model card has every key of the front matter and every heading that Trainer's has.
+// The model card has every key of the front matter and every heading of Trainer's card.
 void expect_card(const std::string& path, const json& expected) {
   std::ifstream file(path);
   ASSERT_TRUE(file.good()) << path;
@@ -107,8 +106,7 @@ void expect_card(const std::string& path, const json& expected) {
   })) << columns;
 }
 
-// Files of run_glue.py, their keys, types and what does not depend on the clock: train with evaluations,
-// save, evaluate.
+// Trains with evaluations, saves and evaluates, and compares the files with those of run_glue.py.
 TEST(Parity, ResultFilesAreThoseOfTrainer) {
   ASSERT_GE(fixtures().outputs().size(), 3u);
   for (const json& expected : fixtures().outputs()) {
@@ -127,14 +125,14 @@ TEST(Parity, ResultFilesAreThoseOfTrainer) {
     trainer.save_metrics("eval", evaluation);
 
     for (const json& name : expected.at("files")) {
-      // training_args.bin is a pickle; the arguments are in run_state.json. Of the tokenizer we carry what
-      // the model came with.
+      // training_args.bin is a pickle; the arguments are in run_state.json. The tokenizer's files are copied
+      // from the model's folder.
       if (name == "training_args.bin" || name == "tokenizer.json") continue;
       EXPECT_TRUE(std::filesystem::exists(run + "/" + name.get<std::string>())) << name;
     }
     for (const char* file : {"train_results", "eval_results", "all_results"}) {
       Types types = types_of(read_json(run + "/" + file + ".json"));
-      types.erase("eval_f1");  // the reference was asked for the accuracy alone
+      types.erase("eval_f1");  // the reference computes the accuracy only
       EXPECT_EQ(types, expected.at(file).get<Types>()) << file;
     }
     json config = read_json(run + "/config.json");

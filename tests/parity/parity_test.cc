@@ -1,5 +1,5 @@
-// Training beside transformers' Trainer, step by step: see make_fixtures.py for how the reference was made, and
-// measures.h for the unit of every limit.
+// Compares training with transformers' Trainer step by step. make_fixtures.py describes how the reference was made,
+// and measures.h defines the unit of every limit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,9 +59,9 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
     test::keep_worst(worst_loss, ratio(loss, "fp32_loss_error"));
     test::keep_worst(worst_norm, ratio(norm, "fp32_grad_norm_error"));
     test::keep_worst(worst_weights, ratio(weights.trained, "fp32_weight_error"));
-    // Rounding alone moves these, but they are numbers.
+    // Only rounding changes these tensors. They must be finite.
     EXPECT_TRUE(std::isfinite(weights.key_bias));
-    // Rates and epochs are computed in double by both: a few roundings apart.
+    // Both engines compute rates and epochs in double, so they differ by a few roundings.
     const std::vector<double> rates = column(output, "loss", "learning_rate");
     ASSERT_EQ(rates.size(), expected.at("learning_rate").size());
     for (size_t i = 0; i < rates.size(); ++i) {
@@ -71,7 +71,7 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
     EXPECT_LE(relative_error(column(output, "loss", "epoch"), expected.at("epoch")), 1e-15);
     EXPECT_NEAR(output.metrics.at("train_loss"), expected.at("train_loss").get<double>(),
                 kTimesReference * 1e-6);
-    // A loss that Trainer states is an fp32 number: half a unit of its last place is the least unit.
+    // Trainer states a loss as an fp32 number, so the smallest unit is half a unit in its last place.
     const double eval_unit = std::max(expected.at("fp32_eval_loss_error").get<double>(), 0x1p-24);
     const double eval_loss =
         relative_error(column(output, "eval_loss", "eval_loss"), expected.at("eval_loss"));
@@ -82,8 +82,8 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
               worst_loss, worst_norm, worst_weights, kTimesReference, fixtures().cases().size());
 }
 
-// Which steps are logged, evaluated and saved, under intervals in steps, shares and epochs, and what is in a
-// record.
+// Compares which steps are logged, evaluated and saved, for intervals in steps, shares and epochs, and the contents of
+// the records.
 TEST(Parity, IntervalsAreThoseOfTrainer) {
   ASSERT_GE(fixtures().patterns().size(), 11u);
   for (const json& item : fixtures().patterns()) {
@@ -99,7 +99,7 @@ TEST(Parity, IntervalsAreThoseOfTrainer) {
       if (record.values.contains("loss")) steps.push_back(record);
       if (record.values.contains("eval_loss")) evaluations.push_back(record);
     }
-    // Both ran in fp32: losses differ by the roundings of up to 20 steps, seen below 1e-6.
+    // Both engines ran in fp32. Their losses differ by the roundings of up to 20 steps; less than 1e-6 was seen.
     constexpr double kLossLimit = 1e-5;
     ASSERT_EQ(steps.size(), item.at("records").size());
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -133,7 +133,7 @@ TEST(Parity, IntervalsAreThoseOfTrainer) {
   }
 }
 
-// The measure is no rubber stamp: a decay that is missing and an epsilon that is off are far outside the
+// Verifies that the measure detects small faults: a slightly wrong weight decay, epsilon or norm is far outside the
 // limit.
 TEST(Parity, SmallFaultsAreSeen) {
   const std::pair<const char*, json> faults[] = {{"bert-sgd-weight-decay", {{"weight_decay", 0.0195}}},
@@ -158,7 +158,8 @@ TEST(Parity, SmallFaultsAreSeen) {
   EXPECT_EQ(seen, 3);
 }
 
-// The first eight rows: logits by `predict`, the gradient of every tensor from the momentum of a first step.
+// Compares the logits of the first eight rows, from `predict`, and the gradient of every tensor, from the momentum of
+// a first step.
 TEST(Parity, LogitsAndEveryGradientOfAStep) {
   ASSERT_GE(fixtures().first_batches().size(), 16u);
   for (const json& item : fixtures().first_batches()) {
@@ -230,8 +231,8 @@ TEST(Parity, LogitsAndEveryGradientOfAStep) {
         const double error = std::sqrt(mean_square_difference(
             testing::project(tensor, gradient), fixtures().expected_projection("gradient/" + name, row)));
         total += error * error;
-        // A tensor whose own error happens to be small beside the gradient's rounding is measured by that:
-        // 2^-24 of its norm, and for one whose exact gradient vanishes of the whole gradient's.
+        // If a tensor's own error is smaller than the rounding of its gradient, the rounding is the unit: 2^-24 of
+        // the gradient's norm, or of the norm of all gradients if the exact gradient is zero.
         const double floor =
             0x1p-24 * (testing::has_zero_gradient(tensor) ? std::sqrt(exact_total)
                                                           : item.at("gradient_norms")[row].get<double>());

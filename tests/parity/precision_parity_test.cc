@@ -1,23 +1,25 @@
-// The cases of parity_test.cc in the precisions that round more than fp32 does.
+// Runs the cases of parity_test.cc in the precisions that round more than fp32.
 //
-// What an error may be is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16)
-// and by its fp32 run, each against fp64. To first order an error is a sum of roundings in proportion to the
-// unit roundoff u of the type: 2^-8 in bf16, 2^-11 in fp16 and in TF32, 2^-24 in fp32 (sums, statistics and
-// weights are fp32 in all of them). fp32 products by three of TF32 lose kTf32x3SplitError, 2^-21, and add
-// three times as many terms with 4 u each (kernels/matmul/matmul_cuda.h): u is taken as 2^-20. So in
-// roundings of u the unit of a case is the larger of e_bf16 u / 2^-8 and e_fp32 u / 2^-24, two samples of one
-// sensitivity, and fp32's own e_fp32 on top. Where that is not linear:
-//  - AdamW's first updates have the size of the learning rate whatever the gradient's: an element whose
-//    gradient is below its rounding goes the wrong way by as much. How many there are is in proportion to u,
-//    and so is the square of the norm of what they do to the weights: that goes with the square root of u.
-//  - DistilBERT's head has a ReLU, and so have feed-forward layers with hidden_act relu. A unit of it that changes sides makes the gradient jump by an amount that
-//    does not depend on u at all: its gradient's norm may be off by as much as in bf16. Whether one does in a
-//    run is chance, and the reference's run is one: the unit is at least the median of the cases with the
-//    same texts (other optimizers, other batches). How many do is in proportion to u, and so is the square of
-//    the norm of what they do to the weights and by them to later losses: those go with the square root of u.
-// Within a precision the two engines round at other places (Trainer's autocast leaves norms, GELU and softmax
-// in fp32, Plimsoll keeps what it saves in 16 bits), and a maximum over 20 steps is one sample of few: that
-// is what the factor is for.
+// The allowed error is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16) and by
+// its fp32 run, each against fp64. To first order an error is a sum of roundings in proportion to the unit roundoff u
+// of the type: 2^-8 in bf16, 2^-11 in fp16 and TF32, 2^-24 in fp32 (sums, statistics and weights are fp32 in all of
+// them). fp32 products by three TF32 products lose kTf32x3SplitError, 2^-21, and add three times as many terms with
+// 4 u each (kernels/matmul/matmul_cuda.h), so u is taken as 2^-20. The unit of a case is therefore the larger of
+// e_bf16 u / 2^-8 and e_fp32 u / 2^-24, which are two samples of one sensitivity, plus e_fp32 itself. Two effects are
+// not linear:
+//  - AdamW's first updates have the size of the learning rate for any size of the gradient. An element whose
+//    gradient is smaller than its rounding moves in the wrong direction by that amount. The number of such elements is
+//    in proportion to u, and so is the square of the norm of their effect on the weights: the effect is in proportion
+//    to the square root of u.
+//  - DistilBERT's head has a ReLU, and feed-forward layers with hidden_act relu have many. If a unit changes sides,
+//    the gradient jumps by an amount that does not depend on u, so the norm of the gradient may be off by as much as in
+//    bf16. It is chance whether that happens in a run, and the reference is one run: the unit is at least the median of
+//    the cases with the same texts (other optimizers, other batches). The number of such units is in proportion to u,
+//    and so is the square of the norm of their effect on the weights and on later losses: the effect is in proportion
+//    to the square root of u.
+// Within a precision the two engines round at different places (Trainer's autocast leaves norms, GELU and softmax in
+// fp32, Plimsoll stores saved activations in 16 bits), and a maximum over 20 steps is one sample of few. The factor
+// kTimesTrainer covers both.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,8 +61,8 @@ bool has_relu(const std::string& model) {
   return model.starts_with("distilbert") || model.ends_with("_relu");
 }
 
-// Of the reference's bf16 errors in the gradient's norm, over the cases with the texts of this one: their
-// names begin alike, "distilbert-pairs".
+// Returns the median of the reference's bf16 errors in the gradient's norm over the cases with the same texts. Their
+// names have one prefix, such as "distilbert-pairs".
 double median_norm_error(const json& errors, const std::string& name) {
   const std::string texts = name.substr(0, name.find('-', name.find('-') + 1));
   std::vector<double> same;
@@ -72,7 +74,7 @@ double median_norm_error(const json& errors, const std::string& name) {
   return *middle;
 }
 
-// Every case, or the reason why this device does not run it.
+// Runs every case in one precision.
 void check(const Precision& precision) {
   const json& errors = fixtures().bf16_errors();
   ASSERT_EQ(errors.size(), fixtures().cases().size());
@@ -90,8 +92,8 @@ void check(const Precision& precision) {
     Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
     const TrainOutput output = trainer.train();
     trainer.save_model(folder.path() + "/model");
-    // A step that fp16's loss scale skipped moves the whole run: what follows is another one than the
-    // reference's. At the first scale, 2^16, a gradient overflows from 1 on, which its norm then is at least.
+    // If fp16's loss scale skips a step, the rest of the run differs from the reference's. At the first scale, 2^16, a
+    // gradient of at least 1 overflows, and the norm is then at least 1.
     const std::vector<double> skipped = testing::column(output, "skipped_steps", "skipped_steps");
     if (!skipped.empty() && skipped.back() > 0) {
       const json& norms = expected.at("grad_norm");
@@ -128,11 +130,11 @@ void check(const Precision& precision) {
   }
   std::printf("figure: parity in %s: worst %.2f of %.0f units, %zu cases\n", precision.name, worst,
               kTimesTrainer, compared);
-  // Of the 59 cases 13 overflow at the first scale, 8 of them regressions: what is left is most of them.
+  // Of the first 59 cases 13 overflow at the first scale; most cases must remain.
   EXPECT_GE(4 * compared, 3 * fixtures().cases().size());
 }
 
-// The first case once, to learn whether this device takes the precision at all.
+// Returns the refusal of the first case if this device does not support the precision, else "".
 std::string refusal(const Precision& precision) {
   const ScratchFolder folder;
   json settings = fixtures().cases().at(0).at("arguments");
@@ -153,7 +155,7 @@ TEST(PrecisionParity, EveryCaseInEveryPrecisionOfTheDevice) {
     if (!on_gpu && !precision.on_cpu) continue;
     const std::string reason = refusal(precision);
     if (!reason.empty()) {
-      // A GPU of compute capability 8.0 or later takes them all.
+      // A GPU of compute capability 8.0 or later supports all of them.
       EXPECT_FALSE(on_gpu) << reason;
       reasons += reason + "\n";
       continue;

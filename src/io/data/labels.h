@@ -45,12 +45,8 @@ struct LabelScheme {
   std::vector<std::string> names_by_id() const;
 };
 
-<<<<<<< HEAD
-// The labels of a split, ready for batches: `classes` for single-label problems, otherwise `values` with
-// num_labels entries per row.
-=======
-// Labels of a split, ready for batches: `classes` for kClass, else `values`, num_labels of them per row.
->>>>>>> 3e08bfa (tasks: register each task as one record)
+// The labels of a split, ready for batches: `classes` for kClass, otherwise `values` with num_labels entries
+// per row.
 struct Labels {
   std::vector<int32_t> classes;
   std::vector<float> values;
@@ -63,13 +59,8 @@ struct Labels {
 // The label of a row without a class, for prediction. Losses and metrics ignore it.
 inline constexpr int32_t kNoLabel = -100;
 
-<<<<<<< HEAD
 // Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or
-// mixed label, if there are no classes, or if the labels do not match the requested problem type.
-=======
-// The scheme of the training split. Errors: kBadData with file:line for a missing, non-finite or mixed label,
-// for fewer than one class, or when the labels are not of the kind that was asked for.
->>>>>>> 3e08bfa (tasks: register each task as one record)
+// mixed label, if there are no classes, or if the labels are not of the requested kind.
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
 
 // Creates a scheme from classes with a known order, from a model or GLUE. With integers, the file contains
