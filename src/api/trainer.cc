@@ -16,7 +16,6 @@
 #include "run/device_choice.h"
 #include "tasks/task.h"
 #include "train/speed.h"
-#include "train/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -55,7 +54,7 @@ class Trainer::Impl::TrainCall {
   explicit TrainCall(Impl& impl) : impl_(impl) {}
   ~TrainCall() {
     impl_.stop.store(false);
-    if (has_begun_) impl_.steps = impl_.loop->steps_given();
+    if (has_begun_) impl_.steps = impl_.loop->num_enqueued_steps();
   }
   TrainCall(const TrainCall&) = delete;
   TrainCall& operator=(const TrainCall&) = delete;

@@ -12,7 +12,7 @@
 #include "plimsoll/trainer.h"
 #include "train/memory_deltas.h"
 #include "train/session.h"
-#include "train/trainer.h"
+#include "train/train_loop.h"
 
 namespace plimsoll {
 

@@ -16,8 +16,11 @@
 #include "run/device_choice.h"
 #include "run/tuning_cache.h"
 #include "tasks/task.h"
+#include "train/adapter_loading.h"
+#include "train/checkpoint_tensors.h"
 #include "train/speed.h"
-#include "train/weights.h"
+#include "train/weight_init.h"
+#include "train/weight_loading.h"
 
 namespace plimsoll {
 namespace {

@@ -16,7 +16,7 @@
 #include "tests/training/stable_log.h"
 #include "tests/training/tiny_folder.h"
 #include "train/session.h"
-#include "train/trainer.h"
+#include "train/train_loop.h"
 
 namespace plimsoll {
 namespace {
@@ -212,7 +212,7 @@ TEST(Ahead, ARunBehindOneThatThrewIsThatOfOneReadAtOnce) {
       const auto callback = std::make_shared<ThrowsOnce>();
       TrainLoop threw(session, {callback});
       EXPECT_THROW(threw.run(), ThrowsOnce::Fault);
-      EXPECT_EQ(threw.steps_given(), 3);
+      EXPECT_EQ(threw.num_enqueued_steps(), 3);
       TrainLoop next(session, {callback});
       logs.push_back(stable_log(next.run().log_history));
     }

@@ -1,12 +1,11 @@
-// What a run tells while it trains: records of its log, and warnings.
+#include "train/run_log.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/file.h"
 #include "optim/loss_scale.h"
 #include "show/report/result_files.h"
-#include "train/speed.h"
-#include "train/trainer.h"
 
 namespace plimsoll {
 namespace {
@@ -19,16 +18,37 @@ void append_text(FileSystem& files, const std::string& path, const std::string& 
 
 }  // namespace
 
-void TrainLoop::tell_skipped(const StepInfo& info) const {
-  const std::string text = fmt::format(
-      "step {}: the gradients overflow fp16 at the loss scale {:g}: the step is skipped ({} so far), the "
-      "scale is {:g} "
-      "from here on",
-      info.step, info.loss_scale, skipped_steps_, std::max(info.loss_scale / 2, kSmallestLossScale));
-  warn(text);
+RunLog::RunLog(const Session& session, const Callbacks& callbacks, RunState& state)
+    : session_(session), arguments_(session.setup().arguments), callbacks_(callbacks), state_(state) {
+  const PlanRequest& request = session.plan().request;
+  if (session.plan().is_on_gpu()) gpu_log_.emplace(request.device.gpu.uuid, request.labels.device);
 }
 
-void TrainLoop::record(LogRecord entry) {
+void RunLog::add_step(const FinishedStep& step) {
+  const StepInfo& info = step.info;
+  skipped_steps_ = step.skipped_steps;
+  state_.loss_sum_since_log += info.loss;
+  ++state_.steps_since_log;
+  sums_.rows += info.num_rows_computed;
+  sums_.tokens += info.num_tokens;
+  sums_.wait_ms += info.data_wait_ms;
+  sums_.time_ms += info.step_ms;
+  sums_.model_flops += info.model_flops;
+  waiting_.add(info.data_wait_ms, info.step_ms);
+}
+
+void RunLog::warn_skipped_step(const StepInfo& info, int64_t num_skipped) const {
+  warn(fmt::format(
+      "step {}: the gradients overflow fp16 at the loss scale {:g}: the step is skipped ({} so far), "
+      "the scale is {:g} from here on",
+      info.step, info.loss_scale, num_skipped, std::max(info.loss_scale / 2, kSmallestLossScale)));
+}
+
+void RunLog::warn_waiting_at_end() {
+  warn(waiting_.at_end(arguments_.dataloader_num_workers));
+}
+
+void RunLog::record(LogRecord entry) {
   if (arguments_.include_num_input_tokens_seen != "no") {
     entry.values["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
   }
@@ -37,17 +57,16 @@ void TrainLoop::record(LogRecord entry) {
   for (const auto& callback : callbacks_) callback->on_log(entry);
 }
 
-// "" is no warning.
-void TrainLoop::warn(const std::string& text) const {
+void RunLog::warn(const std::string& text) const {
   if (text.empty()) return;
   for (const auto& callback : callbacks_) callback->on_warning(text);
 }
 
-void TrainLoop::log_step(const StepInfo& info) {
+void RunLog::log_step(const StepInfo& info) {
   LogRecord entry{.step = info.step, .epoch = info.epoch, .values = {}};
   entry.values["loss"] =
       state_.loss_sum_since_log / static_cast<double>(std::max<int64_t>(state_.steps_since_log, 1));
-  // What overflowed has no norm; the files say null.
+  // Gradients that overflowed have no norm; the files contain null.
   entry.values["grad_norm"] = std::isfinite(info.grad_norm) ? info.grad_norm : std::nan("");
   entry.values["learning_rate"] = info.learning_rate;
   if (session_.plan().scales_loss()) {
@@ -60,22 +79,18 @@ void TrainLoop::log_step(const StepInfo& info) {
     entry.values["train_tokens_per_second"] =
         std::round(1000.0 * static_cast<double>(state_.tokens_seen) / seconds) / 1000.0;
   }
-  if (time_since_log_ms_ > 0) {
-    entry.values["tokens_per_second"] = 1000.0 * static_cast<double>(tokens_since_log_) / time_since_log_ms_;
-    entry.values["data_wait_fraction"] = wait_since_log_ms_ / time_since_log_ms_;
+  if (sums_.time_ms > 0) {
+    entry.values["tokens_per_second"] = 1000.0 * static_cast<double>(sums_.tokens) / sums_.time_ms;
+    entry.values["data_wait_fraction"] = sums_.wait_ms / sums_.time_ms;
     if (info.model_flops > 0 && info.peak_flops_per_s > 0)
-      entry.values["mfu"] = 1e3 * model_flops_since_log_ / (info.peak_flops_per_s * time_since_log_ms_);
+      entry.values["mfu"] = 1e3 * sums_.model_flops / (info.peak_flops_per_s * sums_.time_ms);
     warn(waiting_.at_log(arguments_.dataloader_num_workers));
     entry.values["unused_row_fraction"] =
-        1.0 - static_cast<double>(tokens_since_log_) / static_cast<double>(rows_since_log_);
+        1.0 - static_cast<double>(sums_.tokens) / static_cast<double>(sums_.rows);
   }
   state_.loss_sum_since_log = 0;
   state_.steps_since_log = 0;
-  tokens_since_log_ = 0;
-  rows_since_log_ = 0;
-  wait_since_log_ms_ = 0;
-  time_since_log_ms_ = 0;
-  model_flops_since_log_ = 0;
+  sums_ = {};
   if (gpu_log_) {
     for (const std::string& warning : gpu_log_->add(entry)) warn(warning);
   }

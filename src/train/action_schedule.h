@@ -1,0 +1,43 @@
+// The schedule of what follows a step: a log record, an evaluation, a checkpoint, by --logging_strategy,
+// --eval_strategy, --save_strategy and their intervals. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "io/data/sampler.h"
+#include "plimsoll/arguments.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+// Whether a run has validation data.
+enum class ValidationData : uint8_t { kNone, kPresent };
+
+class ActionSchedule {
+ public:
+  // `arguments` outlive the schedule.
+  ActionSchedule(const Arguments& arguments, int64_t max_steps, ValidationData validation);
+
+  // Adds what is due after a step to what callbacks asked for. `next`: position of the batch after the step.
+  void add_due(const StepInfo& info, const DataPosition& next, TrainControl& control) const;
+
+  // Returns true if the strategy and interval of evaluations select this step, regardless of --eval_delay. A run
+  // uses it to decide, before the results of a step are known, whether the next step may start.
+  bool may_evaluate(const StepInfo& info, const DataPosition& next) const;
+
+  // Returns a warning if --load_best_model_at_end can miss the best step because fewer steps are saved than
+  // evaluated, else "".
+  std::string unsaved_evaluations_warning() const;
+
+ private:
+  // The end of the run ends its epoch, as in Trainer.
+  bool is_due(const std::string& strategy, double setting, const StepInfo& info,
+              const DataPosition& next) const;
+
+  const Arguments& arguments_;
+  int64_t max_steps_;
+  ValidationData validation_;
+};
+
+}  // namespace plimsoll

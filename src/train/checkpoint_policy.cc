@@ -1,0 +1,135 @@
+#include "train/checkpoint_policy.h"
+
+#include <cmath>
+
+#include "base/file.h"
+#include "run/tuning_cache.h"
+#include "train/checkpoint_tensors.h"
+#include "train/weight_loading.h"
+
+namespace plimsoll {
+
+std::string best_metric_name(const Arguments& arguments) {
+  const std::string& metric = arguments.metric_for_best_model;
+  return metric.starts_with("eval_") ? metric : "eval_" + metric;
+}
+
+CheckpointPolicy::CheckpointPolicy(Session& session, const Callbacks& callbacks,
+                                   const LearningRate& learning_rate, RunState& state)
+    : session_(session),
+      arguments_(session.setup().arguments),
+      callbacks_(callbacks),
+      learning_rate_(learning_rate),
+      state_(state) {}
+
+bool CheckpointPolicy::update_best(int64_t step, const MetricMap& metrics) {
+  const auto it = metrics.find(best_metric_name(arguments_));
+  if (it == metrics.end()) {
+    std::string names;
+    for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
+    throw_error(ErrorCode::kUsage, "--metric_for_best_model {}: the evaluation has no such metric; it has {}",
+                arguments_.metric_for_best_model, names);
+  }
+  const bool is_greater_better = arguments_.greater_is_better.value_or(false);
+  const bool is_better = !std::isnan(it->second) &&
+                         (!state_.best_metric || (is_greater_better ? it->second > *state_.best_metric
+                                                                    : it->second < *state_.best_metric));
+  if (!is_better) return false;
+  state_.best_metric = it->second;
+  state_.best_step = step;
+  return true;
+}
+
+void CheckpointPolicy::store_callbacks() {
+  for (const auto& callback : callbacks_) {
+    if (!callback->name().empty()) state_.callback_states[callback->name()] = callback->state();
+  }
+}
+
+CheckpointContents CheckpointPolicy::contents(const TrainControl& control) {
+  store_callbacks();
+  state_.has_checkpoint = true;
+  state_.saved_at_end = control.stop || state_.step >= state_.max_steps;
+  learning_rate_.store(state_.schedule_state);
+  CheckpointContents contents;
+  contents.model = session_.model_contents();
+  contents.run = state_.run;
+  contents.streamed.push_back(
+      {std::string(kTrainerStateFile), [this](const PutText& put) { write_trainer_state(state_, put); }});
+  if (!arguments_.save_only_model) {
+    contents.optimizer_tensors = state_tensors(session_.executor());
+    contents.run_state_json = run_state_json(state_);
+    // An empty table is saved too, so that a run which resumes here uses the library's defaults, as this run did.
+    if (session_.plan().is_on_gpu())
+      contents.extra.push_back({kTuningFile, tuning_table_json(session_.plan().request.products.tuning)});
+    contents.streamed.push_back(
+        {kLogFile, [this](const PutText& put) { write_log(state_.log_history, put); }});
+  }
+  return contents;
+}
+
+void CheckpointPolicy::save(int64_t step, const TrainControl& control) {
+  if (is_saved(step)) return;
+  FileSystem& files = session_.files();
+  const std::string folder = "checkpoint-" + std::to_string(step);
+  const bool is_best = state_.best_metric && state_.best_step == step;
+  if (is_best) state_.best_checkpoint = folder;
+  last_checkpoint_ = save_checkpoint(files, arguments_.output_dir, step, contents(control));
+  saved_step_ = step;
+  point_link(files, arguments_.output_dir, "last", last_checkpoint_);
+  if (is_best) point_link(files, arguments_.output_dir, "best", last_checkpoint_);
+  if (arguments_.save_total_limit && *arguments_.save_total_limit > 0) {
+    const bool is_in_output_dir = state_.best_checkpoint.find('/') == std::string::npos;
+    rotate_checkpoints(files, arguments_.output_dir, *arguments_.save_total_limit, last_checkpoint_,
+                       is_in_output_dir ? best_checkpoint_path(state_) : "");
+  }
+  for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
+}
+
+void CheckpointPolicy::set_resumed_from(const std::string& path, int64_t step) {
+  last_checkpoint_ = path;
+  saved_step_ = step;
+}
+
+std::string CheckpointPolicy::resume_hint() const {
+  if (last_checkpoint_.empty()) return "\n  nothing was saved before";
+  return fmt::format("\n  {} is whole{}", last_checkpoint_,
+                     arguments_.save_only_model ? "" : ": go on with --resume_from_checkpoint True");
+}
+
+std::vector<std::string> CheckpointPolicy::choose_final_weights() {
+  std::vector<std::string> lines;
+  const bool stopped_early = state_.step < state_.max_steps;
+  const std::string best =
+      state_.best_metric ? fmt::format("the best {} was {:.4g}, at step {}", best_metric_name(arguments_),
+                                       *state_.best_metric, state_.best_step)
+                         : "";
+  if (!arguments_.load_best_model_at_end) {
+    if (!stopped_early) return lines;
+    lines.push_back(fmt::format("stopped early: the weights are those of step {}, the last{}", state_.step,
+                                best.empty() || state_.best_step == state_.step
+                                    ? ""
+                                    : "; " + best + ". --load_best_model_at_end keeps the best"));
+    return lines;
+  }
+  if (stopped_early)
+    lines.push_back(fmt::format("stopped early, at step {} of {}", state_.step, state_.max_steps));
+  const std::string path = best_checkpoint_path(state_);
+  const int64_t step = checkpoint_step(path).value_or(state_.step);
+  if (step != state_.step) {
+    load_saved(session_.executor(), ModelFolder::open(session_.files(), path));
+  }
+  if (best.empty()) {
+    lines.push_back(
+        fmt::format("warning: nothing was evaluated: the weights are those of step {}, the last", step));
+  } else if (step == state_.best_step) {
+    lines.push_back(fmt::format("the weights are those of step {}: {}", step, best));
+  } else {
+    lines.push_back(fmt::format("warning: {}, which was not saved: the weights are those of step {}, {}",
+                                best, step,
+                                path.empty() ? "the last" : "the best among those saved when it was"));
+  }
+  return lines;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,62 @@
+// Decides which checkpoints a run writes and keeps, which of them is the best, and with which weights the run
+// ends. Checkpoints are written by io/ckpt. One thread uses an object.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/ckpt/checkpoint.h"
+#include "run/run_state.h"
+#include "train/learning_rate.h"
+#include "train/run_log.h"
+#include "train/session.h"
+
+namespace plimsoll {
+
+class CheckpointPolicy {
+ public:
+  // All of them outlive the object. `state` and `learning_rate` are what a checkpoint stores of the run.
+  CheckpointPolicy(Session& session, const Callbacks& callbacks, const LearningRate& learning_rate,
+                   RunState& state);
+
+  // Compares the metrics of an evaluation with the best so far. Returns true if they are better. Nothing is the
+  // best until --metric_for_best_model is set or implied, as in Trainer. Errors: kUsage if the metric is missing.
+  bool update_best(int64_t step, const MetricMap& metrics);
+
+  // Saves a checkpoint of this step, removes old ones by --save_total_limit and moves the links "last" and
+  // "best". Does nothing if the step was saved before. `control` tells whether the run ends with this step.
+  void save(int64_t step, const TrainControl& control);
+  bool is_saved(int64_t step) const { return saved_step_ == step; }
+  // Makes save() write the step again.
+  void forget_saved_step() { saved_step_ = -1; }
+  // The run resumed from this checkpoint.
+  void set_resumed_from(const std::string& path, int64_t step);
+
+  // Loads the best weights if --load_best_model_at_end asks for them. Returns lines for people about which step's
+  // weights the run ends with, if it stopped early or looked for the best weights.
+  std::vector<std::string> choose_final_weights();
+
+  // The last checkpoint; "" before the first.
+  const std::string& last_checkpoint() const { return last_checkpoint_; }
+  // Returns a line for an error message: how to resume after a failure.
+  std::string resume_hint() const;
+
+  // Stores the states of the callbacks in the state of the run.
+  void store_callbacks();
+
+ private:
+  CheckpointContents contents(const TrainControl& control);
+
+  Session& session_;
+  const Arguments& arguments_;
+  const Callbacks& callbacks_;
+  const LearningRate& learning_rate_;
+  RunState& state_;
+  int64_t saved_step_ = -1;
+  std::string last_checkpoint_;
+};
+
+// The metric that decides which model is best, as the log names it.
+std::string best_metric_name(const Arguments& arguments);
+
+}  // namespace plimsoll

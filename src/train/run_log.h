@@ -1,0 +1,60 @@
+// The log of a run: its records in memory, in log.jsonl and to the callbacks, averages over the steps since the
+// last record, and warnings. One thread uses an object.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/monitor/gpu_log.h"
+#include "plimsoll/training.h"
+#include "run/run_state.h"
+#include "train/session.h"
+#include "train/speed.h"
+#include "train/step_engine.h"
+
+namespace plimsoll {
+
+using Callbacks = std::vector<std::shared_ptr<Callback>>;
+
+class RunLog {
+ public:
+  // All of them outlive the log, which keeps its records in `state`.
+  RunLog(const Session& session, const Callbacks& callbacks, RunState& state);
+
+  // Counts a step for the next record.
+  void add_step(const FinishedStep& step);
+  // Writes a record about the steps since the last one. tokens_per_second, mfu and both fractions are relative to
+  // the sum of StepInfo::step_ms of these steps: wall time without evaluations and saves.
+  void log_step(const StepInfo& info);
+  // Appends a record to the history and to log.jsonl, and passes it to the callbacks.
+  void record(LogRecord record);
+
+  // Passes a warning to the callbacks; "" is no warning.
+  void warn(const std::string& text) const;
+  void warn_skipped_step(const StepInfo& info, int64_t num_skipped) const;
+  // Warns if the steps of the run waited for data for a large part of their time.
+  void warn_waiting_at_end();
+
+ private:
+  // Sums over the steps since the last record.
+  struct Sums {
+    int64_t tokens = 0;
+    int64_t rows = 0;  // computed, including unused rows of buckets
+    double wait_ms = 0;
+    double time_ms = 0;
+    double model_flops = 0;
+  };
+
+  const Session& session_;
+  const Arguments& arguments_;
+  const Callbacks& callbacks_;
+  RunState& state_;
+  WaitingWatch waiting_;
+  Sums sums_;
+  int64_t skipped_steps_ = 0;      // over the whole run
+  std::optional<GpuLog> gpu_log_;  // if the run is on a GPU
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,196 @@
+#include "train/step_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "graph/ops/op.h"
+#include "plan/anatomy/operations.h"
+
+namespace plimsoll {
+namespace {
+
+double ms_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+std::span<const int32_t> rows_of(const MicroBatch& batch) {
+  return batch.storage.buffers().rows.first(static_cast<size_t>(batch.info.num_sequences));
+}
+
+std::string row_list(std::span<const int32_t> rows) {
+  std::string text;
+  for (size_t i = 0; i < rows.size() && i < 16; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", rows[i]);
+  return text + (rows.size() > 16 ? ", ..." : "");
+}
+
+}  // namespace
+
+double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
+  double flops = 0;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.graph.ops()[i];
+    // The forward pass may contain updates.
+    if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
+    flops += schema_of(op).flops({program.graph, op}, bucket);
+  }
+  return flops;
+}
+
+StepEngine::Pause::Pause(StepEngine& engine) : engine_(engine) {
+  engine.session_.executor().wait();
+  start_ = Clock::now();
+}
+
+StepEngine::Pause::~Pause() {
+  engine_.last_finish_ += Clock::now() - start_;
+}
+
+StepEngine::StepEngine(Session& session, Client& client) : session_(session), client_(client) {}
+
+void StepEngine::start(int64_t num_steps) {
+  start_ = Clock::now();
+  num_steps_ = num_steps;
+  skipped_steps_ = session_.executor().skipped_steps();
+  has_ended_ = false;
+}
+
+void StepEngine::start_batches(const DataPosition& position, int64_t num_epochs) {
+  session_.start_batches(position, num_epochs);
+  for (int i = 0; i < (session_.plan().runs_ahead() ? 2 : 1); ++i) batches_.push_back(session_.make_batch());
+}
+
+void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss) {
+  const std::string where = session_.first_bad_value(*enqueued.batch, step.denominator, enqueued.number);
+  // Before the first update the weights are those of the model's files.
+  const bool is_bad_model = num_steps_ == 0 && where.starts_with("the weight");
+  throw_error(
+      ErrorCode::kNotFinite,
+      "step {}: the loss is {}; the weights were not changed. First not finite: {}. Samples (rows of the "
+      "training data, from 0): {}. {}",
+      step.info.step, std::isnan(loss) ? "nan" : "infinite", where.empty() ? "the loss itself" : where,
+      row_list(rows_of(*enqueued.batch)),
+      is_bad_model ? "It came so with the model: take another copy of it"
+                   : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
+}
+
+// Returns the next batch, in memory that no micro-batch uses whose loss has not been read.
+MicroBatch& StepEngine::load_batch() {
+  MicroBatch& batch = batches_[next_batch_];
+  next_batch_ = (next_batch_ + 1) % batches_.size();
+  const auto waiting = Clock::now();
+  PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
+  // While the device is busy, loading costs no time.
+  if (!session_.executor().is_fetching()) waited_ms_ += ms_between(waiting, Clock::now());
+  return batch;
+}
+
+void StepEngine::enqueue(const Step& step, const EnqueuedBatch& enqueued) {
+  session_.set_micro_batches_done(enqueued.number);
+  session_.start_forward_backward(*enqueued.batch, step.denominator, step.num_enqueued == 0);
+}
+
+void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
+  StepInfo& info = step.info;
+  const std::span<const int32_t> rows = rows_of(batch);
+  step.rows.insert(step.rows.end(), rows.begin(), rows.end());
+  step.last = batch.info;
+  step.micro_batches_done = session_.micro_batches_done();
+  info.num_tokens += batch.info.num_tokens;
+  info.num_sequences += batch.info.num_sequences;
+  const Bucket& bucket = session_.executor().current_bucket(ProgramKind::kTrain);
+  info.num_rows_computed += bucket.tokens;
+  BucketFlops& flops = flops_by_bucket_[bucket.tokens];
+  if (flops.all == 0) {
+    step.meets_bucket = true;
+    flops = {plan_flops(*session_.plan().train, bucket), model_flops(*session_.plan().train, bucket)};
+  }
+  step.flops += flops.all;
+  info.model_flops += flops.model;
+}
+
+// Reads the loss of the micro-batch that was fetched last.
+void StepEngine::read_loss(Step& step) {
+  const EnqueuedBatch enqueued = *std::exchange(step.unread, std::nullopt);
+  const double loss = session_.executor().fetched("loss").load(0);
+  step.info.loss += loss;
+  if (!std::isfinite(loss)) throw_bad_loss(step, enqueued, loss);
+}
+
+void StepEngine::run_step() {
+  const RunSetup& setup = session_.setup();
+  const bool runs_ahead = session_.plan().runs_ahead();
+  const int64_t accumulation = setup.arguments.gradient_accumulation_steps;
+  const int64_t rows_per_step = accumulation * setup.arguments.per_device_train_batch_size;
+  Step step;
+  step.info.step = num_steps_ + (pending_ ? 2 : 1);
+  step.info.max_steps = setup.max_steps;
+  bool is_last = false;
+  for (; !is_last; ++step.num_enqueued) {
+    const MicroBatch& batch = load_batch();
+    if (step.num_enqueued == 0) {
+      step.denominator =
+          static_cast<double>(std::min(rows_per_step, setup.rows_per_epoch - batch.info.position.index));
+    }
+    const EnqueuedBatch enqueued{&batch, session_.micro_batches_done()};
+    enqueue(step, enqueued);
+    if (pending_) {
+      finish_pending_step();
+      if (has_ended_) return;
+      // An evaluation reuses the memory of the work that was enqueued.
+      if (!session_.executor().is_train_undisturbed()) enqueue(step, enqueued);
+    } else if (step.unread) {
+      read_loss(step);
+    }
+    step.unread = enqueued;
+    count_batch(step, batch);
+    is_last = step.num_enqueued + 1 == accumulation || batch.info.last_in_epoch;
+    if (!runs_ahead || !is_last) session_.executor().fetch();
+    if (!runs_ahead) read_loss(step);
+  }
+  step.info.learning_rate = client_.learning_rate(num_steps_ - skipped_steps_);
+  session_.start_update(step.info.learning_rate, step.info.step, skipped_steps_);
+  session_.executor().fetch();
+  pending_ = std::move(step);
+  if (!runs_ahead || client_.is_followed_by_other_work(pending_->info, pending_->last.next)) {
+    finish_pending_step();
+  }
+}
+
+void StepEngine::finish_pending_step() {
+  Step step = *std::exchange(pending_, std::nullopt);
+  StepInfo& info = step.info;
+  if (step.unread) read_loss(step);
+  const StepOutputs outputs = session_.executor().fetched_step();
+  try {
+    info.skipped = session_.outcome_of(outputs, info.step) == UpdateOutcome::kSkipped;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFinite) throw;
+    throw Error(error.code(), std::string(error.what()) +
+                                  ". Samples (rows of the training data, from 0): " + row_list(step.rows));
+  }
+  info.grad_norm = outputs.grad_norm;
+  info.loss_scale = outputs.loss_scale;
+  skipped_steps_ = outputs.skipped_steps;
+  info.data_wait_ms = std::exchange(waited_ms_, 0.0);
+  const auto now = Clock::now();
+  info.step_ms = ms_between(std::exchange(last_finish_, now), now);
+  info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
+  const RunSetup& setup = session_.setup();
+  const int64_t batches_in_epoch = step.last.position.index / setup.arguments.per_device_train_batch_size + 1;
+  info.epoch = static_cast<double>(step.last.position.epoch) +
+               static_cast<double>(batches_in_epoch) / static_cast<double>(setup.batches_per_epoch);
+  StepTimes& times = step.meets_bucket ? first_steps_ : later_steps_;
+  times.ms += info.step_ms;
+  ++times.count;
+  num_steps_ = info.step;
+  const AfterStep after = client_.on_step({.info = info,
+                                           .next = step.last.next,
+                                           .micro_batches = step.micro_batches_done,
+                                           .flops = step.flops,
+                                           .skipped_steps = skipped_steps_,
+                                           .seconds = ms_between(start_, now) / 1000.0});
+  has_ended_ = after == AfterStep::kEnd;
+}
+
+}  // namespace plimsoll

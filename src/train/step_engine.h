@@ -1,0 +1,146 @@
+// Runs optimizer steps: passes micro-batches and updates to the device and reads their results, one step ahead
+// where the plan allows it. It measures how long steps take. It does not decide what happens after a step:
+// that is the job of its client, the training loop. One thread uses an object.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "plan/compile/plan.h"
+#include "plimsoll/training.h"
+#include "train/session.h"
+
+namespace plimsoll {
+
+// A step whose results have been read.
+struct FinishedStep {
+  StepInfo info;
+  DataPosition next;          // position of the batch after the step
+  int64_t micro_batches = 0;  // number of micro-batches of the run, this step included
+  double flops = 0;
+  int64_t skipped_steps = 0;  // number of steps of the run whose update was skipped, this one included
+  double seconds = 0;         // since StepEngine::start()
+};
+
+class StepEngine {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  enum class AfterStep : uint8_t { kContinue, kEnd };
+
+  // Decides what happens between steps.
+  class Client {
+   public:
+    virtual ~Client() = default;
+    // Returns the learning rate of the next update. `num_updates`: updates done so far. A step that was skipped
+    // for its loss scale counts as a step but not as an update, as in Trainer.
+    virtual double learning_rate(int64_t num_updates) = 0;
+    // Returns true if other work follows the step, so that its results are needed before the next step starts.
+    // `next`: position of the batch after the step.
+    virtual bool is_followed_by_other_work(const StepInfo& info, const DataPosition& next) = 0;
+    // Called when the results of a step have been read and before the update of the next one starts: the weights
+    // are those of the step. The client logs, evaluates and saves here.
+    virtual AfterStep on_step(const FinishedStep& step) = 0;
+  };
+
+  // Both outlive the engine.
+  StepEngine(Session& session, Client& client);
+
+  // Starts the measurement of FinishedStep::seconds. `num_steps`: number of steps done before. Requires: the session
+  // is allocated.
+  void start(int64_t num_steps);
+  // Starts the loader. `num_epochs`: as for Session::start_batches().
+  void start_batches(const DataPosition& position, int64_t num_epochs);
+  // Starts the measurement of the first step.
+  void start_step_clock() { last_finish_ = Clock::now(); }
+
+  // Passes the micro-batches of one step and its update to the device. If the plan runs ahead, the results of a
+  // micro-batch or step are read after the forward and backward pass of the next one have been enqueued, but
+  // before the update that follows them. Hence no update runs after a step that is not finite, and work that the
+  // client does after a step finds the weights and states of that step. Errors: kNotFinite, kDevice, and those
+  // of the client.
+  void run_step();
+
+  // Returns true once the client ended the run.
+  bool has_ended() const { return has_ended_; }
+  // Returns true if the update of a step was enqueued whose results have not been read.
+  bool has_pending_step() const { return pending_.has_value(); }
+
+  // Returns the mean wall time of the steps of this object, including the time they wait for data; 0 before the
+  // first step. Steps that met a bucket for the first time count only if there are no others.
+  double mean_step_ms() const {
+    const StepTimes& times = later_steps_.count > 0 ? later_steps_ : first_steps_;
+    return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);
+  }
+
+  // Stops the clock of the steps during its lifetime, for evaluations and saves. The constructor waits for the
+  // work that was enqueued on the device; that time still counts, since it belongs to the next step.
+  class Pause {
+   public:
+    explicit Pause(StepEngine& engine);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    StepEngine& engine_;
+    Clock::time_point start_;
+  };
+
+ private:
+  // A micro-batch that was enqueued on the device.
+  struct EnqueuedBatch {
+    const MicroBatch* batch = nullptr;
+    int64_t number = 0;  // within the run, from 0
+  };
+  // An optimizer step from its first micro-batch until its results have been read.
+  struct Step {
+    StepInfo info = {};
+    double denominator = 0;
+    int64_t num_enqueued = 0;                  // micro-batches
+    std::optional<EnqueuedBatch> unread = {};  // the last micro-batch, until its loss has been read
+    std::vector<int32_t> rows = {};            // rows of the training data
+    BatchInfo last = {};
+    int64_t micro_batches_done = 0;
+    double flops = 0;
+    bool meets_bucket = false;  // a bucket that no earlier step of this object ran in
+  };
+  struct BucketFlops {
+    double all = 0;
+    double model = 0;  // see model_flops()
+  };
+  struct StepTimes {
+    double ms = 0;
+    int64_t count = 0;
+  };
+
+  MicroBatch& load_batch();
+  void enqueue(const Step& step, const EnqueuedBatch& enqueued);
+  void count_batch(Step& step, const MicroBatch& batch);
+  void read_loss(Step& step);
+  void finish_pending_step();
+  [[noreturn]] void throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss);
+
+  Session& session_;
+  Client& client_;
+  std::vector<MicroBatch> batches_;  // used in turn: two if the plan runs ahead
+  size_t next_batch_ = 0;
+  std::optional<Step> pending_;  // its update was enqueued, its results have not been read
+  int64_t num_steps_ = 0;        // whose results have been read, over the whole run
+  int64_t skipped_steps_ = 0;
+  bool has_ended_ = false;
+  double waited_ms_ = 0;  // for batches, since the last step was finished
+  Clock::time_point start_;
+  Clock::time_point last_finish_;  // moved forward by the length of each pause since
+  std::map<int64_t, BucketFlops> flops_by_bucket_;
+  StepTimes first_steps_;  // met a bucket for the first time in this object
+  StepTimes later_steps_;
+};
+
+// Floating-point operations of one micro-batch of a training step, as the plan states them.
+double plan_flops(const ProgramPlan& program, const Bucket& bucket);
+
+}  // namespace plimsoll

@@ -1,0 +1,330 @@
+#include "train/train_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.h"
+#include "device/cuda/cuda_device.h"
+#include "io/ckpt/folder_lock.h"
+#include "metrics/metrics.h"
+#include "run/checkpoint_choice.h"
+#include "run/device_choice.h"
+#include "train/memory_deltas.h"
+#include "train/resume.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The state of a run that begins with its first step.
+RunState planned_state(const RunSetup& setup) {
+  RunState state;
+  state.arguments = setup.arguments;
+  state.max_steps = setup.max_steps;
+  state.num_epochs = static_cast<int64_t>(std::ceil(setup.num_epochs));
+  state.data_hash = setup.train_data_hash;
+  state.data_rows = setup.rows_per_epoch;
+  return state;
+}
+
+Callbacks with_early_stopping(Callbacks callbacks, const Arguments& arguments) {
+  if (arguments.early_stopping_patience) {
+    callbacks.push_back(std::make_shared<EarlyStopping>(
+        best_metric_name(arguments), arguments.greater_is_better.value_or(false),
+        *arguments.early_stopping_patience, arguments.early_stopping_threshold));
+  }
+  return callbacks;
+}
+
+}  // namespace
+
+TrainLoop::TrainLoop(Session& session, Callbacks callbacks, StopFlag stop)
+    : session_(session),
+      arguments_(session.setup().arguments),
+      callbacks_(with_early_stopping(std::move(callbacks), arguments_)),
+      stop_(stop),
+      state_(planned_state(session.setup())),
+      learning_rate_(arguments_, state_.max_steps, session.plan().request.update.optimizer),
+      schedule_(arguments_, state_.max_steps,
+                session.setup().evaluate ? ValidationData::kPresent : ValidationData::kNone),
+      log_(session, callbacks_, state_),
+      checkpoints_(session, callbacks_, learning_rate_, state_),
+      engine_(session, *this) {
+  checkpoints_.store_callbacks();
+}
+
+TrainOutput TrainLoop::run(const OnBegin& on_begin) {
+  std::filesystem::create_directories(arguments_.output_dir);
+  const FolderLock lock(arguments_.output_dir);
+  const std::vector<std::string> lines = begin();
+  if (on_begin) on_begin(lines);
+  FileSystem& files = session_.files();
+  remove_leftovers(files, arguments_.output_dir);
+  const bool is_resumed_at_end = is_complete();
+  if (is_resumed_at_end && is_end_logged(files, state_)) return finish_completed_run();
+  if (state_.step == 0) files.create(join_path(arguments_.output_dir, kLogFile))->close();
+  for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
+  const MemoryPhase memory;
+  const auto start = Clock::now();
+  const int64_t rows_before = rows_trained();
+  const int64_t steps_before = state_.step;
+  run_steps();
+  log_.warn_waiting_at_end();
+  TrainOutput output;
+  output.interrupted = interrupted_;
+  output.metrics = final_metrics(is_resumed_at_end ? whole_run()
+                                                   : PhaseWork{.seconds = seconds_since(start),
+                                                               .samples = rows_trained() - rows_before,
+                                                               .steps = state_.step - steps_before});
+  if (!arguments_.skip_memory_metrics) output.metrics.merge(memory.end("train"));
+  if (!output.interrupted) {
+    log_.record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
+    write_streamed_file(files, join_path(arguments_.output_dir, kTrainerStateFile),
+                        [&](const PutText& put) { write_trainer_state(state_, put); });
+    closing_lines_ = checkpoints_.choose_final_weights();
+  }
+  complete_output(output);
+  output.log_history = std::move(state_.log_history);
+  for (const auto& callback : callbacks_) callback->on_train_end();
+  return output;
+}
+
+// Ends a run whose end was reached before. Its files stay as they are: the first end wrote them.
+TrainOutput TrainLoop::finish_completed_run() {
+  for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
+  closing_lines_ = checkpoints_.choose_final_weights();
+  TrainOutput output;
+  output.was_complete = true;
+  output.metrics = final_metrics(whole_run());
+  complete_output(output);
+  output.log_history = read_log(session_.files(), join_path(arguments_.output_dir, kLogFile));
+  for (const auto& callback : callbacks_) callback->on_train_end();
+  return output;
+}
+
+void TrainLoop::complete_output(TrainOutput& output) const {
+  output.step = state_.step;
+  output.last_checkpoint = checkpoints_.last_checkpoint();
+  output.best_checkpoint = best_checkpoint_path(state_);
+  output.metrics["epoch"] = state_.epoch;
+  output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
+}
+
+// Begins the run. Weights and states change only after every other reason to refuse the run has been checked.
+std::vector<std::string> TrainLoop::begin() {
+  auto [path, lines] = choose_checkpoint(session_.files(), arguments_, VerifyDepth::kHashes);
+  std::optional<OpenCheckpoint> checkpoint;
+  if (path.empty()) {
+    state_.run = new_run_identity();
+  } else {
+    checkpoint = open_checkpoint(session_.files(), path);
+    resume_from(*checkpoint, lines);
+  }
+  check_foreign_checkpoints(session_.files(), state_, checkpoint ? RunBegin::kResumed : RunBegin::kNew,
+                            lines);
+  if (std::string warning = schedule_.unsaved_evaluations_warning(); !warning.empty()) {
+    lines.push_back(std::move(warning));
+  }
+  session_.begin_anew();
+  if (checkpoint) restore(*checkpoint);
+  return lines;
+}
+
+// Takes the state of the run from the checkpoint, but no tensors.
+void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines) {
+  RunState state = resumed_state(session_.files(), checkpoint, state_, lines);
+  const std::string model = named_model(state.arguments);
+  state.arguments = arguments_;
+  learning_rate_.restore(state.schedule_state);
+  for (const auto& callback : callbacks_) {
+    if (const auto it = state.callback_states.find(callback->name()); it != state.callback_states.end())
+      callback->restore(it->second);
+  }
+  state_ = std::move(state);
+  checkpoints_.set_resumed_from(checkpoint.path, state_.step);
+  lines.push_back(describe_resume(checkpoint, state_, model));
+  if (is_complete()) {
+    lines.push_back(
+        fmt::format("warning: nothing is left to train: training was complete at step {}, this run ends at "
+                    "{}. Raise --max_steps or --num_train_epochs to go on",
+                    state_.step, state_.max_steps));
+  }
+}
+
+// Takes weights, states and the log from the checkpoint.
+void TrainLoop::restore(const OpenCheckpoint& checkpoint) {
+  restore_tensors(session_, checkpoint);
+  session_.set_micro_batches_done(state_.micro_batches);
+  // The log of a run that has ended contains its last record, which the checkpoint does not know.
+  if (is_complete() && is_end_logged(session_.files(), state_)) return;
+  write_streamed_file(session_.files(), join_path(arguments_.output_dir, kLogFile),
+                      [&](const PutText& put) { write_log(state_.log_history, put); });
+}
+
+void TrainLoop::run_steps() {
+  engine_.start(state_.step);
+  seconds_before_ = state_.seconds;
+  if (state_.evaluation_is_due && finish_interrupted_step() == StepEngine::AfterStep::kEnd) return;
+  if (state_.step >= state_.max_steps) return;
+  engine_.start_batches(state_.position, last_epoch() + 1);
+  if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate) {
+    const StepInfo before{.max_steps = state_.max_steps};
+    if (evaluate(before) == Outcome::kInterrupted) {
+      save(before);
+      interrupted_ = true;
+      return;
+    }
+  }
+  engine_.start_step_clock();
+  while (!engine_.has_ended()) run_step();
+}
+
+// Runs a step. If the device or the system fails, adds to the error the memory that the GPU held and the
+// checkpoint to resume from.
+void TrainLoop::run_step() {
+  try {
+    engine_.run_step();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDevice) throw;
+    const std::string held = device_has_failed() ? planned_beside_held(session_.plan()) : "";
+    throw Error(error.code(), error.what() + held + checkpoints_.resume_hint());
+  }
+}
+
+// Returns true if the GPU failed: every call fails from then on. The error itself may come from a save that met
+// the failure, and need not say so.
+bool TrainLoop::device_has_failed() const {
+  try {
+    session_.executor().wait();
+    return false;
+  } catch (const GpuError&) {
+    return true;
+  }
+}
+
+double TrainLoop::learning_rate(int64_t num_updates) {
+  return learning_rate_.after(num_updates);
+}
+
+bool TrainLoop::is_followed_by_other_work(const StepInfo& info, const DataPosition& next) {
+  return info.step >= state_.max_steps || stop_is_requested() ||
+         (arguments_.eval_strategy != "no" && schedule_.may_evaluate(info, next));
+}
+
+StepEngine::AfterStep TrainLoop::on_step(const FinishedStep& step) {
+  const StepInfo& info = step.info;
+  if (info.skipped) log_.warn_skipped_step(info, step.skipped_steps);
+  state_.step = info.step;
+  state_.micro_batches = step.micro_batches;
+  state_.position = step.next;
+  state_.epoch = info.epoch;
+  state_.tokens_seen += info.num_tokens;
+  state_.total_flos += step.flops;
+  state_.loss_sum += info.loss;
+  state_.seconds = seconds_before_ + step.seconds;
+  log_.add_step(step);
+  control_ = {};
+  for (const auto& callback : callbacks_) callback->on_step_end(info, control_);
+  schedule_.add_due(info, state_.position, control_);
+  if (control_.log) log_.log_step(info);
+  return finish_step(info);
+}
+
+// Evaluates and saves after a step. A request to stop may interrupt the evaluation; the resumed run then repeats
+// this part.
+StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
+  const bool evaluates = control_.evaluate && session_.setup().evaluate;
+  state_.evaluation_is_due = evaluates && evaluate(info) == Outcome::kInterrupted;
+  state_.save_is_due = state_.evaluation_is_due && control_.save;
+  const bool stop = stop_is_requested();
+  if (control_.save || stop || (control_.stop && arguments_.save_strategy != "no")) save(info);
+  interrupted_ = stop && (info.step < state_.max_steps || state_.evaluation_is_due);
+  const bool is_end = control_.stop || stop || info.step >= state_.max_steps;
+  return is_end ? StepEngine::AfterStep::kEnd : StepEngine::AfterStep::kContinue;
+}
+
+// Repeats the evaluation that a request to stop interrupted. The checkpoint was saved between the step and its
+// evaluation. If the step was due to be saved, it is saved again with the result of the evaluation.
+StepEngine::AfterStep TrainLoop::finish_interrupted_step() {
+  control_ = {.evaluate = true, .save = state_.save_is_due};
+  if (state_.save_is_due) checkpoints_.forget_saved_step();
+  return finish_step({.step = state_.step, .max_steps = state_.max_steps, .epoch = state_.epoch});
+}
+
+// Evaluates all validation sets. If it is interrupted before its last batch, it leaves no trace.
+TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
+  struct Interrupted {};
+  const RunSetup& setup = session_.setup();
+  const StepEngine::Pause pause(engine_);
+  const auto progress = [&](int64_t done, int64_t all) {
+    for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
+    if (done < all && stop_is_requested()) throw Interrupted();
+  };
+  MetricMap metrics;
+  // Each set has its own time and number of rows.
+  const auto add = [&](const Dataset& data, std::string_view suffix) {
+    metrics.merge(with_suffix(session_.evaluate(data, "eval", nullptr, progress), suffix));
+  };
+  try {
+    add(*setup.evaluate, "");
+    if (setup.evaluate_mismatched) add(*setup.evaluate_mismatched, kMismatchedSuffix);
+  } catch (const Interrupted&) {
+    return Outcome::kInterrupted;
+  }
+  log_.record({.step = info.step, .epoch = info.epoch, .values = metrics});
+  // An evaluation before the first step changes neither the learning rate nor the best model, and without a metric
+  // no model is the best, as in Trainer. resolve_arguments() sets the metric where it is implied.
+  if (info.step > 0 && !arguments_.metric_for_best_model.empty()) {
+    const bool is_best = checkpoints_.update_best(info.step, metrics);
+    learning_rate_.follow(metrics.at(best_metric_name(arguments_)));
+    if (is_best && arguments_.save_strategy == "best") control_.save = true;
+  }
+  for (const auto& callback : callbacks_) callback->on_evaluate(info, metrics, control_);
+  return Outcome::kCompleted;
+}
+
+void TrainLoop::save(const StepInfo& info) {
+  if (checkpoints_.is_saved(info.step)) return;
+  const StepEngine::Pause pause(engine_);
+  checkpoints_.save(info.step, control_);
+}
+
+// Returns the epoch that contains the last step, counted from the current position.
+int64_t TrainLoop::last_epoch() const {
+  const RunSetup& setup = session_.setup();
+  const int64_t rows_per_step =
+      arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
+  const int64_t rows_left = setup.rows_per_epoch - state_.position.index;
+  const int64_t steps_left = (rows_left + rows_per_step - 1) / rows_per_step;
+  const int64_t beyond = state_.max_steps - state_.step - steps_left;
+  if (beyond <= 0) return state_.position.epoch;
+  return state_.position.epoch + (beyond + setup.steps_per_epoch - 1) / setup.steps_per_epoch;
+}
+
+int64_t TrainLoop::rows_trained() const {
+  return state_.position.epoch * session_.setup().rows_per_epoch + state_.position.index;
+}
+
+PhaseWork TrainLoop::whole_run() const {
+  return {.seconds = state_.seconds, .samples = rows_trained(), .steps = state_.step};
+}
+
+MetricMap TrainLoop::final_metrics(const PhaseWork& work) const {
+  MetricMap metrics = speed_metrics("train", work);
+  metrics["total_flos"] = state_.total_flos;
+  if (arguments_.include_num_input_tokens_seen != "no") {
+    metrics["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
+  }
+  metrics["train_loss"] = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.step, 1));
+  return metrics;
+}
+
+}  // namespace plimsoll

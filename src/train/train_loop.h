@@ -1,0 +1,109 @@
+// The training loop: begins or resumes a run, takes its steps, evaluates, saves and ends it. StepEngine runs the
+// steps, ActionSchedule decides what follows a step, RunLog writes the log, CheckpointPolicy saves. One thread
+// drives the loop; any thread or signal handler may set the flag that stops it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "train/action_schedule.h"
+#include "train/checkpoint_policy.h"
+#include "train/learning_rate.h"
+#include "train/run_log.h"
+#include "train/session.h"
+#include "train/speed.h"
+#include "train/step_engine.h"
+
+namespace plimsoll {
+
+class TrainLoop : private StepEngine::Client {
+ public:
+  // Once it is true, the loop finishes and saves the current step, and the run ends with `interrupted`. Null: no
+  // flag.
+  using StopFlag = const std::atomic<bool>*;
+
+  // `session` must be allocated before run(); it and the flag outlive the loop.
+  TrainLoop(Session& session, Callbacks callbacks, StopFlag stop = nullptr);
+
+  // Called once it is certain that the run starts, before its first step, with lines for people: the checkpoint
+  // that the run resumes from, which ones were skipped and why, which arguments changed.
+  using OnBegin = std::function<void(const std::vector<std::string>& lines)>;
+
+  // Locks the output folder until it returns or throws. Begins with states of zero or, if
+  // --resume_from_checkpoint is set, resumes from the newest checkpoint that verifies ("True") or from the named
+  // one. Trains to the end, or until it is stopped. Called once per loop.
+  // Errors: kUsage if another process trains into the folder, or if it contains checkpoints of another run that
+  // this run could write over; kBadData if a named checkpoint is damaged or belongs to another model. These leave
+  // the session unchanged, except that it is released if the fault was found while tensors were read. After
+  // on_begin: kNotFinite, kDevice, kBadData; saved checkpoints stay.
+  TrainOutput run(const OnBegin& on_begin = {});
+
+  // Returns true if the run resumes from the checkpoint of its end, so that run() has nothing to train. Known from
+  // the call of on_begin on.
+  bool is_complete() const { return state_.step >= state_.max_steps && !state_.evaluation_is_due; }
+
+  // Returns the number of steps of the run whose update was enqueued on the device, including the last one if an
+  // error prevented it from being counted.
+  int64_t num_enqueued_steps() const { return state_.step + (engine_.has_pending_step() ? 1 : 0); }
+
+  // Lines for people after run(), if it was stopped early or looked for the best weights: the step whose weights
+  // the run ends with.
+  const std::vector<std::string>& closing_lines() const { return closing_lines_; }
+
+  int64_t tokens_seen() const { return state_.tokens_seen; }
+  double mean_step_ms() const { return engine_.mean_step_ms(); }
+
+  TrainLoop(const TrainLoop&) = delete;
+  TrainLoop& operator=(const TrainLoop&) = delete;
+
+ private:
+  enum class Outcome : uint8_t { kCompleted, kInterrupted };
+
+  // StepEngine::Client
+  double learning_rate(int64_t num_updates) override;
+  bool is_followed_by_other_work(const StepInfo& info, const DataPosition& next) override;
+  StepEngine::AfterStep on_step(const FinishedStep& step) override;
+
+  // The beginning of a run.
+  std::vector<std::string> begin();
+  void resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
+  void restore(const OpenCheckpoint& checkpoint);
+
+  // Its steps.
+  void run_steps();
+  void run_step();
+  StepEngine::AfterStep finish_step(const StepInfo& info);
+  StepEngine::AfterStep finish_interrupted_step();
+  Outcome evaluate(const StepInfo& info);
+  void save(const StepInfo& info);
+  int64_t last_epoch() const;
+
+  // Its end.
+  TrainOutput finish_completed_run();
+  void complete_output(TrainOutput& output) const;
+  MetricMap final_metrics(const PhaseWork& work) const;
+  PhaseWork whole_run() const;
+  int64_t rows_trained() const;
+
+  bool stop_is_requested() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
+  bool device_has_failed() const;
+
+  Session& session_;
+  const Arguments& arguments_;
+  Callbacks callbacks_;
+  StopFlag stop_;
+  RunState state_;
+  TrainControl control_;
+  LearningRate learning_rate_;
+  ActionSchedule schedule_;
+  RunLog log_;
+  CheckpointPolicy checkpoints_;
+  StepEngine engine_;
+  bool interrupted_ = false;   // the run ended because a stop was requested
+  double seconds_before_ = 0;  // of training, in earlier sessions of the run
+  std::vector<std::string> closing_lines_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,105 @@
+#include "train/weight_loading.h"
+
+#include <algorithm>
+
+#include "exec/quantized_weights.h"
+#include "models/model.h"
+#include "train/adapter_loading.h"
+
+namespace plimsoll {
+namespace {
+
+// Returns true if the weight is loaded from a model's folder that contains it.
+bool comes_from_model(const WeightSpec& spec, WeightsFrom from) {
+  return spec.in_model && !(spec.in_adapter && from == WeightsFrom::kModelUnderAdapter);
+}
+
+bool is_stored_whole(const WeightSpec& spec, const ModelFolder& folder) {
+  return std::ranges::all_of(spec.parts, [&](const WeightPart& part) {
+    for (const std::string& name : part.disk_names) {
+      const StoredTensor* tensor = folder.find(name).tensor;
+      if (tensor == nullptr) continue;
+      std::vector<int64_t> shape = spec.shape;
+      shape[0] = part.num_rows;
+      return tensor->shape == shape;
+    }
+    return false;
+  });
+}
+
+}  // namespace
+
+bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom from) {
+  return comes_from_model(spec, from) && is_stored_whole(spec, folder);
+}
+
+void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
+                 const StoredTensor& tensor) {
+  const DType dtype = executor.plan().type_of(name).dtype;
+  const int64_t rows = tensor.num_rows();
+  int64_t width = 1;
+  for (size_t i = 1; i < tensor.shape.size(); ++i) width *= tensor.shape[i];
+  const int64_t row_bytes = width * dtype_bytes(dtype);
+  const int64_t piece_rows = std::max<int64_t>(1, kPieceElements / std::max<int64_t>(1, width));
+  std::vector<std::byte> bytes(static_cast<size_t>(std::min(rows, piece_rows) * row_bytes));
+  for (int64_t row = 0; row < rows; row += piece_rows) {
+    const int64_t count = std::min(piece_rows, rows - row);
+    file.read_rows(tensor, {row, count}, {bytes.data(), dtype});
+    executor.write(name, (first_row + row) * row_bytes,
+                   std::span(bytes).first(static_cast<size_t>(count * row_bytes)));
+  }
+}
+
+std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view prefix,
+                                         const std::function<bool(const WeightSpec&)>& is_wanted) {
+  std::vector<WantedTensor> wanted;
+  for (const WeightSpec& spec : executor.plan().weights) {
+    if (!is_wanted(spec)) continue;
+    for (const WeightPart& part : spec.parts) {
+      std::vector<int64_t> shape = spec.shape;
+      shape[0] = part.num_rows;
+      std::vector<std::string> names = part.disk_names;
+      for (std::string& name : names) name.insert(0, prefix);
+      wanted.push_back(
+          {.names = std::move(names),
+           .shape = std::move(shape),
+           .first_row = part.first_row,
+           .read = [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
+             if (is_quantized(executor.plan(), spec.name)) {
+               std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+               file.read(tensor, {values.data(), DType::kF32});
+               const auto index = static_cast<size_t>(&part - spec.parts.data());
+               return write_quantized(executor, spec, index, View{values.data(), DType::kF32});
+             }
+             read_stored(executor, spec.name, part.first_row, file, tensor);
+           }});
+    }
+  }
+  return wanted;
+}
+
+LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch,
+                        WeightsFrom from) {
+  const auto wanted =
+      wanted_tensors(executor, "", [&](const WeightSpec& spec) { return comes_from_model(spec, from); });
+  LoadReport report =
+      folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = ignored_on_disk()});
+  if (from == WeightsFrom::kModelUnderAdapter) {
+    // A weight that the adapter replaces is not unused.
+    const auto adapted =
+        wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
+    std::erase_if(report.unused, [&](const std::string& name) {
+      return std::any_of(adapted.begin(), adapted.end(), [&](const WantedTensor& tensor) {
+        return std::find(tensor.names.begin(), tensor.names.end(), name) != tensor.names.end();
+      });
+    });
+  }
+  return report;
+}
+
+void load_saved(Executor& executor, const ModelFolder& folder) {
+  if (executor.plan().request.model.lora) return load_adapter(executor, folder);
+  load_weights(executor, folder, OnShapeMismatch::kFail);
+}
+
+}  // namespace plimsoll
