@@ -12,16 +12,18 @@
 namespace plimsoll {
 
 // Selects if a report lists the cheapest ways to save memory. Each of them is planned, so such a report takes
-// up to five times as long.
+// up to five times as long; if the run does not fit, up to a hundred times as long.
 enum class Savings : uint8_t { kLeaveOut, kPlan };
 
 // The result of planning. All sizes are in bytes; total = arena + constant.
 struct PlanReport {
   int64_t total_bytes = 0;
   int64_t arena_bytes = 0;
-  int64_t lower_bound_bytes = 0;  // no layout of this schedule needs a smaller arena
-  int64_t constant_bytes = 0;     // memory that the process holds outside the arena
-  bool fits = true;               // within --memory_limit, if it is set
+  int64_t lower_bound_bytes = 0;  // no layout of this schedule has a smaller arena
+  int64_t constant_bytes = 0;     // held by the process outside the arena
+  bool fits = true;               // into --memory_limit, if one is set
+  // Why the run does not fit, and the cheapest changes with which it would. "" with kLeaveOut or if it fits.
+  std::string refusal;
   double build_ms = 0;
   std::string table;    // memory by purpose and phase, operations by group: for people
   std::string savings;  // cheapest ways to save memory; empty with kLeaveOut or if the run does not fit

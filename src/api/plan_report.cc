@@ -2,6 +2,7 @@
 
 #include "plan/anatomy/width_advice.h"
 #include "plan/search/savings.h"
+#include "plan/search/suggest.h"
 #include "show/report/plan_json.h"
 #include "show/report/plan_table.h"
 
@@ -17,6 +18,7 @@ PlanReport make_plan_report(const Plan& plan, Savings savings) {
   report.build_ms = plan.build_ms;
   report.table = plan_table(plan);
   if (savings == Savings::kPlan && report.fits) report.savings = format_savings(plan, cheapest_savings(plan));
+  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan);
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan);

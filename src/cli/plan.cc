@@ -1,5 +1,7 @@
 #include "plimsoll/plan.h"
+
 #include "cli/command.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::cli {
 
@@ -18,7 +20,7 @@ int run_plan(const std::vector<std::string>& words) {
   remarks.add(report.warnings, report.notes);
   print_plan(report, parsed.arguments);
   remarks.say_now();
-  if (!report.fits) require_fit(parsed.arguments, process_environment());
+  if (!report.fits) throw Error(ErrorCode::kWillNotFit, report.refusal);
   return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::cli {
 
@@ -34,8 +35,8 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments, Remarks& remar
   say_all(trainer.plan().warnings, trainer.plan().notes);
   print_plan(trainer.plan(), arguments);
   if (arguments.dry_run) {
-    // A plan that does not fit is refused here with the message of a real run, before anything is allocated.
-    if (!trainer.plan().fits) trainer.start();
+    // Refuses before it takes anything: the same plan, the same words as a run's.
+    if (!trainer.plan().fits) throw Error(ErrorCode::kWillNotFit, trainer.plan().refusal);
     return false;
   }
   const std::string loaded = trainer.start();

@@ -315,8 +315,8 @@ std::string format_shortage(int64_t bytes) {
   return bytes < kMiB / 20 ? counted(bytes, "byte") : format_mib(bytes) + " MiB";
 }
 
-void require_fit(const Plan& plan) {
-  if (plan.fits()) return;
+std::string describe_shortage(const Plan& plan) {
+  if (plan.fits()) return {};
   const int64_t limit = *plan.request.memory_limit_bytes;
   const int64_t needed = plan.total_bytes();
   std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
@@ -341,7 +341,11 @@ void require_fit(const Plan& plan) {
   else if (fitting.empty())
     message +=
         fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", mib_rounded_up(needed));
-  throw Error(ErrorCode::kWillNotFit, message);
+  return message;
+}
+
+void require_fit(const Plan& plan) {
+  if (!plan.fits()) throw Error(ErrorCode::kWillNotFit, describe_shortage(plan));
 }
 
 }  // namespace plimsoll

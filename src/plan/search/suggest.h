@@ -24,8 +24,11 @@ std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes);
 // would be rounded to nothing.
 std::string format_shortage(int64_t bytes);
 
-// Throws kWillNotFit if the plan exceeds its limit. The message contains the bytes needed and allowed, the
-// place of the peak and what it consists of, and the suggestions. Cost: nothing if the plan fits.
+// Returns why a plan exceeds its limit: the bytes needed and allowed, the peak and its contents, and the
+// suggestions. "" if the plan fits. Cost: that of suggest_changes(), nothing if the plan fits.
+std::string describe_shortage(const Plan& plan);
+
+// Throws kWillNotFit with that text if the plan exceeds its limit.
 void require_fit(const Plan& plan);
 
 }  // namespace plimsoll
