@@ -37,7 +37,7 @@ void add_group(Graph& graph, std::span<const Parameter> group, const OptimizerCo
                         {"weight_decay", weight_decay},
                         {"scale_parameter", int64_t{options.scale_parameter}},
                         {"factored", int64_t{factored}},
-                        {kPartRows, part_rows_text(graph, group)}};
+                        {kPartRows, format_part_rows(graph, group)}};
   set_noise(graph, group, config, attributes);
   emit_update(graph, adafactor_op(), group, states, std::move(attributes), clip, finite);
 }

@@ -53,7 +53,7 @@ void add_update(Graph& graph, std::span<const Parameter> group, const OptimizerC
     }
     return of;
   };
-  attributes.set(kPartRows, part_rows_text(graph, group));
+  attributes.set(kPartRows, format_part_rows(graph, group));
   set_noise(graph, group, config, attributes);
   emit_update(graph, op, group, states_of, std::move(attributes), clip, finite);
 }

@@ -19,10 +19,10 @@ DType whole_state_dtype(const ValueType& weight) {
   return weight.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-std::string part_rows_text(const Graph& graph, std::span<const Parameter> group) {
+std::string format_part_rows(const Graph& graph, std::span<const Parameter> group) {
   std::vector<std::vector<int64_t>> rows;
   for (const Parameter& parameter : group) rows.push_back(part_rows(graph, parameter));
-  return part_rows_text(rows);
+  return format_part_rows(rows);
 }
 
 void set_noise(const Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,

@@ -25,7 +25,7 @@ using UpdateStatesOf = std::function<std::vector<UpdateState>(const Parameter&, 
 DType whole_state_dtype(const ValueType& weight);
 
 // The attribute part_rows of an update of this group.
-std::string part_rows_text(const Graph& graph, std::span<const Parameter> group);
+std::string format_part_rows(const Graph& graph, std::span<const Parameter> group);
 
 // Whether an update rounds states stochastically whatever its weights are.
 enum class RoundedStates : uint8_t { kNo, kYes };

@@ -37,7 +37,7 @@ std::string_view segment_name(Segment segment) {
   return "?";
 }
 
-std::string type_text(const ValueType& type) {
+std::string format_type(const ValueType& type) {
   return std::string(dtype_name(type.dtype)) + format_shape(type.shape);
 }
 

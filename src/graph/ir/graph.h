@@ -75,7 +75,7 @@ struct ValueType {
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 // "f32[T,384]".
-std::string type_text(const ValueType& type);
+std::string format_type(const ValueType& type);
 
 struct Value {
   std::string name;

@@ -22,7 +22,7 @@ std::string op_text(const Graph& graph, const Op& op) {
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     const Value& value = graph.value(op.outputs[i]);
     if (i > 0) line += ", ";
-    line += fmt::format("%{}: {}", value.name, type_text(value.type));
+    line += fmt::format("%{}: {}", value.name, format_type(value.type));
     if (value.version_of != kNoValue) line += " into %" + graph.value(value.version_of).name;
     if (value.storage == Storage::kOutput) line += " !output";
     if (value.is_parameter_gradient) line += " !gradient";
@@ -184,8 +184,8 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     Value& value = graph.value(produced[i]);
     if (!(value.type == outputs[i].type)) {
-      line.fail(fmt::format("'%{}' is stated as {}, '{}' infers {}", value.name, type_text(outputs[i].type),
-                            op_name, type_text(value.type)));
+      line.fail(fmt::format("'%{}' is stated as {}, '{}' infers {}", value.name, format_type(outputs[i].type),
+                            op_name, format_type(value.type)));
     }
     if (!outputs[i].into.empty()) {
       const ValueId older = graph.find(outputs[i].into);
@@ -233,7 +233,7 @@ std::string print_graph(const Graph& graph) {
   ModuleId module{0};
   for (const Value& value : graph.values()) {
     if (value.producer != kNoOp || value.version_of != kNoValue) continue;
-    text += fmt::format("  {} %{}: {}{}\n", storage_name(value.storage), value.name, type_text(value.type),
+    text += fmt::format("  {} %{}: {}{}\n", storage_name(value.storage), value.name, format_type(value.type),
                         value.space == Space::kHost ? " !host" : "");
   }
   Segment segment = Segment::kForward;

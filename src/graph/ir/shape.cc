@@ -20,7 +20,7 @@ std::optional<Symbol> parse_symbol(std::string_view text) {
 
 }  // namespace
 
-std::string dim_text(const Dim& dim) {
+std::string format_dim(const Dim& dim) {
   if (dim.is_constant()) return std::to_string(dim.offset);
   std::string text = dim.factor == 1 ? "" : std::to_string(dim.factor) + "*";
   text += dim.symbol == Symbol::kTokens ? "T" : "B";
@@ -60,7 +60,7 @@ std::string format_shape(const Shape& shape) {
   std::string text = "[";
   for (int i = 0; i < shape.rank(); ++i) {
     if (i > 0) text += ",";
-    text += dim_text(shape[i]);
+    text += format_dim(shape[i]);
   }
   return text + "]";
 }

@@ -57,8 +57,8 @@ inline constexpr Dim kDimT{1, Symbol::kTokens};
 inline constexpr Dim kDimB{1, Symbol::kSequences};
 
 // "T", "4*T", "B+1", "384".
-std::string dim_text(const Dim& dim);
-// Parses the result of dim_text(). Returns nothing if the text is not a dimension.
+std::string format_dim(const Dim& dim);
+// Parses the result of format_dim(). Returns nothing if the text is not a dimension.
 std::optional<Dim> parse_dim(std::string_view text);
 
 // At most four dimensions, row-major. The empty shape is a scalar of one element.

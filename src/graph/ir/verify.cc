@@ -30,7 +30,7 @@ std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t 
     const Value& value = graph.value(op.outputs[i]);
     if (!(value.type == types[i])) {
       return fmt::format("op {} '{}': output {} is {}, its definition infers {}", index, op.def->name(),
-                         output_text(graph, op, i), type_text(value.type), type_text(types[i]));
+                         output_text(graph, op, i), format_type(value.type), format_type(types[i]));
     }
     if (value.producer != OpId{static_cast<uint32_t>(index)}) {
       return fmt::format("value '{}' does not name op {} '{}' as its producer", value.name, index,
@@ -70,7 +70,7 @@ std::optional<std::string> check_values(const Graph& graph) {
     const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4};
     if (older.bytes(probe) < value.bytes(probe)) {
       return fmt::format("'{}' ({}) does not fit into the bytes of '{}' ({})", value.name,
-                         type_text(value.type), older.name, type_text(older.type));
+                         format_type(value.type), older.name, format_type(older.type));
     }
   }
   return std::nullopt;

@@ -96,7 +96,7 @@ void check_presence(const OpSchema& schema, const OpView& op) {
                             (op.num_inputs() - least) % schema.repeated_inputs(op) == 0;
   const bool is_too_long = !repeats && op.num_inputs() > static_cast<int>(table.size());
   if (op.num_inputs() < least || is_too_long || !is_divisible)
-    expect_operands(false, op, signature_text(schema));
+    expect_operands(false, op, format_signature(schema));
   for (int i = 0; i < op.num_inputs(); ++i) {
     if (op.has_input(i)) continue;
     const InputOperand& row = table[static_cast<size_t>(schema.input_row(op, i))];
@@ -166,7 +166,7 @@ std::vector<ValueType> OpSchema::infer(const OpView& op) const {
   return output_types(op);
 }
 
-std::string signature_text(const OpSchema& schema) {
+std::string format_signature(const OpSchema& schema) {
   std::string text;
   for (const InputOperand& row : schema.inputs()) {
     if (!text.empty()) text += ", ";
@@ -185,7 +185,7 @@ void expect_operands(bool condition, const OpView& op, std::string_view rule) {
     if (i > 0) operands += ", ";
     const std::string name = op.op.def->input_name(op, i);
     if (!name.empty()) operands += name + " = ";
-    operands += op.has_input(i) ? op.input(i).name + " " + type_text(op.input(i).type) : "_";
+    operands += op.has_input(i) ? op.input(i).name + " " + format_type(op.input(i).type) : "_";
   }
   PLIMSOLL_CHECK(condition, "{}({}) needs: {}", op.op.def->name(), operands, rule);
 }

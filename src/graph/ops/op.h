@@ -154,7 +154,7 @@ inline const OpSchema& schema_of(const Op& op) {
 }
 
 // Returns "matmul(a, b, bias?, into?, flag?)"; "..." follows a repeated operand.
-std::string signature_text(const OpSchema& schema);
+std::string format_signature(const OpSchema& schema);
 
 // Throws kInternal with the op and the names and types of its inputs unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);

@@ -4,7 +4,7 @@
 
 namespace plimsoll {
 
-std::string part_rows_text(std::span<const std::vector<int64_t>> rows) {
+std::string format_part_rows(std::span<const std::vector<int64_t>> rows) {
   std::string text;
   for (const std::vector<int64_t>& parameter : rows) {
     if (!text.empty()) text += ",";

@@ -18,8 +18,8 @@ inline constexpr std::string_view kPartRows = "part_rows";
 
 // Returns the rows of every part of every parameter as text: "48" for one part of 48 rows, "16+16+16" for three
 // parts; "," separates parameters.
-std::string part_rows_text(std::span<const std::vector<int64_t>> rows);
-// Parses the result of part_rows_text(). Errors: kInternal if the text is malformed.
+std::string format_part_rows(std::span<const std::vector<int64_t>> rows);
+// Parses the result of format_part_rows(). Errors: kInternal if the text is malformed.
 std::vector<std::vector<int64_t>> part_rows_of(const Attributes& attributes);
 
 // Returns the number of elements in one row of a parameter: 1 for a vector.

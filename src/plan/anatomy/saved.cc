@@ -41,10 +41,10 @@ std::vector<SavedKind> saved_kinds(const Plan& plan) {
     const std::string name = kind_of(value.name);
     const std::string producer =
         value.producer == kNoOp ? "" : std::string(program.graph.op(value.producer).def->name());
-    SavedKind& kind = kinds[producer + " " + name + " " + type_text(value.type)];
+    SavedKind& kind = kinds[producer + " " + name + " " + format_type(value.type)];
     kind.values = name;
     kind.producer = producer;
-    kind.type = type_text(value.type);
+    kind.type = format_type(value.type);
     ++kind.count;
     kind.bytes += buffer.bytes;
   }

@@ -80,8 +80,8 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
     const PersistentBuffer& buffer = plan.persistent[it->second];
     PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == value.type,
                    "'{}' is {} {} in one program and {} {} in another", value.name,
-                   storage_name(buffer.storage), type_text(buffer.type), storage_name(value.storage),
-                   type_text(value.type));
+                   storage_name(buffer.storage), format_type(buffer.type), storage_name(value.storage),
+                   format_type(value.type));
     if (buffer.space == value.space) continue;
     // A buffer on the host may be declared by another program, but only if nothing reads it there.
     PLIMSOLL_CHECK(buffer.space == Space::kHost && !is_read(graph, ValueId{i}),
