@@ -78,10 +78,9 @@ class Backward final : public GradientContext {
 }  // namespace
 
 std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted, ValueId seed) {
-  PLIMSOLL_CHECK(graph.value(loss).producer != kNoOp, "the loss '{}' is not computed",
-                 graph.value(loss).name);
+  PLIMSOLL_CHECK(graph.value(loss).producer != kNoOp, "no op computes the loss '{}'", graph.value(loss).name);
   PLIMSOLL_CHECK(seed == kNoValue || graph.value(seed).type == graph.value(loss).type,
-                 "the seed '{}' is of another type than the loss", graph.value(seed).name);
+                 "the type of the seed '{}' differs from that of the loss", graph.value(seed).name);
   Backward backward(graph, wanted);
   backward.run(loss, seed);
   std::vector<ValueId> gradients;

@@ -69,7 +69,7 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<Dim> dims) : Shape(std::span<const Dim>(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const Dim> dims) : rank_(static_cast<uint8_t>(dims.size())) {
-    PLIMSOLL_CHECK(dims.size() <= kMaxRank, "rank {}", dims.size());
+    PLIMSOLL_CHECK(dims.size() <= kMaxRank, "a shape of rank {}", dims.size());
     for (size_t i = 0; i < dims.size(); ++i) dims_[i] = dims[i];
   }
 

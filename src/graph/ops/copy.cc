@@ -25,18 +25,18 @@ class Copy final : public OpSchema, private CopyOp {
     const bool into = writes_older(op);
     const std::string& to = op.attributes().word("to");
     expect_operands(n >= 1 && op.num_inputs() >= (into ? 2 : 1) * n && (to == "host" || to == "device"), op,
-                    "as many values as {count} says, twice that with {into}, to host or device");
+                    "{count} values, twice as many with {into}, and host or device as {to}");
     std::vector<ValueType> types;
     for (int i = 0; i < n; ++i) {
       const ValueType& from = op.input(i).type;
       types.push_back(into ? op.input(n + i).type : from);
       if (const auto slice = slice_of(op.attributes())) {
-        expect_operands(into || to == "device", op, "a part of something that the host has");
+        expect_operands(into || to == "device", op, "a whole value on the host, because it copies a slice");
         if (!into) types.back().shape = shape_of(*slice, from.shape);
         const ValueType& whole = to == "host" ? types.back() : from;
         const ValueType& part = to == "host" ? from : types.back();
         expect_operands(part == ValueType{whole.dtype, shape_of(*slice, whole.shape)}, op,
-                        "the part's values");
+                        "values that are whole on the host and the slice on the device");
       } else {
         expect_operands(types.back() == from, op, "values of one type");
       }

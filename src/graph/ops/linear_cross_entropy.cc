@@ -34,7 +34,7 @@ void expect_linear(const OpView& op, std::string_view rule) {
                                                op.in_shape(In::kBias)[0] == op.in_shape(In::kW)[0]),
                   op, "bias[K]");
   expect_operands(!op.in_shape(In::kX).has_token_rows(), op, "rows that are not tokens");
-  PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunks of {} rows",
+  PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunk_rows is {}",
                  op.attributes().integer("chunk_rows"));
 }
 

@@ -193,7 +193,7 @@ void expect_operands(bool condition, const OpView& op, std::string_view rule) {
 DType stated_dtype(const OpView& op, DType fallback) {
   if (!op.attributes().has("dtype")) return fallback;
   const auto dtype = parse_dtype(op.attributes().word("dtype"));
-  PLIMSOLL_CHECK(dtype.has_value(), "{} states the type '{}'", op.op.def->name(),
+  PLIMSOLL_CHECK(dtype.has_value(), "{}: the attribute dtype is '{}', which is not a type", op.op.def->name(),
                  op.attributes().word("dtype"));
   return *dtype;
 }

@@ -18,13 +18,13 @@ void set_slice(Attributes& attributes, const Slice& slice) {
 }
 
 Shape shape_of(const Slice& slice, const Shape& whole) {
-  PLIMSOLL_CHECK(whole.rank() >= 1 && !whole.depends_on_bucket(), "a part of a {}-dimensional value",
-                 whole.rank());
+  PLIMSOLL_CHECK(whole.rank() >= 1 && !whole.depends_on_bucket(),
+                 "a value of {} dimensions has no slices of rows", whole.rank());
   std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
   const int64_t rows = dims[0].offset;
   PLIMSOLL_CHECK(rows * slice.first % slice.of == 0 && rows * slice.elements % slice.of == 0,
-                 "{} elements of {} from {} on are no rows of {}", slice.elements, slice.of, slice.first,
-                 rows);
+                 "{} elements of {}, from element {} on, are not whole rows of {} rows", slice.elements,
+                 slice.of, slice.first, rows);
   dims[0] = Dim(rows * slice.elements / slice.of);
   return Shape(dims);
 }

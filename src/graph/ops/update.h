@@ -36,13 +36,13 @@ class Update : public OpSchema, public UpdateOp {
     std::vector<ValueType> types;
     const std::optional<Slice> slice = slice_of(op.attributes());
     expect_operands(!slice || (is_element_wise() && op.num_inputs() == kParameter + stride), op,
-                    "one parameter whose elements are independent, where a part of it is updated");
+                    "a single parameter with independent elements, because it updates a slice");
     for (int i = kParameter; i < op.num_inputs(); i += stride) {
       expect_operands(
           slice ? is_of(*slice, op, i) && is_of(*slice, op, i + 1) : op.in_shape(i) == op.in_shape(i + 1), op,
-          "gradients of their parameters' shapes");
+          "gradients with the shapes of their parameters");
       for (int k = 0; k < stride; ++k) {
-        expect_operands(!slice || is_of(*slice, op, i + k), op, "values of that many elements");
+        expect_operands(!slice || is_of(*slice, op, i + k), op, "states that are whole or the slice");
         if (k != 1) types.push_back(op.input(i + k).type);
       }
     }

@@ -22,7 +22,7 @@ std::vector<std::vector<int64_t>> part_rows_of(const Attributes& attributes) {
     int64_t number = 0;
     const auto [rest, error] = std::from_chars(at, end, number);
     PLIMSOLL_CHECK(error == std::errc() && (rest == end || *rest == '+' || *rest == ','),
-                   "'{}' are no rows of parts", text);
+                   "'{}' does not list rows of parts", text);
     rows.back().push_back(number);
     if (rest < end && *rest == ',') rows.emplace_back();
     at = rest + 1;

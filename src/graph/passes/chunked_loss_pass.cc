@@ -78,7 +78,7 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes) {
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes) {
   return {.name = "chunked_loss",
           .numerics = Numerics::kChanging,
-          .help = "holds large logits for some rows at a time, and computes them again in the backward pass",
+          .help = "computes large logits for some rows at a time, and again in the backward pass",
           .run = [bucket, most_bytes](Graph& graph) { ChunkedLoss(graph, bucket, most_bytes).run(); }};
 }
 

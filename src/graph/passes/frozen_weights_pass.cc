@@ -32,12 +32,10 @@ void hold_in(Graph& graph, DType dtype, const std::vector<std::string>& frozen) 
 }  // namespace
 
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen) {
-  return {
-      .name = "frozen_weights",
-      .numerics = Numerics::kChanging,
-      .help =
-          "holds weights that adapters leave as they are in 16 bits, where only 16-bit products read them",
-      .run = [dtype, frozen = std::move(frozen)](Graph& graph) { hold_in(graph, dtype, frozen); }};
+  return {.name = "frozen_weights",
+          .numerics = Numerics::kChanging,
+          .help = "stores frozen weights under adapters in 16 bits if only 16-bit products read them",
+          .run = [dtype, frozen = std::move(frozen)](Graph& graph) { hold_in(graph, dtype, frozen); }};
 }
 
 }  // namespace plimsoll

@@ -159,7 +159,7 @@ class OffloadActivations {
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room) {
   return {.name = "offload_activations",
           .numerics = Numerics::kPreserving,
-          .help = "keeps saved values in the host's memory between the passes",
+          .help = "keeps saved activations in the host's memory between the forward and the backward pass",
           .run = [bucket, least_bytes, room = std::move(room)](Graph& graph) {
             OffloadActivations(graph, bucket, least_bytes, room).run();
           }};

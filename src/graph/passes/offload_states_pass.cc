@@ -308,7 +308,7 @@ std::vector<MovedUpdate> find_moved_updates(const Graph& graph) {
 Pass offload_states_pass(MemoryHeadroom room) {
   return {.name = "offload_states",
           .numerics = Numerics::kPreserving,
-          .help = "keeps what only updates read in the host's memory and copies it for each update",
+          .help = "keeps optimizer states in the host's memory and copies them to the device for each update",
           .run = [room = std::move(room)](Graph& graph) { OffloadStates(graph, room).run(); }};
 }
 

@@ -195,9 +195,9 @@ Pass recompute_pass(RecomputeChoice choice) {
   return {.name = "recompute",
           .numerics = Numerics::kPreserving,
           .help =
-              "produces forward values again in the backward pass instead of keeping them, as --recompute "
-              "says; preserving "
-              "in fp32, a rounding of the normalised values away from it in 16 bits",
+              "computes forward values again in the backward pass instead of keeping them (--recompute); "
+              "preserves bits in "
+              "fp32, and rounds normalized values differently in 16 bits",
           .run = [choice = std::move(choice)](Graph& graph) {
             if (choice.policy == RecomputePolicy::kNone && choice.kept_of_block.empty()) return;
             Recompute(graph, choice).run();

@@ -162,7 +162,7 @@ void reorder(Graph& graph, const Bucket& bucket) {
 Pass reorder_pass(const Bucket& bucket) {
   return {.name = "reorder",
           .numerics = Numerics::kPreserving,
-          .help = "runs ops in an order with a lower peak, never in one with a higher peak",
+          .help = "orders ops for a lower peak of memory; never raises the peak",
           .run = [bucket](Graph& graph) { reorder(graph, bucket); }};
 }
 

@@ -216,7 +216,9 @@ class SliceUpdates {
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which) {
   return {.name = "slice_updates",
           .numerics = Numerics::kPreserving,
-          .help = "updates large parameters some rows at a time, with no more of a table's gradient at once",
+          .help =
+              "updates large parameters some rows at a time; the gradient of an embedding table exists only "
+              "for these rows",
           .run = [=](Graph& graph) { SliceUpdates(graph, most_elements, which).run(); }};
 }
 

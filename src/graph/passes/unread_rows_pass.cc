@@ -102,12 +102,10 @@ class UnreadRows {
 }  // namespace
 
 Pass unread_rows_pass() {
-  return {
-      .name = "unread_rows",
-      .numerics = Numerics::kChanging,
-      .help =
-          "computes the last layer behind attention for the tokens that the classifier reads, not for all",
-      .run = [](Graph& graph) { UnreadRows(graph).run(); }};
+  return {.name = "unread_rows",
+          .numerics = Numerics::kChanging,
+          .help = "after the last attention, computes only the tokens that the classifier reads",
+          .run = [](Graph& graph) { UnreadRows(graph).run(); }};
 }
 
 }  // namespace plimsoll

@@ -164,10 +164,12 @@ class UpdatesAtUse {
 }  // namespace
 
 Pass updates_at_use_pass() {
-  return {.name = "updates_at_use",
-          .numerics = Numerics::kPreserving,
-          .help = "runs a step's updates in the next step's forward pass, each before its weights are read",
-          .run = [](Graph& graph) { UpdatesAtUse(graph).run(); }};
+  return {
+      .name = "updates_at_use",
+      .numerics = Numerics::kPreserving,
+      .help =
+          "runs the updates of a step in the forward pass of the next step, each before its weights are read",
+      .run = [](Graph& graph) { UpdatesAtUse(graph).run(); }};
 }
 
 }  // namespace plimsoll
