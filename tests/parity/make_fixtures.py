@@ -19,7 +19,8 @@ Two things in Trainer differ from what it documents, and the reference goes arou
     default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
 
 A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, CASES has the arguments of
-case() for each case, and FIRST_BATCHES lists (model, problem). Its JSON also holds the errors of Trainer's own bf16 runs.
+case() for each case, and FIRST_BATCHES lists (model, problem). Its JSON also holds the errors of Trainer's own bf16 runs,
+except for the models in WITHOUT_BF16.
 
 What is stored: cases.json (arguments, and per step: loss, gradient norm, learning rate, epoch, evaluations; errors of the
 fp32 run; when Trainer logs, evaluates, saves and stops; the files that run_glue.py leaves) and expected.safetensors. The latter holds updates of weights and gradients as projections: of each tensor
@@ -234,6 +235,10 @@ def make_set(name):
     tensors, names_of = {}, {}
     wanted = [case(*names, **settings) for names, settings in module.CASES]
     cases = measure_cases(wanted, tensors, names_of)
+    for measured in cases:
+        if measured["model"] in getattr(module, "WITHOUT_BF16", {}):
+            measured["without_bf16"] = module.WITHOUT_BF16[measured["model"]]
+    wanted = [case for case, measured in zip(wanted, cases) if "without_bf16" not in measured]
     steps = [first_step(model, problem, tensors) for model, problem in module.FIRST_BATCHES]
     save_file(tensors, f"sets/{name}.safetensors", metadata={"format": "pt"})
     with open(f"sets/{name}.json", "w") as f:

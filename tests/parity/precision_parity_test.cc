@@ -77,11 +77,14 @@ double median_norm_error(const json& errors, const std::string& name) {
 // Runs every case in one precision.
 void check(const Precision& precision) {
   const json& errors = fixtures().bf16_errors();
-  ASSERT_EQ(errors.size(), fixtures().cases().size());
+  const auto without_bf16 = std::count_if(fixtures().cases().begin(), fixtures().cases().end(),
+                                          [](const json& item) { return item.contains("without_bf16"); });
+  ASSERT_EQ(std::ssize(errors) + without_bf16, std::ssize(fixtures().cases()));
   std::printf("%-44s %s: error over its unit\n", "", precision.name);
   double worst = 0;
   size_t compared = 0;
   for (const json& item : fixtures().cases()) {
+    if (item.contains("without_bf16")) continue;  // its value is the reason
     const std::string name = item.at("name");
     SCOPED_TRACE(std::string(precision.name) + ", " + name);
     const json& expected = item.at("expected");
@@ -131,7 +134,7 @@ void check(const Precision& precision) {
   std::printf("figure: parity in %s: worst %.2f of %.0f units, %zu cases\n", precision.name, worst,
               kTimesTrainer, compared);
   // Of the first 59 cases 13 overflow at the first scale; most cases must remain.
-  EXPECT_GE(4 * compared, 3 * fixtures().cases().size());
+  EXPECT_GE(4 * compared, 3 * errors.size());
 }
 
 // Returns the refusal of the first case if this device does not support the precision, else "".
