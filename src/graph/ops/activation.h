@@ -32,7 +32,7 @@ inline Attributes activation_attributes(Activation activation) {
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
 // y = f(x), of x's type.
-class ActivationOp final : public OpSchema {
+class ActivationOp final : public OpSchema, private PointwiseOp {
  public:
   ActivationOp(std::string_view name, double flops_per_element, ActivationGradientReads reads,
                const OpSchema& (*backward)())
@@ -43,21 +43,21 @@ class ActivationOp final : public OpSchema {
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   bool works_row_by_row(const OpView&) const override { return true; }
-  std::vector<ValueType> output_types(const OpView& op) const override { return {op.input(0).type}; }
+  std::vector<ValueType> output_types(const OpView& op) const override { return {op.input(kX).type}; }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return flops_per_element_ * static_cast<double>(op.out_shape(0).elements(bucket));
+    return flops_per_element_ * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    return {op.out_shape(0).has_token_rows() ? inputs[0] : Tail::kNone};  // f(0) = 0
+    return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};  // f(0) = 0
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kX}; }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {
-    const ValueId d_y = context.d_output(0);
-    if (d_y == kNoValue || !context.wants(0)) return;
+    const ValueId d_y = context.d_output(kY);
+    if (d_y == kNoValue || !context.wants(kX)) return;
     const ValueId read =
-        reads_ == ActivationGradientReads::kInput ? context.op().inputs[0] : context.op().outputs[0];
-    context.set(0, emit(context.graph(), backward_(), {read, d_y}, context.op().attributes));
+        reads_ == ActivationGradientReads::kInput ? context.op().inputs[kX] : context.op().outputs[kY];
+    context.set(kX, emit(context.graph(), backward_(), {read, d_y}, context.op().attributes));
   }
 
  private:
@@ -65,12 +65,12 @@ class ActivationOp final : public OpSchema {
   double flops_per_element_;
   ActivationGradientReads reads_;
   const OpSchema& (*backward_)();
-  static constexpr std::array kInputs{InputOperand::required(PointwiseOp::kX, "x")};
-  static constexpr std::array kOutputs{OutputOperand::required(PointwiseOp::kY, "y")};
+  static constexpr std::array kInputs{InputOperand::required(kX, "x")};
+  static constexpr std::array kOutputs{OutputOperand::required(kY, "y")};
 };
 
 // d_x of the value that it reads, and of d_y, in d_y's type.
-class ActivationBwdOp final : public OpSchema {
+class ActivationBwdOp final : public OpSchema, private PointwiseBwdOp {
  public:
   ActivationBwdOp(std::string_view name, double flops_per_element)
       : name_(name), flops_per_element_(flops_per_element) {}
@@ -80,23 +80,23 @@ class ActivationBwdOp final : public OpSchema {
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(op.in_shape(0) == op.in_shape(1), op, "two operands of one shape");
-    return {op.input(1).type};
+    expect_operands(op.in_shape(kSaved) == op.in_shape(kDY), op, "two operands of one shape");
+    return {op.input(kDY).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return flops_per_element_ * static_cast<double>(op.out_shape(0).elements(bucket));
+    return flops_per_element_ * static_cast<double>(op.out_shape(kDX).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    return {op.out_shape(0).has_token_rows() ? inputs[1] : Tail::kNone};
+    return {op.out_shape(kDX).has_token_rows() ? inputs[kDY] : Tail::kNone};
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0, 1}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kSaved, kDY}; }
 
  private:
   std::string_view name_;
   double flops_per_element_;
-  static constexpr std::array kInputs{InputOperand::required(PointwiseBwdOp::kSaved, "saved"),
-                                      InputOperand::required(PointwiseBwdOp::kDY, "d_y")};
-  static constexpr std::array kOutputs{OutputOperand::required(PointwiseBwdOp::kDX, "d_x")};
+  static constexpr std::array kInputs{InputOperand::required(kSaved, "saved"),
+                                      InputOperand::required(kDY, "d_y")};
+  static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ class Add final : public OpSchema, private AddOp {
     if (!op.out_shape(kC).has_token_rows()) return {Tail::kNone};
     return {inputs[kA] == Tail::kZero && inputs[kB] == Tail::kZero ? Tail::kZero : Tail::kFinite};
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0, 1}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kA, kB}; }
   void gradient(GradientContext& context) const override {
     const ValueId d_c = context.d_output(kC);
     if (d_c == kNoValue) return;

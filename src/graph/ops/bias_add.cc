@@ -26,7 +26,7 @@ class BiasAdd final : public OpSchema, private BiasAddOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.out_shape(kY).elements(bucket));
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kX}; }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {
     const ValueId d_y = context.d_output(kY);

@@ -41,7 +41,7 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     return 13.0 * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
   std::vector<int> may_overwrite(const OpView&, int output) const override {
-    return output == 0 ? std::vector<int>{0, 2} : std::vector<int>{};
+    return output == 0 ? std::vector<int>{kX, kResidual} : std::vector<int>{};
   }
   std::optional<Recipe> recipe(const OpView& op, int output) const override {
     if (output != 0) return std::nullopt;
@@ -133,7 +133,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
   std::vector<int> may_overwrite(const OpView& op, int output) const override {
     if (output >= first_sum(op)) return {};
     // d_x takes the bytes of the second gradient, so that neither output needs bytes of its own if both exist.
-    return output == 0 ? std::vector<int>{0} : std::vector<int>{1};
+    return output == 0 ? std::vector<int>{kDY} : std::vector<int>{kDY2};
   }
   int output_row(const OpView& op, int output) const override {
     const int sum = output - first_sum(op);

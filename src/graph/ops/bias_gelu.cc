@@ -24,7 +24,7 @@ class BiasGelu final : public OpSchema, private BiasGeluOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 11.0 * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kH}; }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {
     const Op& op = context.op();
@@ -67,7 +67,7 @@ class BiasGeluBwd final : public OpSchema, private BiasGeluBwdOp {
     return {Tail::kZero, Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView&, int output) const override {
-    return output == 0 ? std::vector<int>{2, 0} : std::vector<int>{};
+    return output == 0 ? std::vector<int>{kDY, kH} : std::vector<int>{};
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const ValueId sum = emit(graph, bias_add_op(), {op.inputs[kH], op.inputs[kBias]});

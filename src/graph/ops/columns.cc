@@ -35,7 +35,7 @@ class Columns final : public OpSchema, private ColumnsOp {
     return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView& op, int) const override {
-    return op.in_shape(kX) == op.out_shape(kY) ? std::vector<int>{0} : std::vector<int>{};
+    return op.in_shape(kX) == op.out_shape(kY) ? std::vector<int>{kX} : std::vector<int>{};
   }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {
@@ -81,7 +81,7 @@ class AddColumns final : public OpSchema, private AddColumnsOp {
     if (!op.out_shape(kZ).has_token_rows()) return {Tail::kNone};
     return {inputs[kX] == Tail::kZero && inputs[kY] == Tail::kZero ? Tail::kZero : Tail::kFinite};
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kX}; }
   void gradient(GradientContext& context) const override {
     const ValueId d_z = context.d_output(kZ);
     if (d_z == kNoValue) return;

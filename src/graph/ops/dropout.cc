@@ -26,7 +26,7 @@ class Dropout final : public OpSchema, private DropoutOp {
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
     return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kX}; }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {
     const ValueId d_y = context.d_output(kY);

@@ -29,7 +29,7 @@ class LinearAdd final : public OpSchema, private LinearAddOp {
 
   bool works_row_by_row(const OpView& op) const override { return !op.in_shape(kW).depends_on_bucket(); }
 
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {2}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kResidual}; }
 
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const ValueId product =

@@ -35,7 +35,7 @@ class LinearNorm final : public OpSchema, private LinearNormOp {
 
   bool works_row_by_row(const OpView& op) const override { return !op.in_shape(kW).depends_on_bucket(); }
 
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {3}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kResidual}; }
 
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const ValueId product =

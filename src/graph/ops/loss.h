@@ -46,7 +46,7 @@ class LossBwd final : public OpSchema {
   OpGroup group() const override { return figures_.group; }
   std::vector<ValueType> output_types(const OpView& op) const override;
   double flops(const OpView& op, const Bucket& bucket) const override;
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {ClassLossBwdOp::kLogits}; }
 
  private:
   static constexpr std::array kOutputs{OutputOperand::required(ClassLossBwdOp::kDLogits, "d_logits")};

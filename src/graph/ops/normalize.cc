@@ -28,7 +28,7 @@ class Normalize final : public OpSchema, private NormalizeOp {
     return 7.0 * static_cast<double>(op.out_shape(kN).elements(bucket));
   }
   std::vector<int> may_overwrite(const OpView&, int output) const override {
-    return output == 0 ? std::vector<int>{0} : std::vector<int>{};
+    return output == 0 ? std::vector<int>{kX} : std::vector<int>{};
   }
   void gradient(GradientContext& context) const override {
     const ValueId d_n = context.d_output(kN);
@@ -59,7 +59,7 @@ class NormalizeBwd final : public OpSchema, private NormalizeBwdOp {
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
     return {op.out_shape(kDX).has_token_rows() ? inputs[kDN] : Tail::kNone};
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {2}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kDN}; }
 
  private:
   static constexpr std::array kInputs{InputOperand::required(kN, "n"), InputOperand::required(kRstd, "rstd"),

@@ -27,7 +27,7 @@ class ScaleShift final : public OpSchema, private ScaleShiftOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
-  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {kN}; }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {
     const Op& op = context.op();
@@ -70,7 +70,7 @@ class ScaleShiftBwd final : public OpSchema, private ScaleShiftBwdOp {
     return {Tail::kZero, Tail::kNone, Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView&, int output) const override {
-    return output == 0 ? std::vector<int>{2} : std::vector<int>{};
+    return output == 0 ? std::vector<int>{kDY} : std::vector<int>{};
   }
 
  private:
