@@ -5,7 +5,7 @@
 //     input %ids: i32[T]
 //     forward @bert.embeddings
 //     %x: f32[T,384] = embedding_sum(%cu, %ids, %table) {tables=1}
-//     %v: f32[384] into %old !gradient = accumulate(%old, _, %d)
+//     %v: f32[384] into %old !gradient = accumulate(%old, %flag, %d)
 //   }
 //
 // `into %old` marks a new version that occupies the bytes of %old. `_` is an absent optional operand. Module names

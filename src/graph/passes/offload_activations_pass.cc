@@ -125,20 +125,23 @@ class OffloadActivations {
   }
 
   std::vector<Op> schedule() const {
-    std::vector<const MovedValue*> coming;
-    for (const MovedValue& value : moved_) coming.push_back(&value);
-    std::ranges::stable_sort(coming, {}, [](const MovedValue* value) { return value->at.first_reader; });
+    std::vector<const MovedValue*> by_first_reader;
+    for (const MovedValue& value : moved_) by_first_reader.push_back(&value);
+    std::ranges::stable_sort(by_first_reader, {},
+                             [](const MovedValue* value) { return value->at.first_reader; });
     std::vector<Op> ops;
     size_t started = 0;  // copies to the host
     size_t ended = 0;    // of these, the ones that must have ended
-    size_t brought = 0;
+    size_t next_in = 0;
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      for (; brought < coming.size() && coming[brought]->transfer.back_before == i; ++brought)
-        ops.push_back(copy(coming[brought]->on_host, coming[brought]->back, Segment::kBackward));
+      for (; next_in < by_first_reader.size() && by_first_reader[next_in]->transfer.in_starts_before == i;
+           ++next_in)
+        ops.push_back(
+            copy(by_first_reader[next_in]->on_host, by_first_reader[next_in]->back, Segment::kBackward));
       ops.push_back(graph_.ops()[i]);
       if (ops.back().segment == Segment::kForward) {
         const size_t before = ended;
-        while (ended < moved_.size() && moved_[ended].transfer.gone_before <= i) ++ended;
+        while (ended < moved_.size() && moved_[ended].transfer.out_ends_before <= i) ++ended;
         if (ended > before) ops.back().attributes.set("ended", static_cast<int64_t>(ended));
       }
       for (; started < moved_.size() && moved_[started].at.producer == i; ++started)

@@ -278,10 +278,10 @@ class OffloadStates {
     wait_for_released(traffic.releases);
     const std::vector<size_t> order = order_of_copies(traffic);
     size_t next = 0;               // the next update
-    auto brought = order.begin();  // the update whose copies start next
+    auto next_in = order.begin();  // the update whose copies start next
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      for (; brought != order.end() && traffic.transfers[*brought].before == i; ++brought) {
-        ops.push_back(copy_in(*brought, traffic.transfers));
+      for (; next_in != order.end() && traffic.transfers[*next_in].before == i; ++next_in) {
+        ops.push_back(copy_in(*next_in, traffic.transfers));
         ops.back().segment = graph_.ops()[i].segment;
       }
       ops.push_back(graph_.ops()[i]);

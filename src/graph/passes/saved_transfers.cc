@@ -21,14 +21,14 @@ class SavedSchedule {
     std::iota(by_reader_.begin(), by_reader_.end(), size_t{0});
     std::ranges::stable_sort(by_reader_, {}, [&](size_t k) { return values_[k].first_reader; });
     transfers_.resize(values.size());
-    take_least();
+    copy_everything();
   }
 
   std::vector<SavedTransfer> found() && {
-    keep_first_read();
+    keep_values_read_first();
     if (!live_bytes_.empty()) {
-      leave_late();
-      come_early();
+      delay_copies_out();
+      advance_copies_in();
     }
     return std::move(transfers_);
   }
@@ -36,30 +36,30 @@ class SavedSchedule {
  private:
   // Returns the position at which the copy of a value to the host has ended if `ahead` values may wait for their
   // copy.
-  uint32_t gone_before(size_t k, size_t ahead) const {
+  uint32_t out_ends_before(size_t k, size_t ahead) const {
     return k + ahead < values_.size() ? values_[k + ahead].producer + 1 : backward_;
   }
 
   // Returns the position at which the copy back starts of the value that the backward pass reads at position `number`
   // of its reading order, if it starts `ahead` readers early.
-  uint32_t back_before(size_t number, size_t ahead) const {
+  uint32_t in_starts_before(size_t number, size_t ahead) const {
     if (number < ahead) return backward_;
     const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;
     return std::min(behind, values_[by_reader_[number]].first_reader);
   }
 
   // Copies every value, no earlier and no later than necessary.
-  void take_least() {
+  void copy_everything() {
     for (size_t k = 0; k < values_.size(); ++k) {
-      transfers_[k].gone_before = gone_before(k, kLeastAhead);
-      transfers_[by_reader_[k]].back_before = back_before(k, kLeastAhead);
+      transfers_[k].out_ends_before = out_ends_before(k, kLeastAhead);
+      transfers_[by_reader_[k]].in_starts_before = in_starts_before(k, kLeastAhead);
     }
     if (live_bytes_.empty()) return;
     for (size_t k = 0; k < values_.size(); ++k) {
       const SavedValue& value = values_[k];
       add(value.last_reader + 1, value.first_reader, -value.bytes);
-      add(value.last_reader + 1, transfers_[k].gone_before, value.bytes);
-      add(transfers_[k].back_before, value.first_reader, value.bytes);
+      add(value.last_reader + 1, transfers_[k].out_ends_before, value.bytes);
+      add(transfers_[k].in_starts_before, value.first_reader, value.bytes);
     }
   }
 
@@ -74,23 +74,23 @@ class SavedSchedule {
            *std::max_element(live_bytes_.begin() + from, live_bytes_.begin() + to) + bytes <= most_bytes_;
   }
 
-  void keep_first_read() {
+  void keep_values_read_first() {
     for (const size_t k : by_reader_) {
-      const uint32_t gone = std::max(transfers_[k].gone_before, values_[k].last_reader + 1);
-      const uint32_t back = transfers_[k].back_before;
+      const uint32_t gone = std::max(transfers_[k].out_ends_before, values_[k].last_reader + 1);
+      const uint32_t back = transfers_[k].in_starts_before;
       if (!have_room(gone, back, values_[k].bytes)) return;
       transfers_[k].stays = true;
       if (!live_bytes_.empty()) add(gone, back, values_[k].bytes);
     }
   }
 
-  void leave_late() {
+  void delay_copies_out() {
     uint32_t latest = backward_;
     for (size_t k = values_.size(); k-- > 0;) {
       const SavedValue& value = values_[k];
-      uint32_t& gone = transfers_[k].gone_before;
+      uint32_t& gone = transfers_[k].out_ends_before;
       if (transfers_[k].stays) continue;
-      latest = std::min(latest, gone_before(k, most_ahead_));
+      latest = std::min(latest, out_ends_before(k, most_ahead_));
       for (; gone < latest; ++gone) {
         if (gone <= value.last_reader) continue;
         if (!have_room(gone, gone + 1, value.bytes)) break;
@@ -100,13 +100,13 @@ class SavedSchedule {
     }
   }
 
-  void come_early() {
+  void advance_copies_in() {
     uint32_t earliest = backward_;
     for (size_t number = 0; number < values_.size(); ++number) {
       const size_t k = by_reader_[number];
-      uint32_t& back = transfers_[k].back_before;
+      uint32_t& back = transfers_[k].in_starts_before;
       if (transfers_[k].stays) continue;
-      earliest = std::max(earliest, back_before(number, most_ahead_));
+      earliest = std::max(earliest, in_starts_before(number, most_ahead_));
       for (; back > earliest && have_room(back - 1, back, values_[k].bytes); --back)
         live_bytes_[back - 1] += values_[k].bytes;
       earliest = back;

@@ -29,11 +29,11 @@ struct ActivationHeadroom {
 };
 
 // The transfers of one saved value. Its copy to the host starts after its producer and has ended before the op at
-// `gone_before`; the copy back starts before the op at `back_before`. A value that stays is not copied.
+// `out_ends_before`; the copy back starts before the op at `in_starts_before`. A value that stays is not copied.
 struct SavedTransfer {
   bool stays = false;
-  uint32_t gone_before = 0;
-  uint32_t back_before = 0;
+  uint32_t out_ends_before = 0;
+  uint32_t in_starts_before = 0;
 };
 
 // Makes the schedule. `backward` is the position after the forward pass.

@@ -25,7 +25,7 @@ struct SavingStep {
   Saved transfers(const ActivationHeadroom& given) const {
     Saved list;
     for (const SavedTransfer& transfer : transfers_of_saved_values(values, 6, given))
-      list.emplace_back(transfer.stays, transfer.gone_before, transfer.back_before);
+      list.emplace_back(transfer.stays, transfer.out_ends_before, transfer.in_starts_before);
     return list;
   }
 

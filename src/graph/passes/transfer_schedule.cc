@@ -19,8 +19,8 @@ class EarlySchedule {
       : updates_(updates),
         room_(room),
         first_deferred_(updates.size() - deferred),
-        there_ms_(updates.size()),
-        back_ms_(updates.size()) {
+        arrival_ms_(updates.size()),
+        return_ms_(updates.size()) {
     const size_t n = segments.size();
     least_free_.assign(n, 0);
     rest_ms_.assign(n, 0);
@@ -35,12 +35,12 @@ class EarlySchedule {
   // Returns nothing if deferred states do not fit.
   std::optional<std::vector<StateTransfer>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
-      if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, brought_ms_);
-      while (transfers_.size() < updates_.size() && bring(p, Wait::kNever)) {
+      if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, link_in_free_ms_);
+      while (transfers_.size() < updates_.size() && try_copy_in(p, Wait::kNever)) {
       }
       if (updates_[updated_].op == p) update(p);
       now_ms_ += room_.op_ms[p];
-      if (updated_ < updates_.size() && updates_[updated_].op == p) send_back();
+      if (updated_ < updates_.size() && updates_[updated_].op == p) copy_back();
     }
     if (!deferred_fit_) return std::nullopt;
     return std::move(transfers_);
@@ -65,7 +65,7 @@ class EarlySchedule {
   }
 
   // Starts the copies of the next update if they fit.
-  bool bring(uint32_t p, Wait wait) {
+  bool try_copy_in(uint32_t p, Wait wait) {
     const MovedUpdate& update = updates_[transfers_.size()];
     size_t ended = ended_;
     int64_t held = held_bytes_;
@@ -74,15 +74,15 @@ class EarlySchedule {
     const int64_t free = wait == Wait::kNever || is_deferred ? least_free_[p] : free_until_next(p);
     const auto fits = [&] { return held + update.bytes <= free; };
     while (ended < std::min(updated_, first_deferred_) &&
-           (back_ms_[ended] <= now || wait == Wait::kForAll || (wait == Wait::kForRoom && !fits()))) {
-      now = std::max(now, back_ms_[ended]);
+           (return_ms_[ended] <= now || wait == Wait::kForAll || (wait == Wait::kForRoom && !fits()))) {
+      now = std::max(now, return_ms_[ended]);
       held -= updates_[ended++].bytes;
     }
     if (!fits() && wait != Wait::kForAll) return false;
     deferred_fit_ = deferred_fit_ && (!is_deferred || fits());
-    const double done = std::max(now, brought_ms_) + copy_ms(transfers_.size());
+    const double done = std::max(now, link_in_free_ms_) + copy_ms(transfers_.size());
     if (segments_[p] != update.segment && done > now + rest_ms_[p]) return false;
-    there_ms_[transfers_.size()] = brought_ms_ = done;
+    arrival_ms_[transfers_.size()] = link_in_free_ms_ = done;
     transfers_.push_back({.before = p, .ended = ended});
     ended_ = ended;
     held_bytes_ = held + update.bytes;
@@ -91,20 +91,20 @@ class EarlySchedule {
   }
 
   void update(uint32_t p) {
-    if (transfers_.size() == updated_ && !bring(p, Wait::kForRoom)) bring(p, Wait::kForAll);
+    if (transfers_.size() == updated_ && !try_copy_in(p, Wait::kForRoom)) try_copy_in(p, Wait::kForAll);
     const size_t next = updated_ + 1;
     if (transfers_.size() == next && next < updates_.size() && updates_[next].follows)
-      bring(p, Wait::kForRoom);
-    now_ms_ = std::max(now_ms_, there_ms_[updated_]);
+      try_copy_in(p, Wait::kForRoom);
+    now_ms_ = std::max(now_ms_, arrival_ms_[updated_]);
   }
 
-  void send_back() {
+  void copy_back() {
     if (updated_ >= first_deferred_) {
       ++updated_;
       return;
     }
-    returned_ms_ = std::max(returned_ms_, now_ms_) + copy_ms(updated_);
-    back_ms_[updated_++] = returned_ms_;
+    link_out_free_ms_ = std::max(link_out_free_ms_, now_ms_) + copy_ms(updated_);
+    return_ms_[updated_++] = link_out_free_ms_;
   }
 
   std::span<const MovedUpdate> updates_;
@@ -114,15 +114,15 @@ class EarlySchedule {
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // the minimum at a position or later
   std::vector<double> rest_ms_;      // from a position to the end of its segment
-  std::vector<double> there_ms_;     // when the copies of an update are on the device,
-  std::vector<double> back_ms_;      // and when they are back on the host
+  std::vector<double> arrival_ms_;   // when the copies of an update are on the device,
+  std::vector<double> return_ms_;    // and when they are back on the host
   std::vector<StateTransfer> transfers_;
   size_t updated_ = 0;      // updates that are done
   size_t ended_ = 0;        // of those, the ones whose bytes are free
   int64_t held_bytes_ = 0;  // of the others whose copies have started
   double now_ms_ = 0;
-  double brought_ms_ = 0;  // when the last copy in each direction has ended
-  double returned_ms_ = 0;
+  double link_in_free_ms_ = 0;  // when the last copy in each direction has ended
+  double link_out_free_ms_ = 0;
 };
 
 // The forward pass while deferred states are copied back.
@@ -133,8 +133,8 @@ struct ForwardPass {
 
 // Simulates the forward pass, which waits where it needs the bytes, and at its end. All copies start with it, in one
 // queue.
-ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                           const MemoryHeadroom& room, size_t deferred) {
+ForwardPass simulate_forward(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                             const MemoryHeadroom& room, size_t deferred) {
   ForwardPass pass;
   int64_t held = 0;
   for (const MovedUpdate& update : updates.last(deferred)) held += update.bytes;
@@ -160,30 +160,32 @@ ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const
 // deferred states are not counted.
 double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                const MemoryHeadroom& room, std::span<const StateTransfer> transfers, size_t deferred) {
-  std::vector<double> there_ms, back_ms;
-  double now = 0, brought = 0, returned = 0;
+  std::vector<double> arrival_ms, return_ms;
+  double now = 0, link_in_free = 0, link_out_free = 0;
   const auto begin = std::ranges::find_if(segments, [](Segment s) { return s != Segment::kForward; });
   for (auto p = static_cast<uint32_t>(begin - segments.begin()); p < segments.size(); ++p) {
-    if (p > 0 && segments[p] != segments[p - 1]) now = std::max({now, brought, returned});
-    for (; there_ms.size() < transfers.size() && transfers[there_ms.size()].before == p;) {
-      const size_t k = there_ms.size();
-      if (transfers[k].ended > 0) now = std::max(now, back_ms[transfers[k].ended - 1]);
-      brought = std::max(now, brought) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
-      there_ms.push_back(brought);
+    if (p > 0 && segments[p] != segments[p - 1]) now = std::max({now, link_in_free, link_out_free});
+    for (; arrival_ms.size() < transfers.size() && transfers[arrival_ms.size()].before == p;) {
+      const size_t k = arrival_ms.size();
+      if (transfers[k].ended > 0) now = std::max(now, return_ms[transfers[k].ended - 1]);
+      link_in_free =
+          std::max(now, link_in_free) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
+      arrival_ms.push_back(link_in_free);
     }
-    const size_t k = back_ms.size();
+    const size_t k = return_ms.size();
     const bool is_update = k < updates.size() && updates[k].op == p;
-    if (is_update) now = std::max(now, there_ms[k]);
+    if (is_update) now = std::max(now, arrival_ms[k]);
     now += room.op_ms[p];
     if (!is_update) continue;
     if (k + deferred >= updates.size()) {
-      back_ms.push_back(now);
+      return_ms.push_back(now);
       continue;
     }
-    returned = std::max(now, returned) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
-    back_ms.push_back(returned);
+    link_out_free =
+        std::max(now, link_out_free) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
+    return_ms.push_back(link_out_free);
   }
-  return std::max({now, brought, returned});
+  return std::max({now, link_in_free, link_out_free});
 }
 
 }  // namespace
@@ -220,14 +222,14 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
   const size_t n = updates.size();
   TransferSchedule best{.transfers = transfers_with_minimum_memory(updates)};
   double best_ms =
-      rest_ms(updates, segments, room, best.transfers, 0) + forward_beside(updates, segments, room, 0).ms;
+      rest_ms(updates, segments, room, best.transfers, 0) + simulate_forward(updates, segments, room, 0).ms;
   const size_t parts = room.may_defer ? std::min(n, kDeferredTried) : 0;
   for (size_t part = 0; part <= parts; ++part) {
     const size_t deferred = parts > 0 ? n * part / parts : 0;
     std::optional<std::vector<StateTransfer>> transfers =
         EarlySchedule(updates, segments, room, deferred).run();
     if (!transfers) break;  // more deferred states do not fit either
-    ForwardPass forward = forward_beside(updates, segments, room, deferred);
+    ForwardPass forward = simulate_forward(updates, segments, room, deferred);
     const double ms = forward.ms + rest_ms(updates, segments, room, *transfers, deferred);
     if (ms >= best_ms) continue;
     best_ms = ms;

@@ -30,8 +30,8 @@ class ForwardSchedule {
         end_of_forward_(static_cast<uint32_t>(
             std::ranges::find_if(segments, [](Segment s) { return s != Segment::kForward; }) -
             segments.begin())),
-        there_ms_(updates.size(), 0.0),
-        back_ms_(updates.size(), 0.0) {
+        arrival_ms_(updates.size(), 0.0),
+        return_ms_(updates.size(), 0.0) {
     found_.transfers.resize(updates.size());
     bytes_before_.push_back(0);
     for (const MovedUpdate& update : updates) bytes_before_.push_back(bytes_before_.back() + update.bytes);
@@ -43,40 +43,40 @@ class ForwardSchedule {
   }
 
   std::optional<TransferSchedule> run() {
-    bring_early();
-    brought_ = found_.prefetched;
+    choose_prefetched();
+    started_ = found_.prefetched;
     held_bytes_ = bytes_before_[found_.prefetched];
     for (uint32_t p = 0; p < end_of_forward_; ++p) {
-      if (!make_room(p)) return std::nullopt;
-      while (bring(p, now_ms_)) {
+      if (!wait_for_memory(p)) return std::nullopt;
+      while (try_copy_in(p, now_ms_)) {
       }
       const bool is_update = updated_ < updates_.size() && updates_[updated_].op == p;
-      if (is_update && !be_there(p)) return std::nullopt;
+      if (is_update && !wait_for_states(p)) return std::nullopt;
       now_ms_ += room_.op_ms[p];
-      if (is_update) send_back();
+      if (is_update) copy_back();
     }
     if (updated_ < updates_.size()) return std::nullopt;
     return std::move(found_);
   }
   // Returns the time at which the forward pass and its copies have ended.
-  double end_ms() const { return std::max(now_ms_, returned_ms_); }
+  double end_ms() const { return std::max(now_ms_, link_out_free_ms_); }
 
  private:
   int64_t free_bytes(size_t p) const { return room_.most_bytes - room_.live_bytes[p]; }
   double copy_ms(int64_t bytes) const { return static_cast<double>(bytes) / room_.link_bytes_per_ms; }
 
   // Prefetches the states of as many updates as possible: the fewer, the less time the others have.
-  void bring_early() {
+  void choose_prefetched() {
     const int64_t free = std::min(free_bytes(0), free_bytes(segments_.size() - 1));
     size_t count = 0;
     while (count < updates_.size() && bytes_before_[count + 1] <= free) ++count;
-    while (count > 0 && !come_early(count)) --count;
+    while (count > 0 && !can_prefetch(count)) --count;
     found_.prefetched = count;
   }
 
   // Goes backwards from the end of the step: each copy starts as late as it can and still end before its segment
   // does.
-  bool come_early(size_t count) {
+  bool can_prefetch(size_t count) {
     const size_t n = segments_.size();
     double behind_ms = 0;  // from a position to the end of its segment
     double link_ms = 0;    // the part of it in which the link is busy
@@ -97,7 +97,7 @@ class ForwardSchedule {
   }
 
   // Waits for copies to the host until the op and the states on the device fit. Returns false if they do not fit.
-  bool make_room(uint32_t p) {
+  bool wait_for_memory(uint32_t p) {
     const size_t before = ended_;
     while (held_bytes_ > free_bytes(p)) {
       if (ended_ == updated_) return false;
@@ -108,59 +108,59 @@ class ForwardSchedule {
   }
 
   void end_next() {
-    now_ms_ = std::max(now_ms_, back_ms_[ended_]);
+    now_ms_ = std::max(now_ms_, return_ms_[ended_]);
     held_bytes_ -= updates_[ended_++].bytes;
   }
 
   // Returns true if the states of the next update fit until it is done, next to those of earlier updates that are not
   // done, whose bytes cannot become free before.
-  bool has_room_until_done(uint32_t p) const {
-    const int64_t with_next = bytes_before_[brought_ + 1];
-    for (uint32_t q = p; q <= updates_[brought_].op; ++q) {
+  bool fits_until_done(uint32_t p) const {
+    const int64_t with_next = bytes_before_[started_ + 1];
+    for (uint32_t q = p; q <= updates_[started_].op; ++q) {
       if (with_next - bytes_before_[updated_before_[q]] > free_bytes(q) - spare_bytes_) return false;
     }
     return true;
   }
 
   // Starts the copies of the next update before the op at p, if they fit by this time.
-  bool bring(uint32_t p, double until_ms) {
-    if (brought_ == updates_.size()) return false;
-    const int64_t bytes = updates_[brought_].bytes;
+  bool try_copy_in(uint32_t p, double until_ms) {
+    if (started_ == updates_.size()) return false;
+    const int64_t bytes = updates_[started_].bytes;
     size_t ended = ended_;
     int64_t held = held_bytes_;
     for (; ended < updated_ && held + bytes > free_bytes(p); ++ended) {
-      if (back_ms_[ended] > until_ms) return false;
+      if (return_ms_[ended] > until_ms) return false;
       held -= updates_[ended].bytes;
     }
-    if (held + bytes > free_bytes(p) || !has_room_until_done(p)) return false;
+    if (held + bytes > free_bytes(p) || !fits_until_done(p)) return false;
     while (ended_ < ended) end_next();
     start(p);
     return true;
   }
 
   void start(uint32_t p) {
-    brought_ms_ = std::max(brought_ms_, now_ms_) + copy_ms(updates_[brought_].bytes);
-    there_ms_[brought_] = brought_ms_;
-    found_.transfers[brought_] = {.before = p, .ended = ended_};
-    held_bytes_ += updates_[brought_++].bytes;
+    link_in_free_ms_ = std::max(link_in_free_ms_, now_ms_) + copy_ms(updates_[started_].bytes);
+    arrival_ms_[started_] = link_in_free_ms_;
+    found_.transfers[started_] = {.before = p, .ended = ended_};
+    held_bytes_ += updates_[started_++].bytes;
   }
 
   // The op at p is the next update. While it waits for its states, other copies start.
-  bool be_there(uint32_t p) {
-    if (brought_ == updated_) {
-      while (ended_ < updated_ && held_bytes_ + updates_[brought_].bytes > free_bytes(p)) end_next();
-      if (held_bytes_ + updates_[brought_].bytes > free_bytes(p)) return false;
+  bool wait_for_states(uint32_t p) {
+    if (started_ == updated_) {
+      while (ended_ < updated_ && held_bytes_ + updates_[started_].bytes > free_bytes(p)) end_next();
+      if (held_bytes_ + updates_[started_].bytes > free_bytes(p)) return false;
       start(p);
     }
-    while (there_ms_[updated_] > now_ms_ && bring(p, there_ms_[updated_])) {
+    while (arrival_ms_[updated_] > now_ms_ && try_copy_in(p, arrival_ms_[updated_])) {
     }
-    now_ms_ = std::max(now_ms_, there_ms_[updated_]);
+    now_ms_ = std::max(now_ms_, arrival_ms_[updated_]);
     return true;
   }
 
-  void send_back() {
-    returned_ms_ = std::max(returned_ms_, now_ms_) + copy_ms(updates_[updated_].bytes);
-    back_ms_[updated_++] = returned_ms_;
+  void copy_back() {
+    link_out_free_ms_ = std::max(link_out_free_ms_, now_ms_) + copy_ms(updates_[updated_].bytes);
+    return_ms_[updated_++] = link_out_free_ms_;
   }
 
   int64_t spare_bytes_;
@@ -170,16 +170,16 @@ class ForwardSchedule {
   uint32_t end_of_forward_;
   std::vector<int64_t> bytes_before_;   // of the states of the first k updates
   std::vector<size_t> updated_before_;  // the number of updates before a position of the forward pass
-  std::vector<double> there_ms_;        // when the copies of an update are on the device, 0 if prefetched,
-  std::vector<double> back_ms_;         // and when they are back on the host
+  std::vector<double> arrival_ms_;      // when the copies of an update are on the device, 0 if prefetched,
+  std::vector<double> return_ms_;       // and when they are back on the host
   TransferSchedule found_;
-  size_t brought_ = 0;      // updates whose copies to the device have been started
-  size_t updated_ = 0;      // updates that are done
-  size_t ended_ = 0;        // of those, the ones whose bytes are free
-  int64_t held_bytes_ = 0;  // of the others whose copies have started
-  double now_ms_ = 0;       // from the start of the forward pass
-  double brought_ms_ = 0;   // when the last copy in each direction has ended
-  double returned_ms_ = 0;
+  size_t started_ = 0;          // updates whose copies to the device have been started
+  size_t updated_ = 0;          // updates that are done
+  size_t ended_ = 0;            // of those, the ones whose bytes are free
+  int64_t held_bytes_ = 0;      // of the others whose copies have started
+  double now_ms_ = 0;           // from the start of the forward pass
+  double link_in_free_ms_ = 0;  // when the last copy in each direction has ended
+  double link_out_free_ms_ = 0;
 };
 
 }  // namespace
