@@ -100,7 +100,7 @@ class Watched:
             return None
         said = [text for _, text in self.lines if text.strip()]
         errors = [text for text in said if text.startswith("plimsoll: ") or "Error" in text]
-        return f"exit {self.code} after {self.seconds:.0f} s: " + (errors or said or ["it said nothing"])[-1][:300]
+        return f"exit {self.code} after {self.seconds:.0f} s: " + (errors or said or ["no output"])[-1][:300]
 
     def json_line(self):
         return json.loads([text for _, text in self.lines if text.startswith("{")][-1])

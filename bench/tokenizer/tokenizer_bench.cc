@@ -34,7 +34,7 @@ std::string read_file(const char* path) {
 int64_t parse_number(std::string_view text) {
   int64_t value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc{}) throw_error(ErrorCode::kUsage, "'{}' is no number", text);
+  if (result.ec != std::errc{}) throw_error(ErrorCode::kUsage, "'{}' is not a number", text);
   return value;
 }
 

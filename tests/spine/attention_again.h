@@ -13,7 +13,7 @@ namespace plimsoll::testing {
 // Recomputes attention in every layer of the model of the request, and in addition what `others` selects:
 // nothing, or what is cheap. Cost: building a plan.
 inline RecomputeChoice attention_again(PlanRequest request, RecomputePolicy others = RecomputePolicy::kNone) {
-  PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "whole layers have attention in them");
+  PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "recomputing whole layers includes attention");
   request.recompute = {.policy = RecomputePolicy::kNone};
   const Plan plan = build_plan(request);
   const Graph& graph = plan.train->graph;

@@ -524,13 +524,13 @@ void expect_sound(const ProgramPlan& program) {
         if (id == kNoValue) continue;
         for (ValueId brought : op.outputs) {
           const bool is_read = root_of(graph, id) == root_of(graph, brought);
-          ASSERT_FALSE(is_read && !are_apart(op, graph.ops()[k])) << "read before it is there";
+          ASSERT_FALSE(is_read && !are_apart(op, graph.ops()[k])) << "read before the copy has ended";
         }
       }
       for (ValueId id : graph.ops()[k].outputs) {
         for (size_t n = 0; n < count; ++n) {
           const bool is_written = root_of(graph, id) == root_of(graph, op.inputs[n]) && k > copy;
-          ASSERT_FALSE(is_written && !are_apart(op, graph.ops()[k])) << "written while it is copied";
+          ASSERT_FALSE(is_written && !are_apart(op, graph.ops()[k])) << "written during the copy";
         }
       }
     }

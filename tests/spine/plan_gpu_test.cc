@@ -265,7 +265,7 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
             EXPECT_FALSE(is_scale) << buffer.name;
           } else if (!is_scale) {
             EXPECT_TRUE(plan.train->update_place && plan.train->update_place->is_at_use) << buffer.name;
-            EXPECT_LE(buffer.bytes, 64 << 10) << buffer.name << " is no small one";
+            EXPECT_LE(buffer.bytes, 64 << 10) << buffer.name << " is not small";
             small_states += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
           }
         }

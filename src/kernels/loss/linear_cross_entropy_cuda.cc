@@ -17,7 +17,8 @@ class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
       : problem_(problem), parts_(linear_cross_entropy_cuda_scratch(problem, part)) {
-    PLIMSOLL_CHECK(problem.fp32 != Fp32Products::kTf32x3, "a chunked loss by three products");
+    PLIMSOLL_CHECK(problem.fp32 != Fp32Products::kTf32x3,
+                   "the chunked loss does not support products as three TF32 products");
     problem_.chunk_rows = linear_cross_entropy_cuda_chunk_rows(problem);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t, int64_t rows) {
       Prepared& prepared = prepared_[rows];

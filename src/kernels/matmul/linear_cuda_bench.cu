@@ -203,7 +203,7 @@ void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
               name, static_cast<long long>(rows), static_cast<long long>(columns),
               static_cast<long long>(terms), ms[0], gflop(problem) / ms[0], ms[1], gflop(problem) / ms[1],
               library->description().c_str(),
-              matmul_takes_own_product(problem, kSm) ? "own is taken" : "cuBLASLt is taken");
+              matmul_takes_own_product(problem, kSm) ? "own is used" : "cuBLASLt is used");
   std::fflush(stdout);
 }
 
@@ -257,10 +257,10 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   // Sums of up to six are rounded twice by both methods, at different points, and gains reach three.
   if (near(o.y, o.z, rows * columns, "a layer with a norm", 12)) {
     const std::vector<double> ms = medians_ms({[&] { run(own, o.y); }, [&] { run(apart, o.z); }});
-    std::printf("norm %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, apart %8.4f ms (%s), %s\n",
+    std::printf("norm %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, separate %8.4f ms (%s), %s\n",
                 static_cast<long long>(rows), static_cast<long long>(columns), static_cast<long long>(terms),
                 ms[0], gflop(alone) / ms[0], ms[1], apart.description().c_str(),
-                linear_norm_takes_own_product(problem) ? "own is taken" : "apart is taken");
+                linear_norm_takes_own_product(problem) ? "own is used" : "separate is used");
     std::fflush(stdout);
   }
   for (const View& view : {residual, gain, beta}) PLIMSOLL_CUDA(cudaFree(view.data));

@@ -211,8 +211,9 @@ void linear_cuda_wgmma(const LinearProblem& problem, LinearActivation activation
                        CudaStream stream) {
   const bool has_gelu = activation == LinearActivation::kGelu;
   PLIMSOLL_CHECK(has_gelu ? args.bias && !args.addend : !args.bias || !args.addend,
-                 "a layer of {} x {} x {} with {}", problem.rows, problem.columns, problem.terms,
-                 has_gelu ? "GELU has a bias and no addend" : "a bias and an addend");
+                 "the product {} x {} x {} {}", problem.rows, problem.columns, problem.terms,
+                 has_gelu ? "with GELU needs a bias and supports no addend"
+                          : "does not support a bias together with an addend");
   if (has_gelu) return run<Epilogue::kBiasGelu>(problem, args, stream);
   if (args.bias) return run<Epilogue::kBias>(problem, args, stream);
   if (args.addend) return run<Epilogue::kAddend>(problem, args, stream);

@@ -347,8 +347,8 @@ void launch_for(const NormArgs& args, CudaStream stream) {
 }
 
 void check_floats(const ConstView& view, DType dtype, const char* what) {
-  PLIMSOLL_CHECK(view && (view.dtype == DType::kF32 || view.dtype == dtype), "{} in {} beside {}", what,
-                 dtype_name(view.dtype), dtype_name(dtype));
+  PLIMSOLL_CHECK(view && (view.dtype == DType::kF32 || view.dtype == dtype),
+                 "{} has type {}, the product has {}", what, dtype_name(view.dtype), dtype_name(dtype));
 }
 
 }  // namespace
@@ -357,12 +357,12 @@ void linear_norm_cuda_wgmma(const LinearProblem& problem, const LinearNormArgs& 
   PLIMSOLL_CHECK(linear_norm_sizes_fit(problem), "[{}, {}] x [{}, {}]^T on sm_{}", problem.rows,
                  problem.terms, problem.columns, problem.terms, problem.sm);
   const DType dtype = problem.dtype;
-  PLIMSOLL_CHECK(operands.bias && operands.residual, "a bias and a residual are needed");
+  PLIMSOLL_CHECK(operands.bias && operands.residual, "bias and residual are required");
   const int64_t sums_bytes = linear_norm_sums_bytes(problem);
   PLIMSOLL_CHECK(static_cast<int64_t>(operands.scratch.size()) >= sums_bytes,
-                 "{} bytes of scratch where {} are needed", operands.scratch.size(), sums_bytes);
-  check_floats(operands.gain, dtype, "a gain");
-  check_floats(operands.beta, dtype, "a beta");
+                 "scratch of {} bytes, needed {}", operands.scratch.size(), sums_bytes);
+  check_floats(operands.gain, dtype, "the gain");
+  check_floats(operands.beta, dtype, "the beta");
   const MatmulArgs product{
       .a = operands.x, .b = operands.w, .bias = operands.bias, .c = operands.y, .addend = operands.residual};
   Args layer = args_of(problem, product);

@@ -49,8 +49,8 @@ struct Args {
 inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
   const DType dtype = problem.dtype;
   const ConstView bias = operands.bias;
-  PLIMSOLL_CHECK(!bias || bias.dtype == DType::kF32 || bias.dtype == dtype, "a bias in {} beside {}",
-                 dtype_name(bias.dtype), dtype_name(dtype));
+  PLIMSOLL_CHECK(!bias || bias.dtype == DType::kF32 || bias.dtype == dtype,
+                 "the bias has type {}, the product has {}", dtype_name(bias.dtype), dtype_name(dtype));
   const auto of_boxes = [&](const void* data) {
     return tensor_map(data, dtype, problem.rows, problem.columns, kBoxRows);
   };

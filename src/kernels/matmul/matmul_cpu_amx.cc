@@ -25,11 +25,11 @@ class AmxMatmul final : public PreparedMatmul {
       : problem_(problem),
         blocks_(matmul_amx_blocks(problem)),
         scratch_bytes_(matmul_scratch_bytes(problem)) {
-    PLIMSOLL_CHECK(may_use_amx_tiles(), "the operating system gives this process no AMX tiles");
+    PLIMSOLL_CHECK(may_use_amx_tiles(), "the operating system does not grant this process AMX tiles");
   }
   void run(const MatmulArgs& args) override;
   void pack_b(ConstView, std::span<std::byte>, std::span<std::byte>) override {
-    PLIMSOLL_CHECK(false, "products on AMX tiles take plain B");
+    PLIMSOLL_CHECK(false, "products on AMX tiles do not support a packed B");
   }
   std::string description() const override { return "AMX tiles, six products of bf16 parts"; }
 
@@ -50,9 +50,9 @@ void AmxMatmul::check(const MatmulArgs& args) const {
   PLIMSOLL_CHECK(!adds || problem_.writes == MatmulWrites::kOverwriteOrAdd,
                  "the product was not prepared to add");
   PLIMSOLL_CHECK(args.a.dtype == DType::kF32 && args.b.dtype == DType::kF32 && args.c.dtype == DType::kF32,
-                 "products on AMX tiles are of fp32, not {} and {} into {}", dtype_name(args.a.dtype),
-                 dtype_name(args.b.dtype), dtype_name(args.c.dtype));
-  PLIMSOLL_CHECK(args.a && args.b && args.c, "an operand is absent");
+                 "products on AMX tiles support fp32 only, not {} and {} with output {}",
+                 dtype_name(args.a.dtype), dtype_name(args.b.dtype), dtype_name(args.c.dtype));
+  PLIMSOLL_CHECK(args.a && args.b && args.c, "an operand is missing");
   PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem_.bias == MatmulBias::kRow),
                  "the bias does not fit the problem");
   PLIMSOLL_CHECK(!args.bias || args.bias.dtype == DType::kF32, "the bias is {}, not f32",

@@ -224,8 +224,8 @@ void point_at(dnnl::memory& memory, const void* address) {
 }
 
 void check_operand(ConstView view, DType dtype, const char* name) {
-  PLIMSOLL_CHECK(static_cast<bool>(view), "{} is absent", name);
-  PLIMSOLL_CHECK(view.dtype == dtype, "{} is {}, the problem says {}", name, dtype_name(view.dtype),
+  PLIMSOLL_CHECK(static_cast<bool>(view), "{} is missing", name);
+  PLIMSOLL_CHECK(view.dtype == dtype, "{} has type {}, the problem has {}", name, dtype_name(view.dtype),
                  dtype_name(dtype));
 }
 
@@ -282,7 +282,7 @@ void OnednnMatmul::run(const MatmulArgs& args) {
 }
 
 void OnednnMatmul::pack_b(ConstView plain_b, std::span<std::byte> packed, std::span<std::byte> scratch) {
-  PLIMSOLL_CHECK(problem_.b_operand == MatmulOperand::kPacked, "the problem takes plain B");
+  PLIMSOLL_CHECK(problem_.b_operand == MatmulOperand::kPacked, "the problem does not have a packed B");
   check_operand(plain_b, problem_.b, "B");
   PLIMSOLL_CHECK(static_cast<int64_t>(packed.size()) >= matmul_packed_b_bytes(problem_),
                  "{} bytes for packed B, needed {}", packed.size(), matmul_packed_b_bytes(problem_));
@@ -298,7 +298,7 @@ std::string OnednnMatmul::description() const {
 }  // namespace
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem) {
-  PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend, "products on a CPU add no other matrix");
+  PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend, "products on a CPU do not support an addend");
   if (problem.cpu_products == CpuProducts::kAmxParts) return prepare_matmul_amx(problem);
   try {
     return std::make_unique<OnednnMatmul>(problem);

@@ -28,7 +28,7 @@ cudaDataType_t cuda_type(DType dtype) {
     case DType::kF16:
       return CUDA_R_16F;
     default:
-      PLIMSOLL_CHECK(false, "cuBLASLt is asked for products of {}", dtype_name(dtype));
+      PLIMSOLL_CHECK(false, "cuBLASLt does not support products of {}", dtype_name(dtype));
   }
 }
 
@@ -79,16 +79,16 @@ class CublasLtMatmul final : public CudaMatmul {
   }
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(args.scratch.size() >= result_.workspaceSize,
-                   "{} bytes of workspace for {}, {} are needed", args.scratch.size(), words(problem_),
-                   result_.workspaceSize);
-    PLIMSOLL_CHECK((problem_.bias == MatmulBias::kRow) == static_cast<bool>(args.bias), "bias of {}",
-                   words(problem_));
+    PLIMSOLL_CHECK(args.scratch.size() >= result_.workspaceSize, "workspace of {} bytes for {}, needed {}",
+                   args.scratch.size(), words(problem_), result_.workspaceSize);
+    PLIMSOLL_CHECK((problem_.bias == MatmulBias::kRow) == static_cast<bool>(args.bias),
+                   "the bias does not fit the problem {}", words(problem_));
     if (args.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
     PLIMSOLL_CHECK(accumulate == nullptr || problem_.writes == MatmulWrites::kOverwriteOrAdd,
-                   "{} is prepared to overwrite only", words(problem_));
+                   "{} was not prepared to add", words(problem_));
     const bool adds_other = problem_.writes == MatmulWrites::kAddend;
-    PLIMSOLL_CHECK(adds_other == static_cast<bool>(args.addend), "addend of {}", words(problem_));
+    PLIMSOLL_CHECK(adds_other == static_cast<bool>(args.addend), "the addend does not fit the problem {}",
+                   words(problem_));
     const void* beta = adds_other ? one_ : accumulate != nullptr ? accumulate : zero_;
     const void* addend = adds_other ? args.addend.data : args.c.data;
     check(cublaslt().matmul(cublaslt().handle, desc_.handle, one_, args.b.data, b_.handle, args.a.data,

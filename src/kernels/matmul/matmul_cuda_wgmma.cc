@@ -12,7 +12,7 @@ class OwnProduct final : public CudaMatmul {
       : problem_(problem), activation_(activation) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(accumulate == nullptr, "a layer of {} x {} x {} overwrites", problem_.rows,
+    PLIMSOLL_CHECK(accumulate == nullptr, "the product {} x {} x {} cannot add to its output", problem_.rows,
                    problem_.columns, problem_.terms);
 #ifdef PLIMSOLL_HAS_WGMMA
     linear_cuda_wgmma(problem_, activation_, args, stream);
@@ -35,7 +35,7 @@ class OwnProduct final : public CudaMatmul {
 
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm) {
   const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
-  PLIMSOLL_CHECK(linear.has_value(), "a product of {} x {} x {} on sm_{} is no layer for tiles", problem.m,
+  PLIMSOLL_CHECK(linear.has_value(), "the tiles do not support the product {} x {} x {} on sm_{}", problem.m,
                  problem.n, problem.k, sm);
   return std::make_unique<OwnProduct>(*linear, LinearActivation::kNone);
 }

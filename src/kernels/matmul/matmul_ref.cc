@@ -5,9 +5,10 @@
 namespace plimsoll {
 
 void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
-  PLIMSOLL_CHECK(problem.b_operand == MatmulOperand::kPlain, "the reference takes plain operands");
+  PLIMSOLL_CHECK(problem.b_operand == MatmulOperand::kPlain,
+                 "the reference does not support packed operands");
   PLIMSOLL_CHECK(static_cast<bool>(args.a) && static_cast<bool>(args.b) && static_cast<bool>(args.c),
-                 "an operand is absent");
+                 "an operand is missing");
   PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem.bias == MatmulBias::kRow),
                  "the bias does not fit the problem");
   PLIMSOLL_CHECK(static_cast<bool>(args.addend) == (problem.writes == MatmulWrites::kAddend),

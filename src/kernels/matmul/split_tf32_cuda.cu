@@ -123,8 +123,10 @@ void launch_columns(const SplitTf32Args& args, CudaStream stream) {
 }  // namespace
 
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream) {
-  PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32, "the parts of f32 are f32");
-  PLIMSOLL_CHECK(is_aligned(args.x) && is_aligned(args.out), "operands of split_tf32 start at 16 bytes");
+  PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32,
+                 "the operand and its parts must be f32");
+  PLIMSOLL_CHECK(is_aligned(args.x) && is_aligned(args.out),
+                 "operands of split_tf32 must be aligned to 16 bytes");
   PLIMSOLL_CHECK(args.rows * args.columns < (int64_t{1} << 32), "{} x {} numbers to split", args.rows,
                  args.columns);
   if (args.place == Tf32PartPlace::kAlongRows) {

@@ -4,7 +4,8 @@
 namespace plimsoll {
 
 void split_tf32_ref(const SplitTf32Args& args) {
-  PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32, "the parts of f32 are f32");
+  PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32,
+                 "the operand and its parts must be f32");
   const bool along_rows = args.place == Tf32PartPlace::kAlongRows;
   const int64_t terms = along_rows ? args.columns : args.rows;
   const bool low_first = args.order == Tf32PartOrder::kLowHighHigh;
