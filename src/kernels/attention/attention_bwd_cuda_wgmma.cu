@@ -51,7 +51,7 @@ __global__ __launch_bounds__(kWarpgroup,
   const int first_hidden = args.causal ? min(work.count, work.row + warp_row) : work.count;
   for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
     wait_for_copies();
-    show_to_products();
+    fence_async_proxy();
     __syncthreads();
     if (key + kKeys < end) fetch(stage ^ 1);
     if (key == 0) {
@@ -130,7 +130,7 @@ __global__ __launch_bounds__(kWarpgroup,
   const float exponent = args.scale * kLog2E;
   for (int row = start, stage = 0; row < work.count; row += kQueries, stage ^= 1) {
     wait_for_copies();
-    show_to_products();
+    fence_async_proxy();
     __syncthreads();
     if (row + kQueries < work.count) fetch(row + kQueries, stage ^ 1);
     if (args.causal && row + kQueries <= work.row) continue;

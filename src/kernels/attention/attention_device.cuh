@@ -60,14 +60,14 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Start an asynchronous copy of 16 or 4 bytes to shared memory; it writes zeros if `is_there` is false.
+// Start an asynchronous copy of 16 or 4 bytes to shared memory; it writes zeros if `is_valid` is false.
 // Compute capability 8.0 and later.
-__device__ inline void copy_16(uint32_t to, const void* from, bool is_there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0)
+__device__ inline void copy_16(uint32_t to, const void* from, bool is_valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_valid ? 16 : 0)
                : "memory");
 }
-__device__ inline void copy_4(uint32_t to, const void* from, bool is_there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(is_there ? 4 : 0)
+__device__ inline void copy_4(uint32_t to, const void* from, bool is_valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(is_valid ? 4 : 0)
                : "memory");
 }
 __device__ inline void wait_for_copies() {

@@ -133,7 +133,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     if (key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count)) {
       hide_keys<kM>(args, work, work.row + warp_row, key, score);
     }
-    soften<kDim, kM>(exponent, score, largest, sum, out);
+    online_softmax_step<kDim, kM>(exponent, score, largest, sum, out);
     multiply_by_values<kType, kDim, kM, kDropout>(score, keep, v, of_values, out);
   }
 

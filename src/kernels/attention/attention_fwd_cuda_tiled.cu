@@ -10,9 +10,9 @@ namespace {
 // tiles: the online softmax of Dao et al., arXiv 2205.14135, algorithm 1. Each thread keeps its own partial
 // sums until the end.
 template <int kR, int kN, int kWidth>
-__device__ void soften(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout, int key,
-                       int ty, int tx, float (&score)[kR][4 * kN], float (&largest)[kR], float (&sum)[kR],
-                       float (&out)[kR][kWidth]) {
+__device__ void online_softmax_step(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout,
+                                    int key, int ty, int tx, float (&score)[kR][4 * kN], float (&largest)[kR],
+                                    float (&sum)[kR], float (&out)[kR][kWidth]) {
 #pragma unroll
   for (int i = 0; i < kR; ++i) {
     const int row = work.row + kR * ty + i;
@@ -82,7 +82,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
     float score[kR][kKeys / 8];
     clear(score);
     add_rows_by_rows<kDim, kR, kKeys / 32>(q, k, ty, tx, score);
-    soften<kR, kKeys / 32, kDim / 8>(args, work, dropout, key, ty, tx, score, largest, sum, out);
+    online_softmax_step<kR, kKeys / 32, kDim / 8>(args, work, dropout, key, ty, tx, score, largest, sum, out);
     store_scores<kKeys, kR>(score, ty, tx, p);
     wait_for_fetches();
     __syncthreads();

@@ -50,9 +50,9 @@ __global__ __launch_bounds__(kWarpgroup,
 
   TileReader of_keys(args, work, args.k, args.k_stride, 0), of_values(args, work, args.v, args.v_stride, 0);
   // Waits for the requested tiles, then requests the values of this tile and the keys of the next.
-  const auto go_on = [&](int key, int stage) {
+  const auto wait_and_request_next = [&](int key, int stage) {
     wait_for_copies();
-    show_to_products();
+    fence_async_proxy();
     __syncthreads();
     if (key >= end) return;
     if (key + kKeys < end) of_keys.copy_next(keys + (stage ^ 1) * kWgmmaTile);
@@ -76,10 +76,10 @@ __global__ __launch_bounds__(kWarpgroup,
       for (int part = 0; part < KeepDraw<1>::kParts; ++part) keep.draw(args, dropout, part);
     }
   };
-  const auto soften_tile = [&](int key) {
+  const auto softmax_tile = [&](int key) {
     hold(score[0]);
     if (key + kKeys > first_hidden) hide_keys<1>(args, work, work.row + warp_row, key, score);
-    soften_scores<1>(exponent, score, largest, sum, old);
+    softmax_scores<1>(exponent, score, largest, sum, old);
     hold(score[0]);
   };
   const auto take_probabilities = [&](const KeepDraw<1>& keep) {
@@ -92,33 +92,33 @@ __global__ __launch_bounds__(kWarpgroup,
 
   TileReader(args, work, args.q, args.q_stride, work.row).copy_next(queries);
   of_keys.copy_next(keys);
-  go_on(0, 0);
+  wait_and_request_next(0, 0);
   {
     begin_products();
     multiply_by_keys(0);
     KeepDraw<1> keep(args, work, warp_row, 0);
     draw(keep);
     wait_for_products<0>();
-    soften_tile(0);
+    softmax_tile(0);
     take_probabilities(keep);
   }
   int stage = 0;
   for (int key = kKeys; key < end; key += kKeys) {
     stage ^= 1;
-    go_on(key, stage);
+    wait_and_request_next(key, stage);
     begin_products();
     multiply_by_keys(stage);
     multiply_by_values(stage ^ 1);
     KeepDraw<1> keep(args, work, warp_row, key);
     draw(keep);
     wait_for_products<1>();
-    soften_tile(key);
+    softmax_tile(key);
     wait_for_products<0>();
     hold(out[0]);
     multiply_by_row(old, out);
     take_probabilities(keep);
   }
-  go_on(end, stage);
+  wait_and_request_next(end, stage);
   begin_products();
   multiply_by_values(stage);
   wait_for_products<0>();

@@ -55,11 +55,11 @@ __global__ __launch_bounds__(kWarpgroup,
       copy_tf32(args, work, part, args.k, args.k_stride, key + kKeys, base + (stage ^ 1) * kTf32Tile);
     round_tf32_tile(part, k);
     transpose_tf32<Rounded::kGoes>(part, v, transposed_v);
-    show_to_products();
+    fence_async_proxy();
     __syncthreads();
     if (goes_on) copy_tf32(args, work, part, args.v, args.v_stride, key + kKeys, v);
     float score[1][8][4];
-    renew(q, minus_zero);
+    keep_alive(q, minus_zero);
     begin_products();
     multiply_tf32(score[0], q, k, 0);
     close_products();
@@ -71,7 +71,7 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(score[0]);
     if (key + kKeys > first_hidden) hide_keys<1>(args, work, work.row + warp_row, key, score);
-    soften<kWgmmaDim, 1>(exponent, score, largest, sum, out);
+    online_softmax_step<kWgmmaDim, 1>(exponent, score, largest, sum, out);
     Tf32Rows p;
 #pragma unroll
     for (int step = 0; step < 8; ++step) {

@@ -227,9 +227,9 @@ __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& wo
 #pragma unroll
   for (int i = 0; i < kRows / kRowsAtOnce; ++i) {
     const int r = first + i * kRowsAtOnce;
-    const bool is_there = has_columns && row + r < work.count;
-    copy_16(tile + lane_offset<kWidth>(r, chunk), is_there ? from + i * kRowsAtOnce * stride * kBytes : data,
-            is_there);
+    const bool is_valid = has_columns && row + r < work.count;
+    copy_16(tile + lane_offset<kWidth>(r, chunk), is_valid ? from + i * kRowsAtOnce * stride * kBytes : data,
+            is_valid);
   }
 }
 

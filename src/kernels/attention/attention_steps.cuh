@@ -33,8 +33,8 @@ __device__ inline void hide_keys(const AttentionKernelArgs& args, const Work& wo
 // is scale log2(e). Replaces scores with probabilities and sets `old`, the factor by which earlier sums must
 // be multiplied. Each lane keeps its own partial sums until the end.
 template <int kM>
-__device__ inline void soften_scores(float exponent, float (&score)[kM][kKeys / 8][4],
-                                     float (&largest)[kM][2], float (&sum)[kM][2], float (&old)[kM][2]) {
+__device__ inline void softmax_scores(float exponent, float (&score)[kM][kKeys / 8][4],
+                                      float (&largest)[kM][2], float (&sum)[kM][2], float (&old)[kM][2]) {
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -76,10 +76,11 @@ __device__ inline void multiply_by_row(const float (&factor)[kM][2], float (&out
 
 // Computes the probabilities and rescales `out`.
 template <int kDim, int kM>
-__device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (&largest)[kM][2],
-                              float (&sum)[kM][2], float (&out)[kM][kDim / 8][4]) {
+__device__ inline void online_softmax_step(float exponent, float (&score)[kM][kKeys / 8][4],
+                                           float (&largest)[kM][2], float (&sum)[kM][2],
+                                           float (&out)[kM][kDim / 8][4]) {
   float old[kM][2];
-  soften_scores<kM>(exponent, score, largest, sum, old);
+  softmax_scores<kM>(exponent, score, largest, sum, old);
   multiply_by_row(old, out);
 }
 
@@ -108,9 +109,9 @@ __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& w
 #pragma unroll 4
   for (int r = lane / kChunks; r < 16 * kM; r += 32 / kChunks) {
     const int row = warp * 16 * kM + r;
-    const bool is_there = work.row + row < work.count;
+    const bool is_valid = work.row + row < work.count;
     float sum = 0.0f;
-    if (is_there && 16 * chunk < kBytes * args.head_dim) {
+    if (is_valid && 16 * chunk < kBytes * args.head_dim) {
       const auto* from = static_cast<const std::byte*>(args.o) +
                          (static_cast<int64_t>(work.first + work.row + row) * args.heads + work.head) *
                              args.head_dim * kBytes +
@@ -134,7 +135,7 @@ __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& w
     for (int apart = 1; apart < kChunks; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
     if (chunk == 0) {
       delta[row] = sum;
-      if (is_there)
+      if (is_valid)
         args.delta[static_cast<int64_t>(work.head) * args.tokens + work.first + work.row + row] = sum;
     }
   }
@@ -174,18 +175,18 @@ __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const W
                                         const Dropout& dropout, int row, float* values) {
   const int thread = static_cast<int>(threadIdx.x);
   const int query = row + thread % kQueries;
-  const bool is_there = query < work.count;
-  const int t = work.first + (is_there ? query : 0);
+  const bool is_valid = query < work.count;
+  const int t = work.first + (is_valid ? query : 0);
   const int64_t at = static_cast<int64_t>(work.head) * args.tokens + t;
   const float* from = thread < kQueries ? args.lse : args.delta;
-  if (thread < 2 * kQueries) copy_4(shared_address(values + thread), from + at, is_there);
+  if (thread < 2 * kQueries) copy_4(shared_address(values + thread), from + at, is_valid);
   if constexpr (kDropout) {
     auto* words = reinterpret_cast<uint32_t*>(values + 2 * kQueries);
     const int num_words = (args.longest + 31) / 32;
 #pragma unroll 1
     for (int i = thread; i < kRows / 32 * kQueries; i += kThreads) {
       const int word = work.row / 32 + i / kQueries;
-      const bool has_word = is_there && 32 * word < work.count;
+      const bool has_word = is_valid && 32 * word < work.count;
       if (args.keep != nullptr) {
         const int64_t index =
             (static_cast<int64_t>(work.head) * num_words + (has_word ? word : 0)) * args.tokens + t;

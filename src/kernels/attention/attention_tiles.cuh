@@ -111,9 +111,9 @@ __device__ inline void fetch_tile(const AttentionKernelArgs& args, const Work& w
 #pragma unroll
     for (int i = 0; i < kRows / kRowsAtOnce; ++i) {
       const int r = first + i * kRowsAtOnce;
-      const bool is_there = has_columns && row + r < work.count;
+      const bool is_valid = has_columns && row + r < work.count;
       copy_16(shared_address(tile + unit_at<kDim>(r, unit)),
-              is_there ? from + i * kRowsAtOnce * stride : data, is_there);
+              is_valid ? from + i * kRowsAtOnce * stride : data, is_valid);
     }
     return;
   }

@@ -16,8 +16,8 @@ inline constexpr uint32_t kWgmmaTile = 64 * kWgmmaDim * 2;  // bytes
 using wgmma::begin_products;
 using wgmma::close_products;
 using wgmma::descriptor;  // its tile layout is that of attention_mma.cuh
+using wgmma::fence_async_proxy;
 using wgmma::kWarpgroup;
-using wgmma::show_to_products;
 using wgmma::wait_for_products;
 // Prevents the compiler from moving reads of the accumulators ahead of the wait.
 template <int kN>

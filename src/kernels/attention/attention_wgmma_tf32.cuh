@@ -105,7 +105,7 @@ __device__ inline void load_tf32_rows(Tf32Rows& a, uint32_t tile, int warp_row) 
 // again. ptxas of CUDA 13.0 considers the left operand of an asynchronous product dead after it and reuses
 // its registers for the next left operand, even if a loop multiplies it again. It keeps the result of an
 // addition.
-__device__ inline void renew(Tf32Rows& a, float minus_zero) {
+__device__ inline void keep_alive(Tf32Rows& a, float minus_zero) {
 #pragma unroll
   for (auto& step : a) {
 #pragma unroll

@@ -193,8 +193,8 @@ __global__ void __launch_bounds__(kThreads) sort_ids_kernel(const __grid_constan
   const bool one_tile = a.per_block <= tile_tokens;
   const List& list = a.lists[blockIdx.y];
   Pass pass{.from = nullptr, .to = nullptr, .shift = 0, .V = a.V};
-  for (int turn = 0; pass.shift < a.num_bits; ++turn) {
-    pass.to = list.halves[turn % 2];
+  for (int pass_index = 0; pass.shift < a.num_bits; ++pass_index) {
+    pass.to = list.halves[pass_index % 2];
     Tile tile(a, begin, end);
     int mine = 0;
     for (int64_t at = begin; at < end; at += tile_tokens) {

@@ -139,9 +139,9 @@ struct HeldRow {
                                                int64_t row, int32_t label) {
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
-      const bool is_there = label >= 0 && class_of(j) < a.num_classes;
-      copy_async(places + j * kHeldThreads, is_there ? logits + row * a.num_classes + class_of(j) : logits,
-                 is_there);
+      const bool is_valid = label >= 0 && class_of(j) < a.num_classes;
+      copy_async(places + j * kHeldThreads, is_valid ? logits + row * a.num_classes + class_of(j) : logits,
+                 is_valid);
     }
     close_copies();
   }

@@ -9,8 +9,8 @@
 //   by the norm in place.
 //
 // Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a card at its power limit
-// and slow it down within that time, which single calls would not show. The compared kernels take kTurns
-// turns; the median counts, provided that the results agree. This is a plain program.
+// and slow it down within that time, which single calls would not show. Compared kernels alternate,
+// kRepetitions times each; the median counts, provided that the results agree. This is a plain program.
 //
 //   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks]     default: all
 #include <cuda_runtime.h>
@@ -34,7 +34,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kSeconds = 0.2;
-constexpr int kTurns = 3;
+constexpr int kRepetitions = 3;
 constexpr int kSm = 90;
 
 // The default stream cannot be captured, so this is another stream.
@@ -91,16 +91,16 @@ double mean_ms(const Call& call) {
   }
 }
 
-// Returns the median over the turns for each call.
+// Returns the median over the repetitions for each call.
 std::vector<double> medians_ms(const std::vector<std::function<void()>>& calls) {
   std::vector<std::vector<double>> times(calls.size());
-  for (int turn = 0; turn < kTurns; ++turn) {
+  for (int repetition = 0; repetition < kRepetitions; ++repetition) {
     for (size_t i = 0; i < calls.size(); ++i) times[i].push_back(mean_ms(calls[i]));
   }
   std::vector<double> medians;
   for (std::vector<double>& of : times) {
-    std::nth_element(of.begin(), of.begin() + kTurns / 2, of.end());
-    medians.push_back(of[kTurns / 2]);
+    std::nth_element(of.begin(), of.begin() + kRepetitions / 2, of.end());
+    medians.push_back(of[kRepetitions / 2]);
   }
   return medians;
 }

@@ -52,9 +52,9 @@ __device__ __forceinline__ uint32_t finish(uint32_t sums, const float (&bias)[2]
 // Writes 16 columns of a part (`sums` holds the part's 16 words) to the box, which contains their addend if
 // there is one. The last of four steps sends the box.
 template <typename T, Epilogue kEpilogue>
-__device__ __forceinline__ void put_out(const Args& args, const Warp& warp, const Tile& tile,
-                                        const uint32_t* sums, int part, int step, const Biases& biases,
-                                        const Place& place) {
+__device__ __forceinline__ void store_16_columns(const Args& args, const Warp& warp, const Tile& tile,
+                                                 const uint32_t* sums, int part, int step,
+                                                 const Biases& biases, const Place& place) {
   constexpr bool kAdds = kEpilogue == Epilogue::kAddend;
   if (step == 0) {
     if (kAdds) {
@@ -76,12 +76,12 @@ __device__ __forceinline__ void put_out(const Args& args, const Warp& warp, cons
 }
 
 template <typename T, Epilogue kEpilogue>
-__device__ __forceinline__ void put_out_part(const Args& args, const Warp& warp, const Tile& tile,
-                                             const uint32_t* sums, int part, const Place& place) {
+__device__ __forceinline__ void store_part(const Args& args, const Warp& warp, const Tile& tile,
+                                           const uint32_t* sums, int part, const Place& place) {
 #pragma unroll
   for (int step = 0; step < 4; ++step)
-    put_out<T, kEpilogue>(args, warp, tile, sums, part, step,
-                          biases_of<kEpilogue>(args, warp, tile, part, step), place);
+    store_16_columns<T, kEpilogue>(args, warp, tile, sums, part, step,
+                                   biases_of<kEpilogue>(args, warp, tile, part, step), place);
 }
 
 // Multiplies four stages. Meanwhile, if a tile is waiting, one of its parts is written. fetch() is called
@@ -96,7 +96,8 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
     Biases biases{};
     if (puts_out) biases = biases_of<kEpilogue>(args, warp, tile, part, step);
     multiply_stage<T>(warp, ring, acc, step > 0 || adds);
-    if (puts_out) put_out<T, kEpilogue>(args, warp, tile, sums, part, step, biases, place_of(warp, part));
+    if (puts_out)
+      store_16_columns<T, kEpilogue>(args, warp, tile, sums, part, step, biases, place_of(warp, part));
     if (step == 1) fetch();
   }
 }
@@ -105,7 +106,8 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
 // first part's has arrived, the second part's box is free, and the others go to the memory of this warp's
 // rows of x, which its warpgroup has finished reading.
 template <typename T, Epilogue kEpilogue>
-__device__ void put_out_last(const Args& args, const Warp& warp, const Ring& ring, const Waiting& waiting) {
+__device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& ring,
+                                const Waiting& waiting) {
   Place places[kParts];
 #pragma unroll
   for (int part = 0; part < kParts; ++part) places[part] = place_of(warp, part);
@@ -125,7 +127,7 @@ __device__ void put_out_last(const Args& args, const Warp& warp, const Ring& rin
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part)
-    put_out_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part, places[part]);
+    store_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part, places[part]);
 }
 
 // kHidden is the number of parts of a tile that are written while products run.
@@ -140,11 +142,11 @@ __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
 #pragma unroll
     for (int part = 0; part < kHidden; ++part) {
       multiply_part<T, kEpilogue>(args, warp, ring, acc, part > 0, waiting.tile, waiting.sums + 16 * part,
-                                  part, waiting.is_there, [&] {
+                                  part, waiting.is_valid, [&] {
                                     if (!kAdds) return;
                                     if (part + 1 == kParts) {
                                       fetch_addend(args, warp, tile, 0);
-                                    } else if (waiting.is_there) {
+                                    } else if (waiting.is_valid) {
                                       fetch_addend(args, warp, waiting.tile, part + 1);
                                     }
                                   });
@@ -152,11 +154,11 @@ __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
     for (int stage = kHidden * kStagesOfPart; stage < args.stages; stage += kStagesOfPart)
       multiply_part<T, kEpilogue>(args, warp, ring, acc, true, waiting.tile, waiting.sums, 0, false, [] {});
     if (kAdds && kHidden < kParts) fetch_addend(args, warp, tile, 0);
-    if (waiting.is_there) {
+    if (waiting.is_valid) {
 #pragma unroll
       for (int part = kHidden; part < kParts; ++part)
-        put_out_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part,
-                                   place_of(warp, part));
+        store_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part,
+                                 place_of(warp, part));
     }
     TileBiases biases;
     if constexpr (kEpilogue == Epilogue::kBias) biases.load<T>(args, warp, tile);
@@ -164,9 +166,9 @@ __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
     if constexpr (kEpilogue == Epilogue::kBias) biases.add_to(acc);
     take<T>(acc, waiting);
     waiting.tile = tile;
-    waiting.is_there = true;
+    waiting.is_valid = true;
   }
-  if (waiting.is_there) put_out_last<T, kEpilogue>(args, warp, ring, waiting);
+  if (waiting.is_valid) store_last_tile<T, kEpilogue>(args, warp, ring, waiting);
   if (warp.lane == 0) tma::wait_until_stored();
 }
 

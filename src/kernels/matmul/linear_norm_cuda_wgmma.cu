@@ -127,8 +127,8 @@ __device__ __forceinline__ uint64_t load_sums(const uint64_t* from) {
 
 // Publishes the sums of the rows. A quad of threads holds two rows of a tile together; each of its first two
 // threads publishes one.
-__device__ __forceinline__ void show_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
-                                          Rows& rows) {
+__device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
+                                             Rows& rows) {
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     Sums& sums = rows.sums[row];
@@ -150,27 +150,27 @@ __device__ __forceinline__ void show_sums(const NormArgs& args, const Warp& warp
 
 // Reads the published sums once. A thread of a quad reads those of the block with its own number and of the
 // block four later.
-__device__ __forceinline__ void look_for_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
+__device__ __forceinline__ void try_load_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                               Rows& rows) {
 #pragma unroll
-  for (int turn = 0; turn < 2; ++turn) {
-    const int block = warp.lane % 4 + 4 * turn;
+  for (int block_index = 0; block_index < 2; ++block_index) {
+    const int block = warp.lane % 4 + 4 * block_index;
     if (block >= args.layer.tiles_across) continue;
 #pragma unroll
     for (int row = 0; row < 2; ++row)
-      rows.seen[row][turn] = load_sums(sums_of(args, warp, tile, block) + 8 * row);
+      rows.seen[row][block_index] = load_sums(sums_of(args, warp, tile, block) + 8 * row);
   }
 }
 __device__ __forceinline__ void wait_for_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                               Rows& rows) {
 #pragma unroll
-  for (int turn = 0; turn < 2; ++turn) {
-    const int block = warp.lane % 4 + 4 * turn;
+  for (int block_index = 0; block_index < 2; ++block_index) {
+    const int block = warp.lane % 4 + 4 * block_index;
     if (block >= args.layer.tiles_across) continue;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      while (rows.seen[row][turn] == kNoSums)
-        rows.seen[row][turn] = load_sums(sums_of(args, warp, tile, block) + 8 * row);
+      while (rows.seen[row][block_index] == kNoSums)
+        rows.seen[row][block_index] = load_sums(sums_of(args, warp, tile, block) + 8 * row);
     }
   }
   __syncwarp();
@@ -188,19 +188,19 @@ __device__ __forceinline__ void take_norms(const NormArgs& args, const Warp& war
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     Sums sums[2];
-    bool is_there[2];
+    bool is_valid[2];
 #pragma unroll
-    for (int turn = 0; turn < 2; ++turn) {
-      is_there[turn] = warp.lane % 4 + 4 * turn < args.layer.tiles_across;
-      const uint64_t both = is_there[turn] ? rows.seen[row][turn] : 0;
-      sums[turn] = {__uint_as_float(static_cast<uint32_t>(both)),
-                    __uint_as_float(static_cast<uint32_t>(both >> 32))};
+    for (int block_index = 0; block_index < 2; ++block_index) {
+      is_valid[block_index] = warp.lane % 4 + 4 * block_index < args.layer.tiles_across;
+      const uint64_t both = is_valid[block_index] ? rows.seen[row][block_index] : 0;
+      sums[block_index] = {__uint_as_float(static_cast<uint32_t>(both)),
+                           __uint_as_float(static_cast<uint32_t>(both >> 32))};
     }
     const float mean = share * sum_of_quad(sums[0].mean + sums[1].mean);
     float squares = sums[0].squares + sums[1].squares;
 #pragma unroll
-    for (int turn = 0; turn < 2; ++turn) {
-      const float apart = is_there[turn] ? sums[turn].mean - mean : 0.0f;
+    for (int block_index = 0; block_index < 2; ++block_index) {
+      const float apart = is_valid[block_index] ? sums[block_index].mean - mean : 0.0f;
       squares += apart * apart * static_cast<float>(kColumns);
     }
     const float variance = sum_of_quad(squares) * (share / static_cast<float>(kColumns));
@@ -246,7 +246,7 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   } else {
     norm_step<T>(args, warp, waiting, rows, step - kAddSteps);
   }
-  if (step + 1 == kAddSteps) show_sums(args, warp, waiting.tile, rows);
+  if (step + 1 == kAddSteps) publish_sums(args, warp, waiting.tile, rows);
 }
 
 // kStepsOfStage is the number of steps of the waiting tile in each product stage of the next tile.
@@ -266,14 +266,14 @@ __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const
 #pragma unroll
     for (int stage = 0; stage < kHidden; ++stage) {
       multiply_stage<T>(warp, ring, acc, stage > 0);
-      if (stage + 1 == kNormStage && waiting.is_there) look_for_sums(args, warp, waiting.tile, rows);
+      if (stage + 1 == kNormStage && waiting.is_valid) try_load_sums(args, warp, waiting.tile, rows);
 #pragma unroll
       for (int i = 0; i < kStepsOfStage; ++i) {
         const bool norms = stage >= kNormStage;
         const int step =
             norms ? kAddSteps + (stage - kNormStage) * kStepsOfStage + i : stage * kStepsOfStage + i;
         if (step >= (norms ? kSteps : kAddSteps)) continue;
-        if (waiting.is_there) take_step<T>(args, warp, waiting, rows, step);
+        if (waiting.is_valid) take_step<T>(args, warp, waiting, rows, step);
         if (step == kFetchStep) fetch_addend(args.layer, warp, tile, 0);
       }
     }
@@ -285,11 +285,11 @@ __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const
     biases.add_to(acc);
     take<T>(acc, waiting);
     waiting.tile = tile;
-    waiting.is_there = true;
+    waiting.is_valid = true;
   }
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    if (step == kAddSteps) look_for_sums(args, warp, waiting.tile, rows);
+    if (step == kAddSteps) try_load_sums(args, warp, waiting.tile, rows);
     take_step<T>(args, warp, waiting, rows, step);
   }
   if (warp.lane == 0) tma::wait_until_stored();

@@ -160,7 +160,7 @@ __device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&wor
 // Sends a whole box to y.
 __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, const Tile& tile, int part,
                                          uint32_t box) {
-  wgmma::show_to_products();
+  wgmma::fence_async_proxy();
   __syncwarp();
   if (warp.lane == 0) tma::store(&args.y, box, tile.column + 64 * part, tile.row + kBoxRows * warp.number);
 }
@@ -197,7 +197,7 @@ struct TileBiases {
 struct Waiting {
   uint32_t sums[64];
   Tile tile;
-  bool is_there = false;
+  bool is_valid = false;
 };
 
 template <typename T>
@@ -239,7 +239,7 @@ __device__ __forceinline__ void make_barriers(const Ring& ring) {
   }
   for (uint32_t box = 0; box < kConsumerWarps * 2; ++box)
     tma::make_barrier(ring.base + kAddendBarriersAt + 8 * box, 1);
-  tma::show_barriers();
+  tma::fence_barriers();
 }
 // Divides the work of a block: the last warpgroup loads tiles, and the others call consume(warp). The
 // producer gives its registers to the threads that hold accumulators: 24 + 2 x 240 of the 504 for three

@@ -19,7 +19,7 @@ __device__ inline void make_barrier(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 // Makes new barriers visible to other threads and the copy engine; must be followed by __syncthreads().
-__device__ inline void show_barriers() {
+__device__ inline void fence_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ inline void arrive(uint32_t barrier) {

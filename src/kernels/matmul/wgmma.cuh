@@ -27,7 +27,7 @@ __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 // Makes ordinary stores and copies to shared memory visible to products and bulk copies.
-__device__ inline void show_to_products() {
+__device__ inline void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 

@@ -7,15 +7,15 @@
 
 namespace plimsoll::cuda {
 
-// Copies 16 bytes, or writes zeros if `is_there` is false.
-__device__ __forceinline__ void copy_async(uint4* to, const void* from, bool is_there) {
+// Copies 16 bytes, or writes zeros if `is_valid` is false.
+__device__ __forceinline__ void copy_async(uint4* to, const void* from, bool is_valid) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
-               "r"(is_there ? 16 : 0)
+               "r"(is_valid ? 16 : 0)
                : "memory");
 #else
-  *to = is_there ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+  *to = is_valid ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 #endif
 }
 __device__ __forceinline__ void close_copies() {

@@ -38,9 +38,9 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
     const int2 pair = base + lane < n ? a.sorted.pairs[begin + base + lane] : make_int2(-1, 0);
     const unsigned wanted = __ballot_sync(kWholeWarp, a.wants(pair.x));
     for (int first = 0; first < 32 && base + first < n; first += kRows) {
-      const int turn = (base + first) / kRows;
-      const int stage = turn % kStages;
-      tma::wait(ring.empty + 8 * stage, (turn / kStages + 1) % 2);
+      const int batch = (base + first) / kRows;
+      const int stage = batch % kStages;
+      tma::wait(ring.empty + 8 * stage, (batch / kStages + 1) % 2);
       if (lane >= first && lane < first + kRows && a.wants(pair.x)) {
         tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
                   ring.full + 8 * stage);
@@ -88,9 +88,9 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   const bool goes_on = begin + n < a.T && a.sorted.id(begin + n) == a.sorted.id(begin + n - 1);
   bool from_before = begin > 0 && a.sorted.id(begin - 1) == a.sorted.id(begin) && a.wants(a.sorted.id(begin));
   float sum[kPacks][kN] = {};
-  for (int turn = 0; turn * kRows < n; ++turn) {
-    const int stage = turn % kStages;
-    tma::wait(ring.full + 8 * stage, turn / kStages % 2);
+  for (int batch = 0; batch * kRows < n; ++batch) {
+    const int stage = batch % kStages;
+    tma::wait(ring.full + 8 * stage, batch / kStages % 2);
     // Rows that were not copied are loaded too but not added, so that no branch separates the loads.
     Raw<X, kN> raw[kRows][kPacks];
 #pragma unroll
@@ -105,7 +105,7 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int i = turn * kRows + r;
+      const int i = batch * kRows + r;
       const int32_t id = i < n ? ends[i] : kSkip;
       if (id == kSkip) continue;
 #pragma unroll
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
       tma::make_barrier(ring.full + 8 * stage, 1);
       tma::make_barrier(ring.empty + 8 * stage, static_cast<uint32_t>(adders));
     }
-    tma::show_barriers();
+    tma::fence_barriers();
   }
   // The code above runs concurrently with the previous launch.
   wait_for_launch_before();

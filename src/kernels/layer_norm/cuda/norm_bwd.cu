@@ -54,7 +54,7 @@ __device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, 
 
 // The values that store_rows needs besides the rows: rstd, the rows' sums and the dropout numbers.
 template <int N, int kRows>
-struct Turn {
+struct RowGroupValues {
   float rstd[kRows];
   float sums[2 * kRows];
   // Dropout numbers for whole packs; single elements are drawn when they are needed.
@@ -64,14 +64,15 @@ struct Turn {
 template <typename T, int N, int kRows, bool kSums>
 __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<T>& to, const Place& at,
                                            int first, const RandomSite& site, float inverse_columns,
-                                           const Rows<T, N, kRows>& rows, const Turn<N, kRows>& turn,
+                                           const Rows<T, N, kRows>& rows,
+                                           const RowGroupValues<N, kRows>& group_values,
                                            ColumnState& column) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const int row = row_of(at, first, r);
     if (row >= at.rows) continue;
-    const float of_mean = -(turn.sums[2 * r] * inverse_columns) * turn.rstd[r];
-    const float of_x_hat = -(turn.sums[2 * r + 1] * inverse_columns) * turn.rstd[r];
+    const float of_mean = -(group_values.sums[2 * r] * inverse_columns) * group_values.rstd[r];
+    const float of_x_hat = -(group_values.sums[2 * r + 1] * inverse_columns) * group_values.rstd[r];
 #pragma unroll
     for (int j = 0; j < kElements / N; ++j) {
       const int c = (at.thread + j * at.threads) * N;
@@ -80,14 +81,14 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<
       unpack<T, N>(rows.x_hat[r][j], x_hat);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        d_s[i] = fmaf(x_hat[i], of_x_hat, fmaf(rows.g[r][j][i], turn.rstd[r], of_mean));
+        d_s[i] = fmaf(x_hat[i], of_x_hat, fmaf(rows.g[r][j][i], group_values.rstd[r], of_mean));
       }
       const uint32_t element = element_of(at, r, a.C, c);
       if (a.d_residual != nullptr) store_floats<T, N>(to.d_residual + element, d_s);
       if constexpr (N == 1) {
         if (a.dropout.on) a.dropout.apply<N>(site, row * a.C + c, d_s);
       } else if (a.dropout.on) {
-        a.dropout.apply<N>(turn.numbers[r * (kElements / N) + j], d_s);
+        a.dropout.apply<N>(group_values.numbers[r * (kElements / N) + j], d_s);
       }
       if (a.d_x != nullptr) store_floats<T, N>(to.d_x + element, d_s);
       if constexpr (kSums) {
@@ -146,9 +147,9 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
 #pragma unroll 1
   for (; first < at.rows; first += step) {
     Rows<T, N, kRows> rows;
-    Turn<N, kRows> turn;
+    RowGroupValues<N, kRows> group_values;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) turn.rstd[r] = next_rstd[r];
+    for (int r = 0; r < kRows; ++r) group_values.rstd[r] = next_rstd[r];
     load_rstd<kRows>(a.rstd, at, first + step, next_rstd);
     if constexpr (kStages > 0) {
       ring.fetch(sources, a.C, at, first + (kStages - 1) * step, stage == 0 ? kStages - 1 : stage - 1);
@@ -158,11 +159,12 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
     } else {
       load_rows<T, N, kRows>(a, sources, at, first, rows);
     }
-    sum_rows<T, N, kRows, kSums>(rows, column, turn.sums);
-    if (N > 1 && a.dropout.on) draw_numbers<N, kRows>(a, at, first, site, turn.numbers);
-    reduce_over_group<kRows>(at, slots[slot], turn.sums);
+    sum_rows<T, N, kRows, kSums>(rows, column, group_values.sums);
+    if (N > 1 && a.dropout.on) draw_numbers<N, kRows>(a, at, first, site, group_values.numbers);
+    reduce_over_group<kRows>(at, slots[slot], group_values.sums);
     slot ^= 1;
-    store_rows<T, N, kRows, kSums>(a, destinations, at, first, site, inverse_columns, rows, turn, column);
+    store_rows<T, N, kRows, kSums>(a, destinations, at, first, site, inverse_columns, rows, group_values,
+                                   column);
     sources.advance(step_elements);
     destinations.advance(step_elements);
   }

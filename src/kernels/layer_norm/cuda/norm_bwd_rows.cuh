@@ -101,11 +101,11 @@ struct Ring {
 #pragma unroll
       for (int j = 0; j < kPacks; ++j) {
         const int c = (at.thread + j * at.threads) * kN;
-        const bool is_there = row < at.rows && c < C;
+        const bool is_valid = row < at.rows && c < C;
         const uint32_t i = element_of(at, r, C, c);
-        copy_async(place(stage, 0, r, j), from.d_y + i, is_there);
-        copy_async(place(stage, 1, r, j), from.x_hat + i, is_there);
-        if (has_third) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_there);
+        copy_async(place(stage, 0, r, j), from.d_y + i, is_valid);
+        copy_async(place(stage, 1, r, j), from.x_hat + i, is_valid);
+        if (has_third) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_valid);
       }
     }
     close_copies();

@@ -147,9 +147,9 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
   incoming.load(a, row, thread, threads);
   const RandomSite site = a.dropout.site();
   const auto columns = static_cast<float>(a.C);
-  int turn = 0;
+  int slot = 0;
 #pragma unroll 1
-  for (; row < a.T; row += step, turn ^= 1) {
+  for (; row < a.T; row += step, slot ^= 1) {
     float s[kPacks][N];
     add_up<T, Parameters, N, kPacks>(a, site, row * a.C, thread, threads, incoming, s);
     if (row + step < a.T) incoming.load(a, row + step, thread, threads);
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
       for (int i = 0; i < N; ++i) sum += s[j][i];
     }
     // The slots of an iteration can be reused two barriers later, which is two iterations later.
-    const float mean = block_sum(sum, thread, warps, slots[turn][0]) / columns;
+    const float mean = block_sum(sum, thread, warps, slots[slot][0]) / columns;
     float squares = 0.0f;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
 #pragma unroll
       for (int i = 0; i < N; ++i) squares = fmaf(s[j][i] - mean, s[j][i] - mean, squares);
     }
-    const float variance = block_sum(squares, thread, warps, slots[turn][1]) / columns;
+    const float variance = block_sum(squares, thread, warps, slots[slot][1]) / columns;
     const float rstd = 1.0f / sqrtf(variance + a.eps);
     store_results<T, Parameters, N, kPacks>(a, row * a.C, thread, threads, mean, rstd, s);
     if (a.rstd != nullptr && thread == 0) a.rstd[row] = rstd;

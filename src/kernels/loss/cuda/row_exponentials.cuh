@@ -88,7 +88,7 @@ struct RowExponentials {
   template <typename T, int N>
   __device__ __forceinline__ void add(const Raw<T, N> (&raw)[kRowBatch]) {
     const float greatest = greatest_of<T, N>(raw);
-    refer_to(greatest - reference > 1.0f ? greatest : reference);
+    rescale_to(greatest - reference > 1.0f ? greatest : reference);
     float sums[kRowBatch] = {};
 #pragma unroll
     for (int u = 0; u < kRowBatch; ++u) {
@@ -102,12 +102,12 @@ struct RowExponentials {
     for (int u = 0; u < kRowBatch; ++u) batch += sums[u];
     sum += static_cast<double>(batch);
   }
-  __device__ __forceinline__ void refer_to(float greatest) {
+  __device__ __forceinline__ void rescale_to(float greatest) {
     sum *= static_cast<double>(expf(reference - greatest));
     reference = greatest;
   }
   __device__ __forceinline__ void add_over_warp() {
-    refer_to(warp_max(reference));
+    rescale_to(warp_max(reference));
     sum = warp_sum(sum);
   }
 };
