@@ -171,7 +171,7 @@ TEST(ResolveArguments, ChecksOptimizerAndDevice) {
     EXPECT_NO_THROW(parse({"--optim", paged}));
   }
   EXPECT_EQ(error_of({"--optim", "paged_ademamix_8bit"}),
-            "--optim paged_ademamix_8bit: this program does not have that update; the nearest is --optim "
+            "--optim paged_ademamix_8bit: Plimsoll does not have that update; the nearest is --optim "
             "adamw_8bit");
   EXPECT_NO_THROW(parse({"--offload_optimizer", "--device", "h200"}));
   EXPECT_EQ(error_of({"--offload_optimizer", "--use_cpu"}),

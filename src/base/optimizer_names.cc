@@ -6,14 +6,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kProjection =
-    "it projects gradients to a low rank, which this program does not do";
-constexpr std::string_view kNotWritten = "this program does not have that update";
+constexpr std::string_view kProjection = "it projects gradients to a low rank, which Plimsoll does not do";
+constexpr std::string_view kNotWritten = "Plimsoll does not have that update";
 constexpr std::string_view kInBackward =
     "it updates weights within the backward pass, as --optimizer_in_backward with --max_grad_norm 0 does "
     "here";
 constexpr std::string_view kScheduleFree =
-    "it averages weights in place of a schedule, which this program does not do";
+    "it averages weights instead of using a schedule, which Plimsoll does not do";
 
 constexpr std::array kNames = {
     OptimizerName{.name = "adamw_torch_fused", .runs = "adamw"},
@@ -45,7 +44,7 @@ constexpr std::array kNames = {
     OptimizerName{
         .name = "adamw_torch_npu_fused", .reason = "it is for NPUs", .nearest = "adamw_torch_fused"},
     OptimizerName{
-        .name = "adamw_torch_4bit", .reason = "states in 4 bits are not here", .nearest = "adamw_8bit"},
+        .name = "adamw_torch_4bit", .reason = "Plimsoll has no states in 4 bits", .nearest = "adamw_8bit"},
     OptimizerName{.name = "adamw_torch_8bit",
                   .reason = "torchao's rounding of states is not here, that of bitsandbytes is",
                   .nearest = "adamw_8bit"},

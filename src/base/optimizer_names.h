@@ -1,6 +1,7 @@
-// The values of --optim: every name that Hugging Face's Trainer knows (OptimizerNames in its
-// training_args.py), with the optimizer that it selects here or the reason why it is refused. Thread-safe:
-// pure data.
+// The values of --optim: every name that Hugging Face's Trainer accepts (OptimizerNames in its
+// training_args.py), with the optimizer that it selects or the reason for its refusal. The rooms below optim
+// need the names, so they are here and not in the rows of optim/optimizers.h; a test compares both. Pure
+// data; thread-safe.
 #pragma once
 
 #include <span>
@@ -10,12 +11,12 @@ namespace plimsoll {
 
 struct OptimizerName {
   std::string_view name;
-  // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, adamw_8bit, lion_8bit,
-  // sgd_8bit or adagrad_8bit. Empty if the name is refused.
+  // The optimizer that this name selects, by the name of its row in optim/optimizers.h; empty if the name is
+  // refused.
   std::string_view runs = {};
-  // True if its states are stored in host memory; on a GPU they are copied for each update.
+  // Its states are in the memory of the host; on a GPU they are copied for each update.
   bool is_paged = false;
-  // For a refused name: the reason, and the nearest name that is supported.
+  // The reason for a refusal, and the most similar name that is accepted.
   std::string_view reason = {};
   std::string_view nearest = {};
 
@@ -23,7 +24,7 @@ struct OptimizerName {
 };
 
 std::span<const OptimizerName> optimizer_names();
-// Returns the row with this name, or null if the name is unknown.
+// Returns the row of that name, or null.
 const OptimizerName* find_optimizer_name(std::string_view name);
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Sites of dropout are small numbers.
+// Sites of dropout are small numbers, so these do not collide with them.
 constexpr int64_t kFirstSites = int64_t{1} << 30;
 constexpr int64_t kSecondSites = kFirstSites + (int64_t{1} << 29);
 

@@ -46,7 +46,7 @@ void follow_on_plateau(const MetricScheduleOptions& options, MetricScheduleState
   }
 }
 
-// The mean of the metrics in the window, which this one enters.
+// Adds a metric to the window and returns the mean of the window.
 double smoothed(const MetricScheduleOptions& options, MetricScheduleState& state, double metric) {
   state.window.push_back(metric);
   state.window_sum += metric;
@@ -90,7 +90,7 @@ void follow_greedily(const MetricScheduleOptions& options, MetricScheduleState& 
     state.warmup_left = options.warmup;
     state.num_good = 0;
   } else if (state.num_bad > options.patience) {
-    // A reset happens before the cooldown is set, which then outlives it, as in the source.
+    // A reset happens before the cooldown is set, so the cooldown stays set, as in the source.
     reduce_or_reset(options, state);
     state.cooldown_left = options.cooldown;
     state.num_bad = 0;
@@ -103,7 +103,7 @@ void read_greedy_options(MetricScheduleOptions& options, ScheduleOptionReader& r
   options.smooth = reader.number("smooth").value_or(0.0) != 0.0;
   options.window_size = reader.whole("window_size", 1).value_or(options.window_size);
   options.reset_start = reader.whole("reset_start", 0).value_or(options.reset_start);
-  reader.number("verbose");  // says nothing about learning rates
+  reader.number("verbose");  // accepted and ignored
 }
 
 }  // namespace

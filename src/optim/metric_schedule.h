@@ -1,6 +1,6 @@
-// The two learning-rate schedules that follow a metric: reduce_lr_on_plateau and greedy. They are told the
-// metric after every evaluation and keep a state, which a checkpoint stores. Host only. Thread-safety: none,
-// one owner. Values only.
+// The two learning-rate schedules that follow a metric: reduce_lr_on_plateau and greedy. They
+// receive the metric after every evaluation and have a state, which a checkpoint stores. Host only. Not
+// thread-safe: one owner. Values only.
 //
 // Sources: torch.optim.lr_scheduler.ReduceLROnPlateau (torch 2.15) and transformers.optimization.GreedyLR
 // (5.23; arXiv 2512.14527), with their options, defaults and order of operations, for one learning rate.
@@ -29,16 +29,16 @@ struct MetricScheduleOptions {
   ThresholdMode threshold_mode = ThresholdMode::kRelative;  // greedy: kAbsolute
   int64_t cooldown = 0;
   double min_lr = 0.0;  // greedy: 1e-3
-  double eps = 1e-8;    // a smaller change is not made
-  // Greedy only.
+  double eps = 1e-8;    // smaller changes are skipped
+  // Only for greedy.
   double max_lr = 1.0;
   int64_t warmup = 0;
-  bool smooth = false;  // judge the mean of the last window_size metrics
+  bool smooth = false;  // compare the mean of the last window_size metrics
   int64_t window_size = 50;
-  int64_t reset_start = 500;  // reductions at min_lr before everything starts again
+  int64_t reset_start = 500;  // number of reductions at min_lr before the schedule starts again
 };
 
-// What changes from evaluation to evaluation.
+// The state that evaluations change.
 struct MetricScheduleState {
   double learning_rate = 0.0;
   double initial_learning_rate = 0.0;
@@ -52,19 +52,19 @@ struct MetricScheduleState {
   double window_sum = 0.0;
 };
 
-// Errors: kUsage if an option is unknown to this kind, has the wrong type or an impossible value. Booleans
-// are 0 and 1.
+// Returns checked options. Errors: kUsage if an option is unknown to this kind, has the wrong type or an
+// impossible value. Booleans are 0 and 1.
 MetricScheduleOptions make_metric_schedule(ScheduleKind kind, std::span<const ScheduleOption> options = {});
 
-// The state before the first evaluation.
+// Returns the state before the first evaluation.
 MetricScheduleState start_metric_schedule(const MetricScheduleOptions& options, double learning_rate);
 
-// Takes the metric of an evaluation; state.learning_rate is what the next steps use. A NaN is never an
-// improvement.
+// Updates the state with the metric of an evaluation; the next steps use state.learning_rate. A NaN is never
+// an improvement.
 void follow_metric(const MetricScheduleOptions& options, MetricScheduleState& state, double metric);
 
-// The state as named finite numbers, for a checkpoint, and back. An infinite `best` is left out.
-// Errors of the second: kBadData if a number that a state has is missing.
+// Convert the state to named finite numbers for a checkpoint, and back. An infinite `best` is omitted. Errors
+// of the second: kBadData if a number is missing or not possible.
 std::map<std::string, double> state_values(const MetricScheduleState& state);
 MetricScheduleState state_from_values(const MetricScheduleOptions& options,
                                       const std::map<std::string, double>& values);

@@ -2,84 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <utility>
 
 #include "graph/ops/ops.h"
+#include "optim/optimizers.h"
 
 namespace plimsoll {
 namespace {
 
-struct Row {
-  OptimizerKind kind;
-  std::string_view name;
-  void (*add)(Graph&, std::span<const Parameter>, const OptimizerConfig&, double, ValueId, ValueId);
-  std::vector<std::string> (*states)(const OptimizerConfig&);
-  TakenSites (*sites)(const Graph&, const Parameter&);
-};
-
-// Parameters that are kept in the same way are updated together.
-enum class Storing : uint8_t { kWhole, kWithCopy, kSplit };
-Storing storing_of(const Parameter& parameter) {
-  if (parameter.remainder != kNoValue) return Storing::kSplit;
-  return parameter.copy != kNoValue ? Storing::kWithCopy : Storing::kWhole;
+// The storage format of a parameter. One op updates parameters of one format.
+enum class WeightFormat : uint8_t { kWhole, kWithCopy, kSplit };
+WeightFormat format_of(const Parameter& parameter) {
+  if (parameter.remainder != kNoValue) return WeightFormat::kSplit;
+  return parameter.copy != kNoValue ? WeightFormat::kWithCopy : WeightFormat::kWhole;
 }
 
-std::vector<std::string> adamw_states(const OptimizerConfig&) {
-  return {"adamw.m", "adamw.v"};
-}
-std::vector<std::string> sgd_states(const OptimizerConfig& config) {
-  return config.momentum > 0.0 ? std::vector<std::string>{"sgd.momentum"} : std::vector<std::string>{};
-}
-std::vector<std::string> lion_states(const OptimizerConfig&) {
-  return {"lion.m"};
-}
-std::vector<std::string> adagrad_states(const OptimizerConfig&) {
-  return {"adagrad.sum"};
-}
-
-std::vector<std::string> adafactor_states(const OptimizerConfig& config) {
-  std::vector<std::string> names{"adafactor.row", "adafactor.column", "adafactor.v"};
-  if (config.adafactor.beta1) names.emplace_back("adafactor.m");
-  return names;
-}
-std::vector<std::string> adamw_8bit_states(const OptimizerConfig&) {
-  return {"adamw_8bit.m", "adamw_8bit.m.absmax", "adamw_8bit.v", "adamw_8bit.v.absmax", "adamw.m", "adamw.v"};
-}
-std::vector<std::string> lion_8bit_states(const OptimizerConfig&) {
-  return {"lion_8bit.m", "lion_8bit.m.absmax", "lion.m"};
-}
-
-std::vector<std::string> sgd_8bit_states(const OptimizerConfig&) {
-  return {"sgd_8bit.momentum", "sgd_8bit.momentum.absmax", "sgd.momentum"};
-}
-std::vector<std::string> adagrad_8bit_states(const OptimizerConfig&) {
-  return {"adagrad_8bit.sum", "adagrad_8bit.sum.absmax", "adagrad.sum"};
-}
-
-TakenSites one_site(const Graph&, const Parameter&) {
-  return {};
-}
-
-constexpr Row kRows[] = {
-    {OptimizerKind::kAdamW, "adamw", add_adamw, adamw_states, one_site},
-    {OptimizerKind::kSgd, "sgd", add_sgd, sgd_states, one_site},
-    {OptimizerKind::kLion, "lion", add_lion, lion_states, one_site},
-    {OptimizerKind::kAdagrad, "adagrad", add_adagrad, adagrad_states, one_site},
-    {OptimizerKind::kAdafactor, "adafactor", add_adafactor, adafactor_states, adafactor_sites},
-    {OptimizerKind::kAdamW8Bit, "adamw_8bit", add_adamw_8bit, adamw_8bit_states, eight_bit_sites},
-    {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states, eight_bit_sites},
-    {OptimizerKind::kSgd8Bit, "sgd_8bit", add_sgd_8bit, sgd_8bit_states, eight_bit_sites},
-    {OptimizerKind::kAdagrad8Bit, "adagrad_8bit", add_adagrad_8bit, adagrad_8bit_states, eight_bit_sites}};
-
-const Row& row_of(OptimizerKind kind) {
-  const auto row =
-      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.kind == kind; });
-  PLIMSOLL_CHECK(row != std::end(kRows), "optimizer {} has no row", static_cast<int>(kind));
-  return *row;
-}
-
-// The end of the parameters from `first` on that one op updates.
+// Returns the end of the parameters that one op updates, beginning with `first`.
 size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t first, int64_t most_elements) {
   if (most_elements == 0) return group.size();
   int64_t elements = 0;
@@ -91,20 +29,21 @@ size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t fi
   return end;
 }
 
-// How many sites of either kind are taken.
+// The number of noise sites of either kind that are in use.
 using SitesTaken = std::array<int64_t, 2>;
 
-// One op for each group of parameters that are updated alike, or several, with sites from `taken` on.
+// Appends one op, or several, for each group of parameters with one decay and one format. Noise sites are
+// taken from `taken` on.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, SitesTaken& taken) {
-  const Row& row = row_of(config.kind);
+  const Optimizer& optimizer = optimizer_of_kind(config.kind);
   for (const bool decays : {true, false}) {
-    for (const Storing storing : {Storing::kSplit, Storing::kWithCopy, Storing::kWhole}) {
+    for (const WeightFormat format : {WeightFormat::kSplit, WeightFormat::kWithCopy, WeightFormat::kWhole}) {
       std::vector<Parameter> group;
       for (Parameter parameter : parameters) {
-        if (parameter.decays != decays || storing_of(parameter) != storing) continue;
+        if (parameter.decays != decays || format_of(parameter) != format) continue;
         if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
-        const TakenSites its = row.sites(graph, parameter);
+        const TakenSites its = optimizer.sites(graph, parameter);
         int64_t& next_site = taken[static_cast<size_t>(its.sites)];
         parameter.sites = its.sites;
         parameter.first_site = next_site;
@@ -113,8 +52,8 @@ void add_updates(Graph& graph, std::span<const Parameter> parameters, const Opti
       }
       for (size_t first = 0; first < group.size();) {
         const size_t end = end_of_op(graph, group, first, config.most_elements_at_once);
-        row.add(graph, std::span(group).subspan(first, end - first), config,
-                decays ? config.weight_decay : 0.0, clip, finite);
+        optimizer.add(graph, std::span(group).subspan(first, end - first), config,
+                      decays ? config.weight_decay : 0.0, clip, finite);
         first = end;
       }
     }
@@ -126,20 +65,20 @@ void declare_scalars(Graph& graph) {
   graph.add_value("step", {DType::kI64, Shape{1}}, Storage::kInput);
 }
 
-// A loss that is not finite keeps every update from happening, as a gradient does.
+// Adds the loss to the gradients: if either is not finite, nothing is updated.
 std::vector<ValueId> with_loss(const Graph& graph, std::vector<ValueId> gradients) {
   gradients.push_back(graph.find("loss"));
   return gradients;
 }
 
-// "grad_norm", "finite" and "first_bad" of these gradients, for the host to read.
+// Appends the outputs "grad_norm", "finite" and "first_bad" of these gradients, which the host reads.
 std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients,
                               const LossScale& loss_scale = {}) {
   const std::string names[] = {loss_scale ? "scaled_grad_norm" : "grad_norm", "finite", "first_bad"};
   std::vector<ValueId> norm = emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)),
                                        {{"with_loss", int64_t{1}}, {"names_bad", int64_t{1}}}, names);
   graph.value(norm[1]).storage = graph.value(norm[2]).storage = Storage::kOutput;
-  // What the host reads is the norm of unscaled gradients.
+  // The host reads the norm of the unscaled gradients.
   if (!loss_scale) graph.value(norm[0]).storage = Storage::kOutput;
   return norm;
 }
@@ -168,7 +107,8 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
 
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config) {
-  PLIMSOLL_CHECK(config.max_grad_norm == 0.0, "clipping to {} by a norm that is not known yet",
+  PLIMSOLL_CHECK(config.max_grad_norm == 0.0,
+                 "cannot clip to {}: an update in the backward pass does not know the global norm",
                  config.max_grad_norm);
   graph.set_segment(Segment::kBackward);
   declare_scalars(graph);
@@ -202,21 +142,9 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
   return {norm[0], norm[1]};
 }
 
-bool takes_split_weights(const OptimizerConfig& config) {
-  return config.kind == OptimizerKind::kAdamW;
-}
-
 std::vector<int64_t> part_rows(const Graph& graph, const Parameter& parameter) {
   if (!parameter.part_rows.empty()) return parameter.part_rows;
   return {graph.value(parameter.weight).type.shape[0].offset};
-}
-
-std::string_view optimizer_kind_name(OptimizerKind kind) {
-  return row_of(kind).name;
-}
-
-std::vector<std::string> optimizer_state_names(const OptimizerConfig& config) {
-  return row_of(config.kind).states(config);
 }
 
 }  // namespace plimsoll

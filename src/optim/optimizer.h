@@ -1,6 +1,6 @@
-// Optimizers as graph builders: they append the optimizer segment to a graph that has gradients. One file per
-// optimizer; an optimizer is a row of the table in optimizer.cc. Learning-rate schedules are host functions
-// (schedule.h). Thread-safe: pure functions of their arguments and the graph.
+// Optimizers as graph builders: they append the updates of all parameters to a graph that has gradients. The
+// table of optimizers is in optimizers.h. Learning-rate schedules are host functions (schedule.h).
+// Thread-safe: pure functions of their arguments and the graph.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
-#include "optim/loss_scale.h"
+#include "optim/dynamic_loss_scale.h"
 
 namespace plimsoll {
 
@@ -26,11 +26,11 @@ enum class OptimizerKind : uint8_t {
   kSgd8Bit,
   kAdagrad8Bit
 };
-// "adamw": as base/optimizer_names.h calls what runs.
+// Returns the name of the row in optimizers.h: "adamw".
 std::string_view optimizer_kind_name(OptimizerKind kind);
 
-// As transformers.optimization.Adafactor has them, with the defaults of Trainer, which turns scale_parameter
-// and relative_step off.
+// The options of transformers.optimization.Adafactor, with the defaults of Trainer, which turns
+// scale_parameter and relative_step off.
 struct AdafactorOptions {
   double epsilon1 = 1e-30;
   double epsilon2 = 1e-3;
@@ -49,11 +49,11 @@ struct AdagradOptions {
   friend bool operator==(const AdagradOptions&, const AdagradOptions&) = default;
 };
 
-// How fp32 weights are kept that products read in 16 bits.
+// The storage of fp32 weights that matrix products read in 16 bits.
 enum class MasterWeights : uint8_t {
-  kAuto,   // split where products read bf16 and the optimizer can
-  kWhole,  // fp32, and a 16-bit copy beside it: 6 bytes a parameter
-  kSplit,  // the bf16 that products read, and the 16 bits that are left of fp32: 4 bytes
+  kAuto,   // kSplit if products read bf16 and the optimizer supports it, else kWhole
+  kWhole,  // fp32 and a copy in 16 bits: 6 bytes per parameter
+  kSplit,  // the bf16 that products read, and the remaining 16 bits of fp32: 4 bytes per parameter
 };
 
 struct OptimizerConfig {
@@ -62,93 +62,94 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double momentum = 0.0;  // of SGD; above 0 where it is kept in 8 bits
+  double momentum = 0.0;  // for SGD; above 0 for 8-bit SGD
   bool nesterov = false;
   AdafactorOptions adafactor = {};
   AdagradOptions adagrad = {};
-  // Of AdamW's moments, in graphs that are not fp64.
+  // Types of the moments of AdamW, except in fp64 graphs.
   DType momentum_dtype = DType::kF32;
   DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
-  // An op updates at most so many elements, or one parameter; 0: no limit. Each has the same bits either way.
+  // The number of elements that one op updates at most, if these are more than one parameter; 0: no limit. It
+  // does not change the results.
   int64_t most_elements_at_once = 0;
-  // Of the stochastic rounding of weights that are bf16 alone, and of bf16 variances.
+  // The seed for stochastic rounding of weights in bf16 alone and of variances in bf16.
   uint64_t noise_seed = 0;
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
-// Where an optimizer updates parameters by two kinds of ops, those of each draw noise from sites of their
-// own.
+// If an optimizer updates parameters with two kinds of ops, each kind draws noise from its own sites.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
-// The sites that a parameter draws from: one for each tensor that its op takes it for.
+// The noise sites of a parameter: one for each tensor that its op treats it as.
 struct TakenSites {
   NoiseSites sites = NoiseSites::kFirst;
   int64_t count = 1;
 };
 
-// A parameter to update. The fp32 numbers are `weight`, or `weight` and `remainder` together.
+// A parameter to update. `weight`, or `weight` and `remainder` together, hold the fp32 numbers.
 struct Parameter {
-  std::string name;  // of the weight, after which states are named; empty: that of `weight`
+  std::string name;  // names of states contain it; empty: the name of `weight`
   ValueId weight = kNoValue;
   ValueId gradient = kNoValue;
-  ValueId copy = kNoValue;       // in 16 bits, for products; the update writes it too
-  ValueId remainder = kNoValue;  // u8[2 n], of a `weight` in bf16 (base/split_f32.h)
+  ValueId copy = kNoValue;       // in 16 bits, for products; the update writes it as well
+  ValueId remainder = kNoValue;  // u8[2 n], for a `weight` in bf16 (base/split_f32.h)
   bool decays = true;
   bool is_embedding = false;
-  // Rows of the tensors that it consists of in a checkpoint, where they are several: q, k and v.
+  // Rows of the tensors that the parameter consists of in a checkpoint, if there are several: q, k and v.
   std::vector<int64_t> part_rows = {};
-  // add_optimizer numbers the sites: those of the parameters that an op updates follow each other, however
-  // many ops there are.
+  // add_optimizer assigns the sites. The sites of the parameters that an op updates are consecutive, for any
+  // number of ops.
   NoiseSites sites = NoiseSites::kFirst;
   int64_t first_site = 0;
 };
 
-// Whether the optimizer updates split weights.
+// Returns true if the optimizer updates split weights.
 bool takes_split_weights(const OptimizerConfig& config);
 
-// What the optimizer segment leaves for the host to read: the norm before clipping, and 1 where the loss and
-// all gradients are finite. Beside them "first_bad", the gradient that is the first in the norm that is not,
-// or -1.
+// The outputs of the optimizer segment for the host: the norm before clipping, and `finite`, which is 1 if
+// the loss and all gradients are finite. Another output is "first_bad": the index of the first gradient that
+// is not finite, or -1.
 struct OptimizerOutputs {
   ValueId norm = kNoValue;
   ValueId finite = kNoValue;
 };
 
-// Appends the global norm, clipping and the update of every parameter. Reads the value "loss", and the inputs
-// "learning_rate" f64[1] and "step" i64[1] (1 for the first update), which it declares. States are named
-// after their weights ("adamw.m/NAME"). Gradients that carry a loss scale are divided by it when they are
-// clipped: the clip coefficient contains the division.
+// Appends the global norm, clipping and the update of every parameter. Reads the value "loss" and declares
+// and reads the inputs "learning_rate" f64[1] and "step" i64[1] (1 for the first update). The names of states
+// contain those of their weights ("adamw.m/NAME"). The clip coefficient also divides gradients by the loss
+// scale.
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 
-// The same in the backward segment: the parameters of a module are updated as soon as their gradients are
-// there, so that a gradient lives no longer than its module's backward pass. What is not finite in one module
-// leaves that module as it is, and the norms of all modules make the global one, which the optimizer segment
-// then reports. The ops stand at the end of the segment; the reorder pass moves them forward. Requires: no
-// clipping, gradients that do not accumulate.
+// Does the same in the backward segment: the parameters of a module are updated as soon as their gradients
+// are computed, so that no gradient lives longer than the backward pass of its module. If a gradient of a
+// module is not finite, that module is not updated. The optimizer segment computes the global norm from those
+// of the modules. The ops are appended to the end of the segment; the reorder pass moves them forward.
+// Requires: no clipping, and gradients that do not accumulate.
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config);
 
-// Names of the kinds of states that parameters have, some or all of them: what a checkpoint stores.
+// Returns the names of the kinds of states that parameters may have. A checkpoint stores them.
 std::vector<std::string> optimizer_state_names(const OptimizerConfig& config);
 
-// The rows of its parts: all of them where it is one tensor.
+// Returns the rows of the parts of a parameter: all rows if it is one tensor.
 std::vector<int64_t> part_rows(const Graph& graph, const Parameter& parameter);
 
-// The learning rate of update `step` (1 for the first): the schedule's, or Adafactor's own with
-// relative_step.
+// Returns the learning rate of update `step` (1 for the first): that of the schedule, or with relative_step
+// that of Adafactor.
 double learning_rate_of_step(const OptimizerConfig& config, double scheduled, int64_t step);
 
-// From Trainer's names: `optim` and its optim_args. Errors: kUsage for a name or key that there is not.
+// Returns the configuration for the arguments `optim` and `optim_args` of Trainer. Errors: kUsage for an
+// unknown name or key, or a bad value.
 OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args);
 
-// The sites of those whose ops take a parameter for several tensors.
+// Return the sites of parameters whose ops treat a parameter as several tensors.
 TakenSites adafactor_sites(const Graph& graph, const Parameter& parameter);
 TakenSites eight_bit_sites(const Graph& graph, const Parameter& parameter);
 
-// A file each: the update of one group of parameters with one weight decay.
+// Each appends the update of one group of parameters with one weight decay.
 void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                double weight_decay, ValueId clip, ValueId finite);
 void add_adafactor(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,

@@ -1,25 +1,13 @@
-// --optim and --optim_args as Trainer's users know them.
+// Reading --optim and --optim_args, with the names and keys of Trainer.
 #include <algorithm>
 #include <charconv>
 #include <span>
 
 #include "base/optimizer_names.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 
 namespace plimsoll {
 namespace {
-
-// One key of --optim_args that an optimizer has.
-struct Option {
-  std::string_view key;
-  void (*set)(OptimizerConfig&, const std::string& key, const std::string& text);
-};
-struct OptionsOf {
-  std::string_view optimizer;
-  OptimizerKind kind;
-  std::span<const Option> options;
-  std::string_view where_else;  // its settings that have names of their own
-};
 
 double number_of(const std::string& key, const std::string& text) {
   double value = 0;
@@ -59,7 +47,7 @@ DType moment_dtype(const std::string& key, const std::string& text) {
   throw_error(ErrorCode::kUsage, "--optim_args: {} is '{}', it must be float32 or bfloat16", key, text);
 }
 
-constexpr Option kAdamwOptions[] = {
+constexpr OptimizerOption kAdamwOptions[] = {
     {"momentum_dtype", [](OptimizerConfig& c, const std::string& key,
                           const std::string& text) { c.momentum_dtype = moment_dtype(key, text); }},
     {"variance_dtype", [](OptimizerConfig& c, const std::string& key,
@@ -67,10 +55,11 @@ constexpr Option kAdamwOptions[] = {
     {"use_kahan_summation",
      [](OptimizerConfig&, const std::string& key, const std::string& text) {
        if (!truth_of(key, text)) return;
-       throw_error(ErrorCode::kUsage,
-                   "--optim_args: {} is {}, there is no such sum here: with --bf16 weights are kept in two "
-                   "halves that together are exact (master_weights=split), in the same 4 bytes",
-                   key, text);
+       throw_error(
+           ErrorCode::kUsage,
+           "--optim_args: {} is {}, but Plimsoll has no Kahan summation. With --bf16 it stores weights in "
+           "two halves that together are exact (master_weights=split), in the same 4 bytes",
+           key, text);
      }},
     {"master_weights", [](OptimizerConfig& c, const std::string&, const std::string& text) {
        if (text != "whole" && text != "split") {
@@ -79,13 +68,13 @@ constexpr Option kAdamwOptions[] = {
        }
        c.master_weights = text == "whole" ? MasterWeights::kWhole : MasterWeights::kSplit;
      }}};
-constexpr Option kSgdOptions[] = {
+constexpr OptimizerOption kSgdOptions[] = {
     {"momentum", [](OptimizerConfig& c, const std::string& key,
                     const std::string& text) { c.momentum = share_of(key, text); }},
     {"nesterov", [](OptimizerConfig& c, const std::string& key, const std::string& text) {
        c.nesterov = truth_of(key, text);
      }}};
-constexpr Option kAdagradOptions[] = {
+constexpr OptimizerOption kAdagradOptions[] = {
     {"lr_decay", [](OptimizerConfig& c, const std::string& key,
                     const std::string& text) { c.adagrad.lr_decay = number_above(key, text, 0.0); }},
     {"eps", [](OptimizerConfig& c, const std::string& key, const std::string& text) {
@@ -100,7 +89,7 @@ double number_below(const std::string& key, const std::string& text, double limi
   return value;
 }
 
-// Both numbers of "1e-30,1e-3", in any brackets, or separated by a space.
+// Reads both numbers of "1e-30,1e-3", in any brackets, or separated by a space.
 void set_epsilons(OptimizerConfig& c, const std::string& key, const std::string& text) {
   std::string words = text;
   for (char& letter : words) {
@@ -118,7 +107,7 @@ void set_epsilons(OptimizerConfig& c, const std::string& key, const std::string&
   c.adafactor.epsilon2 = number_above(key, words.substr(second), 0.0);
 }
 
-constexpr Option kAdafactorOptions[] = {
+constexpr OptimizerOption kAdafactorOptions[] = {
     {"eps", set_epsilons},
     {"eps1", [](OptimizerConfig& c, const std::string& key,
                 const std::string& text) { c.adafactor.epsilon1 = number_above(key, text, 0.0); }},
@@ -142,49 +131,43 @@ constexpr Option kAdafactorOptions[] = {
        c.adafactor.warmup_init = truth_of(key, text);
      }}};
 
-constexpr std::string_view kBetas = "the betas are --adam_beta1 and --adam_beta2";
-constexpr OptionsOf kOptimizers[] = {
-    {"adamw", OptimizerKind::kAdamW, kAdamwOptions, "others are --adam_beta1, --adam_beta2, --adam_epsilon"},
-    {"sgd", OptimizerKind::kSgd, kSgdOptions, "the decay is --weight_decay"},
-    {"lion", OptimizerKind::kLion, {}, kBetas},
-    {"adafactor", OptimizerKind::kAdafactor, kAdafactorOptions, "the decay is --weight_decay"},
-    {"adamw_8bit", OptimizerKind::kAdamW8Bit, {}, "AdamW's are --adam_beta1, --adam_beta2, --adam_epsilon"},
-    {"lion_8bit", OptimizerKind::kLion8Bit, {}, kBetas},
-    {"sgd_8bit", OptimizerKind::kSgd8Bit, kSgdOptions, "the decay is --weight_decay"},
-    {"adagrad_8bit", OptimizerKind::kAdagrad8Bit, kAdagradOptions, "the decay is --weight_decay"},
-    {"adagrad", OptimizerKind::kAdagrad, kAdagradOptions, "the decay is --weight_decay"},
-};
-
-const OptionsOf* find_options(std::string_view optim) {
-  const OptimizerName* name = find_optimizer_name(optim);
-  for (const OptionsOf& row : kOptimizers) {
-    if (name != nullptr && row.optimizer == name->runs) return &row;
-  }
-  return nullptr;
-}
-
-[[noreturn]] void refuse_key(const std::string& key, const std::string& optim, const OptionsOf& row) {
+[[noreturn]] void refuse_key(const std::string& key, const std::string& optim, const Optimizer& optimizer) {
   std::string known;
-  for (const Option& option : row.options)
+  for (const OptimizerOption& option : optimizer.options()) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", option.key);
+  }
   throw_error(ErrorCode::kUsage, "--optim_args: '{}' is no argument of {} ({}{})", key, optim,
-              known.empty() ? "" : fmt::format("it has {}; ", known), row.where_else);
+              known.empty() ? "" : fmt::format("it has {}; ", known), optimizer.other_arguments);
 }
 
 }  // namespace
 
+std::span<const OptimizerOption> adamw_options() {
+  return kAdamwOptions;
+}
+std::span<const OptimizerOption> sgd_options() {
+  return kSgdOptions;
+}
+std::span<const OptimizerOption> adagrad_options() {
+  return kAdagradOptions;
+}
+std::span<const OptimizerOption> adafactor_options() {
+  return kAdafactorOptions;
+}
+
 OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args) {
-  const OptionsOf* row = find_options(optim);
-  if (row == nullptr) throw_error(ErrorCode::kUsage, "--optim {}: there is no such optimizer", optim);
-  OptimizerConfig config{.kind = row->kind};
+  const OptimizerName* name = find_optimizer_name(optim);
+  const Optimizer* optimizer = name == nullptr ? nullptr : find_optimizer(name->runs);
+  if (optimizer == nullptr) throw_error(ErrorCode::kUsage, "--optim {}: there is no such optimizer", optim);
+  OptimizerConfig config{.kind = optimizer->kind};
+  const std::span<const OptimizerOption> options = optimizer->options();
   for (const auto& [key, text] : optim_args) {
-    const auto option = std::find_if(row->options.begin(), row->options.end(),
-                                     [&, &name = key](const Option& o) { return o.key == name; });
-    if (option == row->options.end()) refuse_key(key, optim, *row);
+    const auto option = std::ranges::find(options, std::string_view(key), &OptimizerOption::key);
+    if (option == options.end()) refuse_key(key, optim, *optimizer);
     option->set(config, key, text);
   }
-  if (config.kind == OptimizerKind::kSgd8Bit && config.momentum == 0.0) {
+  if (optimizer->needs_momentum && config.momentum == 0.0) {
     throw_error(ErrorCode::kUsage,
                 "--optim {}: without momentum there is no state to keep in 8 bits; give --optim_args "
                 "momentum=0.9, or --optim sgd",

@@ -1,10 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/check.h"
 #include "base/optimizer_names.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 
 namespace plimsoll {
 namespace {
@@ -24,11 +25,33 @@ TEST(OptimizerOptions, EveryNameThatRunsHasAnOptimizer) {
   for (const OptimizerName& row : optimizer_names()) {
     if (!row.is_here()) continue;
     std::map<std::string, std::string> args;
-    if (row.runs == "sgd_8bit") args["momentum"] = "0.9";  // it has none without
+    if (row.runs == "sgd_8bit") args["momentum"] = "0.9";  // 8-bit SGD needs it
     EXPECT_EQ(optimizer_kind_name(parse_optimizer(std::string(row.name), args).kind), row.runs) << row.name;
     ++checked;
   }
   EXPECT_GE(checked, 8);
+}
+
+TEST(Optimizers, EveryRowHasANameForOptimAndAFamilyWithStatesInFp32) {
+  for (const Optimizer& optimizer : optimizers()) {
+    const auto names = optimizer_names();
+    EXPECT_TRUE(std::ranges::any_of(names, [&](const OptimizerName& n) { return n.runs == optimizer.name; }))
+        << optimizer.name << " has no name for --optim";
+    EXPECT_EQ(find_optimizer(optimizer.name), &optimizer_of_kind(optimizer.kind));
+    const Optimizer& family = optimizer_of_kind(optimizer.family);
+    EXPECT_EQ(family.family, family.kind) << optimizer.name;
+    EXPECT_TRUE(optimizer.label.ends_with(family.label)) << optimizer.name;
+    EXPECT_FALSE(optimizer.rules.empty()) << optimizer.name;
+  }
+  EXPECT_EQ(find_optimizer(""), nullptr);
+}
+
+TEST(Optimizers, ReportsNameTheMomentumThatARunHas) {
+  EXPECT_EQ(describe_optimizer({.kind = OptimizerKind::kAdamW}), "AdamW");
+  EXPECT_EQ(describe_optimizer({.kind = OptimizerKind::kSgd}), "SGD");
+  EXPECT_EQ(describe_optimizer({.kind = OptimizerKind::kSgd, .momentum = 0.9}), "SGD with momentum 0.9");
+  EXPECT_EQ(describe_optimizer({.kind = OptimizerKind::kSgd8Bit, .momentum = 0.5}),
+            "8-bit SGD with momentum 0.5");
 }
 
 TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {

@@ -42,7 +42,7 @@ ScheduleCurve parse_curve(const std::string& name) {
   return name == kCurves[1] ? ScheduleCurve::kCosine : ScheduleCurve::kOneMinusSqrt;
 }
 
-// Division by a count that may be 0.
+// Divides by a count, or by 1 if the count is 0.
 double over(double numerator, int64_t count) {
   return numerator / static_cast<double>(std::max<int64_t>(1, count));
 }
@@ -51,7 +51,7 @@ double wave(double num_cycles, double progress) {
   return 0.5 * (1.0 + std::cos(std::numbers::pi * num_cycles * 2.0 * progress));
 }
 
-// A factor in [0, 1] moved to [least, 1].
+// Maps a factor in [0, 1] to [least, 1].
 double above(double least, double factor) {
   return std::max(0.0, factor * (1.0 - least) + least);
 }
@@ -82,7 +82,7 @@ double warmup_stable_decay(const Schedule& s, int64_t step) {
   return above(s.min_lr_rate, factor);
 }
 
-// Unlike its siblings this one counts from 1: neither the first nor the last step wastes an update.
+// This schedule counts from 1, unlike the others: neither the first nor the last step has a rate of 0.
 double cosine_warmup_with_min_lr(const Schedule& s, int64_t step) {
   const double done = static_cast<double>(step);
   if (step < s.num_warmup_steps) {
@@ -94,7 +94,7 @@ double cosine_warmup_with_min_lr(const Schedule& s, int64_t step) {
   return above(s.min_lr_rate, wave(s.num_cycles, progress));
 }
 
-// What follows the linear warm-up from 0 that most schedules share.
+// Returns the multiplier after the linear warm-up from 0 that most schedules share.
 double after_warmup(const Schedule& s, int64_t step) {
   const int64_t decay_steps = s.num_training_steps - s.num_warmup_steps;
   const double progress = over(static_cast<double>(step - s.num_warmup_steps), decay_steps);

@@ -1,13 +1,12 @@
-// Learning-rate schedules: the factor that multiplies the peak learning rate at each optimizer step, by the
-// names and with the options of transformers' Trainer (lr_scheduler_type, lr_scheduler_kwargs). Pure host
-// functions; the two schedules that watch a metric keep their state in metric_schedule.h. Thread-safe: values
-// only.
+// Learning-rate schedules: the factor that multiplies the peak learning rate at each optimizer step, with the
+// names and options of transformers' Trainer (lr_scheduler_type, lr_scheduler_kwargs). Pure host functions.
+// The two schedules that follow a metric are in metric_schedule.h. Thread-safe: values only.
 //
 // Units: a step is an optimizer step; step s of the multiplier is the number of optimizer steps already done,
 // so that the first update uses the multiplier of 0 and the last one that of num_training_steps - 1. Learning
-// rates are absolute. Source: transformers.optimization (version 5.23), whose multipliers these are in double
-// precision to a few roundings. Beyond the end (step > num_training_steps) a schedule that has an end keeps
-// its last value; transformers' cosine schedules would rise again there.
+// rates are absolute. Source: transformers.optimization (version 5.23); the multipliers equal those up to a
+// few roundings of double precision. Beyond the end (step > num_training_steps) a schedule that has an end
+// keeps its last value; the cosine schedules of transformers would rise again.
 #pragma once
 
 #include <cstdint>
@@ -34,23 +33,23 @@ enum class ScheduleKind : uint8_t {
   kGreedy,
 };
 
-// "linear", "cosine", "cosine_with_restarts", ...: the values of lr_scheduler_type.
+// Returns the value of lr_scheduler_type: "linear", "cosine", "cosine_with_restarts", ...
 std::string_view schedule_name(ScheduleKind kind);
-// Every kind, in the order of the enum.
+// Returns all kinds in the order of the enum.
 std::span<const ScheduleKind> all_schedules();
-// Errors: kUsage with the list of names if the name is unknown.
+// Returns the kind of that name. Errors: kUsage with the list of names if the name is unknown.
 ScheduleKind parse_schedule(std::string_view name);
 
-// Whether the schedule follows a metric (reduce_lr_on_plateau, greedy): it then has no multiplier, needs
-// evaluation, and lives in metric_schedule.h.
+// Returns true if the schedule follows a metric (reduce_lr_on_plateau, greedy). Such a schedule has no
+// multiplier, needs evaluations, and is implemented in metric_schedule.h.
 constexpr bool follows_metric(ScheduleKind kind) {
   return kind == ScheduleKind::kReduceLrOnPlateau || kind == ScheduleKind::kGreedy;
 }
 
-// How warm-up or decay of warmup_stable_decay bends: "linear", "cosine", "1-sqrt".
+// The shape of the warm-up or decay of warmup_stable_decay: "linear", "cosine", "1-sqrt".
 enum class ScheduleCurve : uint8_t { kLinear, kCosine, kOneMinusSqrt };
 
-// A schedule and everything it depends on. Made by make_schedule, which has checked it.
+// A schedule with all of its parameters. make_schedule creates and checks it.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kLinear;
   double learning_rate = 5e-5;  // the peak
@@ -63,7 +62,7 @@ struct Schedule {
   double timescale = 10000.0;    // inverse_sqrt, steps
   int64_t num_stable_steps = 0;  // warmup_stable_decay
   int64_t num_decay_steps = 0;   // warmup_stable_decay
-  std::optional<double> warmup_lr_rate = {};  // cosine_warmup_with_min_lr: where warm-up starts, over peak
+  std::optional<double> warmup_lr_rate = {};  // cosine_warmup_with_min_lr: start of the warm-up over the peak
   ScheduleCurve warmup_type = ScheduleCurve::kLinear;  // warmup_stable_decay
   ScheduleCurve decay_type = ScheduleCurve::kCosine;   // warmup_stable_decay
 };
@@ -71,19 +70,18 @@ struct Schedule {
 // One entry of lr_scheduler_kwargs.
 struct ScheduleOption {
   std::string name;
-  std::variant<double, std::string>
-      value;  // whole numbers are doubles too; a JSON null is left out by the caller
+  std::variant<double, std::string> value;  // integers are doubles as well; the caller omits a JSON null
 };
 
-// A checked schedule. Requires: kind does not follow a metric.
+// Returns a checked schedule. Requires: kind does not follow a metric.
 // Errors: kUsage if an option is unknown to this kind (the message lists those it has), has the wrong type or
-// an impossible value, or one that the kind needs is missing. Where transformers ignores options (constant,
-// constant_with_warmup) so does this.
+// an impossible value, or one that the kind needs is missing. For constant and constant_with_warmup,
+// options are ignored, as in transformers.
 Schedule make_schedule(ScheduleKind kind, double learning_rate, int64_t num_warmup_steps,
                        int64_t num_training_steps, std::span<const ScheduleOption> options = {});
 
-// The learning rate at a step over the peak; in [0, 1] unless an option makes the end higher than the peak.
-// Requires: step >= 0.
+// Returns the learning rate at a step divided by the peak: in [0, 1] unless an option makes the end higher
+// than the peak. Requires: step >= 0.
 double schedule_multiplier(const Schedule& schedule, int64_t step);
 
 }  // namespace plimsoll

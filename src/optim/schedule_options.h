@@ -1,4 +1,4 @@
-// Reading of lr_scheduler_kwargs: takes named values out of a list and refuses what is left. Internal to this
+// Reads lr_scheduler_kwargs: takes named values from a list and refuses the remaining ones. Internal to this
 // folder. Thread-safe: distinct readers may be used from distinct threads. Borrows the list.
 #pragma once
 
@@ -17,13 +17,16 @@ class ScheduleOptionReader {
   ScheduleOptionReader(ScheduleKind kind, std::span<const ScheduleOption> options)
       : kind_(kind), options_(options), taken_(options.size(), 0) {}
 
-  // The number of this name, nothing if it is not given. Errors: kUsage if it is not a finite number.
+  // Returns the number of this name, or nothing if it is not given. Errors: kUsage if it is not a finite
+  // number.
   std::optional<double> number(std::string_view name);
-  // The same; further errors: kUsage if it is not a whole number or below `least`.
+  // Returns the integer of this name, or nothing. Errors: kUsage also if it is not an integer or below
+  // `least`.
   std::optional<int64_t> whole(std::string_view name, int64_t least);
-  // The text of this name. Errors: kUsage if it is not one of the choices; the message lists them.
+  // Returns the text of this name, or nothing. Errors: kUsage if it is not one of the choices; the message
+  // lists them.
   std::optional<std::string> text(std::string_view name, std::span<const std::string_view> choices);
-  // Errors: kUsage for the first option that nothing asked for; the message lists what the kind has.
+  // Errors: kUsage for the first option that was not read; the message lists the options of the kind.
   void refuse_the_rest() const;
 
  private:

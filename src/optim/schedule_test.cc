@@ -30,7 +30,7 @@ struct MetricScheduleCase {
 };
 #include "optim/fixtures/metric_schedule_values.inc"
 
-// The message of the usage error that the call throws; empty if it throws none.
+// Returns the message of the usage error that the call throws, or an empty text.
 template <typename Call>
 std::string usage_error(Call&& call) {
   try {
@@ -49,7 +49,7 @@ TEST(Schedule, MatchesTransformersAtEveryStep) {
                                             c.num_training_steps, c.options);
     ASSERT_EQ(static_cast<int64_t>(c.multipliers.size()), c.num_training_steps + 1);
     for (int64_t step = 0; step <= c.num_training_steps; ++step) {
-      // The same double operations in the same order: a cosine may differ in its last bit.
+      // Both use the same operations in double in the same order; only a cosine may differ in its last bit.
       EXPECT_NEAR(schedule_multiplier(schedule, step), c.multipliers[static_cast<size_t>(step)], 1e-15)
           << c.name << " warm-up " << c.num_warmup_steps << " of " << c.num_training_steps << " step "
           << step;
@@ -63,7 +63,7 @@ TEST(Schedule, MatchesTransformersAtEveryStep) {
 
 TEST(Schedule, KeepsItsLastValueBeyondTheEnd) {
   for (const ScheduleCase& c : kScheduleCases) {
-    if (c.name == "inverse_sqrt") continue;  // has no end
+    if (c.name == "inverse_sqrt") continue;  // it has no end
     if (c.name == "constant_with_warmup" && c.num_warmup_steps > c.num_training_steps) continue;
     const Schedule schedule = make_schedule(parse_schedule(c.name), c.learning_rate, c.num_warmup_steps,
                                             c.num_training_steps, c.options);
@@ -102,7 +102,7 @@ TEST(Schedule, RefusesOptionsThatItDoesNotHave) {
   EXPECT_NE(message.find("whole number of at least 1"), std::string::npos) << message;
   message = make(ScheduleKind::kWarmupStableDecay, {{"num_decay_steps", 2.0}, {"decay_type", "steep"}});
   EXPECT_NE(message.find("'steep'; choose one of: linear, cosine, 1-sqrt"), std::string::npos) << message;
-  // As in transformers these two take any option and use none.
+  // These two accept any option and use none, as in transformers.
   EXPECT_EQ(make(ScheduleKind::kConstant, {{"power", 2.0}}), "");
   EXPECT_EQ(make(ScheduleKind::kConstantWithWarmup, {{"power", 2.0}}), "");
 }
@@ -133,7 +133,7 @@ TEST(MetricSchedule, MatchesTorchAndTransformersAfterEveryEvaluation) {
       follow_metric(options, state, c.metrics[i]);
       EXPECT_DOUBLE_EQ(state.learning_rate, c.learning_rates[i]) << c.name << " evaluation " << i;
       changed = changed || state.learning_rate != c.learning_rate;
-      // A state that has been through a checkpoint goes on in the same way.
+      // A state that was saved and loaded gives the same results.
       state = state_from_values(options, state_values(state));
     }
     EXPECT_TRUE(changed) << c.name << ": the case shows nothing";

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/counted.h"
-#include "optim/loss_scale.h"
+#include "optim/dynamic_loss_scale.h"
 #include "train/adapter_loading.h"
 #include "train/checkpoint_tensors.h"
 #include "train/weight_loading.h"

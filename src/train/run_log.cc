@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "optim/loss_scale.h"
+#include "optim/dynamic_loss_scale.h"
 #include "show/report/result_files.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 #include "device/monitor/host.h"
 #include "models/architecture.h"
 #include "models/lora_config.h"
-#include "optim/loss_scale.h"
+#include "optim/dynamic_loss_scale.h"
 #include "plan/search/suggest.h"
 #include "run/device_choice.h"
 #include "run/tuning_cache.h"

@@ -3,69 +3,48 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <string_view>
+#include <string>
+#include <vector>
 
+#include "optim/optimizers.h"
 #include "plan/anatomy/memory.h"
 
 namespace plimsoll {
 namespace {
 
-// A rule of thumb. Six bytes of weights are one copy of two bytes and one of four.
+// A rule of thumb for the memory of one parameter, as people quote it. Six bytes of weights are a copy of two
+// and one of four.
 struct Rule {
-  std::string_view name;
-  std::string_view made_of;
-  double bytes_per_parameter;
-  bool train;
-  bool mixed;
+  std::string name;
+  std::string made_of;
+  double bytes_per_parameter = 0;
+  bool train = false;
+  bool mixed = false;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  int states = 0;     // kinds of states that the optimizer keeps
+  int states = 0;     // number of kinds of states that the optimizer has
   bool half = false;  // all weights are in 16 bits
 };
-// The arithmetic of the rules of thumb: fp32 moments, and gradients of all parameters at the same time.
-constexpr Rule kRules[] = {
-    {"AdamW in fp32", "4 weights + 4 gradients + 8 moments", 16, true, false, OptimizerKind::kAdamW, 2},
-    {"AdamW, mixed precision", "6 weights + 4 gradients + 8 moments", 18, true, true, OptimizerKind::kAdamW,
-     2},
-    {"SGD with momentum in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false,
-     OptimizerKind::kSgd, 1},
-    {"SGD with momentum, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true,
-     OptimizerKind::kSgd, 1},
-    {"SGD in fp32", "4 weights + 4 gradients", 8, true, false, OptimizerKind::kSgd, 0},
-    {"SGD, mixed precision", "6 weights + 4 gradients", 10, true, true, OptimizerKind::kSgd, 0},
-    {"Lion in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false, OptimizerKind::kLion, 1},
-    {"Lion, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true, OptimizerKind::kLion,
-     1},
-    {"Adagrad in fp32", "4 weights + 4 gradients + 4 sums", 12, true, false, OptimizerKind::kAdagrad, 1},
-    {"Adagrad, mixed precision", "6 weights + 4 gradients + 4 sums", 14, true, true, OptimizerKind::kAdagrad,
-     1},
-    {"Adafactor in fp32", "4 weights + 4 gradients", 8, true, false, OptimizerKind::kAdafactor, 3},
-    {"Adafactor, mixed precision", "6 weights + 4 gradients", 10, true, true, OptimizerKind::kAdafactor, 3},
-    {"Adafactor with beta1 in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false,
-     OptimizerKind::kAdafactor, 4},
-    {"Adafactor with beta1, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true,
-     OptimizerKind::kAdafactor, 4},
-    {"8-bit AdamW in fp32", "4 weights + 4 gradients + 2 moments", 10, true, false, OptimizerKind::kAdamW8Bit,
-     6},
-    {"8-bit AdamW, mixed precision", "6 weights + 4 gradients + 2 moments", 12, true, true,
-     OptimizerKind::kAdamW8Bit, 6},
-    {"8-bit Lion in fp32", "4 weights + 4 gradients + 1 momentum", 9, true, false, OptimizerKind::kLion8Bit,
-     3},
-    {"8-bit Lion, mixed precision", "6 weights + 4 gradients + 1 momentum", 11, true, true,
-     OptimizerKind::kLion8Bit, 3},
-    {"8-bit SGD with momentum in fp32", "4 weights + 4 gradients + 1 momentum", 9, true, false,
-     OptimizerKind::kSgd8Bit, 3},
-    {"8-bit SGD with momentum, mixed precision", "6 weights + 4 gradients + 1 momentum", 11, true, true,
-     OptimizerKind::kSgd8Bit, 3},
-    {"8-bit Adagrad in fp32", "4 weights + 4 gradients + 1 sums", 9, true, false, OptimizerKind::kAdagrad8Bit,
-     3},
-    {"8-bit Adagrad, mixed precision", "6 weights + 4 gradients + 1 sums", 11, true, true,
-     OptimizerKind::kAdagrad8Bit, 3},
-    {"inference in fp32", "4 weights", 4, false, false},
-    {"inference, mixed precision", "6 weights", 6, false, true},
-    {"inference in 16 bits", "2 weights", 2, false, true, OptimizerKind::kAdamW, 0, true},
-    {"AdamW in pure bf16", "2 weights + 2 gradients + 8 moments", 12, true, true, OptimizerKind::kAdamW, 2,
-     true},
-};
+
+// Returns the rules: two for each variant of an optimizer (moments in fp32 or in 8 bits, gradients of all
+// parameters at once), and those for inference and for weights in bf16 alone.
+std::vector<Rule> quoted_rules() {
+  std::vector<Rule> rules;
+  for (const Optimizer& optimizer : optimizers()) {
+    for (const StateRule& rule : optimizer.rules) {
+      const std::string states = rule.states.empty() ? std::string() : fmt::format(" + {}", rule.states);
+      rules.push_back({fmt::format("{} in fp32", rule.variant), "4 weights + 4 gradients" + states,
+                       8.0 + rule.bytes, true, false, optimizer.kind, rule.num_kinds});
+      rules.push_back({fmt::format("{}, mixed precision", rule.variant), "6 weights + 4 gradients" + states,
+                       10.0 + rule.bytes, true, true, optimizer.kind, rule.num_kinds});
+    }
+  }
+  rules.push_back({"inference in fp32", "4 weights", 4, false, false});
+  rules.push_back({"inference, mixed precision", "6 weights", 6, false, true});
+  rules.push_back({"inference in 16 bits", "2 weights", 2, false, true, OptimizerKind::kAdamW, 0, true});
+  rules.push_back({"AdamW in pure bf16", "2 weights + 2 gradients + 8 moments", 12, true, true,
+                   OptimizerKind::kAdamW, 2, true});
+  return rules;
+}
 
 int num_states(const PlanRequest& request) {
   return static_cast<int>(optimizer_state_names(request.update.optimizer).size());
@@ -133,9 +112,9 @@ ParameterBytes parameter_bytes(const Plan& plan) {
   here.gradients = per_parameter(Purpose::kGradients);
   here.activations = per_parameter(Purpose::kSaved) + per_parameter(Purpose::kTemporary) +
                      static_cast<double>(peak->gaps_bytes) / n;
-  for (const Rule& rule : kRules) {
-    here.quoted.push_back({.name = std::string(rule.name),
-                           .made_of = std::string(rule.made_of),
+  for (const Rule& rule : quoted_rules()) {
+    here.quoted.push_back({.name = rule.name,
+                           .made_of = rule.made_of,
                            .bytes_per_parameter = rule.bytes_per_parameter,
                            .bytes = std::llround(rule.bytes_per_parameter * n),
                            .applies = applies(rule, plan.request)});

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "optim/optimizers.h"
 #include "plan/compile/graphs.h"
 
 namespace plimsoll {
@@ -24,29 +25,6 @@ bool can_choose_budget(const FitSubject& subject) {
   return subject.recompute == RecomputeChosen::kByPolicy && request.memory_limit_bytes &&
          *request.memory_limit_bytes >= kMiB && request.passes.is_on("recompute") &&
          request.recompute.policy == RecomputePolicy::kCheap && request.recompute.kept_of_block.empty();
-}
-
-// Returns a lower bound of the state bytes per element. It ignores the scales of blocks, and states per
-// row.
-int64_t least_state_bytes(const OptimizerConfig& config) {
-  switch (config.kind) {
-    case OptimizerKind::kAdamW:
-      return dtype_bytes(config.momentum_dtype) + dtype_bytes(config.variance_dtype);
-    case OptimizerKind::kLion:
-    case OptimizerKind::kAdagrad:
-      return 4;
-    case OptimizerKind::kSgd:
-      return config.momentum > 0 ? 4 : 0;
-    case OptimizerKind::kAdamW8Bit:
-      return 2;
-    case OptimizerKind::kLion8Bit:
-    case OptimizerKind::kSgd8Bit:
-    case OptimizerKind::kAdagrad8Bit:
-      return 1;
-    case OptimizerKind::kAdafactor:
-      return 0;
-  }
-  return 0;
 }
 
 }  // namespace
@@ -204,8 +182,11 @@ int64_t MethodSpace::least_bytes(const MethodSet& set, int64_t accumulation) con
   const double trained_bytes = in_16_bits && request.update.offload_states ? 2 : whole;
   const bool is_quantized = request.model.lora && request.model.lora->base_weights != BaseWeights::kAsLoaded;
   const double frozen_bytes = is_quantized ? 0.5 : request.precision.activation_dtype ? 2 : whole;
+  const OptimizerConfig& optimizer = request.update.optimizer;
   const double state_bytes =
-      request.update.offload_states ? 0 : static_cast<double>(least_state_bytes(request.update.optimizer));
+      request.update.offload_states
+          ? 0
+          : static_cast<double>(optimizer_of_kind(optimizer.kind).least_state_bytes(optimizer));
   double gradient_bytes = 0;
   if (!request.update.in_backward) {
     const bool adds_in_f32 =

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "optim/optimizers.h"
 #include "plan/search/method_set.h"
 #include "tasks/task.h"
 
@@ -234,25 +235,9 @@ constexpr Use kUses[] = {{"bf16", use_bf16},
                          {"offload_optimizer", use_offload_optimizer},
                          {"offload_activations", use_offload_activations}};
 
-// Optimizers of one family have the same updates, except for the precision of their states.
-int family_of(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kAdamW:
-    case OptimizerKind::kAdamW8Bit:
-      return 0;
-    case OptimizerKind::kSgd:
-    case OptimizerKind::kSgd8Bit:
-      return 1;
-    case OptimizerKind::kLion:
-    case OptimizerKind::kLion8Bit:
-      return 2;
-    case OptimizerKind::kAdagrad:
-    case OptimizerKind::kAdagrad8Bit:
-      return 3;
-    case OptimizerKind::kAdafactor:
-      return 4;
-  }
-  return -1;
+// Returns the optimizer with the same update and states in fp32.
+OptimizerKind family_of(OptimizerKind kind) {
+  return optimizer_of_kind(kind).family;
 }
 
 Effect effect_of_optimizer(const MethodSet& set, const PlanRequest& request) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "optim/optimizers.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/modules.h"
 #include "plan/anatomy/operations.h"
@@ -297,30 +298,6 @@ std::string describe_precision(const PlanRequest& request) {
                 ? std::string()
                 : fmt::format(" ({} products)", fp32_products_name(request.precision.fp32_products)));
   return fmt::format("{} mixed", describe_precision(*request.precision.activation_dtype));
-}
-
-std::string describe_optimizer(const OptimizerConfig& optimizer) {
-  switch (optimizer.kind) {
-    case OptimizerKind::kAdamW:
-      return "AdamW";
-    case OptimizerKind::kSgd:
-      return optimizer.momentum > 0 ? fmt::format("SGD with momentum {:g}", optimizer.momentum) : "SGD";
-    case OptimizerKind::kLion:
-      return "Lion";
-    case OptimizerKind::kAdagrad:
-      return "Adagrad";
-    case OptimizerKind::kAdafactor:
-      return "Adafactor";
-    case OptimizerKind::kAdamW8Bit:
-      return "8-bit AdamW";
-    case OptimizerKind::kLion8Bit:
-      return "8-bit Lion";
-    case OptimizerKind::kSgd8Bit:
-      return fmt::format("8-bit SGD with momentum {:g}", optimizer.momentum);
-    case OptimizerKind::kAdagrad8Bit:
-      return "8-bit Adagrad";
-  }
-  return "?";
 }
 
 std::string plan_table(const Plan& plan, Characters characters) {

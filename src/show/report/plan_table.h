@@ -36,7 +36,5 @@ std::string format_stopped_passes(const Plan& plan);
 std::string_view describe_precision(DType dtype);
 // Describes the precision of a run: "fp32", or "bf16 mixed" if the weights stay in fp32.
 std::string describe_precision(const PlanRequest& request);
-// Describes an optimizer: "AdamW", "SGD with momentum 0.9".
-std::string describe_optimizer(const OptimizerConfig& optimizer);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/units.h"
+#include "optim/optimizers.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "show/report/plan_table.h"

@@ -1,6 +1,6 @@
-// AdamW, Lion, SGD and Adagrad with states in 8 bits: per element a code, per block of 256 elements of a
-// tensor of the checkpoint one fp32. Embeddings, and tensors of fewer than 4096 elements, keep their states
-// in fp32, as bitsandbytes and Trainer have it.
+// The updates of AdamW, Lion, SGD and Adagrad with states in 8 bits: one code per element, and one fp32
+// number per block of 256 elements of a tensor of the checkpoint. The states of embeddings and of tensors
+// with fewer than 4096 elements stay in fp32, as in bitsandbytes and Trainer.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,8 @@ std::vector<int64_t> part_elements(const Graph& graph, const Parameter& paramete
   return elements;
 }
 
-// A weight of several tensors keeps them alike: by the smallest.
+// Returns true if the states are in 8 bits. If a weight consists of several tensors, the smallest decides for
+// all.
 bool is_eight_bit(const Graph& graph, const Parameter& parameter) {
   const std::vector<int64_t> elements = part_elements(graph, parameter);
   return !parameter.is_embedding && *std::min_element(elements.begin(), elements.end()) >= kLeastElements;
@@ -39,7 +40,7 @@ Split split(const Graph& graph, std::span<const Parameter> group) {
   return parts;
 }
 
-// Appends the update of `group` with these states, each a value of codes and one of absmax.
+// Appends the update of `group` with these states. Each state is a value of codes and one of absmax.
 void add_update(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                 const OpSchema& op, std::span<const std::string> states, Attributes attributes, ValueId clip,
                 ValueId finite) {
@@ -92,7 +93,7 @@ void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const Optimiz
 
 void add_sgd_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                   double weight_decay, ValueId clip, ValueId finite) {
-  PLIMSOLL_CHECK(config.momentum > 0.0, "8-bit SGD has a momentum, this one is {}", config.momentum);
+  PLIMSOLL_CHECK(config.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", config.momentum);
   const Split parts = split(graph, group);
   if (!parts.fp32.empty()) add_sgd(graph, parts.fp32, config, weight_decay, clip, finite);
   if (parts.eight_bit.empty()) return;

@@ -11,8 +11,9 @@
 namespace plimsoll {
 namespace {
 
-// A matrix has a state per row and one per column of each tensor of the checkpoint, a vector one per element;
-// with beta1 either has a momentum in its shape. All fp32 (fp64 in an f64 graph).
+// Appends the update of matrices (factored) or of vectors. A matrix has one state per row and one per column
+// of each tensor of the checkpoint; a vector has one per element. With beta1 both also have a momentum in
+// their shape. All states are fp32 (fp64 in an f64 graph).
 void add_group(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                double weight_decay, ValueId clip, ValueId finite, bool factored) {
   const AdafactorOptions& options = config.adafactor;
@@ -59,8 +60,8 @@ void add_adafactor(Graph& graph, std::span<const Parameter> group, const Optimiz
     std::vector<Parameter> part;
     for (const Parameter& parameter : group) {
       const Value& weight = graph.value(parameter.weight);
-      PLIMSOLL_CHECK(weight.type.shape.rank() <= 2, "Adafactor of '{}' in {} dimensions", weight.name,
-                     weight.type.shape.rank());
+      PLIMSOLL_CHECK(weight.type.shape.rank() <= 2, "Adafactor cannot update '{}' with {} dimensions",
+                     weight.name, weight.type.shape.rank());
       if (is_factored(graph, parameter) == factored) part.push_back(parameter);
     }
     if (!part.empty()) add_group(graph, part, config, weight_decay, clip, finite, factored);

@@ -1,4 +1,4 @@
-#include "optim/loss_scale.h"
+#include "optim/dynamic_loss_scale.h"
 
 #include "graph/ops/ops.h"
 

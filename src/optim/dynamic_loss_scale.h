@@ -1,6 +1,6 @@
 // Dynamic loss scaling as a part of the graph: the scale and its counters are optimizer states, the backward
-// pass starts from the scale, and an op of the optimizer segment adjusts it. Where gradients overflow, the
-// flag of the global norm keeps every update from happening. Thread-safe: pure functions of the graph.
+// pass starts from the scale, and an op of the optimizer segment adjusts it. If gradients overflow, the flag
+// of the global norm prevents all updates. Thread-safe: pure functions of the graph.
 #pragma once
 
 #include <string_view>
@@ -9,18 +9,18 @@
 
 namespace plimsoll {
 
-// The states by their names in the plan and in a checkpoint, and what the host reads after a step beside
-// "grad_norm".
+// The names of the states in the plan and in a checkpoint, and of the outputs that the host reads after a
+// step in addition to "grad_norm".
 inline constexpr std::string_view kLossScaleState = "loss_scale";
 inline constexpr std::string_view kGoodStepsState = "loss_scale.good_steps";
 inline constexpr std::string_view kSkippedStepsState = "loss_scale.skipped_steps";
 inline constexpr std::string_view kUsedLossScaleOutput = "used_loss_scale";
 inline constexpr std::string_view kSkippedStepsOutput = "skipped_steps";
 
-// The scale that a run starts with, a power of two, so that scaling rounds nothing: torch.amp.GradScaler's.
+// The initial scale of torch.amp.GradScaler. It is a power of two, so scaling does not round.
 inline constexpr double kInitialLossScale = 65536.0;
 inline constexpr int64_t kLossScaleGrowthInterval = 2000;
-// An overflow at this scale is one of the unscaled gradient itself, which no scaling mends.
+// At this scale the unscaled gradient itself overflows, so a smaller scale would not help.
 inline constexpr double kSmallestLossScale = 1.0;
 
 struct LossScale {
@@ -30,11 +30,11 @@ struct LossScale {
   explicit operator bool() const { return scale != kNoValue; }
 };
 
-// Declares the states. The scale is what the backward pass starts from.
+// Declares the states. The backward pass starts from the scale.
 LossScale declare_loss_scale(Graph& graph);
 
-// Appends what follows a step's gradients. `norm` and `finite` are those of the scaled gradients; "grad_norm"
-// is then the norm of the unscaled ones.
+// Appends the adjustment of the scale after the gradients of a step. `norm` and `finite` are those of the
+// scaled gradients; "grad_norm" becomes the norm of the unscaled gradients.
 void add_loss_scale_adjustment(Graph& graph, const LossScale& loss_scale, ValueId norm, ValueId finite);
 
 }  // namespace plimsoll
