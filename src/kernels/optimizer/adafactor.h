@@ -1,5 +1,5 @@
-// Adafactor over a list of tensors in one call: contract. One call per parameter group (the weight decay is
-// per call). Thread-safe: kernels keep no state. Views are borrowed for the call.
+// Adafactor over a list of tensors in one call: contract. A call serves one parameter group, because it has
+// one weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
 //
 // Formula, per tensor of n elements, with g' = clip_coefficient * g, t = step (1 for the first update) and
 // b = 1 - t^decay_rate:
@@ -8,22 +8,23 @@
 //     u_ij = g'_ij / (sqrt(row_i / mean(row)) sqrt(column_j))
 //   a vector (v_n is its state):
 //     v_i <- b v_i + (1 - b) (g'_i^2 + epsilon1)                u_i = g'_i / sqrt(v_i)
-//   then for either, with rms(x) = sqrt(mean(x^2)) and a = lr max(epsilon2, rms(p)), or a = lr where the
-//   parameter does not scale it:
+//   then for both, with rms(x) = sqrt(mean(x^2)) and a = lr max(epsilon2, rms(p)), or a = lr if the rate is not
+//   scaled by the parameter:
 //     u <- a u / max(1, rms(u) / clip_threshold);  with beta1: m <- beta1 m + (1 - beta1) u, and u = m
 //     p <- p - a weight_decay p - u
 // Source: Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (arXiv
-// 1804.04235), as transformers.optimization.Adafactor; the step-dependent rate of relative_step is the
-// caller's. Nothing is updated when finite is 0. Types: references take any floating type; CPU kernels states
-// in f32, gradients of f32, bf16 or f16 and parameters in f32 or in bf16 alone, which are rounded
-// stochastically (tensor_list.h). Scalars as in adamw.h. Accumulation: squares in fp32 over tiles of
-// kAdafactorTileRows rows and kAdafactorTileColumns columns (a vector is one row); the tiles' sums in double,
-// in order; b, a and 1 / max(...) in double, rounded to fp32 once. The mean of g'^2 + epsilon1 is taken as
-// that of g'^2, plus epsilon1. Special values: where finite is absent, a NaN gradient makes the whole tensor
-// NaN. Aliasing: no tensor overlaps another. Scratch: adafactor_scratch_bytes (optimizer_catalog.h) per
-// tensor, aligned to 16; references need none. Repeatability: same bits for any number of threads. Error:
-// adafactor_error_bound below, per element and step. Cost: reads g three times and p once, writes p: 20 bytes
-// per parameter in f32 (4 more to scale by p, 8 more with beta1); 14 FLOPs.
+// 1804.04235), as transformers.optimization.Adafactor. The caller computes the step-dependent rate of
+// relative_step. If finite is 0, nothing is updated.
+// Types: the references take any floating type. The CPU kernels take states in f32, gradients in f32, bf16 or
+// f16, and parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). Scalars as
+// in adamw.h. Accumulation: squares in fp32 over tiles of kAdafactorTileRows rows and kAdafactorTileColumns
+// columns (a vector is one row); the sums of tiles in double, in order; b, a and 1 / max(...) in double,
+// rounded to fp32 once. The mean of g'^2 + epsilon1 is computed as the mean of g'^2, plus epsilon1. Special
+// values: without `finite`, a NaN gradient makes its whole tensor NaN. Aliasing: no tensor overlaps another.
+// Scratch: adafactor_scratch_bytes (optimizer_catalog.h) per tensor, aligned to 16; the references need none.
+// Repeatability: the same bits for any number of threads. Error: adafactor_error_bound below, per element and
+// step. Cost: reads g three times and p once, writes p: 20 bytes per parameter in f32 (4 more to scale by p,
+// 8 more with beta1); 14 FLOPs.
 #pragma once
 
 #include <algorithm>
@@ -42,18 +43,18 @@ namespace plimsoll {
 struct AdafactorTensor {
   View param = {};
   ConstView grad = {};
-  View row = {};     // a matrix's; null: the tensor is a vector
-  View column = {};  // a matrix's
-  View v = {};       // a vector's
+  View row = {};     // of a matrix; null: the tensor is a vector
+  View column = {};  // of a matrix
+  View v = {};       // of a vector
   View m = {};       // with beta1
   View low = {};     // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
   int64_t rows = 1;  // 1 for a vector
   int64_t columns = 0;
-  int64_t first = 0;  // the number of its first element in its parameter
+  int64_t first = 0;  // number of its first element in its parameter
 
   bool is_matrix() const { return row.data != nullptr; }
   int64_t count() const { return rows * columns; }
-  // Without gradient and states.
+  // Returns the parameter without gradient and states.
   OptimizerTensor parameter() const { return {.param = param, .count = count(), .first = first, .low = low}; }
 };
 
@@ -72,20 +73,20 @@ struct AdafactorArgs {
   std::optional<double> beta1 = {};
   double weight_decay = 0.0;
   ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
-  // Of parameters in bf16 alone (tensor_list.h).
+  // The noise for parameters in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
-  View scratch = {};  // of all tensors, one after the other
+  View scratch = {};  // for all tensors, one after the other
 };
 
-// 1 - b: the share of the new squares. Errors: kInternal for a step below 1.
+// Returns 1 - b, the weight of the new squares. Errors: kInternal for a step below 1.
 double adafactor_new_share(const AdafactorArgs& args);
-// a for a parameter of that rms.
+// Returns a for a parameter with that rms.
 double adafactor_rate(const AdafactorArgs& args, double param_rms);
 
-// Relative bounds in fp32 of one update from the same starting values, u = 2^-24: of the states, and of the
-// step that an element makes; and the absolute bound on an element p that makes a step of that size (decay
-// included).
+// Relative error bounds in fp32 of one update from the same starting values, u = 2^-24, for the states and
+// for the step of an element; and the absolute bound for an element p with a step of that size (including the
+// decay).
 struct AdafactorErrorBound {
   double row, column, v, step;
   double param(double p, double step_size) const {
@@ -98,13 +99,14 @@ inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) 
   const double across = chain(columns, kAdafactorTileColumns);
   const double down = chain(rows, kAdafactorTileRows);
   AdafactorErrorBound bound{};
-  // g' twice in its square (clip coefficient and product: 4), the square, a sum of positive terms one after
-  // the other, the mean, two coefficients, their products and the sum of the state.
+  // The square contains g' twice (clip coefficient and product: 4). Further roundings are the square, the sum
+  // of positive terms, the mean, two coefficients, their products and the sum of the state.
   bound.row = (across + 12.0) * kU;
   bound.column = (down + 12.0) * kU;
   bound.v = 12.0 * kU;
-  // Roots halve: row over its mean (which is off like a row), column; roots, quotients and products: 12. The
-  // rms of u is off like u and by its own sums over a row; so is that of p.
+  // Square roots halve the errors of the row over its mean (which has the error of a row) and of the column.
+  // Roots, quotients and products add 12. The rms of u has the error of u plus that of its sums over a row;
+  // the same holds for the rms of p.
   const double u = std::max(bound.row + 0.5 * bound.column, 0.5 * bound.v) + 12.0 * kU;
   bound.step = 2.0 * u + (across + 12.0) * kU;
   return bound;
@@ -115,12 +117,10 @@ void adafactor_ref(const AdafactorArgs& args);
 // Requires: the states of every tensor are f32.
 void adafactor_cpu(const AdafactorArgs& args);
 
-// The function below runs on an NVIDIA GPU in four launches over all tensors (more where there are more
-// tensors than a launch's parameters hold, some 300), without a host round trip. kernels/element_wise/add.h
-// states the rules for all CUDA kernels. param is f32, or bf16 alone, of all tensors alike; states f32; grad
-// f32, bf16 or f16; low bf16 or f16. Scalars are device memory. A step below 1 is not noticed. Error:
-// adafactor_error_bound.
-
+// Updates all tensors on an NVIDIA GPU in four launches, or more if there are more than some 300 tensors,
+// without synchronization with the host. kernels/element_wise/add.h states the rules for all CUDA kernels.
+// param is f32 for all tensors or bf16 alone for all tensors; states are f32; grad is f32, bf16 or f16; low
+// is bf16 or f16. Scalars are in device memory. The kernel does not check that step is at least 1.
 void adafactor_cuda(const AdafactorArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

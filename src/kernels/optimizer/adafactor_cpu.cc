@@ -16,7 +16,7 @@
 #ifndef PLIMSOLL_KERNELS_OPTIMIZER_ADAFACTOR_CPU_ONCE_
 #define PLIMSOLL_KERNELS_OPTIMIZER_ADAFACTOR_CPU_ONCE_
 namespace plimsoll {
-// A row of a tile. What is null does not exist.
+// A row of a tile. Absent parts are null.
 struct AdafactorRow {
   const float* g;
   float* p;
@@ -32,7 +32,7 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Adds the squares of clip * g to the columns' sums; returns their sum.
+// Adds the squares of clip * g to the sums of the columns and returns their total.
 float row_squares(const float* g, float clip, int64_t count, float* column_sums) {
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
@@ -59,7 +59,7 @@ HWY_INLINE auto change_of(Tag tag, const AdafactorRow& row, int64_t i) {
   return hn::Mul(g, hn::LoadU(tag, row.factor + i));
 }
 
-// The sum of u^2; row.row_factor contains the clip coefficient.
+// Returns the sum of u^2. row.row_factor contains the clip coefficient.
 float row_update_squares(const AdafactorRow& row, int64_t count) {
   const hn::ScalableTag<float> tag;
   const hn::CappedTag<float, 1> one;
@@ -96,7 +96,7 @@ void update_row(const AdafactorRow& row, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) update_vector(tag, k, i);
-  // The same operations in the same order, one element at a time.
+  // Computes the remaining elements by the same operations in the same order.
   for (; i < count; ++i) update_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -113,7 +113,7 @@ HWY_EXPORT(update_row);
 
 namespace {
 
-// A tensor with its part of the scratch.
+// A tensor and its part of the scratch.
 struct Work {
   const AdafactorTensor& tensor;
   size_t index;  // in the list
@@ -154,8 +154,8 @@ void for_each_work(const AdafactorArgs& args, Body&& body) {
   }
 }
 
-// Calls body(work, tile) for every tile of every tensor, on all threads; tiles write to their own places
-// only.
+// Calls body(work, tile) for every tile of every tensor, on all threads; a tile writes only
+// to its own part of the scratch.
 template <typename Body>
 void parallel_over_tiles(const AdafactorArgs& args, Body&& body) {
   constexpr int64_t kMaxTasks = 256;
@@ -205,7 +205,7 @@ void add_squares(const Work& work, const Tile& tile, const StepScalars& step) {
   for (int64_t i = 0; i < tile.num_columns; ++i) step.blend(v[i], static_cast<double>(column_sums[i]));
 }
 
-// The states of a matrix from its tiles' sums.
+// Computes the states of a matrix from the sums of its tiles.
 void update_states(const Work& work, const StepScalars& step) {
   const AdafactorTensor& tensor = work.tensor;
   if (!tensor.is_matrix()) return;
@@ -229,20 +229,20 @@ void update_states(const Work& work, const StepScalars& step) {
   }
 }
 
-// 1 / sqrt of the tile's columns' states (or of its part of v).
+// Computes 1 / sqrt of the states of the columns of a tile (or of its part of v).
 void column_factors(const Work& work, const Tile& tile, float* factors) {
   const View& state = work.tensor.is_matrix() ? work.tensor.column : work.tensor.v;
   const float* x = state.as<float>() + tile.first_column;
   for (int64_t i = 0; i < tile.num_columns; ++i) factors[i] = 1.0f / std::sqrt(x[i]);
 }
 
-// The rows of a tile as their kernels take them.
+// Calls the row functions for the rows of a tile.
 template <typename Body>
 void for_each_row(const Work& work, const Tile& tile, const StepScalars& step, const float* factors,
                   Body&& body) {
   const AdafactorTensor& tensor = work.tensor;
   const auto mean = static_cast<float>(tensor.is_matrix() ? work.mean() : 1.0);
-  // Of a row, where they lie in 16 bits.
+  // Buffers of a row for operands in 16 bits.
   float gradients[kAdafactorTileColumns], parameters[kAdafactorTileColumns];
   const OptimizerTensor parameter = tensor.parameter();
   for (int64_t r = tile.first_row; r < tile.first_row + tile.num_rows; ++r) {

@@ -29,7 +29,7 @@ struct AdafactorScalars {
   }
 };
 
-// Sums of squares of a tile by row and by column; a vector's state.
+// Computes the sums of squares of a tile by row and by column, or the state of a vector.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_sums_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The states of matrices: two blocks for each tensor of the table, one for its rows and one for its columns.
+// Computes the states of matrices. Each tensor of the table has two blocks of threads, one for rows and one
+// for columns.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_states_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -113,8 +114,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *entry.mean = total / static_cast<double>(entry.rows);
 }
 
-// What the gradients of a tile are multiplied with: the thread's columns in registers, the rows in shared
-// memory. Requires: all threads call it; nobody reads `rows` any more.
+// Loads the factors of the gradients of a tile: those of the columns of the thread into registers, those of
+// the rows into shared memory. Requires: all threads call it, and no thread still reads `rows`.
 __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const AdafactorTile& tile,
                                              float clip, float (&columns)[4], float (&rows)[kTileRows]) {
   load_columns(entry.packs, tile.num_columns, 1.0f, columns, LoadFloats{entry.column + tile.column});
@@ -129,7 +130,7 @@ __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const 
   __syncthreads();
 }
 
-// Sums of the squares of a tile's updates, and of its parameters where they scale the rate.
+// Computes the sums of the squares of the updates of a tile, and of its parameters if they scale the rate.
 template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_norms_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
@@ -177,7 +178,7 @@ struct AdafactorStep {
   float scale, decay;
 };
 
-// From the sums of all tiles of a tensor. Requires: all threads call it.
+// Computes the coefficients of the step from the sums of all tiles of a tensor. Requires: all threads call it.
 __device__ __forceinline__ AdafactorStep adafactor_step(const AdafactorEntry& entry,
                                                         const AdafactorScalars& scalars,
                                                         double (&slots)[2][kWarps]) {

@@ -13,7 +13,7 @@ struct Step {
   double clip, new_share;
 };
 
-// What an element's gradient is multiplied with; states are updated before.
+// Updates the states of a tensor and computes the factor of the gradient of an element from them.
 class Factors {
  public:
   Factors(const AdafactorTensor& tensor, const AdafactorArgs& args, const Step& step) : tensor_(tensor) {

@@ -77,7 +77,7 @@ TEST(Adafactor, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
-// Fifty steps of one fixture. limit(step, index) is the largest difference from its weights.
+// Runs fifty steps of one fixture. limit(step, index) is the largest difference from its weights.
 template <typename Limit>
 void check_fixture(const AdafactorCase& c, DType dtype, void (*kernel)(const AdafactorArgs&), Limit&& limit) {
   AdafactorList list("adafactor_fixture", dtype, {{5, 7, true}, {1, 6, false}});
@@ -118,7 +118,7 @@ void check_fixture(const AdafactorCase& c, DType dtype, void (*kernel)(const Ada
     ++next;
   }
   EXPECT_EQ(next, 4u);
-  // States are near 0.3 and hold some 60 roundings in sight of the decay.
+  // States are about 0.3 and contain some 60 roundings that have not decayed yet.
   const double state_limit = dtype == DType::kF64 ? 1e-14 : 64 * 0x1p-24;
   const auto row = compare(list.row(0), c.row, {.absolute = state_limit});
   EXPECT_TRUE(row.ok()) << row;
@@ -130,7 +130,7 @@ void check_fixture(const AdafactorCase& c, DType dtype, void (*kernel)(const Ada
 
 TEST(Adafactor, TheReferenceMatchesTransformersOverFiftySteps) {
   ASSERT_EQ(std::size(kAdafactorCases), 6u);
-  // Double against double: some ten roundings of 1e-16 a step.
+  // Both are in double, with about ten roundings of 1e-16 per step.
   for (const AdafactorCase& c : kAdafactorCases) {
     check_fixture(c, DType::kF64, adafactor_ref,
                   [](size_t index) { return 2e-15 * test::kFixtureSeen[index]; });
@@ -138,8 +138,8 @@ TEST(Adafactor, TheReferenceMatchesTransformersOverFiftySteps) {
 }
 
 TEST(Adafactor, Fp32IsAsNearAsTransformersInFp32OverFiftySteps) {
-  // The unit is how far transformers' own fp32 run is from its fp64 run; two fp32 runs of the same formula in
-  // another order are within three of them.
+  // The unit is the distance of the fp32 run of transformers from its fp64 run. Two fp32 runs of the same
+  // formula in different orders differ by at most three units.
   for (const AdafactorCase& c : kAdafactorCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, adafactor_cpu, [&](size_t index) { return 3.0 * c.fp32_error[index]; });
@@ -174,7 +174,7 @@ TEST(Adafactor, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   many.copy_from(start);
   Call call(start);
   set_num_threads(1);
-  // Tensor by tensor: the split into calls must not matter either.
+  // One call per tensor: the division into calls must not change the result.
   for (size_t i = 0; i < one.size(); ++i) {
     AdafactorArgs args = call.args(one);
     args.tensors = args.tensors.subspan(i, 1);

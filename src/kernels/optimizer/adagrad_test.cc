@@ -72,15 +72,15 @@ void check_fixture(const AdagradCase& c, DType dtype, void (*kernel)(const Adagr
 
 TEST(Adagrad, TheReferenceMatchesPyTorchOverFiftySteps) {
   ASSERT_EQ(std::size(kAdagradCases), 3u);
-  // Double against double: some ten roundings of 1e-16 a step.
+  // Both are in double, with about ten roundings of 1e-16 per step.
   for (const AdagradCase& c : kAdagradCases)
     check_fixture(c, DType::kF64, adagrad_ref, [](int s) { return 1e-15 * s; });
 }
 
 TEST(Adagrad, Fp32StaysNearPyTorchOverFiftySteps) {
   // Each step rounds a weight below 1 once (2^-25) and moves it by at most lr g / sqrt(sum) <= lr, whose
-  // error is that of g (4 roundings), of the sum (2 a step so far, halved by the root) and 6 of its own: with
-  // s steps so far 10 + s roundings of lr.
+  // error consists of that of g (4 roundings), of the sum (2 per step so far, halved by the square root) and
+  // of 6 more roundings: after s steps 10 + s roundings of lr.
   for (const AdagradCase& c : kAdagradCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, adagrad_cpu,

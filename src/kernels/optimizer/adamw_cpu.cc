@@ -9,8 +9,8 @@
 #include <hwy/highway.h>
 
 // Highway includes this file once per instruction set.
-#ifndef PLIMSOLL_ADAMW_PIECE
-#define PLIMSOLL_ADAMW_PIECE
+#ifndef PLIMSOLL_KERNELS_OPTIMIZER_ADAMW_CPU_ONCE_
+#define PLIMSOLL_KERNELS_OPTIMIZER_ADAMW_CPU_ONCE_
 namespace plimsoll {
 
 // The coefficients of a call, rounded to fp32 once, and the arrays of a piece.

@@ -42,8 +42,8 @@ TEST(AdamwCuda, TakesMoreTensorsThanALaunch) {
   check_adamw({3, 1e-3, 0.01, 1.0, DType::kF32, DType::kBF16}, many_counts());
 }
 
-// Bit for bit the trajectory of whole parameters with a copy: the upper halves are the copy. Every third
-// weight begins as a tie.
+// Split parameters have bit for bit the values of whole parameters with a copy: the upper halves are the
+// copy. Every third weight starts as a tie.
 void check_split_parameters(const std::vector<int64_t>& counts) {
   TensorList whole("adamw_cuda/whole", DType::kF32, counts), split("adamw_cuda/split", DType::kF32, counts);
   whole.fill();
@@ -100,7 +100,8 @@ TEST(AdamwCuda, SplitParametersOfMoreTensorsThanALaunch) {
   check_split_parameters(many_counts());
 }
 
-// One update with noise, of `want` by the reference and of what `tensors_on` puts on a GPU.
+// Makes one update with noise, of `want` by the reference and of the tensors that `tensors_on` copies to a
+// GPU.
 template <typename TensorsOn>
 void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   DeviceScalars scalars(0.003, 9, 0.7);
@@ -111,8 +112,8 @@ void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   gpu.download();
 }
 
-// The noise is that of the references; what it decides on is fp32, whose last bit may fall on the other side
-// of it.
+// The noise is that of the references. It rounds fp32 numbers whose last bit may differ, so the result may be
+// the adjacent number.
 void check_noise_of_weights(const std::vector<int64_t>& counts) {
   TensorList start("adamw_cuda/noise", DType::kF32, counts), want("adamw_cuda/noise", DType::kF32, counts),
       got("adamw_cuda/noise", DType::kF32, counts);
@@ -136,11 +137,11 @@ void check_noise_of_weights(const std::vector<int64_t>& counts) {
       ++all;
       if (weights[i].load(k) == expected[i].load(k)) continue;
       ++others;
-      // Its neighbour.
+      // The result is the adjacent number.
       EXPECT_NEAR(weights[i].load(k), expected[i].load(k), 0x1p-7 * std::fabs(expected[i].load(k)) + 1e-30);
     }
   }
-  // An fp32 error of e last bits moves one of 2^16 values of noise to the other side, e times.
+  // With an fp32 error of e units in the last place, e of the 2^16 values of noise give another result.
   EXPECT_LT(others, 20 + all / 2000);
   EXPECT_GT(all, 60000);
 }
@@ -153,7 +154,7 @@ TEST(AdamwCuda, WeightsInBf16AloneOfMoreTensorsThanALaunch) {
   check_noise_of_weights(many_counts());
 }
 
-// As weights in bf16 alone: the reference's noise.
+// Moments are rounded with the noise of the reference, like weights in bf16 alone.
 void check_noise_of_moments(const std::vector<int64_t>& counts) {
   TensorList want("adamw_cuda/moments", DType::kF32, counts), got("adamw_cuda/moments", DType::kF32, counts);
   want.fill();
@@ -190,7 +191,7 @@ TEST(AdamwCuda, MomentsInBf16OfMoreTensorsThanALaunch) {
   check_noise_of_moments(many_counts());
 }
 
-// The noise of a part is that of its elements in the whole.
+// The noise of a part of a parameter is that of the same elements of the whole parameter.
 TEST(AdamwCuda, PartsOfATensorAreUpdatedLikeTheWhole) {
   constexpr int64_t kCount = 20003;
   const auto run = [&](const std::vector<int64_t>& limits) {

@@ -42,7 +42,7 @@ const TestedUpdate kUpdate{
     .cpu = [](auto tensors, auto& scalars, double decay) { adamw_cpu(make_args(tensors, scalars, decay)); },
     .states = {&TensorList::m, &TensorList::v}};
 
-// One update from the same starting values, held to the bound of the contract.
+// Compares one update from the same starting values by the bound of the contract.
 void check_one_step(int64_t step, double lr, double weight_decay, float clip) {
   TensorList start("adamw/start", DType::kF32, test::kAwkwardCounts);
   start.fill();
@@ -64,7 +64,7 @@ TEST(Adamw, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
-// Fifty steps of one fixture. limit(step) is the largest difference from PyTorch's weights.
+// Runs fifty steps of one fixture. limit(step) is the largest difference from PyTorch's weights.
 template <typename Limit>
 void check_fixture(const AdamwCase& c, DType dtype, void (*norm_kernel)(const GlobalNormArgs&),
                    void (*adamw_kernel)(const AdamwArgs&), Limit&& limit) {
@@ -95,7 +95,7 @@ void check_fixture(const AdamwCase& c, DType dtype, void (*norm_kernel)(const Gl
 
 TEST(Adamw, TheReferenceMatchesPyTorchOverFiftySteps) {
   ASSERT_EQ(std::size(kAdamwCases), 4u);
-  // Double against double: some ten roundings of 1e-16 a step.
+  // Both are in double, with about ten roundings of 1e-16 per step.
   for (const AdamwCase& c : kAdamwCases) {
     check_fixture(c, DType::kF64, global_norm_ref, adamw_ref, [](int step) { return 1e-15 * step; });
   }
@@ -103,9 +103,9 @@ TEST(Adamw, TheReferenceMatchesPyTorchOverFiftySteps) {
 
 TEST(Adamw, Fp32StaysNearPyTorchOverFiftySteps) {
   // Each step rounds a weight below 1 once (2^-25), and moves by at most about lr times a factor of order
-  // one, whose relative error is that of m (at most 8 roundings a step of numbers up to 1 against |m| /
-  // denominator of order 1) and of v (2 roundings a step): 16 * 2^-24 * lr per step and earlier step in sight
-  // of beta1 (1 / (1 - beta1) = 10).
+  // one. The relative error of that factor is that of m (at most 8 roundings per step of numbers up to 1,
+  // with |m| / denominator of order 1) and of v (2 roundings per step): 16 * 2^-24 * lr per step and per
+  // earlier step that beta1 remembers (1 / (1 - beta1) = 10).
   for (const AdamwCase& c : kAdamwCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, global_norm_cpu, adamw_cpu,
@@ -126,7 +126,8 @@ TEST(Adamw, KeepsA16BitCopyOfTheParameters) {
   test::expect_16_bit_copies(kUpdate);
 }
 
-// Bit for bit the trajectory of whole parameters, ties included: a third of the weights begin as ones.
+// Split parameters have bit for bit the values of whole parameters, including ties: a third of the weights
+// start as ties.
 TEST(Adamw, SplitParametersAreWholeOnesInTwoParts) {
   for (const auto kernel : {adamw_ref, adamw_cpu}) {
     TensorList whole("adamw_split", DType::kF32, test::kAwkwardCounts);
@@ -179,10 +180,10 @@ TEST(Adamw, SplitParametersAreWholeOnesInTwoParts) {
   }
 }
 
-// Each step moves a weight by about lr, an eighth of the spacing of bf16 below 1: rounded to nearest nothing
-// would ever move. Rounded stochastically the mean follows fp32: the sum of 400 roundings of variance at most
-// a quarter spacing squared has a deviation of at most 10 spacings of 2^-8, and the mean of 20000 weights one
-// of 10 x 2^-8 / 141 = 2.8e-4.
+// Each step changes a weight by about lr, an eighth of the spacing of bf16 below 1: with rounding to nearest
+// no weight would ever change. With stochastic rounding the mean follows fp32: the sum of 400 roundings, each
+// with a variance of at most a quarter of the squared spacing, has a standard deviation of at most 10
+// spacings of 2^-8, and the mean of 20000 weights has one of 10 x 2^-8 / 141 = 2.8e-4.
 TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
   constexpr int64_t kCount = 20000;
   constexpr double kRate = 0x1p-11;
@@ -216,7 +217,7 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
     EXPECT_NEAR(exact.param(1).load(0), 0.9375 - 400 * kRate, 1e-3);
     EXPECT_NEAR(mean, exact.param(1).load(0), 5 * 2.8e-4);
     EXPECT_GT(distinct.size(), 10u);
-    // Another seed, step or site is other noise; the same is the same.
+    // Another seed, step or site gives other noise; the same ones give the same noise.
     const auto one_step = [&](uint64_t seed, int64_t step, uint32_t site) {
       weights[0].fill(0.9375);
       weights[1].fill(0.9375);
@@ -239,8 +240,8 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
   }
 }
 
-// The noise is the reference's; what it decides on is fp32 there and fp64 here, off by some 2^-22 of a number
-// whose spacing is 2^-8: one in 16000 falls on the other side.
+// The noise is that of the reference. It rounds numbers in fp32 there and in fp64 here, which differ by some
+// 2^-22 with a spacing of 2^-8: about one in 16000 is rounded to the adjacent number.
 TEST(Adamw, MomentsInBf16AreTheReferences) {
   test::for_each_simd_target([] {
     for (const DType weights : {DType::kF32, DType::kBF16}) {
@@ -276,7 +277,7 @@ TEST(Adamw, MomentsInBf16AreTheReferences) {
           others += count_neighbours(got_weights[i], want_weights[i]);
           continue;
         }
-        // A weight moves by the moments before they are rounded.
+        // A weight is updated with the moments before they are rounded.
         for (int64_t k = 0; k < want.param(i).count(); ++k)
           ASSERT_NEAR(got.param(i).load(k), want.param(i).load(k),
                       4e-7 + 4e-7 * std::abs(want.param(i).load(k)));
@@ -288,9 +289,10 @@ TEST(Adamw, MomentsInBf16AreTheReferences) {
   });
 }
 
-// A variance that shrinks by a thousandth a step, a quarter of the spacing of bf16: rounded to nearest it
-// would stay. 400 roundings, each off by at most a spacing of 2^-8 with variance at most a quarter of its
-// square, sum to a deviation of at most 10 spacings, and the mean of 20000 to 2.8e-4.
+// The variance shrinks by a thousandth per step, a quarter of the spacing of bf16: with rounding to nearest
+// it would not change. 400 roundings, each with an error of at most one spacing of 2^-8 and a variance of at
+// most a quarter of its square, have a standard deviation of at most 10 spacings, and the mean of 20000 has
+// one of 2.8e-4.
 TEST(Adamw, VariancesInBf16FollowFp32OnAverage) {
   constexpr int64_t kCount = 20000;
   for (const auto kernel : {adamw_ref, adamw_cpu}) {
@@ -342,8 +344,8 @@ TEST(Adamw, MomentsInBf16AreTheSameForAnyThreadsAndAnyGrouping) {
   set_num_threads(before);
 }
 
-// A parameter that is updated in parts, each with the number of its first element, has the bits of one that
-// is updated whole: the noise too.
+// A parameter that is updated in parts, each with the number of its first element, has the same bits as one
+// that is updated as a whole, including the noise.
 TEST(Adamw, PartsOfATensorAreUpdatedLikeTheWhole) {
   constexpr int64_t kCount = 20003;
   for (const auto kernel : {adamw_ref, adamw_cpu}) {

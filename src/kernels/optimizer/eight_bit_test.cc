@@ -32,7 +32,8 @@ TEST(EightBit, NumbersAreThoseOfBitsandbytesToTheBit) {
   }
 }
 
-// Numbers, middles of neighbours and what is next to them: there the cells decide.
+// Checks the numbers, the middles between adjacent numbers, and the fp32 numbers next to both: the cases
+// that cells must distinguish.
 TEST(EightBit, CellsFindTheNearestCode) {
   int64_t checked = 0;
   for (const EightBitSign sign : {EightBitSign::kSigned, EightBitSign::kUnsigned}) {
@@ -187,7 +188,7 @@ Args args_of(std::span<const OptimizerTensor> tensors, const Scalars& scalars,
   return args;
 }
 
-// An update under test: its kernels, and one step of them held to the contract's bound.
+// An update under test: its kernels, and the comparison of one step by the bound of the contract.
 struct TestedUpdate {
   using Kernel = void (*)(std::span<const OptimizerTensor>, const Scalars&);
   std::string name;
@@ -303,7 +304,7 @@ TEST(EightBit, ZerosStayZerosAndStatesOfZeroBytesAreZero) {
     start_fixture(list);
     list.param(0).fill(0.0);  // which the decay leaves as it is
     list.grad(0).fill(0.0);
-    // The second step of SGD reads its momentum.
+    // The second step of SGD reads the momentum.
     update.cpu(list.tensors(), {.step = 2, .clip = 0.7f});
     EXPECT_EQ(list.param(0).to_doubles(), std::vector<double>(300, 0.0));
     EXPECT_EQ(list.m_absmax(0).load(0), 0.0);
@@ -332,7 +333,7 @@ TEST(EightBit, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   set_num_threads(before);
 }
 
-// At the first step SGD's momentum is the gradient, whatever is in it.
+// At the first step the momentum of SGD becomes the gradient; its old value has no effect.
 TEST(Sgd8Bit, TheFirstStepDoesNotDependOnTheMomentum) {
   EightBitList zero("sgd_8bit_first", DType::kF32, {300}), any("sgd_8bit_first", DType::kF32, {300});
   any.fill();
@@ -343,7 +344,7 @@ TEST(Sgd8Bit, TheFirstStepDoesNotDependOnTheMomentum) {
   expect_same(zero, any);
 }
 
-// bf16 keeps a copy of what fp32 became.
+// The bf16 copy is the rounded new fp32 parameter.
 TEST(EightBit, KeepsA16BitCopyOfTheParameters) {
   for (const TestedUpdate& update : updates()) {
     for (const auto kernel : {update.ref, update.cpu}) {

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Calls body with a piece as fp32: the whole of an fp32 piece, another grain by grain.
+// Calls body with a piece in fp32: an fp32 piece as a whole, another one grain by grain.
 template <typename Body>
 void for_each_grain(const ConstView& x, int64_t begin, int64_t count, const Body& body) {
   if (x.dtype == DType::kF32) return body(x.as<float>() + begin, count);
@@ -19,7 +19,7 @@ void for_each_grain(const ConstView& x, int64_t begin, int64_t count, const Body
   }
 }
 
-// Index of the first tensor with a value that is not finite, -1 if there is none.
+// Returns the index of the first tensor with a value that is not finite, or -1.
 int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
   std::array<int64_t, kMaxTensorTasks> found;
   found.fill(-1);
@@ -29,7 +29,7 @@ int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
       if (first < 0 && piece_first_non_finite(x, length) >= 0) first = static_cast<int64_t>(tensor);
     });
   });
-  // Tasks are in the order of tensors.
+  // Tasks follow the order of tensors.
   const auto first = std::find_if(found.begin(), found.end(), [](int64_t index) { return index >= 0; });
   return first == found.end() ? -1 : *first;
 }

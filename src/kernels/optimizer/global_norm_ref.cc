@@ -26,7 +26,7 @@ void clip_coefficient_ref(const ClipCoefficientArgs& args) {
   PLIMSOLL_CHECK(args.max_norm >= 0.0, "max_norm is {}", args.max_norm);
   const double scale = args.scale ? args.scale.load(0) : 1.0;
   const double coefficient = args.max_norm / (args.norm.load(0) / scale + 1e-6);
-  // A comparison that is false for NaN, so that a NaN norm stays visible.
+  // This comparison is false for NaN, so a NaN norm gives a NaN coefficient.
   const double clamped = coefficient > 1.0 ? 1.0 : coefficient;
   args.coefficient.store(0, (args.max_norm == 0.0 ? 1.0 : clamped) / scale);
 }

@@ -64,7 +64,7 @@ TEST(GlobalNorm, TakesGradientsIn16Bits) {
 }
 
 TEST(GlobalNorm, IsExactForIntegers) {
-  // 3^2 + 4^2 spread over two tensors of many zeros.
+  // The squares are 3^2 and 4^2, in two tensors of many zeros.
   TensorList list("norm_exact", DType::kF32, {70000, 5});
   list.grad(0).fill(0.0);
   list.grad(1).fill(0.0);

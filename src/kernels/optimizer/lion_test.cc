@@ -66,14 +66,15 @@ void check_fixture(const LionCase& c, DType dtype, void (*kernel)(const LionArgs
 
 TEST(Lion, TheReferenceMatchesTheAlgorithmOverFiftySteps) {
   ASSERT_EQ(std::size(kLionCases), 3u);
-  // Double against double: some ten roundings of 1e-16 a step; no c of the fixture is within that of 0.
+  // Both are in double, with about ten roundings of 1e-16 per step; no c of the fixture is within that of 0.
   for (const LionCase& c : kLionCases)
     check_fixture(c, DType::kF64, lion_ref, [](int s) { return 1e-15 * s; });
 }
 
 TEST(Lion, Fp32StaysNearTheAlgorithmOverFiftySteps) {
-  // Each step rounds a weight below 1 once (2^-25) and adds a step of lr (1 + weight_decay), rounded thrice;
-  // m's roundings do not reach the weights unless they turn a sign, which none of the fixtures' does.
+  // Each step rounds a weight below 1 once (2^-25) and adds a step of lr (1 + weight_decay), rounded three
+  // times; the roundings of m do not affect the weights unless they change a sign, which does not occur in
+  // the fixtures.
   for (const LionCase& c : kLionCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, lion_cpu, [&](int s) { return s * (0x1p-25 + 8.0 * 0x1p-24 * c.lr); });

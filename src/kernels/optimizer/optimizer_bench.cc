@@ -1,5 +1,6 @@
-// Optimizer kernels on the tensors of a BERT-base encoder (85 million weights in 192 tensors), beside a plain
-// copy of as many bytes. Bytes per second count every byte the contract says is read or written.
+// Measures optimizer kernels on the tensors of a BERT-base encoder (85 million weights in 192 tensors), and a
+// plain copy of the same number of bytes. Bytes per second count every byte that the contract states as read
+// or written.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ void count_bytes(benchmark::State& state, int64_t bytes_per_element) {
   state.SetBytesProcessed(state.iterations() * model().num_elements * bytes_per_element);
 }
 
-// The ceiling: the same tensors copied, weights over gradients, on the same tasks.
+// Measures the upper limit: a copy of the weights over the gradients, with the same tensors and tasks.
 void bench_copy(benchmark::State& state) {
   set_num_threads(static_cast<int>(state.range(0)));
   Model& m = model();
@@ -83,11 +84,11 @@ void bench_adamw(benchmark::State& state) {
   count_bytes(state, 28);
 }
 
-// What of a parameter lies in 16 bits.
+// The tensors of a parameter that are in 16 bits.
 enum class Halves { kMoments, kSplit, kWeights, kAll };
 
-// The same model, with such parts in bf16, in the memory of the fp32 ones. All of it is filled with what is
-// 0.01 in bf16 and, two at a time, in fp32 too.
+// The same model with these tensors in bf16, in the memory of the fp32 tensors. All memory is filled with
+// bits that are 0.01 in bf16 and, in pairs, also in fp32.
 std::vector<OptimizerTensor> half_tensors(Halves halves) {
   const auto as_bf16 = [](View& view) { view = {view.data, DType::kBF16}; };
   std::vector<OptimizerTensor> tensors = model().tensors;
@@ -166,7 +167,7 @@ void bench_adagrad(benchmark::State& state) {
   count_bytes(state, 20);
 }
 
-// The same model with states in 8 bits, in the memory of the fp32 ones.
+// The same model with states in 8 bits, in the memory of the fp32 tensors.
 std::vector<OptimizerTensor> eight_bit_tensors() {
   std::vector<OptimizerTensor> tensors = model().tensors;
   for (OptimizerTensor& tensor : tensors) {

@@ -1,14 +1,13 @@
-// The scratch memory of the optimizer's kernels: the host-only part of their contracts. Thread-safe:
-// constants.
+// The scratch memory of the optimizer kernels: the host-only part of their contracts. Thread-safe: constants.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll {
 
-// Blocks of threads that share the elements of a global norm on a GPU, and what each leaves: its sum of
-// squares and the first tensor that it found not finite. Several times as many as a card holds at once: those
-// that come late make up for those that are slow.
+// The number of blocks of threads that share the elements of a global norm on a GPU, and their scratch: each
+// writes its sum of squares and the first tensor in which it found a number that is not finite. There are
+// several times as many blocks as a GPU runs at once, which balances the load.
 inline constexpr int64_t kGlobalNormCudaBlocks = 4096;
 inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 16;
 
@@ -16,9 +15,9 @@ inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 1
 inline constexpr int64_t kAdafactorTileRows = 128;
 inline constexpr int64_t kAdafactorTileColumns = 1024;
 
-// Where the parts of a tensor's scratch begin, in bytes: per row and tile column the sum of squares (f32),
-// per tile row and column the same (f32), per tile the sums of u^2 and p^2 (f64 each), and one f64, the mean
-// of the rows. Vectors have neither of the first.
+// Offsets of the parts of the scratch of a tensor, in bytes: the sums of squares per row and tile column
+// (f32), the same per tile row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of
+// the rows (one f64). A vector has neither of the first two.
 struct AdafactorScratch {
   int64_t row_tiles = 0, column_tiles = 0;
   int64_t row_sums = 0, column_sums = 0, tile_sums = 0, mean = 0, bytes = 0;

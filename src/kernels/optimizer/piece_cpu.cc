@@ -20,9 +20,10 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How far ahead a sum asks for memory, in elements: what a core's own prefetcher brings in time leaves a
-// third of the bandwidth unused beside two conversions and two products per vector. Measured with two threads
-// on 460 MB: 21 GB/s without, 28 with, 30 for a sum in fp32 that computes next to nothing.
+// The distance of the software prefetch of a sum, in elements. With only the hardware prefetcher, a third of
+// the bandwidth is unused, because each vector needs two conversions and two products. Measured with two
+// threads on 460 MB: 21 GB/s without, 28 GB/s with prefetch, 30 GB/s for a sum in fp32 with hardly any
+// computation.
 inline constexpr int64_t kPrefetchElements = 512;
 inline constexpr int64_t kLineElements = 16;
 
@@ -31,7 +32,7 @@ double grain_square_sum(const float* x, int64_t count) {
   const hn::ScalableTag<double> doubles;
   const hn::Rebind<float, decltype(doubles)> floats;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(doubles));
-  // Four chains hide the latency of the fused multiply-add.
+  // Four independent sums hide the latency of the fused multiply-add.
   auto sum0 = hn::Zero(doubles), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
@@ -72,8 +73,8 @@ int64_t first_non_finite(const float* x, int64_t count) {
   return -1;
 }
 
-// The upper halves of numbers: of `rounded`, which is a number's bits and what was added to round them; of a
-// NaN its own, made quiet.
+// Returns the upper halves of `rounded`, which are the bits of numbers after the addition that rounds them.
+// For a NaN it returns the upper half of the NaN, made quiet.
 template <typename Tag, class Number, class Bits>
 HWY_INLINE void store_high(Tag, const Number& number, const Bits& rounded, uint16_t* high) {
   const hn::RebindToUnsigned<Tag> du;
@@ -105,7 +106,7 @@ void narrow_to_bf16(const float* from, BF16* to, int64_t count) {
                   [&](auto access, int64_t i) { access.store(d, access.load(d, from + i), to + i); });
 }
 
-// split_f32 and join_f32 of whole vectors; the rest by these themselves.
+// These apply split_f32 and join_f32 to whole vectors, and the scalar functions to the remaining elements.
 void split_into(const float* whole, uint16_t* high, uint16_t* low, int64_t count) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> du;
@@ -141,7 +142,7 @@ void join_from(const uint16_t* high, const uint16_t* low, float* whole, int64_t 
   for (; i < count; ++i) whole[i] = join_f32({high[i], low[i]});
 }
 
-// Elements of a parameter, `count` of them from `begin` on, from `whole` into `rounded`.
+// Rounds `count` elements of a parameter, from element `begin` on, from `whole` into `rounded`.
 void round_stochastically_into(const float* whole, uint16_t* rounded, const RandomSite& noise, int64_t begin,
                                int64_t count) {
   constexpr int64_t kChunk = 256;

@@ -9,8 +9,8 @@
 #include <hwy/highway.h>
 
 // Highway includes this file once per instruction set.
-#ifndef PLIMSOLL_SGD_PIECE
-#define PLIMSOLL_SGD_PIECE
+#ifndef PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
+#define PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
 namespace plimsoll {
 
 // The use of the momentum in this step: there is none, step 1 starts it, a later step continues it.

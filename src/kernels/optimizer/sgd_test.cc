@@ -46,7 +46,7 @@ SgdArgs make_args(std::span<const OptimizerTensor> tensors, const double& lr, co
           .nesterov = options.nesterov};
 }
 
-// With these options; the decay is the test's.
+// Returns the arguments with these options; the test sets the decay.
 template <void (*kKernel)(const SgdArgs&), size_t kOption>
 void update(std::span<const OptimizerTensor> tensors, const test::Scalars& scalars, double weight_decay) {
   auto args = test::update_args<SgdArgs>(tensors, scalars.views(), weight_decay);
@@ -59,7 +59,7 @@ const test::TestedUpdate kWithMomentum{
 const test::TestedUpdate kWithNesterov{
     .name = "sgd", .ref = update<sgd_ref, 4>, .cpu = update<sgd_cpu, 4>, .states = {&TensorList::m}};
 
-// One update from the same starting values, held to the bound of the contract.
+// Compares one update from the same starting values by the bound of the contract.
 void check_one_step(const Options& options, int64_t step) {
   const double lr = 0.03;
   const float clip = 0.6f;
@@ -70,7 +70,7 @@ void check_one_step(const Options& options, int64_t step) {
   want.copy_from(start);
   got.copy_from(start);
   for (size_t i = 0; i < got.size(); ++i) {
-    // The first step reads no buffer, and without momentum there is none.
+    // The first step does not read the momentum, and without momentum there is none.
     if (step == 1) got.m(i).poison();
     if (options.momentum == 0.0) got.mutable_tensors()[i].m = {};
   }
@@ -114,7 +114,7 @@ TEST(Sgd, TheReferenceMatchesPyTorchOverFiftySteps) {
 
 TEST(Sgd, Fp32StaysNearPyTorchOverFiftySteps) {
   // Each step rounds a weight below 2 once (2^-24) and moves it by lr times a buffer of at most 1 / (1 -
-  // momentum) = 10, which carries 4 roundings a step for as long as it remembers (another factor 10).
+  // momentum) = 10, which has 4 roundings per step, remembered for about 10 steps (another factor 10).
   for (const SgdCase& c : kSgdCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, sgd_cpu, [&](int step) { return step * 0x1p-24 * (1.0 + 400.0 * c.lr); });

@@ -1,9 +1,9 @@
-// The list of tensors that a multi-tensor kernel works on in one call, and how its elements are split into
+// The list of tensors that a multi-tensor kernel processes in one call, and the division of its elements into
 // tasks. Not an owner: views are borrowed for the call. Thread-safe: values only.
 //
-// The split depends on the sizes alone, never on the number of threads, so that sums are the same for any
-// of them. Limits of tasks within a tensor are multiples of kTensorGrain, so that tasks start where cache
-// lines start.
+// The division depends only on the sizes, not on the number of threads, so that sums are the same for any
+// number of threads. Limits of tasks within a tensor are multiples of kTensorGrain, so that tasks start at
+// cache lines.
 #pragma once
 
 #include <algorithm>
@@ -16,25 +16,25 @@
 
 namespace plimsoll {
 
-// One parameter with its gradient and states. A kernel says which fields it touches; the others may be null.
-// Where a remainder is given, param is bf16, what products read, and the two are the fp32 parameter
-// (base/split_f32.h): an update joins them, computes as if it had found fp32, and splits the result. A param
-// in bf16 without a remainder is all that there is of it: an update computes in fp32 and rounds the result by
-// round_stochastically, with random_half({noise_seed, step, noise_site + k}, first + i) for element i of the
-// list's tensor k.
+// One parameter with its gradient and states. A kernel states which fields it uses; the others may be null.
+// Parameters have one of three formats. In fp32, they may have a copy in 16 bits for products. Split: param
+// is the bf16 that products read, and param and remainder together are the fp32 parameter (base/split_f32.h);
+// an update joins them, computes in fp32 and splits the result. In bf16 alone (without remainder), an update
+// computes in fp32 and rounds the result by round_stochastically, with random_half({noise_seed, step,
+// noise_site + k}, first + i) for element i of tensor k of the list.
 struct OptimizerTensor {
   View param = {};
   ConstView grad = {};
   View m = {};        // AdamW's first moment, SGD's and Lion's momentum, Adagrad's sum of squares
   View v = {};        // AdamW's second moment
   int64_t count = 0;  // elements of each
-  // Where a call updates a part of a parameter: the number of its first element there, a multiple of 4 but
-  // for the tensors of a checkpoint that a parameter consists of. Noise is drawn by that number.
+  // If a call updates a part of a parameter: the number of the first element in the parameter, which selects
+  // the noise. It is a multiple of 4, except for the tensors of a checkpoint that a parameter consists of.
   int64_t first = 0;
-  View m_absmax = {};  // where m or v is in 8 bits (eight_bit.h)
+  View m_absmax = {};  // if m or v is in 8 bits (eight_bit.h)
   View v_absmax = {};
-  // A copy of param that products read; null: none. bf16 is rounded to nearest with ties away from zero, as
-  // the upper part of a split parameter is; f16 with ties to even.
+  // A copy of param that products read, or null. bf16 is rounded to nearest with ties away from zero, like
+  // the upper part of a split parameter; f16 is rounded with ties to even.
   View low = {};
   View remainder = {};  // u8: the lower 16 bits of each element of a split parameter; null: param is whole
 };
@@ -53,20 +53,20 @@ inline bool update_allowed(ConstView finite) {
   return !finite || finite.load(0) != 0.0;
 }
 
-// Whether the parameter is bf16 alone.
+// Returns true if the parameter is in bf16 alone.
 inline bool rounds_stochastically(const OptimizerTensor& tensor) {
   return tensor.param.dtype == DType::kBF16 && !tensor.remainder;
 }
-// What the noise of the list's tensor k is drawn with. Args: of an update, with step, noise_seed and
-// noise_site.
+// Returns the key of the noise of tensor k of the list. Args are the arguments of an update, with step,
+// noise_seed and noise_site.
 template <typename Args>
 RandomSite noise_of(const Args& args, size_t k) {
   return {.seed = args.noise_seed,
           .step = args.step ? static_cast<uint32_t>(args.step.template as<int64_t>()[0]) : 0,
           .site = args.noise_site + static_cast<uint32_t>(k)};
 }
-// Second moments that are rounded stochastically draw at their tensor's site and this. Requires of sites:
-// below it.
+// Second moments that are rounded stochastically use the site of their tensor plus this number. Requires:
+// other sites are below it.
 inline constexpr uint32_t kSecondMomentSites = 1u << 31;
 inline RandomSite noise_of_second_moment(RandomSite noise) {
   noise.site += kSecondMomentSites;
@@ -78,9 +78,9 @@ inline constexpr int64_t kTensorTaskElements =
     16384;  // a task is at least this long, if there is enough work
 inline constexpr int64_t kMaxTensorTasks = 256;
 
-// Bound on the relative difference between a sum of n squares of fp32 in double and the reference's: the
-// reference adds in sequence, n roundings of 2^-53; grains and tasks add fewer. A norm, its root, differs by
-// half of that.
+// Returns a bound on the relative difference between a sum of n squares of fp32 in double and that of the
+// reference. The reference adds in sequence, with n roundings of 2^-53; sums of grains and tasks have fewer.
+// The norm is the square root and differs by half of that.
 constexpr double square_sum_error(int64_t n) {
   return 0x1p-53 * (static_cast<double>(n) + 4.0);
 }
@@ -95,7 +95,7 @@ inline int64_t total_grains(std::span<const OptimizerTensor> tensors) {
   return grains;
 }
 
-// Tasks that the list is split into: 0 for an empty list.
+// Returns the number of tasks of the list: 0 for an empty list.
 inline int64_t num_tensor_tasks(std::span<const OptimizerTensor> tensors) {
   const int64_t grains_per_task = kTensorTaskElements / kTensorGrain;
   return std::min(kMaxTensorTasks, (total_grains(tensors) + grains_per_task - 1) / grains_per_task);

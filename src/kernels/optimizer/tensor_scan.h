@@ -1,15 +1,13 @@
 // Kernels over one flat tensor: fill, sum of squares, search for the first value that is not finite:
-// contracts. Thread-safe: kernels keep no state. Views are borrowed for the call.
+// contracts. Thread-safe: the kernels keep no state. Views are borrowed for the call.
 //
-// Types: references take any type (fill, also integers) or any floating type (scans); the CPU fill takes
-// any type, the CPU scans f32. out: 1 element of f32 or f64. index: 1 element of i64.
+// Types: the reference of fill takes any type, including integers; those of the scans take any floating type.
+// The CPU fill takes any type, the CPU scans f32. out is 1 element of f32 or f64; index is 1 element of i64.
 // Accumulation (sum_of_squares): double, in grains of kTensorGrain elements and tasks in order, as
-// global_norm.h.
-// Scratch: none (2 KiB of stack).
-// Repeatability: same bits for any number of threads.
+// global_norm.h. Scratch: none (2 KiB of stack). Repeatability: the same bits for any number of threads.
 // Error: fill and first_non_finite are exact; sum_of_squares: square_sum_error(count) relative
-// (tensor_list.h), plus 2^-24 if stored as f32.
-// Cost: fill writes count elements once; the scans read them once (first_non_finite reads all of them).
+// (tensor_list.h), plus 2^-24 if stored as f32. Cost: fill writes count elements once; the scans read them
+// once (first_non_finite reads all of them).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +20,7 @@ namespace plimsoll {
 struct FillArgs {
   View x = {};
   int64_t count = 0;
-  double value = 0.0;  // rounded to x's type as View::store does
+  double value = 0.0;  // rounded to the type of x, as by View::store
 };
 
 struct SumOfSquaresArgs {
@@ -34,7 +32,7 @@ struct SumOfSquaresArgs {
 
 struct FirstNonFiniteArgs {
   ConstView x = {};
-  View index = {};  // 1 element of i64: of the first NaN or infinity, -1 if all are finite
+  View index = {};  // 1 element of i64: the index of the first NaN or infinity, -1 if all are finite
   int64_t count = 0;
 };
 
@@ -47,9 +45,8 @@ void fill_cpu(const FillArgs& args);
 void sum_of_squares_cpu(const SumOfSquaresArgs& args);
 void first_non_finite_cpu(const FirstNonFiniteArgs& args);
 
-// The function below runs on an NVIDIA GPU; kernels/element_wise/add.h states the rules for all CUDA kernels.
-
-// Any element type.
+// Runs on an NVIDIA GPU and takes any element type. kernels/element_wise/add.h states the rules for all CUDA
+// kernels.
 void fill_cuda(const FillArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -20,7 +20,7 @@ void fill_piece(void* data, int64_t begin, int64_t count, const void* value) {
 }  // namespace
 
 void fill_cpu(const FillArgs& args) {
-  // The element's bits, made once; pieces then copy bits of its size.
+  // Converts the value to the bits of an element once; the pieces copy these bits.
   alignas(8) std::array<unsigned char, 8> bits{};
   View{bits.data(), args.x.dtype}.store(0, args.value);
   const int64_t element_bytes = dtype_bytes(args.x.dtype);

@@ -11,7 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPacks = 4;
 
-// `pattern` is 16 bytes of equal elements of Element's size.
+// `pattern` contains 16 bytes of equal elements with the size of Element.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     fill_kernel(Element* x, int64_t count, uint4 pattern, bool packs) {

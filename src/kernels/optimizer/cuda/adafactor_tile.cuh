@@ -1,5 +1,5 @@
-// What the kernels of Adafactor read and write of a tensor: a tile of it at a time, four neighbouring columns
-// of each row a thread. Only for .cu files. Thread-safe: no state.
+// Access of the kernels of Adafactor to a tensor: one tile at a time, with four adjacent columns of each row
+// per thread. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <type_traits>
@@ -36,7 +36,7 @@ struct AdafactorEntry {
   bool packs;  // whether every address of every row, and its noise, allows packs of four
 };
 
-// The part of a tensor that a block works on at a time, and the columns of its thread.
+// The tile that a block of threads works on, and the columns of the thread.
 struct AdafactorTile {
   int row, num_rows;
   int64_t column;   // of the thread's first
@@ -54,7 +54,7 @@ struct AdafactorTile {
   }
 };
 
-// Four neighbouring numbers; what lies beyond the columns is `beyond`.
+// Loads four adjacent numbers; numbers beyond the columns are `beyond`.
 template <class Load>
 __device__ __forceinline__ void load_columns(bool packs, int num_columns, float beyond, float (&x)[4],
                                              const Load& load) {
@@ -131,8 +131,8 @@ __device__ __forceinline__ void store_low_columns(const AdafactorEntry& entry, i
   }
 }
 
-// A thread's numbers of a row, the first of them the tensor's number `first`, with their copy where there is
-// one.
+// Stores the numbers of a thread for a row, and their copy if there is one. `first` is the index of the first
+// number in the tensor.
 template <class Param>
 __device__ __forceinline__ void store_parameters(const AdafactorEntry& entry, int num_columns, int64_t first,
                                                  const float (&x)[4], const Noise& noise) {

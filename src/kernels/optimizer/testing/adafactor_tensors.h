@@ -1,5 +1,5 @@
-// Tensors for the tests of Adafactor: owned buffers, filled alike for the reference and the fast kernels, and
-// the comparison by the contract's bound. Not thread-safe: tests.
+// Tensors for the tests of Adafactor: owned buffers with the same values for the reference and the fast
+// kernels, and the comparison by the bound of the contract. Not thread-safe: tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 
 namespace plimsoll::test {
 
-// Matrices and vectors (one row): less than a vector of lanes, a tile and its neighbours, several tiles, rows
-// that are no multiple of 4, one row, one column.
+// Matrices and vectors (one row): fewer elements than SIMD lanes, about one tile, several tiles, row lengths
+// that are not multiples of 4, one row, one column.
 struct AdafactorShape {
   int64_t rows, columns;
   bool is_matrix;
@@ -68,7 +68,7 @@ class AdafactorList {
     for (const AdafactorShape& s : shapes_) bytes += adafactor_scratch(s.rows, s.columns, s.is_matrix).bytes;
     return bytes;
   }
-  // States are sums of squares: above zero.
+  // States are sums of squares, so they are positive.
   void fill() {
     for (size_t i = 0; i < size(); ++i) {
       param(i).fill_normal();
@@ -88,7 +88,7 @@ class AdafactorList {
   std::vector<AdafactorTensor> tensors_;
 };
 
-// One update of `start` by the reference (`want`) and a kernel (`got`), held to the bound of the contract.
+// Compares one update of `start` by the reference (`want`) and a kernel (`got`) by the bound of the contract.
 inline void expect_adafactor_within(AdafactorList& start, AdafactorList& want, AdafactorList& got,
                                     const AdafactorArgs& args) {
   for (size_t i = 0; i < want.size(); ++i) {
@@ -107,13 +107,13 @@ inline void expect_adafactor_within(AdafactorList& start, AdafactorList& want, A
     const double rate = adafactor_rate(args, std::sqrt(square / static_cast<double>(start.param(i).count())));
     std::vector<double> param_limits, m_limits;
     for (int64_t j = 0; j < start.param(i).count(); ++j) {
-      // The step of an element without its momentum is what the bound's relative part is of; the momentum
-      // itself is exact before the update and rounded thrice within.
+      // The relative part of the bound applies to the step of an element without its momentum. The momentum
+      // is exact before the update, which rounds it three times.
       const double p = start.param(i).load(j);
       const double decay = rate * args.weight_decay * std::fabs(p);
       const double change = std::fabs(want.param(i).load(j) - p) + 2.0 * decay;
       const double m = args.beta1 ? std::fabs(start.m(i).load(j)) : 0.0;
-      // (1 - beta1) u = change - beta1 m: u itself is at most (change + m) / (1 - beta1) in size.
+      // (1 - beta1) u = change - beta1 m: so |u| is at most (change + m) / (1 - beta1).
       const double step = args.beta1 ? (change + m) : change;
       param_limits.push_back(bound.param(p, step) + 4.0 * 0x1p-24 * step);
       m_limits.push_back(bound.step * step + 4.0 * 0x1p-24 * step);

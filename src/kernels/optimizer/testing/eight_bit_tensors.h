@@ -1,5 +1,5 @@
-// Tensors with states in 8 bits for tests, and the comparison by the contracts' bounds. Not thread-safe:
-// tests.
+// Tensors with states in 8 bits for tests, and the comparison by the bounds of the contracts. Not
+// thread-safe: tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace plimsoll::test {
 
-// A block and its neighbours, several tasks, one element.
+// About one block, several tasks, one element.
 inline const std::vector<int64_t> kEightBitCounts = {1, 7, 255, 256, 257, 1024, 3, 20000, 40003, 4096};
 
 // Every tensor has param, grad and absmax of one type, and codes.
@@ -53,7 +53,7 @@ class EightBitList {
   GuardedBuffer& v_absmax(size_t i) { return *buffers_[6 * i + 5]; }
   std::vector<GuardedBuffer*> states(size_t i) { return {&m(i), &m_absmax(i), &v(i), &v_absmax(i)}; }
 
-  // Any codes; gradients over four decades, as of real models.
+  // Fills in arbitrary codes, and gradients over four decades, as in real models.
   void fill() {
     for (size_t i = 0; i < size(); ++i) {
       param(i).fill_normal();
@@ -67,7 +67,7 @@ class EightBitList {
       v_absmax(i).fill_uniform(0.001, 0.2);
     }
   }
-  // As Adagrad's sums, which are kept in signed codes: 127 is 0.
+  // Fills in sums of Adagrad, which have signed codes: 127 is 0.
   void make_states_positive() {
     for (size_t i = 0; i < size(); ++i) {
       for (int64_t j = 0; j < m(i).count(); ++j) {
@@ -92,12 +92,13 @@ class EightBitList {
   std::vector<OptimizerTensor> tensors_;
 };
 
-// A state before it is rounded to 8 bits, in double, and how far a kernel's may be from it.
+// A state in double before it is rounded to 8 bits, and the bound for that of a kernel.
 struct ExactState {
   std::vector<double> x, error;
 };
 
-// Holds a kernel's codes and absmax to the bound; returns how many codes differ from the nearest.
+// Compares the codes and absmax of a kernel by the bound. Returns the number of codes that differ from the
+// nearest.
 inline int64_t expect_codes(EightBitSign sign, const ExactState& exact, GuardedBuffer& codes,
                             GuardedBuffer& absmax) {
   const auto& numbers = eight_bit_map(sign).numbers;
@@ -128,7 +129,7 @@ inline int64_t expect_codes(EightBitSign sign, const ExactState& exact, GuardedB
   return differing;
 }
 
-// Holds one AdamW update by a kernel, from `start`, to the bounds.
+// Compares one AdamW update of `start` by a kernel by the bounds.
 inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitList& got,
                               const AdamwArgs& args) {
   const AdamwCoefficients c = adamw_coefficients(args);
@@ -156,7 +157,7 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
       AdamwErrorBound bound =
           adamw_error_bound(c, std::fabs(start.param(i).load(at)), m_size, std::max(v_old, v.x[j]),
                             std::fabs(start.grad(i).load(at)), denominator);
-      // The old numbers are products of two, rounded once.
+      // The old numbers are products of two numbers, rounded once.
       bound.m += 0x1p-24 * std::fabs(m_old);
       bound.v += 0x1p-24 * v_old;
       bound.param += 2.0 * 0x1p-24 * c.step_size * m_size / denominator;
@@ -170,12 +171,12 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
     differing += expect_codes(EightBitSign::kUnsigned, v, got.v(i), got.v_absmax(i));
     total += 2 * start.param(i).count();
   }
-  // A limit lies within 1e-6 of an element once in some thousand.
+  // A limit is within 1e-6 of an element about once in a thousand elements.
   EXPECT_LE(static_cast<double>(differing), 1e-3 * static_cast<double>(total) + 2.0);
 }
 
-// Holds one update by a kernel with one state, from `start`, to the bounds: update(p, g, m, m_error) changes
-// m of one element as the exact update does, sets its bound, and gives that of the parameter.
+// Compares one update of `start` by a kernel with one state by the bounds. update(p, g, m, m_error) makes the
+// exact update of m of one element, sets its bound, and returns the bound of the parameter.
 template <typename Update>
 void expect_one_state_8bit(EightBitList& start, EightBitList& want, EightBitList& got, const Update& update) {
   for (size_t i = 0; i < start.size(); ++i) {
@@ -203,7 +204,7 @@ inline void expect_lion_8bit(EightBitList& start, EightBitList& want, EightBitLi
   expect_one_state_8bit(start, want, got, [&](double p, double g, double& m, double& m_error) {
     const LionErrorBound bound = lion_error_bound(k, p, m, g);
     m_error = bound.m + 0x1p-24 * std::fabs(m);
-    // c holds one more rounding of m: within it the sign may turn.
+    // c contains one more rounding of m; within it the sign may differ.
     const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
     const double c_size = k.beta1 * std::fabs(m) + (1.0 - k.beta1) * std::fabs(k.clip * g);
     m += (1.0 - k.beta2) * (k.clip * g - m);

@@ -1,5 +1,5 @@
-// What the GPU tests of this folder share: lists of tensors with their twins on the GPU, and what every
-// optimizer's update keeps to there, whatever its formula. Not thread-safe: tests.
+// Shared by the GPU tests of this folder: lists of tensors with copies on the GPU, and checks that hold for
+// the updates of all optimizers. Not thread-safe: tests.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace plimsoll::test {
 
-// More tensors than one launch takes: 1400 small ones after the awkward ones.
+// Returns more tensors than one launch takes: 1400 small ones after the awkward ones.
 inline std::vector<int64_t> many_counts() {
   std::vector<int64_t> counts = kAwkwardCounts;
   for (int64_t i = 0; i < 1400; ++i) counts.push_back(1 + i % 37);
@@ -19,7 +19,7 @@ inline std::vector<int64_t> many_counts() {
   return counts;
 }
 
-// The list with its addresses on the GPU; gradients of another type where `grads` says so.
+// Returns the list with addresses on the GPU, with the gradients of `grads` if given.
 inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
                                            std::vector<GuardedBuffer>* grads = nullptr,
                                            std::vector<GuardedBuffer>* low = nullptr) {
@@ -35,7 +35,7 @@ inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
   return tensors;
 }
 
-// The 16-bit copies are the parameters, rounded.
+// Expects that the 16-bit copies are the rounded parameters.
 template <typename List>
 void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   for (size_t i = 0; i < list.size(); ++i) {
@@ -44,13 +44,13 @@ void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   }
 }
 
-// Where a kernel's scalars lie for the reference, and for the GPU.
+// These return the location of a scalar for the reference and for the GPU.
 inline const auto kOnHost = [](GuardedBuffer& buffer) { return ConstView(buffer.view()); };
 inline auto on_device(Twins& gpu) {
   return [&gpu](GuardedBuffer& buffer) { return ConstView(gpu(buffer)); };
 }
 
-// The scalars of a step, as the executor keeps them on the device.
+// The scalars of a step in the format of the executor on the device.
 struct DeviceScalars {
   GuardedBuffer lr{"lr", DType::kF32, 1}, step = integers(DType::kI64, {1}), clip{"clip", DType::kF32, 1},
                                           finite{"finite", DType::kF32, 1};
@@ -61,14 +61,14 @@ struct DeviceScalars {
     clip.fill(clip_value);
     finite.fill(finite_value);
   }
-  // The arguments of an update, its scalars where view(buffer) says.
+  // Returns the arguments of an update; view(buffer) returns the location of a scalar.
   template <typename Args, typename View>
   Args args(decltype(Args::tensors) tensors, double weight_decay, const View& view) {
     return update_args<Args>(tensors, {view(lr), view(step), view(clip), view(finite)}, weight_decay);
   }
 };
 
-// Gradients in a type of their own, which `start` then has rounded, and room for 16-bit copies.
+// Gradients in a separate type, to which those of `start` are rounded, and buffers for 16-bit copies.
 struct NarrowBuffers {
   std::vector<GuardedBuffer> grads, low;
 
@@ -86,7 +86,7 @@ struct NarrowBuffers {
 inline void fill_plainly(TensorList& list) {
   list.fill();
 }
-// The first state is a sum of squares, which has no sign.
+// Fills the list with a first state that is positive, as a sum of squares is.
 inline void fill_with_sum_of_squares(TensorList& list) {
   list.fill();
   for (size_t i = 0; i < list.size(); ++i) list.m(i).fill_uniform(0.01, 2.0);
@@ -97,7 +97,7 @@ struct UpdateCase {
   TensorList start, want, got;
   NarrowBuffers narrow;
 
-  // `fill` makes the numbers to start from.
+  // `fill` sets the starting values.
   UpdateCase(const std::string& name, const std::vector<int64_t>& counts, DType grad_type, DType low_type,
              void (*fill)(TensorList&))
       : start(filled(name + "/start", counts, fill)),
@@ -123,7 +123,7 @@ struct UpdateCase {
   }
 };
 
-// The arguments of an update with the noise of these tests.
+// Returns the arguments of an update with the noise of these tests.
 template <typename Args>
 Args with_noise(Args args) {
   args.noise_seed = 0x123456789abcdefu;
@@ -131,8 +131,8 @@ Args with_noise(Args args) {
   return args;
 }
 
-// Parameters in bf16 alone are rounded with the noise that the reference draws. Args: those of the update
-// that both functions are.
+// Expects that parameters in bf16 alone are rounded with the noise of the reference. Args are the arguments
+// of the update that both functions compute.
 template <typename Args>
 void expect_the_references_noise(const std::vector<int64_t>& counts, void (*reference)(const Args&),
                                  void (*kernel)(const Args&, CudaStream)) {

@@ -1,5 +1,6 @@
-// What the fixtures of PyTorch's optimizers have in common: 50 updates of six weights from fixtures/
-// make_torch_values.py, seen after steps 1, 2, 10 and 50. For tests of this folder. Thread-safe: no state.
+// Shared by the fixtures of PyTorch's optimizers: 50 updates of six weights from
+// fixtures/make_torch_values.py, compared after steps 1, 2, 10 and 50. For tests of this folder. Thread-safe:
+// no state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,20 +21,20 @@ inline double fixture_gradient(int step, int i) {
   return ((step * 7 + i * 13) % 17 - 8) / 8.0;
 }
 
-// The scalars of a step, as a kernel reads them.
+// The scalars of a step for a kernel.
 struct FixtureScalars {
   double lr = 0.0, clip = 1.0;
   int64_t step = 0;
 };
 
-// The kernels that find the coefficient of clipping.
+// The kernels that compute the clip coefficient.
 struct FixtureClipping {
   void (*norm)(const GlobalNormArgs&) = global_norm_ref;
   void (*coefficient)(const ClipCoefficientArgs&) = clip_coefficient_ref;
 };
 
-// Runs 50 steps on `list` (one tensor of six elements) with the states that it has: update(scalars) is one
-// call of the kernel, and seen(index, step) is called after each of kFixtureSeen.
+// Runs 50 steps on `list` (one tensor of six elements) with its current states. update(scalars) is one call
+// of the kernel; seen(index, step) is called after each step in kFixtureSeen.
 template <typename Update, typename Seen>
 void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& update, Seen&& seen,
                  const FixtureClipping& clipping = {}) {
@@ -52,9 +53,9 @@ void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& upd
   EXPECT_EQ(next, std::size(kFixtureSeen));
 }
 
-// The same of an optimizer with one state, which ends as `state`. limit(step) is the largest difference from
-// the fixture's weights, and after the last step, in units of the learning rate, from its state. Case: a row
-// of fixtures/*_values.inc.
+// Does the same for an optimizer with one state, whose final value is `state`. limit(step) is the largest
+// difference from the weights of the fixture and, after the last step, in units of the learning rate, from
+// its state. Case is a row of fixtures/*_values.inc.
 template <typename Case, typename Update, typename Limit>
 void expect_fixture(TensorList& list, const Case& fixture, std::span<const double> state, Update&& update,
                     Limit&& limit, const FixtureClipping& clipping = {}) {

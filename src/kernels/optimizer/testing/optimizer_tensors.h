@@ -1,4 +1,4 @@
-// Lists of tensors for the tests and benches of this folder: owned buffers and the views that kernels
+// Lists of tensors for the tests and benchmarks of this folder: owned buffers, and the views that kernels
 // take. Thread-safe: distinct lists may be used from distinct threads. Owns its buffers.
 #pragma once
 
@@ -12,23 +12,23 @@
 
 namespace plimsoll::test {
 
-// Sizes that are awkward on purpose: a scalar, less than a vector, a grain and its neighbours, several tasks.
+// Awkward sizes: a scalar, fewer elements than SIMD lanes, about one grain, several tasks.
 inline const std::vector<int64_t> kAwkwardCounts = {1, 7, 64, 1023, 1024, 1025, 3, 20000, 0, 40003, 768};
 
-// What a bf16 copy of fp32 parameters holds: rounded to nearest, a tie away from zero.
+// Sets a bf16 copy of fp32 parameters: rounded to nearest, with ties away from zero.
 inline void assign_upper_halves(GuardedBuffer& copy, const GuardedBuffer& param) {
   for (int64_t i = 0; i < param.count(); ++i) {
     copy.view().as<BF16>()[i].bits = split_f32(static_cast<float>(param.view().load(i))).high;
   }
 }
 
-// The view from that element on.
+// Returns the view from that element on.
 inline View from_element(ConstView view, int64_t element) {
   auto* data = static_cast<std::byte*>(const_cast<void*>(view.data));
   return {data + element * dtype_bytes(view.dtype), view.dtype};
 }
 
-// The copy that an update keeps of fp32 parameters beside them.
+// Returns the 16-bit copy of fp32 parameters that an update writes.
 inline GuardedBuffer copy_of_parameters(const GuardedBuffer& param, DType dtype) {
   GuardedBuffer copy("copy of " + param.name(), dtype, param.count());
   copy.assign(param.to_doubles());
@@ -60,7 +60,7 @@ class TensorList {
   GuardedBuffer& m(size_t i) { return *buffers_[4 * i + 2]; }
   GuardedBuffer& v(size_t i) { return *buffers_[4 * i + 3]; }
 
-  // Plausible numbers: weights and gradients of both signs, a second moment above zero.
+  // Fills in plausible numbers: weights and gradients of both signs, and positive second moments.
   void fill() {
     for (size_t i = 0; i < size(); ++i) {
       param(i).fill_normal();
@@ -69,14 +69,14 @@ class TensorList {
       v(i).fill_uniform(0.01, 2.0);
     }
   }
-  // As before the first update.
+  // Sets the states to those before the first update.
   void clear_states() {
     for (size_t i = 0; i < size(); ++i) {
       m(i).fill(0.0);
       v(i).fill(0.0);
     }
   }
-  // The same numbers as another list, converted.
+  // Copies the numbers of another list and converts them.
   void copy_from(TensorList& other) {
     for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i]->assign(other.buffers_[i]->to_doubles());
   }
@@ -86,7 +86,7 @@ class TensorList {
   std::vector<OptimizerTensor> tensors_;
 };
 
-// Moments of a list in bf16, in buffers of their own.
+// Moments of a list in bf16, in separate buffers.
 struct NarrowMoments {
   std::vector<GuardedBuffer> m, v;
 
@@ -104,7 +104,7 @@ struct NarrowMoments {
   }
 };
 
-// Parameters of a list in bf16 alone, in buffers of their own. List: any of this folder's.
+// Parameters of a list in bf16 alone, in separate buffers. List is any list of this folder.
 struct NarrowParameters {
   std::vector<GuardedBuffer> p;
 

@@ -1,5 +1,6 @@
-// What tests of updates on a CPU and on a GPU share: the scalars of a step as a kernel's arguments, and one
-// update held to the bounds of the contracts. For tests of this folder. Thread-safe: no state.
+// Shared by the tests of updates on a CPU and on a GPU: the scalars of a step as arguments of a kernel, and
+// the comparison of one update by the bounds of the contracts. For tests of this folder. Thread-safe: no
+// state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,8 +22,8 @@ struct ScalarViews {
   ConstView lr, step, clip, finite;
 };
 
-// The arguments of a kernel's update; an update that does not depend on the step has no such argument. What
-// is the optimizer's own keeps its default.
+// Returns the arguments of an update by a kernel. An update that does not depend on the step has no such
+// argument. The options of the optimizer have their defaults.
 template <typename Args>
 Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, double weight_decay) {
   Args args{.tensors = tensors,
@@ -34,7 +35,7 @@ Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, do
   return args;
 }
 
-// Elements that differ; those that do are neighbours in bf16.
+// Returns the number of elements that differ; they must be adjacent numbers of bf16.
 inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& want) {
   int64_t others = 0;
   for (int64_t k = 0; k < want.count(); ++k) {
@@ -45,11 +46,11 @@ inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& w
   return others;
 }
 
-// Parameters in bf16 alone after an update of `before` by a kernel and by the reference. Their noise is the
-// same; what it decides on is rounded differently in fp32, by 2^-19 of the numbers before and after at the
-// most (the bounds of the updates with room) and mostly by some 2^-22, of a number whose spacing is 2^-8: one
-// in 16000 falls on the other side, to the next number of bf16. Where a step takes nearly all of a number
-// away, its error is more than the spacing of what is left.
+// Compares parameters in bf16 alone after an update of `before` by a kernel and by the reference. Their noise
+// is the same, but the numbers that it rounds have different fp32 errors: at most 2^-19 of the numbers before
+// and after (a generous bound for the updates), and mostly about 2^-22, with a spacing of 2^-8. So about one
+// in 16000 is rounded to the adjacent number of bf16. If a step cancels nearly all of a number, its error
+// exceeds the spacing of the result.
 inline void expect_the_same_noise(const NarrowParameters& before, const NarrowParameters& got,
                                   const NarrowParameters& want) {
   int64_t all = 0, others = 0;
@@ -67,11 +68,11 @@ inline void expect_the_same_noise(const NarrowParameters& before, const NarrowPa
   EXPECT_LT(others, 4 + all / 1000);
 }
 
-// Of one tensor, an element each; a state without limits is not compared.
+// The limits of one tensor, one per element. A state without limits is not compared.
 struct UpdateLimits {
   std::vector<double> param, m, v;
 };
-// Holds every tensor of `got` to `want`: limits(i, j, all) appends those of element j of tensor i.
+// Compares every tensor of `got` with `want`: limits(i, j, all) appends those of element j of tensor i.
 template <typename Limits>
 void expect_update_within(TensorList& want, TensorList& got, Limits&& limits) {
   for (size_t i = 0; i < want.size(); ++i) {
@@ -89,7 +90,7 @@ void expect_update_within(TensorList& want, TensorList& got, Limits&& limits) {
   }
 }
 
-// One update of `start` by the reference (`want`, with `args`) and by a kernel (`got`).
+// Compares one update of `start` by the reference (`want`, with `args`) and by a kernel (`got`).
 inline void expect_adamw_within(TensorList& start, TensorList& want, TensorList& got, const AdamwArgs& args) {
   const AdamwCoefficients c = adamw_coefficients(args);
   expect_update_within(want, got, [&](size_t i, int64_t j, UpdateLimits& limits) {

@@ -1,6 +1,6 @@
-// What every optimizer's update keeps to, whatever its formula: the bound of its contract, nothing changes
-// where a gradient is not finite, the same bits for any number of threads and any grouping, exact 16-bit
-// copies. For tests of this folder on a CPU. Not thread-safe: it sets the number of threads.
+// Checks that hold for the updates of all optimizers: the bound of the contract, no change if a gradient is
+// not finite, the same bits for any number of threads and any grouping, and exact 16-bit copies. For tests of
+// this folder on a CPU. Not thread-safe: it sets the number of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace plimsoll::test {
 
-// The scalars of a step, as the executor keeps them.
+// The scalars of a step in the format of the executor.
 struct Scalars {
   double lr = 1e-3;
   int64_t step = 1;
@@ -27,7 +27,7 @@ struct Scalars {
   }
 };
 
-// An optimizer under test: its kernels on the update of a list at a step.
+// An optimizer under test: its kernels for the update of a list at a step.
 struct TestedUpdate {
   using Kernel = void (*)(std::span<const OptimizerTensor>, const Scalars&, double weight_decay);
   std::string name;
@@ -43,8 +43,9 @@ inline void expect_same_tensor(const TestedUpdate& update, TensorList& got, Tens
   }
 }
 
-// One update from the same starting values, held to the bound of the contract. make(tensors, scalars, decay):
-// the reference's arguments; within(start, want, got, arguments): one of update_bounds.h.
+// Compares one update from the same starting values by the bound of the contract. make(tensors, scalars,
+// decay) returns the arguments of the reference; within(start, want, got, arguments) is a comparison of
+// update_bounds.h.
 template <typename Make, typename Within>
 void expect_one_step_within(const TestedUpdate& update, const Scalars& scalars, double weight_decay,
                             const Make& make, const Within& within) {
@@ -71,7 +72,7 @@ inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
   }
 }
 
-// No gradient so far and none now is no step, and a NaN stays one.
+// Expects that without any gradient so far there is no step, and that a NaN stays a NaN.
 inline void expect_no_step_without_gradient(const TestedUpdate& update) {
   for (const auto kernel : {update.ref, update.cpu}) {
     TensorList list(update.name + "_zero", DType::kF32, {40});
@@ -99,7 +100,7 @@ inline void expect_same_bits_for_any_threads_and_grouping(const TestedUpdate& up
   one.copy_from(start);
   const Scalars scalars{.step = 3};
   set_num_threads(1);
-  // Tensor by tensor: the split into calls must not matter either.
+  // One call per tensor: the division into calls must not change the result.
   for (size_t i = 0; i < one.size(); ++i) update.cpu(one.tensors().subspan(i, 1), scalars, 0.01);
   for (const int threads : {1, 2, 3, 5}) {
     SCOPED_TRACE(threads);
@@ -149,9 +150,9 @@ inline void expect_weights_in_bf16_alone(const TestedUpdate& update) {
   EXPECT_NE(weights.p[7].to_doubles(), before.p[7].to_doubles());
 }
 
-// One update of elements that are all alike: the mean of what bf16 keeps is what fp32 makes of them. A
-// rounding is off by a spacing of at most 2^-8 below 1 with a deviation of at most half of it, and the mean
-// of 20000 by 2^-9 / 141 = 1.4e-5.
+// Makes one update of equal elements: the mean of the results in bf16 is the result in fp32. The error of a
+// rounding is at most one spacing, 2^-8 below 1, with a standard deviation of at most half of it; that of the
+// mean of 20000 is 2^-9 / 141 = 1.4e-5.
 inline void expect_bf16_follows_fp32_on_average(const TestedUpdate& update) {
   constexpr int64_t kCount = 20000;
   for (const auto kernel : {update.ref, update.cpu}) {
