@@ -187,7 +187,7 @@ std::vector<Case> config_cases() {
       config("ConfigWithoutType", 2, {"config.json", "model_type"}, "{\"hidden_size\": 16}"),
       {"ConfigUnknownType",
        2,
-       {"gpt7", "bert and distilbert"},
+       {"gpt7", "this version trains bert, distilbert"},
        [](const Ground& ground) {
          return ground.plan(ground.model_replacing("config.json", "\"bert\"", "\"gpt7\""));
        }},
