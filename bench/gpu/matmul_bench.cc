@@ -13,6 +13,7 @@
 #include "exec/cuda/measure_products.h"
 #include "exec/tuning.h"
 #include "kernels/matmul/matmul_catalog.h"
+#include "plan/compile/matmuls.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {
@@ -44,16 +45,16 @@ void measure(const std::string& precision, int64_t tokens, CudaDevice& device, c
   double first = 0;
   double best = 0;
   double flops = 0;
-  for (const auto& [key, planned] : products_of(*plan.train, plan.train->bucket, plan.request)) {
+  for (const auto& [key, planned] : list_matmuls(*plan.train, plan.train->bucket, plan.request)) {
     const TunedProduct* tuned = table.find(key);
-    const auto count = static_cast<double>(planned.second);
+    const auto count = static_cast<double>(planned.count);
     if (tuned == nullptr) {
-      fmt::print("{:<54} {:>4} not measured\n", format_product_key(key), planned.second);
+      fmt::print("{:<54} {:>4} not measured\n", format_product_key(key), planned.count);
       continue;
     }
-    const auto operations = static_cast<double>(matmul_flops(planned.first.problem));
+    const auto operations = static_cast<double>(matmul_flops(planned.matmul.problem));
     fmt::print("{:<54} {:>4} {:>9.4f} {:>9.4f} {:>5.1f}% {:>7.1f}  {}\n", format_product_key(key),
-               planned.second, tuned->first_ms, tuned->ms, 100.0 * (1.0 - tuned->ms / tuned->first_ms),
+               planned.count, tuned->first_ms, tuned->ms, 100.0 * (1.0 - tuned->ms / tuned->first_ms),
                1e-9 * operations / tuned->ms, tuned->words);
     first += count * tuned->first_ms;
     best += count * tuned->ms;

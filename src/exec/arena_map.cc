@@ -48,9 +48,9 @@ std::byte* ArenaMap::at(int64_t offset) const {
   const auto after =
       std::upper_bound(blocks_.begin(), blocks_.end(), offset,
                        [](int64_t wanted, const Block& block) { return wanted < block.offset; });
-  PLIMSOLL_CHECK(after != blocks_.begin(), "no buffer of the arena lies at {}", offset);
+  PLIMSOLL_CHECK(after != blocks_.begin(), "the arena has no buffer at offset {}", offset);
   const Block& block = *(after - 1);
-  PLIMSOLL_CHECK(offset < block.offset + block.bytes, "no buffer of the arena lies at {}", offset);
+  PLIMSOLL_CHECK(offset < block.offset + block.bytes, "the arena has no buffer at offset {}", offset);
   return block.data + (offset - block.offset);
 }
 

@@ -1,6 +1,6 @@
-// From offsets in the arena to addresses. The arena is one block of memory or, where the plan keeps buffers
-// apart (PlanRequest::separate_buffers), a block for each buffer, so that a sanitizer sees an access beyond a
-// buffer's end. It owns no memory: a backend takes the blocks. Thread-safe once it is made.
+// Maps offsets in the arena to addresses. The arena is one block of memory or, if the plan keeps buffers separate
+// (PlanRequest::separate_buffers), one block per buffer, so that a sanitizer sees an access past the end of a buffer. The
+// map owns no memory: a backend allocates the blocks. Thread-safe after construction.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class ArenaMap {
   // The address of the byte at this offset. Errors: kInternal where no buffer is. Cost: O(log blocks).
   std::byte* at(int64_t offset) const;
 
-  // Calls body(offset, address, bytes) for what lies in [begin, end), block by block.
+  // Calls body(offset, address, bytes) for each block's part of the range [begin, end).
   template <class Body>
   void for_each_part(int64_t begin, int64_t end, const Body& body) const {
     for (const Block& block : blocks_) {

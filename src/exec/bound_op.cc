@@ -19,12 +19,16 @@ View BindContext::scratch() const {
   return plan.scratch_bytes > 0 ? View{arenas_.device.at(plan.scratch_offset), DType::kU8} : View{};
 }
 
-std::function<void()> bind_cpu(const BindContext& context) {
-  for (const auto bind : {bind_matmul_cpu, bind_attention_cpu, bind_embedding_cpu, bind_element_wise_cpu,
-                          bind_norm_cpu, bind_loss_cpu, bind_optimizer_cpu}) {
-    if (auto run = bind(context)) return run;
+ConstView BindContext::input_with(InputRole role) const {
+  const int i = schema().input_with(role);
+  return i >= 0 ? input(i) : ConstView{};
+}
+
+View BindContext::output_row(int row) const {
+  for (int i = 0; i < view().num_outputs(); ++i) {
+    if (schema().output_row(view(), i) == row) return output(i);
   }
-  PLIMSOLL_CHECK(false, "no CPU binder for op '{}'", context.op().def->name());
+  return {};
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,4 @@
-// An op made ready to run: its kernel with every address and size filled in. Binding may allocate; running
-// may not.
+// An op that is ready to run: its kernel with every address and size filled in. Binding may allocate; running may not.
 #pragma once
 
 #include <functional>
@@ -12,6 +11,7 @@
 #include "base/view.h"
 #include "exec/arena_map.h"
 #include "graph/ops/op.h"
+#include "plan/compile/kernel_choice.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {
@@ -29,7 +29,7 @@ struct ArenaMaps {
   const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
 };
 
-// Everything a binder may ask of the plan: where operands lie and how large they are in this bucket.
+// Gives the binding of an op what it may read: the addresses of its operands, their sizes in this bucket, and the plan.
 class BindContext {
  public:
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
@@ -41,21 +41,29 @@ class BindContext {
   const Bucket& bucket() const { return bucket_; }
   const Attributes& attributes() const { return op().attributes; }
   const PlanRequest& request() const { return plan_.request; }
+  KernelTarget target() const { return kernel_target(plan_.request); }
+  const OpSchema& schema() const { return schema_of(op()); }
 
-  // The space that a copy between spaces writes to; nothing for other ops.
+  // Returns the space that a copy between spaces writes to, and nothing for other ops.
   std::optional<Space> copies_to() const { return program_.ops[index_].copies_to; }
 
   bool has_input(int i) const { return view().has_input(i); }
-  // Null view for an absent operand and for an output without a place.
+  // Returns the operand, or a null view if the operand is absent or has no memory. Inputs and outputs are numbered by the
+  // enumerators in graph/ops/ops.h.
   ConstView input(int i) const {
     return i < view().num_inputs() ? place(op().inputs[static_cast<size_t>(i)]) : View{};
   }
   View output(int i) const {
     return i < view().num_outputs() ? place(op().outputs[static_cast<size_t>(i)]) : View{};
   }
+  // Returns the only input with this role, or a null view if the op has none.
+  ConstView input_with(InputRole role) const;
+  // Returns the output that a row of the op's operand table describes, or a null view if the op does not have it. For ops
+  // with conditional outputs, whose positions differ from their rows.
+  View output_row(int row) const;
   int64_t input_elements(int i) const { return view().in_shape(i).elements(bucket_); }
   int64_t output_elements(int i) const { return view().out_shape(i).elements(bucket_); }
-  // Size of one dimension of an operand in this bucket.
+  // Returns the size of one dimension of an operand in this bucket.
   int64_t input_size(int i, int dim) const { return view().in_shape(i)[dim].at(bucket_); }
   int64_t output_size(int i, int dim) const { return view().out_shape(i)[dim].at(bucket_); }
 
@@ -63,7 +71,7 @@ class BindContext {
   int64_t scratch_bytes() const { return program_.ops[index_].scratch_bytes; }
   std::string_view kernel() const { return program_.ops[index_].kernel->implementation; }
   bool is_reference() const { return program_.ops[index_].kernel->backend == Backend::kRef; }
-  // The reference or the fast function, as the plan chose.
+  // Returns the reference or the fast function, as the plan chose.
   template <typename Function>
   Function* pick(Function* reference, Function* fast) const {
     return is_reference() ? reference : fast;
@@ -79,32 +87,19 @@ class BindContext {
   uint32_t index_;
 };
 
-// These read inputs that the host wrote before the run. A flag or a random counter that is absent gives the
-// default.
+// Read inputs that the host wrote before the run. If a flag or a random counter is absent, the default is returned.
 inline int64_t read_integer(ConstView view, int64_t i = 0) {
   return view.dtype == DType::kI64 ? view.as<int64_t>()[i] : static_cast<int64_t>(view.as<int32_t>()[i]);
 }
 inline Accumulate read_flag(ConstView flag) {
   return flag && read_integer(flag) != 0 ? Accumulate::kAdd : Accumulate::kOverwrite;
 }
-// Seed and number of the micro-batch are data; the site is the op's.
+// The seed and the number of the micro-batch are inputs; the site belongs to the op.
 inline RandomSite read_site(ConstView rng, int64_t site) {
   if (!rng) return {};
   return {.seed = static_cast<uint64_t>(read_integer(rng, 0)),
           .step = static_cast<uint32_t>(read_integer(rng, 1)),
           .site = static_cast<uint32_t>(site)};
 }
-
-// Binds one op for the CPU. Errors: kInternal for an op that has no binder.
-std::function<void()> bind_cpu(const BindContext& context);
-
-// By family, tried in turn; an empty function where the op is of another family.
-std::function<void()> bind_matmul_cpu(const BindContext& context);
-std::function<void()> bind_attention_cpu(const BindContext& context);
-std::function<void()> bind_embedding_cpu(const BindContext& context);
-std::function<void()> bind_element_wise_cpu(const BindContext& context);
-std::function<void()> bind_norm_cpu(const BindContext& context);
-std::function<void()> bind_loss_cpu(const BindContext& context);
-std::function<void()> bind_optimizer_cpu(const BindContext& context);
 
 }  // namespace plimsoll

@@ -31,12 +31,12 @@ View Executor::tensor(const std::string& name) const {
   if (buffer.storage == Storage::kOutput) backend_->before_host_reads();
   PLIMSOLL_CHECK(
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
-      "'{}' lies on the GPU: it is read and written by copies", name);
+      "'{}' is in GPU memory, which the host reads and writes by copies", name);
   if (is_persistent(buffer.storage)) {
     run_deferred_updates();
     backend_->wait();
   }
-  // On a CPU the host's arena is as near as the other.
+  // On a CPU both arenas are directly accessible.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
   return {backend_->exchange(buffer.offset), buffer.type.dtype};
@@ -73,14 +73,14 @@ int64_t Executor::elements(const std::string& name) const {
 
 namespace {
 
-// Kernels read rows of tables by these, unchecked.
+// Checks the numbers of rows of tables, which kernels use without checking.
 void check_rows(std::span<const int32_t> rows, int64_t num_rows, const char* what) {
   for (const int32_t row : rows) {
     PLIMSOLL_CHECK(row >= 0 && row < num_rows, "{} {} in a batch, of a table of {}", what, row, num_rows);
   }
 }
 
-// The halves of a piece of a split weight on their way.
+// The halves of a part of a split weight while it is read or written.
 struct Halves {
   std::vector<uint16_t> high, low;
   explicit Halves(size_t whole_bytes) : high(whole_bytes / 4), low(whole_bytes / 4) {
@@ -176,8 +176,7 @@ void Executor::set_random(uint64_t seed, int64_t micro_batch) {
 void Executor::set_accumulate(bool add) {
   if (!plan_.persistent_by_name.contains("accumulate")) return;
   backend_->before_host_writes(Inputs::kBatch);
-  // The bits of 1.0f: kernels ask whether the flag is 0, and a product library on a GPU takes it for a
-  // factor.
+  // The flag has the bits of 1.0f: kernels compare it with 0, and a product library on a GPU uses it as a factor.
   tensor("accumulate").as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
@@ -273,7 +272,7 @@ void Executor::note_scratch(const ProgramPlan& program, Segment segment) {
     const OpPlan& op = program.ops[i];
     if (op.scratch_bytes == 0 || program.graph.ops()[i].segment != segment) continue;
     const int64_t bytes = bytes_in_arena(op.scratch_bytes, plan_.request.device.kind);
-    given_scratch_end_ = std::max(given_scratch_end_, op.scratch_offset + bytes);
+    used_scratch_end_ = std::max(used_scratch_end_, op.scratch_offset + bytes);
   }
 }
 

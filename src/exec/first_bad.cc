@@ -1,4 +1,4 @@
-// Which tensor was the first that is not finite: what a run that stops for it names. Off the path of a step.
+// Finds the first tensor that is not finite, which a run that stops because of it reports. Not part of a step.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 // Reads a tensor piece by piece from the device.
 class FiniteCheck {
  public:
-  explicit FiniteCheck(const ExecutorBackend& backend) : backend_(backend), piece_(size_t{1} << 20) {}
+  explicit FiniteCheck(ExecutorBackend& backend) : backend_(backend), piece_(size_t{1} << 20) {}
 
   bool is_finite(Space space, int64_t offset, DType type, int64_t count) {
     if (!is_floating(type)) return true;
@@ -32,11 +32,11 @@ class FiniteCheck {
   }
 
  private:
-  const ExecutorBackend& backend_;
+  ExecutorBackend& backend_;
   std::vector<std::byte> piece_;
 };
 
-// Whether what a batch fills of a value are its first elements.
+// Tells if the elements of a value that a batch fills are its first ones.
 bool is_filled_from_the_front(const Shape& shape) {
   for (int i = 1; i < shape.rank(); ++i) {
     if (!shape[i].is_constant()) return false;
@@ -54,7 +54,7 @@ std::string Executor::bad_gradient(int64_t operand) const {
   if (operand < 0) return {};
   const Graph& graph = program(ProgramKind::kTrain).plan->graph;
   for (const Op& op : graph.ops()) {
-    // Where weights are updated in the backward pass, the optimizer segment reads norms of modules.
+    // If weights are updated in the backward pass, the optimizer segment reads norms of modules.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
       return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;
   }
@@ -67,8 +67,7 @@ std::string Executor::first_bad_value() {
   run_deferred_updates();
   backend_->run(*target.bound, Segment::kForward, DeferredWork::kNothing);
   const Graph& graph = target.plan->graph;
-  // What the backward pass reads is whole when the forward pass is done; the bytes of others have been taken
-  // over.
+  // Values that the backward pass reads are complete after the forward pass; the memory of other values has been reused.
   std::vector<bool> is_kept(graph.values().size(), false);
   for (const Op& op : graph.ops()) {
     if (op.segment != Segment::kBackward) continue;

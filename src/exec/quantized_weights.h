@@ -1,4 +1,4 @@
-// Writes fp32 matrices into a plan that holds them in 4 or 8 bits, as codes and scales. Not thread-safe.
+// Writes fp32 matrices into the buffers of a plan that stores them in 4 or 8 bits, as codes and scales. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace plimsoll {
 
-// Whether the plan holds this weight in 4 or 8 bits.
+// Tells if the plan stores this weight in 4 or 8 bits.
 bool is_quantized(const Plan& plan, const std::string& weight);
 
-// Quantizes one part (of WeightSpec::parts) of such a weight and writes it. `values` are its rows. Cost:
-// linear, on one thread; memory of the part's codes and scales.
+// Quantizes one part (of WeightSpec::parts) of such a weight and writes it. `values` are the rows of the part. Cost: linear
+// in the size of the part, on one thread; it allocates the part's codes and scales.
 void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, ConstView values);
 
 }  // namespace plimsoll

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/compile/matmuls.h"
+
 namespace plimsoll {
 namespace {
 
@@ -10,10 +12,10 @@ class Tuner {
  public:
   Tuner(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits)
       : plan_(plan), measurer_(measurer), limits_(limits), begin_(measurer.seconds()) {
-    const TuningTable& given = plan.request.products.tuning;
-    const bool holds = given.card == measurer.card() && given.library == measurer.library() &&
-                       given.workspace_bytes == plan.request.products.workspace_bytes;
-    if (holds) table_ = given;
+    const TuningTable& previous = plan.request.products.tuning;
+    const bool holds = previous.card == measurer.card() && previous.library == measurer.library() &&
+                       previous.workspace_bytes == plan.request.products.workspace_bytes;
+    if (holds) table_ = previous;
     table_.card = measurer.card();
     table_.library = measurer.library();
     table_.workspace_bytes = plan.request.products.workspace_bytes;
@@ -38,19 +40,19 @@ class Tuner {
  private:
   double elapsed() const { return measurer_.seconds() - begin_; }
 
-  // Whether the table had all of the bucket's products before.
+  // Measures the products of a bucket that the table lacks. Returns true if it lacked none.
   bool measure_bucket(const ProgramPlan& program, const Bucket& bucket, double until) {
     bool had_all = true;
-    for (const auto& [key, product] : products_of(program, bucket, plan_.request)) {
+    for (const auto& [key, product] : list_matmuls(program, bucket, plan_.request)) {
       if (table_.find(key) != nullptr) continue;
       had_all = false;
       if (elapsed() >= until) continue;
-      if (const std::optional<TunedProduct> best = choose(product.first)) table_.products[key] = *best;
+      if (const std::optional<TunedProduct> best = choose(product.matmul)) table_.products[key] = *best;
     }
     return had_all;
   }
 
-  // An algorithm and what its rounds took, milliseconds.
+  // An algorithm and the milliseconds of its rounds.
   struct Timed {
     TunedProduct algorithm;
     std::vector<double> ms = {};
@@ -62,8 +64,8 @@ class Tuner {
     return *middle;
   }
 
-  // One round; algorithms that are refused leave. The first stays first.
-  void measure_round(const PlannedProduct& product, std::vector<Timed>& list) {
+  // Measures one round and removes algorithms that are refused. The order stays.
+  void measure_round(const PlannedMatmul& product, std::vector<Timed>& list) {
     std::erase_if(list, [&](Timed& timed) {
       const std::optional<double> ms = measurer_.measure(product, timed.algorithm);
       if (ms) timed.ms.push_back(*ms);
@@ -71,7 +73,7 @@ class Tuner {
     });
   }
 
-  void warm_up(const PlannedProduct& product, const TunedProduct& algorithm) {
+  void warm_up(const PlannedMatmul& product, const TunedProduct& algorithm) {
     constexpr int kMost = 1000;
     const double begin = measurer_.seconds();
     for (int i = 0; i < kMost && measurer_.seconds() - begin < limits_.warm_up_seconds; ++i) {
@@ -83,9 +85,9 @@ class Tuner {
     return median(other.ms) <= (1.0 - limits_.least_gain) * median(first.ms);
   }
 
-  // Nothing where the library's first choice is refused: without a time for it there is nothing to compare
-  // with.
-  std::optional<TunedProduct> choose(const PlannedProduct& product) {
+  // Returns the fastest algorithm, or nothing if the library's first choice is refused: without its time no gain can be
+  // computed.
+  std::optional<TunedProduct> choose(const PlannedMatmul& product) {
     std::vector<Timed> list;
     for (TunedProduct& candidate : measurer_.candidates(product, limits_.candidates))
       list.push_back({.algorithm = std::move(candidate)});
@@ -105,8 +107,8 @@ class Tuner {
     return tuned;
   }
 
-  // Of a list that the library's first choice leads, with the milliseconds that this took beside it.
-  std::pair<Timed, double> chosen_of(const PlannedProduct& product, const std::vector<Timed>& list) {
+  // Returns the algorithm to use and the milliseconds of the library's first choice, which is the first of the list.
+  std::pair<Timed, double> chosen_of(const PlannedMatmul& product, const std::vector<Timed>& list) {
     const Timed& first = list.front();
     const Timed& best = *std::min_element(
         list.begin(), list.end(), [](const Timed& a, const Timed& b) { return median(a.ms) < median(b.ms); });
@@ -117,7 +119,7 @@ class Tuner {
     return {saves_enough(two[1], two[0]) ? two[1] : two[0], median(two[0].ms)};
   }
 
-  // The library's first choice, and of the others those that one round took for near the fastest.
+  // Keeps the library's first choice and those of the others that were close to the fastest in the first round.
   void leave_near(std::vector<Timed>& list) const {
     double least = list.front().ms.front();
     for (const Timed& timed : list) least = std::min(least, timed.ms.front());

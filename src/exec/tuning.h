@@ -1,7 +1,6 @@
-// Chooses the product library's algorithm for each matrix product of a plan, by measuring those that the
-// library proposes, the most important products first, within a limit of time. It runs nothing itself: a
-// device's ProductMeasurer does, so that the logic here is the same on every device and is tested without
-// one.
+// Chooses the product library's algorithm for each matrix product of a plan by measuring those that the library proposes,
+// the most important products first, within a time limit. A device's ProductMeasurer runs the products, so that the logic
+// here is the same for every device and is tested without one.
 //
 // Thread-safety: one caller. Ownership: borrows plan and measurer for the call.
 #pragma once
@@ -11,49 +10,50 @@
 #include <vector>
 
 #include "hardware/tuning_table.h"
+#include "lowering/matmul_lowering.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {
 
 struct TuningLimits {
-  int candidates = 8;  // of the library's, best guess first
-  // In each round all candidates are measured, one after the other; the median over the rounds counts. So a
-  // disturbance of some milliseconds hits all of them, or one of them in few rounds.
+  int candidates = 8;  // of the library, best guess first
+  // Each round measures all candidates, one after another; the median over the rounds counts. A disturbance of some
+  // milliseconds then affects all candidates, or one candidate in few rounds.
   int rounds = 3;
-  double near = 1.25;  // what took longer than this times the best of the first round is not measured again
-  // The fastest is measured against the library's first choice once more, in turn, and is taken where both
-  // the rounds and this duel say that it saves at least `least_gain`: medians of a few runs scatter by about
-  // a hundredth on an H200, and of eight that are equal one looks fastest.
+  double near = 1.25;  // candidates slower than this times the best of the first round are not measured again
+  // The fastest candidate and the library's first choice are measured again in alternation. The candidate is chosen if both
+  // the rounds and this comparison show that it saves at least `least_gain`: medians of a few runs vary by about 1 % on an
+  // H200, so that one of eight equal candidates looks fastest.
   int duel_rounds = 5;
   double least_gain = 0.02;
-  double warm_up_seconds = 0.25;  // of measurements that do not count, while an idle card's clocks rise
-  double seconds = 3.0;           // after so long only products of the largest buckets are still begun
-  double largest_seconds = 9.0;   // after so long none is
+  double warm_up_seconds = 0.25;  // for measurements that do not count, while the clocks of an idle card rise
+  double seconds = 3.0;           // time limit for products of smaller buckets
+  double largest_seconds = 9.0;   // time limit for products of the largest buckets
 };
 
-// What a device has to provide.
+// The functions that a device provides for tuning.
 class ProductMeasurer {
  public:
   virtual ~ProductMeasurer() = default;
   virtual std::string card() const = 0;
   virtual std::string library() const = 0;
-  // At most `most` algorithms, the library's first choice first; without times. Empty where it has none.
-  virtual std::vector<TunedProduct> candidates(const PlannedProduct& product, int most) = 0;
-  // Milliseconds of one run with cold caches, as a median; nothing where the algorithm is refused or the
-  // operands have no room.
-  virtual std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) = 0;
-  // Of a clock that only goes forward.
+  // Returns at most `most` algorithms without times, the library's first choice first; none if the library has none.
+  virtual std::vector<TunedProduct> candidates(const PlannedMatmul& product, int most) = 0;
+  // Returns the median milliseconds of one run with cold caches, or nothing if the library refuses the algorithm or the
+  // operands do not fit into the memory.
+  virtual std::optional<double> measure(const PlannedMatmul& product, const TunedProduct& candidate) = 0;
+  // Returns the time of a monotonic clock.
   virtual double seconds() const = 0;
 };
 
 // Completes the table of the plan's request: measures the products that it lacks, first those of the largest
-// buckets, then, while time is left, those of smaller buckets in tuning_order(). A table of another card,
-// library or workspace is thrown away. A table that has all products of the largest buckets is returned as it
-// is, so that runs of the same kind take the same algorithms.
+// buckets, then, while time is left, those of smaller buckets in tuning_order(). A table of another card, library or
+// workspace is discarded. A table that has all products of the largest buckets is returned unchanged, so that runs of the
+// same kind use the same algorithms.
 TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits = {});
 
-// Buckets of a ladder in the order in which they are measured: the largest, then every eighth below it, every
-// fourth, every second, and the rest. Indices into the ladder.
+// Returns the indices of a ladder's buckets in the order in which they are measured: the largest, then every eighth below
+// it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
 
 }  // namespace plimsoll

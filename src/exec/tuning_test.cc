@@ -8,8 +8,10 @@
 #include <set>
 #include <string>
 
+#include "graph/ops/ops.h"
 #include "kernels/matmul/matmul_catalog.h"
 #include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/matmuls.h"
 
 namespace plimsoll {
 namespace {
@@ -29,12 +31,12 @@ class StubMeasurer final : public ProductMeasurer {
   std::string library() const override { return "cuBLASLt 1"; }
   double seconds() const override { return clock; }
 
-  std::vector<TunedProduct> candidates(const PlannedProduct&, int most) override {
+  std::vector<TunedProduct> candidates(const PlannedMatmul&, int most) override {
     std::vector<TunedProduct> list(std::min(times.size(), static_cast<size_t>(most)));
     for (size_t i = 0; i < list.size(); ++i) list[i].algorithm[0] = static_cast<uint8_t>(i);
     return list;
   }
-  std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) override {
+  std::optional<double> measure(const PlannedMatmul& product, const TunedProduct& candidate) override {
     const int turn = measurements++;
     clock += seconds_each;
     measured.insert(product_key(product.problem, product.fp32));
@@ -44,7 +46,7 @@ class StubMeasurer final : public ProductMeasurer {
 
   std::string card_name = "NVIDIA H200";
   std::vector<double> times = {1.0, 0.9, 1.1};
-  // Of the measurement of this number, of this candidate.
+  // Returns the factor by which a measurement of a candidate is disturbed.
   std::function<double(int turn, int candidate)> disturbance = [](int, int) { return 1.0; };
   double seconds_each = 0.0;
   double clock = 100.0;
@@ -75,7 +77,7 @@ TEST(Tuning, TakesTheFastest) {
   // Every product of every bucket, for time is not short.
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     for (const Bucket& bucket : (*program)->ladder) {
-      for (const auto& [key, planned] : products_of(**program, bucket, plan.request))
+      for (const auto& [key, planned] : list_matmuls(**program, bucket, plan.request))
         EXPECT_NE(table.find(key), nullptr) << format_product_key(key);
     }
   }
@@ -144,7 +146,7 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   second.times = {1.0, 2.0};
   EXPECT_EQ(tune_products(build_plan(request), second), request.products.tuning);
   EXPECT_EQ(second.measurements, 0);
-  // Of another card, library or workspace: all anew.
+  // With another card, library or workspace everything is measured again.
   second.card_name = "NVIDIA H100";
   const TuningTable other = tune_products(build_plan(request), second);
   EXPECT_EQ(other.card, "NVIDIA H100");
@@ -159,8 +161,8 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
 
 TEST(Tuning, TimeIsShort) {
   const Plan plan = build_plan(gpu_request());
-  const size_t in_largest = products_of(*plan.train, plan.train->bucket, plan.request).size() +
-                            products_of(*plan.evaluate, plan.evaluate->bucket, plan.request).size();
+  const size_t in_largest = list_matmuls(*plan.train, plan.train->bucket, plan.request).size() +
+                            list_matmuls(*plan.evaluate, plan.evaluate->bucket, plan.request).size();
   ASSERT_GT(in_largest, 8u);
   // A product is measured 19 times: three candidates in three rounds, two in a duel of five.
   constexpr int kEach = 3 * 3 + 2 * 5;
@@ -169,7 +171,7 @@ TEST(Tuning, TimeIsShort) {
   slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);
   EXPECT_LE(slow.measured.size(), in_largest + 1);
-  for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, plan.request))
+  for (const auto& [key, product] : list_matmuls(*plan.train, plan.train->bucket, plan.request))
     EXPECT_NE(largest_only.find(key), nullptr);
   // Nine seconds are the end even of those. The first measurement warms up.
   StubMeasurer slower;
@@ -214,17 +216,17 @@ TEST(Products, WhatThePlanKnowsOfThem) {
   int split = 0;
   int plain = 0;
   int64_t ops = 0;
-  for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, request)) {
-    EXPECT_EQ(product_key(product.first.problem, product.first.fp32), key);
-    (product.first.fp32 == Fp32Products::kTf32x3 ? split : plain) += 1;
-    EXPECT_EQ(key.form.find(" by tf32x3") != std::string::npos, product.first.fp32 == Fp32Products::kTf32x3);
-    ops += product.second;
+  for (const auto& [key, product] : list_matmuls(*plan.train, plan.train->bucket, request)) {
+    EXPECT_EQ(product_key(product.matmul.problem, product.matmul.fp32), key);
+    (product.matmul.fp32 == Fp32Products::kTf32x3 ? split : plain) += 1;
+    EXPECT_EQ(key.form.find(" by tf32x3") != std::string::npos, product.matmul.fp32 == Fp32Products::kTf32x3);
+    ops += product.count;
   }
   EXPECT_GE(split, 4);
   EXPECT_GE(plain, 1) << "the classifier's products are too small to split";
   const auto& graph_ops = plan.train->graph.ops();
   EXPECT_EQ(ops, std::count_if(graph_ops.begin(), graph_ops.end(),
-                               [](const Op& op) { return op.def->name() == "matmul"; }));
+                               [](const Op& op) { return op.def == &matmul_op(); }));
 }
 
 }  // namespace

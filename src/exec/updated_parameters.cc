@@ -1,4 +1,4 @@
-// The operands of the update ops, by parameter: what a rule of the user's own works on.
+// Lists the operands of the update ops by parameter, for update rules that the caller implements.
 #include "exec/executor.h"
 
 namespace plimsoll {
@@ -7,7 +7,7 @@ std::vector<UpdatedParameter> Executor::updated_parameters() const {
   const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
   const Graph& graph = program_plan.graph;
   PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,
-                 "states lie in the host's memory, where an update finds copies");
+                 "the states are in the host's memory, and updates work on copies of them");
   backend_->wait();
   const auto view_of = [&](ValueId id) {
     return View{backend_->arena(Space::kDevice).at(program_plan.offsets[index_of(id)]),

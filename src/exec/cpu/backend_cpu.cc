@@ -12,6 +12,7 @@
 #include "device/cpu/arena.h"
 #include "device/cpu/parallel.h"
 #include "exec/backend.h"
+#include "exec/ops/bindings.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/optimizer/weight_copy.h"
 
@@ -22,8 +23,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The best of five copies of half of the memory to the other half, at most 256 MiB; 0 where that would stay
-// within the caches.
+// Returns the rate of the best of five copies of one half of the memory, at most 256 MiB, to the other half; 0 if that
+// would fit into the caches.
 double copy_gb_per_s(std::span<std::byte> memory) {
   constexpr int64_t kMost = int64_t{256} << 20;
   constexpr int64_t kLeast = int64_t{32} << 20;
@@ -41,7 +42,7 @@ double copy_gb_per_s(std::span<std::byte> memory) {
   return best;
 }
 
-// The best of three products of n x n matrices, n at most 2048.
+// Returns the rate of the best of three products of n x n matrices, n at most 2048.
 double best_product_gflops(std::span<std::byte> memory, const PlanRequest& request) {
   const DType dtype = product_type(request);
   if (dtype != DType::kF32 && dtype != DType::kBF16) return 0;
@@ -106,17 +107,17 @@ class CpuBackend final : public ExecutorBackend {
   void before_host_reads() override { wait(); }
   void fetch_outputs() override {
     finish_fetch();
-    if (plan_.request.executor.runs_ahead) given_.push_back({});
+    if (plan_.request.executor.runs_ahead) queue_.push_back({});
   }
   const std::byte* fetched(int64_t offset) override {
     finish_fetch();
     return plan_.request.executor.runs_ahead ? fetched_.at(offset).data() : map_.at(offset);
   }
-  bool is_fetching() const override { return std::ranges::any_of(given_, &Given::is_fetch); }
-  void wait() override { finish_given(given_.size()); }
+  bool is_fetching() const override { return std::ranges::any_of(queue_, &Enqueued::is_fetch); }
+  void wait() override { finish_first(queue_.size()); }
 
-  void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
-    const_cast<CpuBackend*>(this)->wait();
+  void read(Space space, int64_t offset, std::span<std::byte> bytes) override {
+    wait();
     std::memcpy(bytes.data(), arena(space).at(offset), bytes.size());
   }
   void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
@@ -139,7 +140,7 @@ class CpuBackend final : public ExecutorBackend {
 
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     if (plan_.request.executor.runs_ahead) {
-      given_.push_back({&program, segment, deferred});
+      queue_.push_back({&program, segment, deferred});
     } else {
       run_now(program, segment, deferred);
     }
@@ -174,36 +175,36 @@ class CpuBackend final : public ExecutorBackend {
     return ceilings;
   }
 
-  int64_t written_bytes() const override {
+  int64_t written_bytes() override {
     return plan_.request.separate_buffers ? plan_.arena_bytes : arena_.written_bytes();
   }
 
  private:
-  // Where training runs ahead: a segment, or that the outputs are fetched. It is done when somebody waits for
-  // it, and no earlier: as late as a device may be.
-  struct Given {
+  // A segment, or a fetch of the outputs, that waits in the queue if training runs ahead. It is run when a caller waits for
+  // it and not earlier, which is as late as a device may run it.
+  struct Enqueued {
     BoundProgram* program = nullptr;
     Segment segment = Segment::kForward;
     DeferredWork deferred = DeferredWork::kNothing;
     bool is_fetch() const { return program == nullptr; }
   };
 
-  void finish_given(size_t count) {
-    const auto end = given_.begin() + static_cast<std::ptrdiff_t>(count);
-    for (auto it = given_.begin(); it != end; ++it) {
+  void finish_first(size_t count) {
+    const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(count);
+    for (auto it = queue_.begin(); it != end; ++it) {
       if (!it->is_fetch()) {
         run_now(*it->program, it->segment, it->deferred);
         continue;
       }
       for (auto& [offset, bytes] : fetched_) std::memcpy(bytes.data(), map_.at(offset), bytes.size());
     }
-    given_.erase(given_.begin(), end);
+    queue_.erase(queue_.begin(), end);
   }
 
-  // With what was given before.
+  // Runs everything up to the last fetch.
   void finish_fetch() {
-    const auto last = std::find_if(given_.rbegin(), given_.rend(), std::mem_fn(&Given::is_fetch));
-    finish_given(static_cast<size_t>(given_.rend() - last));
+    const auto last = std::find_if(queue_.rbegin(), queue_.rend(), std::mem_fn(&Enqueued::is_fetch));
+    finish_first(static_cast<size_t>(queue_.rend() - last));
   }
 
   void run_now(const BoundProgram& program, Segment segment, DeferredWork deferred) const {
@@ -219,7 +220,7 @@ class CpuBackend final : public ExecutorBackend {
     }
   }
 
-  // Each copy right before the op that waits for it: what a device may do at the latest.
+  // Runs each copy right before the op that waits for it, which is the latest time at which a device may run it.
   template <typename Runs>
   static void run_copies_late(const BoundProgram& program, const Runs& runs) {
     std::vector<const BoundOp*> under_way;
@@ -261,11 +262,11 @@ class CpuBackend final : public ExecutorBackend {
   const Plan& plan_;
   CpuArena arena_;
   uint8_t fill_;
-  std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // where buffers lie apart
+  std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // if buffers are separate
   ArenaMap map_;
-  std::map<int64_t, std::vector<std::byte>> fetched_;  // outputs by their offsets, where training runs ahead
-  std::vector<Given> given_;                           // in its order, not done yet
-  std::optional<CpuArena> host_arena_;  // where the plan keeps something apart from the device's
+  std::map<int64_t, std::vector<std::byte>> fetched_;  // outputs by their offsets, if training runs ahead
+  std::vector<Enqueued> queue_;                        // in order, not run yet
+  std::optional<CpuArena> host_arena_;                 // if the plan keeps values on the host
   ArenaMap host_map_;
 };
 

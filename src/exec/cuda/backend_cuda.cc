@@ -7,13 +7,13 @@
 #include "device/cpu/parallel.h"
 #include "device/cuda/cuda_device.h"
 #include "exec/backend.h"
-#include "exec/cuda/bind_cuda.h"
 #include "exec/cuda/captured_segments.h"
 #include "exec/cuda/ceilings_cuda.h"
 #include "exec/cuda/host_exchange.h"
 #include "exec/cuda/measure_products.h"
 #include "exec/cuda/module_range.h"
 #include "exec/cuda/side_copies.h"
+#include "exec/ops/bindings_cuda.h"
 #include "kernels/optimizer/weight_copy.h"
 
 namespace plimsoll {
@@ -35,7 +35,7 @@ class CudaBackend final : public ExecutorBackend {
         exchange_(plan, device_, map_, fill),
         copies_(plan, device_.stream()),
         captured_(plan) {
-    // What the host computes (fresh weights) it computes on all threads.
+    // The host computes fresh weights on all threads.
     set_num_threads(plan.request.device.num_threads);
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
   }
@@ -51,15 +51,14 @@ class CudaBackend final : public ExecutorBackend {
   bool is_fetching() const override { return exchange_.is_fetching(); }
   void wait() override { device_.synchronize(); }
 
-  void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
-    CudaDevice& device = const_cast<CudaDevice&>(device_);
+  void read(Space space, int64_t offset, std::span<std::byte> bytes) override {
     if (space == Space::kHost) {
-      device.synchronize();
+      device_.synchronize();
       std::memcpy(bytes.data(), host_map_.at(offset), bytes.size());
       return;
     }
-    device.copy_to_host(bytes.data(), map_.at(offset), std::ssize(bytes));
-    device.synchronize();
+    device_.copy_to_host(bytes.data(), map_.at(offset), std::ssize(bytes));
+    device_.synchronize();
   }
   void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
     if (space == Space::kHost) {
@@ -93,10 +92,10 @@ class CudaBackend final : public ExecutorBackend {
     return bind_cuda(context, to ? copies_.stream_to(*to) : device_.stream());
   }
 
-  // A forward pass behind an evaluation or a checkpoint has nothing left to finish, unlike the captured one:
-  // it is given op by op, and does not count as the first run of all. A segment that moves activations is
-  // never captured: while replays wait behind one another for the link, on an H200, it carries 49 to 51 GB/s
-  // in place of 55.
+  // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. A forward pass
+  // after an evaluation or a checkpoint has no deferred work, unlike the captured one: it is enqueued op by op and does not
+  // count as the first run. A segment that moves activations is never captured: replays on an H200 wait for one another at
+  // the link, which then carries 49 to 51 GB/s instead of 55.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     exchange_.begin_segment();
     CapturedSegment& captured = captured_segment(program, segment);
@@ -105,12 +104,12 @@ class CudaBackend final : public ExecutorBackend {
     const bool is_replayed = captured.has_run && !is_idle_in_part && program.plan->is_captured(segment) &&
                              (captured.is_captured() || captured_.make_room(device_));
     if (!is_replayed) {
-      give(program, segment, deferred);
+      enqueue(program, segment, deferred);
       captured.has_run = captured.has_run || !is_idle_in_part;
       return;
     }
     if (!captured.is_captured()) {
-      captured.capture(device_.stream(), [&] { give(program, segment, deferred); });
+      captured.capture(device_.stream(), [&] { enqueue(program, segment, deferred); });
     }
     captured_.touch(program, segment);
     captured.launch(device_.stream());
@@ -139,7 +138,7 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   void run_deferred_updates(BoundProgram& program) override {
-    give_if(program, [&](const BoundOp& op) { return program.plan->ops[op.index].is_deferred; });
+    enqueue_if(program, [&](const BoundOp& op) { return program.plan->ops[op.index].is_deferred; });
   }
 
   Ceilings measure_ceilings() override {
@@ -153,7 +152,7 @@ class CudaBackend final : public ExecutorBackend {
 
   TuningTable measure_products(const Plan& plan) override {
     if (plan.request.separate_buffers) return plan.request.products.tuning;
-    // More than this is not rotated through; a larger part of the arena would only have to be filled twice.
+    // Measurements rotate through at most this many bytes; a larger part of the arena would be filled again for nothing.
     constexpr int64_t kMost = int64_t{6} << 30;
     const int64_t bytes = std::min(arena_.bytes(), kMost);
     TuningTable table = tune_products(plan, *make_cuda_measurer(device_, arena_.data(), bytes));
@@ -162,13 +161,13 @@ class CudaBackend final : public ExecutorBackend {
     return table;
   }
 
-  int64_t written_bytes() const override {
+  int64_t written_bytes() override {
     if (plan_.request.separate_buffers) return plan_.arena_bytes;
-    return arena_.written_bytes(const_cast<CudaDevice&>(device_));
+    return arena_.written_bytes(device_);
   }
 
  private:
-  // Not filled: initcheck sees what nobody wrote.
+  // Allocates a block and does not fill it, so that initcheck sees reads of bytes that were not written.
   std::byte* take_block(int64_t bytes) {
     blocks_.emplace_back(device_, bytes, std::nullopt);
     return blocks_.back().data();
@@ -186,18 +185,18 @@ class CudaBackend final : public ExecutorBackend {
     return data;
   }
 
-  // At the end of a segment no copy is under way.
-  void give(const BoundProgram& program, Segment segment, DeferredWork deferred) {
-    give_if(program,
-            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
+  // Enqueues the ops of a segment. The stream waits for all copies of the segment before its end.
+  void enqueue(const BoundProgram& program, Segment segment, DeferredWork deferred) {
+    enqueue_if(program,
+               [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
   }
 
-  template <typename IsGiven>
-  void give_if(const BoundProgram& program, const IsGiven& is_given) {
+  template <typename IsWanted>
+  void enqueue_if(const BoundProgram& program, const IsWanted& is_wanted) {
     ModuleRange range;
     copies_.begin();
     for (const BoundOp& op : program.ops) {
-      if (!is_given(op)) continue;
+      if (!is_wanted(op)) continue;
       range.enter(program, op);
       copies_.hold_back_before(op.index);
       if (program.plan->ops[op.index].copies_to) {
@@ -218,9 +217,9 @@ class CudaBackend final : public ExecutorBackend {
   uint8_t fill_;
   CudaDevice device_;
   CudaArena arena_;
-  std::vector<CudaArena> blocks_;  // where buffers lie apart
+  std::vector<CudaArena> blocks_;  // if buffers are separate
   ArenaMap map_;
-  std::vector<PinnedMemory> host_blocks_;  // the host's arena, or its buffers where they lie apart
+  std::vector<PinnedMemory> host_blocks_;  // the host's arena, or its buffers if they are separate
   ArenaMap host_map_;
   HostExchange exchange_;
   SideCopies copies_;
@@ -233,14 +232,6 @@ class CudaBackend final : public ExecutorBackend {
 
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill) {
   return std::make_unique<CudaBackend>(plan, fill);
-}
-
-std::function<void()> bind_cuda(const BindContext& context, CudaStream stream) {
-  for (const auto bind : {bind_matmul_cuda, bind_attention_cuda, bind_embedding_cuda, bind_element_wise_cuda,
-                          bind_norm_cuda, bind_loss_cuda, bind_optimizer_cuda}) {
-    if (auto run = bind(context, stream)) return run;
-  }
-  PLIMSOLL_CHECK(false, "no CUDA binder for op '{}'", context.op().def->name());
 }
 
 }  // namespace plimsoll

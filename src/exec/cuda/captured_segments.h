@@ -1,5 +1,5 @@
-// Segments of programs that were captured as CUDA graphs and are replayed, at most as many as the plan counts
-// memory for. Used by the CUDA back end alone; not thread-safe.
+// Segments of programs that are captured as CUDA graphs and replayed. There are at most as many as the plan has memory for.
+// Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,10 +28,10 @@ class CapturedSegment {
     if (executable_ != nullptr) PLIMSOLL_CUDA(cudaGraphExecDestroy(std::exchange(executable_, nullptr)));
   }
 
-  // Captures what body() gives to the stream. Errors: those of body(), after which nothing is captured.
+  // Captures the work that body() enqueues on the stream. Errors: those of body(), after which nothing is captured.
   template <typename Body>
   void capture(CudaStream stream, const Body& body) {
-    // Relaxed would let other threads' calls into the graph; thread-local refuses unsafe calls of this one.
+    // The relaxed mode would capture calls of other threads; the thread-local mode refuses unsafe calls of this thread.
     PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     cudaGraph_t graph = nullptr;
     try {
@@ -49,32 +49,31 @@ class CapturedSegment {
 
   void launch(CudaStream stream) { PLIMSOLL_CUDA(cudaGraphLaunch(executable_, stream)); }
 
-  // The first run of a segment is not captured: modules and the libraries' kernels are loaded then, which a
-  // capture does not allow.
+  // The first run of a segment is not captured, because it loads modules and the libraries' kernels, which a capture does
+  // not allow.
   bool has_run = false;
 
  private:
   cudaGraphExec_t executable_ = nullptr;
 };
 
-// What a program keeps of a segment for the back end, made when it is first asked for.
+// Returns the captured segment that a program stores for the backend; creates it at the first call.
 inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment) {
   std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
   if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
   return *static_cast<CapturedSegment*>(kept.get());
 }
 
-// Which segments are captured, the one that was used the longest ago first. There are never more than the
-// plan has memory for.
+// The list of captured segments, least recently used first. There are never more than the plan has memory for.
 class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan)
       : most_(static_cast<size_t>(plan.gpu_constant.train_graphs.count +
                                   plan.gpu_constant.evaluate_graphs.count)) {}
 
-  // Whether one more may be captured. A run that does more than was planned (an evaluation that a callback
-  // asks for, a loop of one's own) goes on op by op; where the plan holds as many as are ever kept, the one
-  // that was used the longest ago is released, after waiting for the device.
+  // Tells if one more segment may be captured. If a run uses more segments than were planned (an evaluation that a callback
+  // requests, a loop of the caller), the others are enqueued op by op. If the plan has the maximum number of captured
+  // segments, this function waits for the device and releases the least recently used one.
   bool make_room(CudaDevice& device) {
     if (used_.size() < most_) return true;
     if (most_ < size_t{kMaxCapturedSegments}) return false;

@@ -1,5 +1,5 @@
-// What the GPU at hand can do at most: products by the library that runs them, copies by the driver. Not
-// thread-safe: it drives the device.
+// Measures the highest rates of a GPU: of products by the library that runs them, and of copies by the driver. Not
+// thread-safe: it uses the device.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// Writes all over `memory`, which lies on the device, and waits.
+// Overwrites `memory`, which is on the device, and waits for the device.
 Ceilings measure_ceilings_cuda(CudaDevice& device, std::span<std::byte> memory, const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill)
     : device_(device), map_(map) {
-  // Inputs lie before outputs, and both at the end of what is persistent.
+  // Inputs come before outputs, and both are at the end of the persistent part of the arena.
   const int64_t end = plan.persistent_bytes;
   all_ = update_ = outputs_ = {end, end};
   for (const PersistentBuffer& buffer : plan.persistent) {
@@ -27,7 +27,7 @@ HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap&
     const PersistentBuffer& first = plan.buffer("learning_rate");
     const PersistentBuffer& last = plan.buffer("step");
     update_ = {first.offset, last.offset + last.bytes};
-    PLIMSOLL_CHECK(last.offset == first.offset + first.bytes, "learning rate and step lie apart");
+    PLIMSOLL_CHECK(last.offset == first.offset + first.bytes, "learning rate and step are not adjacent");
   }
   twin_ = PinnedMemory(all_.end - all_.begin);
   std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
@@ -44,9 +44,9 @@ std::byte* HostExchange::at(int64_t offset) const {
 }
 
 void HostExchange::before_host_writes(Inputs inputs) {
-  // The copy of those before may still be under way.
+  // The copy of the previous inputs may still be in flight.
   Sent& sent = sent_[index_of(inputs)];
-  if (std::exchange(sent.is_under_way, false)) (inputs == Inputs::kBatch ? staged_ : update_sent_).wait();
+  if (std::exchange(sent.is_in_flight, false)) (inputs == Inputs::kBatch ? staged_ : update_sent_).wait();
   sent.is_changed = true;
 }
 
@@ -62,7 +62,7 @@ void HostExchange::fetch_outputs() {
   });
   fetched_.record(device_.stream());
   outputs_stale_ = false;
-  outputs_under_way_ = true;
+  outputs_in_flight_ = true;
 }
 
 const std::byte* HostExchange::fetched(int64_t offset) {
@@ -71,7 +71,7 @@ const std::byte* HostExchange::fetched(int64_t offset) {
 }
 
 void HostExchange::wait_for_outputs() {
-  if (std::exchange(outputs_under_way_, false)) fetched_.wait();
+  if (std::exchange(outputs_in_flight_, false)) fetched_.wait();
 }
 
 void HostExchange::begin_segment() {
@@ -82,12 +82,12 @@ void HostExchange::begin_segment() {
       device_.copy_to_device(data, at(offset), bytes);
     });
     update_sent_.record(device_.stream());
-    sent_[index_of(Inputs::kUpdate)].is_under_way = true;
+    sent_[index_of(Inputs::kUpdate)].is_in_flight = true;
   }
 }
 
-// To the place where a batch waits as soon as the one before has left it, and from there to where ops read it
-// when these are done with that one.
+// Copies a batch to the staging buffer as soon as the previous batch has left it, and from there to the inputs when the ops
+// have finished with the previous batch.
 void HostExchange::stage_batch() {
   const std::array ranges{Range{all_.begin, update_.begin}, Range{update_.end, outputs_.begin}};
   taken_.hold_back(staging_.get());
@@ -98,7 +98,7 @@ void HostExchange::stage_batch() {
                                   staging_.get()));
   }
   staged_.record(staging_.get());
-  sent_[index_of(Inputs::kBatch)].is_under_way = true;
+  sent_[index_of(Inputs::kBatch)].is_in_flight = true;
   staged_.hold_back(device_.stream());
   for (const Range& range : ranges) {
     map_.for_each_part(range.begin, range.end, [&](int64_t offset, std::byte* data, int64_t bytes) {

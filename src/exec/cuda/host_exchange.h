@@ -1,7 +1,7 @@
-// What crosses between the host and the device with every step: a batch, learning rate and step number one
-// way, loss, norm and flags the other. The host reads and writes a twin of that part of the arena, in pinned
-// memory; a batch goes from there to a second place on the device while the batch before it is still
-// computed on, and moves on when that one is done. Used by the CUDA back end alone; not thread-safe.
+// The exchange between host and device in every step: the batch, the learning rate and the step number go to the device;
+// loss, norm and flags come back. The host reads and writes a copy of that part of the arena in pinned memory, the twin. A
+// batch is copied from the twin to a staging buffer on the device while the previous batch is still computed, and from
+// there to the inputs when that batch is done. Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,26 @@ namespace plimsoll {
 
 class HostExchange {
  public:
-  // The twin is filled with `fill`. `map` and `device` outlive the object.
+  // Fills the twin with `fill`. `map` and `device` must outlive the object.
   HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill);
 
-  // Outputs that no program has written yet are read too: where buffers lie apart nobody has filled them.
+  // Fills the outputs on the device. They are read before a program has written them, and separate buffers are not filled
+  // when they are allocated.
   void fill_outputs(uint8_t fill);
 
-  // The host's twin of the input or output at this offset of the arena. Errors: kInternal for another one.
+  // Returns the address in the twin of the input or output at this offset of the arena. Errors: kInternal for another
+  // offset.
   std::byte* at(int64_t offset) const;
 
-  // As the functions of ExecutorBackend.
+  // The functions of ExecutorBackend with these names.
   void before_host_writes(Inputs inputs);
   void before_host_reads();
   void fetch_outputs();
   const std::byte* fetched(int64_t offset);
-  bool is_fetching() const { return outputs_under_way_ && !fetched_.is_reached(); }
+  bool is_fetching() const { return outputs_in_flight_ && !fetched_.is_reached(); }
 
-  // Before a segment runs: what the host changed goes to the device, and outputs are no longer current.
+  // To be called before a segment runs. Copies the inputs that the host changed to the device, and marks the outputs as out
+  // of date.
   void begin_segment();
 
  private:
@@ -40,7 +43,7 @@ class HostExchange {
   };
   struct Sent {
     bool is_changed = false;    // by the host, since it was sent
-    bool is_under_way = false;  // the host's copy is still read
+    bool is_in_flight = false;  // the copy to the device may still read the twin
   };
 
   void stage_batch();
@@ -49,17 +52,17 @@ class HostExchange {
 
   CudaDevice& device_;
   const ArenaMap& map_;
-  Range all_ = {};      // inputs, and outputs behind them
-  Range update_ = {};   // of the inputs, those of Inputs::kUpdate
-  Range outputs_ = {};  // to the end of all
+  Range all_ = {};      // inputs, then outputs
+  Range update_ = {};   // the inputs of Inputs::kUpdate
+  Range outputs_ = {};  // up to the end of all_
   int64_t staged_begin_ = 0;
   PinnedMemory twin_;               // of all_
   Sent sent_[2] = {};               // by Inputs
-  bool outputs_stale_ = false;      // something ran since they were fetched
-  bool outputs_under_way_ = false;  // they were fetched, and nobody has waited for them
+  bool outputs_stale_ = false;      // a segment ran after the last fetch
+  bool outputs_in_flight_ = false;  // a fetch was started, and no caller has waited for it
   CudaSideStream staging_;
-  CudaEvent staged_;  // the batch has left the host's memory
-  CudaEvent taken_;   // and the place where it waits
+  CudaEvent staged_;  // the batch has left the twin
+  CudaEvent taken_;   // the batch has left the staging buffer
   CudaEvent update_sent_;
   CudaEvent fetched_;
 };

@@ -14,18 +14,18 @@
 namespace plimsoll {
 namespace {
 
-// Operands are taken from so much memory in turn, at least twice the cache of an H200 (50 MiB) and of what
-// comes after it, so that no run finds them there.
+// Consecutive runs read their operands from different parts of this many bytes, which is at least twice the cache of an
+// H200 (50 MiB) and of newer cards, so that no run finds its operands in the cache.
 constexpr int64_t kRotatedBytes = 320 * kMiB;
 constexpr int kRuns = 3;
-// What all operands are copied from.
+// The size of the pattern that all operands are copied from.
 constexpr int64_t kPatternBytes = kMiB;
 
 int64_t aligned(int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// Where one set of operands lies, from the start of the set.
+// The offsets of the operands in a set.
 struct Operands {
   explicit Operands(const MatmulProblem& p)
       : b(aligned(p.m * p.k * dtype_bytes(p.a))),
@@ -49,11 +49,11 @@ class CudaMeasurer final : public ProductMeasurer {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  std::vector<TunedProduct> candidates(const PlannedProduct& product, int most) override {
+  std::vector<TunedProduct> candidates(const PlannedMatmul& product, int most) override {
     return matmul_candidates_cuda(product.problem, product.fp32, most);
   }
 
-  std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) override {
+  std::optional<double> measure(const PlannedMatmul& product, const TunedProduct& candidate) override {
     const MatmulProblem& problem = product.problem;
     const int64_t scratch_bytes =
         problem.workspace_bytes +

@@ -1,6 +1,6 @@
-// Copies between the device's arena and the host's, beside the ops of a segment: a stream for each direction.
-// A copy starts when the ops before it are done, and the ops' stream waits for it where the plan says. Used
-// by the CUDA back end alone; not thread-safe.
+// Copies between the device's arena and the host's arena that run concurrently with the ops of a segment, on one stream per
+// direction. A copy starts when the ops before it are done, and the ops' stream waits for the copy at the position that the
+// plan states. Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace plimsoll {
 
 class SideCopies {
  public:
-  // Streams and events for the largest program; none where nothing lies on the host.
+  // Creates streams and events for the largest program; none if the plan keeps nothing on the host.
   SideCopies(const Plan& plan, CudaStream ops) : ops_(ops) {
     if (plan.host_arena_bytes == 0) return;
     streams_ = std::vector<CudaSideStream>(kNumSpaces);
@@ -28,30 +28,30 @@ class SideCopies {
                                 (*program)->ops, [](const OpPlan& op) { return op.copies_to.has_value(); })));
     }
     ends_ = std::vector<CudaEvent>(most);
-    under_way_.reserve(most);
+    in_flight_.reserve(most);
   }
 
   CudaStream stream_to(Space space) const { return streams_[index_of(space)].get(); }
 
-  // Before a segment: none is under way.
+  // To be called before a segment, when no copy is in flight.
   void begin() {
-    under_way_.clear();
+    in_flight_.clear();
     num_started_ = 0;
   }
-  // Starts a copy behind the ops that were given before: `give` gives it to stream_to(to). The op at position
-  // `end` is the first that waits for it.
-  template <typename Give>
-  void start(Space to, uint32_t end, const Give& give) {
+  // Starts a copy after the ops that were enqueued before: `enqueue` enqueues it on stream_to(to). The op at position `end`
+  // is the first that waits for it.
+  template <typename Enqueue>
+  void start(Space to, uint32_t end, const Enqueue& enqueue) {
     CudaEvent& done = ends_[num_started_++];
     ops_so_far_.record(ops_);
     ops_so_far_.hold_back(stream_to(to));
-    give();
+    enqueue();
     done.record(stream_to(to));
-    under_way_.emplace_back(end, &done);
+    in_flight_.emplace_back(end, &done);
   }
-  // Ops that are given from now on wait for the copies that have to be over before the op at this position.
+  // Makes ops that are enqueued from now on wait for the copies that must have ended before the op at this position.
   void hold_back_before(uint32_t position) {
-    std::erase_if(under_way_, [&](const std::pair<uint32_t, CudaEvent*>& copy) {
+    std::erase_if(in_flight_, [&](const std::pair<uint32_t, CudaEvent*>& copy) {
       if (copy.first > position) return false;
       copy.second->hold_back(ops_);
       return true;
@@ -65,7 +65,7 @@ class SideCopies {
   std::vector<CudaSideStream> streams_;  // by the space that they copy to
   std::vector<CudaEvent> ends_;          // of the copies of a segment, in the order of their starts
   size_t num_started_ = 0;
-  std::vector<std::pair<uint32_t, CudaEvent*>> under_way_;  // the position that waits, and for what
+  std::vector<std::pair<uint32_t, CudaEvent*>> in_flight_;  // the position that waits, and for what
 };
 
 }  // namespace plimsoll

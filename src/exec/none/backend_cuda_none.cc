@@ -1,4 +1,4 @@
-// What exec/backend.h promises for a GPU, where the program was built without CUDA.
+// The CUDA backend in a program that was built without CUDA: it refuses to run.
 #include "base/check.h"
 #include "exec/backend.h"
 

@@ -67,6 +67,10 @@ constexpr size_t index_of(Space space) {
 
 // The part of a step that an op belongs to. Segments run in the order of the step schedule, which is plan data.
 enum class Segment : uint8_t { kForward, kBackward, kOptimizer };
+inline constexpr int kNumSegments = 3;
+constexpr size_t index_of(Segment segment) {
+  return static_cast<size_t>(segment);
+}
 std::string_view segment_name(Segment segment);
 
 struct ValueType {

@@ -5,59 +5,51 @@
 #include "kernels/catalog/catalog.h"
 
 namespace plimsoll::catalog_rows {
-namespace {
-
-AttentionDims dims_of(const Problem& problem) {
-  return {problem.dim("T"), problem.dim("B"), problem.dim("S"), problem.dim("H"), problem.dim("D")};
-}
-
-}  // namespace
-
-Support attention_fits(const Problem& problem) {
-  if (problem.dim("S") <= kAttentionLongest) return {};
+Support attention_fits(const AttentionDims& dims) {
+  if (dims.longest <= kAttentionLongest) return {};
   return {false, fmt::format("a sequence of {} rows is longer than the {} that dropout can number",
-                             problem.dim("S"), kAttentionLongest)};
+                             dims.longest, kAttentionLongest)};
 }
 
-Support attention_cuda_tiled_fits(const Problem& problem);
-Support attention_cuda_mma_fits(const Problem& problem) {
-  if (problem.sm < 80) {
-    return {false,
-            fmt::format("compute capability {}.{} has no mma.sync of 16 x 8 x 16{}; 8.0 has", problem.sm / 10,
-                        problem.sm % 10, problem.dtype == DType::kBF16 ? " and no bf16" : "")};
+Support attention_cuda_tiled_fits(const Problem& problem, const AttentionDims& dims) {
+  if (dims.head_dim > kAttentionCudaHeadDim) {
+    return {false, fmt::format("a head size of {} is more than {}", dims.head_dim, kAttentionCudaHeadDim)};
   }
-  if (problem.dim("D") % 8 != 0 || problem.dim("D") > kAttentionCudaHeadDim) {
-    return {false, fmt::format("a head size of {} is no multiple of 8 up to {}", problem.dim("D"),
-                               kAttentionCudaHeadDim)};
-  }
-  return attention_cuda_tiled_fits(problem);
-}
-Support attention_cuda_tiled_fits(const Problem& problem) {
-  if (problem.dim("D") > kAttentionCudaHeadDim) {
-    return {false, fmt::format("a head size of {} is more than {}", problem.dim("D"), kAttentionCudaHeadDim)};
-  }
-  if (problem.sm < 80 && problem.dim("D") > 64) {
+  if (problem.target.sm < 80 && dims.head_dim > 64) {
     return {false, fmt::format("tiles of a head size of {} do not fit the 64 KiB of shared memory of compute "
                                "capability {}.{}",
-                               problem.dim("D"), problem.sm / 10, problem.sm % 10)};
+                               dims.head_dim, problem.target.sm / 10, problem.target.sm % 10)};
   }
-  if (problem.dim("B") >= 65535 || problem.dim("H") > 65535 || problem.dim("T") > INT32_MAX) {
+  if (dims.sequences >= 65535 || dims.heads > 65535 || dims.tokens > INT32_MAX) {
     return {false, fmt::format("a grid holds at most 65534 sequences, 65535 heads and 2^31 - 1 rows, not {}, "
                                "{} and {}",
-                               problem.dim("B"), problem.dim("H"), problem.dim("T"))};
+                               dims.sequences, dims.heads, dims.tokens)};
   }
-  return attention_fits(problem);
+  return attention_fits(dims);
+}
+
+Support attention_cuda_mma_fits(const Problem& problem, const AttentionDims& dims) {
+  if (problem.target.sm < 80) {
+    return {false, fmt::format("compute capability {}.{} has no mma.sync of 16 x 8 x 16{}; 8.0 has",
+                               problem.target.sm / 10, problem.target.sm % 10,
+                               problem.dtype == DType::kBF16 ? " and no bf16" : "")};
+  }
+  if (dims.head_dim % 8 != 0 || dims.head_dim > kAttentionCudaHeadDim) {
+    return {false, fmt::format("a head size of {} is no multiple of 8 up to {}", dims.head_dim,
+                               kAttentionCudaHeadDim)};
+  }
+  return attention_cuda_tiled_fits(problem, dims);
 }
 
 namespace {
 
-// What both families by warpgroups ask for. Half of a warpgroup's tile is zeros where heads are no wider than
-// 32: mma.sync is the faster one then (attention_cuda.cc).
-Support warpgroups_fit(const Problem& problem) {
-  const int64_t head_dim = problem.dim("D");
-  if (problem.sm != 90) {
+// Checks the requirements of both families of kernels that use warpgroups. If heads are at most 32 wide, half of a
+// warpgroup's tile is zeros and mma.sync is faster (attention_cuda.cc).
+Support warpgroups_fit(const Problem& problem, const AttentionDims& dims) {
+  const int64_t head_dim = dims.head_dim;
+  if (problem.target.sm != 90) {
     return {false, fmt::format("needs the wgmma of compute capability 9.0; this card has {}.{}",
-                               problem.sm / 10, problem.sm % 10)};
+                               problem.target.sm / 10, problem.target.sm % 10)};
   }
   if (head_dim <= 32 || head_dim > 64) {
     return {false, fmt::format("a head size of {} does not fill tiles of 64 columns: 33 to 64 do", head_dim)};
@@ -67,67 +59,66 @@ Support warpgroups_fit(const Problem& problem) {
 
 }  // namespace
 
-Support attention_cuda_wgmma_fits(const Problem& problem) {
-  if (const Support support = warpgroups_fit(problem); !support.ok) return support;
-  if (attention_is_of_short_sequences(dims_of(problem))) {
+Support attention_cuda_wgmma_fits(const Problem& problem, const AttentionDims& dims) {
+  if (const Support support = warpgroups_fit(problem, dims); !support.ok) return support;
+  if (attention_is_of_short_sequences(dims)) {
     return {false, "sequences of 64 rows or less, on average, waste less of the small blocks of mma.sync"};
   }
-  return attention_cuda_mma_fits(problem);
+  return attention_cuda_mma_fits(problem, dims);
 }
 
-Support first_token_attention_cuda_fits(const Problem& problem) {
-  if (problem.sm != 90) {
+Support first_token_attention_cuda_fits(const Problem& problem, const FirstTokenAttentionProblem& attention) {
+  if (problem.target.sm != 90) {
     return {false, fmt::format("needs the shared memory of compute capability 9.0; this card has {}.{}",
-                               problem.sm / 10, problem.sm % 10)};
+                               problem.target.sm / 10, problem.target.sm % 10)};
   }
-  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
-    return {false, "takes rows and weights in one type"};
-  if (!first_token_attention_sizes_fit(dims_of(problem), problem.dim("C"))) {
+  if (attention.w != problem.dtype) return {false, "takes rows and weights in one type"};
+  if (!first_token_attention_sizes_fit(attention.dims, attention.columns)) {
     return {false, fmt::format("takes 384, 512, 768 or 1024 columns and up to 16 heads of 32, 64, 96 or 128, "
                                "not {} and {} of {}",
-                               problem.dim("C"), problem.dim("H"), problem.dim("D"))};
+                               attention.columns, attention.dims.heads, attention.dims.head_dim)};
   }
   return {};
 }
-int64_t first_token_attention_cuda_scratch(const Problem& problem) {
-  return first_token_attention_cuda_scratch_bytes(dims_of(problem), problem.dim("C"));
+int64_t first_token_attention_cuda_scratch(const FirstTokenAttentionProblem& attention) {
+  return first_token_attention_cuda_scratch_bytes(attention.dims, attention.columns);
 }
 
-Support attention_cuda_tf32_fits(const Problem& problem) {
-  if (problem.dim_or("tf32", 0) == 0)
+Support attention_cuda_tf32_fits(const Problem& problem, const AttentionDims& dims) {
+  if (problem.target.fp32_products != Fp32Products::kTf32)
     return {false, "products of fp32 operands are not to be rounded to tf32"};
-  if (problem.sm < 80) {
-    return {false,
-            fmt::format("compute capability {}.{} has no tf32; 8.0 has", problem.sm / 10, problem.sm % 10)};
+  if (problem.target.sm < 80) {
+    return {false, fmt::format("compute capability {}.{} has no tf32; 8.0 has", problem.target.sm / 10,
+                               problem.target.sm % 10)};
   }
-  if (problem.dim("D") % 4 != 0) {
-    return {false, fmt::format("a head size of {} is no multiple of 4", problem.dim("D"))};
+  if (dims.head_dim % 4 != 0) {
+    return {false, fmt::format("a head size of {} is no multiple of 4", dims.head_dim)};
   }
-  return attention_cuda_tiled_fits(problem);
+  return attention_cuda_tiled_fits(problem, dims);
 }
 
-Support attention_cuda_tf32_wgmma_fits(const Problem& problem) {
-  const Support support = attention_cuda_tf32_fits(problem);
-  return support.ok ? warpgroups_fit(problem) : support;
+Support attention_cuda_tf32_wgmma_fits(const Problem& problem, const AttentionDims& dims) {
+  const Support support = attention_cuda_tf32_fits(problem, dims);
+  return support.ok ? warpgroups_fit(problem, dims) : support;
 }
 
-int64_t attention_bwd_cuda_mma_scratch(const Problem& problem) {
-  return attention_bwd_cuda_mma_scratch_bytes(dims_of(problem));
+int64_t attention_bwd_cuda_mma_scratch(const AttentionDims& dims) {
+  return attention_bwd_cuda_mma_scratch_bytes(dims);
 }
-int64_t attention_bwd_cuda_tiled_scratch(const Problem& problem) {
-  return attention_bwd_cuda_tiled_scratch_bytes(dims_of(problem));
+int64_t attention_bwd_cuda_tiled_scratch(const AttentionDims& dims) {
+  return attention_bwd_cuda_tiled_scratch_bytes(dims);
 }
-int64_t attention_fwd_cpu_scratch(const Problem& problem) {
-  return attention_fwd_cpu_scratch_bytes(dims_of(problem), problem.num_threads);
+int64_t attention_fwd_cpu_scratch(const Problem& problem, const AttentionDims& dims) {
+  return attention_fwd_cpu_scratch_bytes(dims, problem.target.num_threads);
 }
-int64_t attention_bwd_cpu_scratch(const Problem& problem) {
-  return attention_bwd_cpu_scratch_bytes(dims_of(problem), problem.num_threads);
+int64_t attention_bwd_cpu_scratch(const Problem& problem, const AttentionDims& dims) {
+  return attention_bwd_cpu_scratch_bytes(dims, problem.target.num_threads);
 }
-int64_t attention_fwd_ref_scratch(const Problem& problem) {
-  return attention_fwd_ref_scratch_bytes(dims_of(problem));
+int64_t attention_fwd_ref_scratch(const AttentionDims& dims) {
+  return attention_fwd_ref_scratch_bytes(dims);
 }
-int64_t attention_bwd_ref_scratch(const Problem& problem) {
-  return attention_bwd_ref_scratch_bytes(dims_of(problem));
+int64_t attention_bwd_ref_scratch(const AttentionDims& dims) {
+  return attention_bwd_ref_scratch_bytes(dims);
 }
 
 }  // namespace plimsoll::catalog_rows

@@ -1,5 +1,4 @@
-// Tests which problems the GPU implementations of attention accept and the reasons they give when they
-// decline.
+// Checks which problems the CUDA implementations of attention accept, and their reasons for declining others.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,13 +10,11 @@ namespace plimsoll {
 namespace {
 
 Problem problem_of(DType dtype, int64_t head_dim, int sm) {
-  Problem problem;
-  problem.op = "attention_bwd";
-  problem.dtype = dtype;
-  problem.device = KernelDevice::kCuda;
-  problem.dims = {{"T", 1024}, {"B", 2}, {"S", 512}, {"H", 16}, {"D", head_dim}};
-  problem.sm = sm;
-  return problem;
+  return {.kernel = "attention_bwd",
+          .dtype = dtype,
+          .target = {.device = KernelDevice::kCuda, .sm = sm},
+          .family = AttentionDims{
+              .tokens = 1024, .sequences = 2, .longest = 512, .heads = 16, .head_dim = head_dim}};
 }
 
 std::string chosen(const Problem& problem) {
@@ -51,11 +48,11 @@ TEST(AttentionCatalog, Tf32IsUsedOnlyIfAllowed) {
   Problem problem = problem_of(DType::kF32, 64, 90);
   EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
             "products of fp32 operands are not to be rounded to tf32");
-  problem.dims.emplace_back("tf32", 1);
+  problem.target.fp32_products = Fp32Products::kTf32;
   EXPECT_EQ(chosen(problem), "attention_bwd_cuda_tf32_wgmma");
-  problem.sm = 80;
+  problem.target.sm = 80;
   EXPECT_EQ(chosen(problem), "attention_bwd_cuda_tf32");
-  problem.sm = 75;
+  problem.target.sm = 75;
   EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
             "compute capability 7.5 has no tf32; 8.0 has");
 }
@@ -72,7 +69,7 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
   EXPECT_EQ(reason_against(problem_of(DType::kBF16, 32, 90), wgmma),
             "a head size of 32 does not fill tiles of 64 columns: 33 to 64 do");
   Problem short_texts = problem_of(DType::kBF16, 64, 90);
-  short_texts.dims[1].second = 16;
+  std::get<AttentionDims>(short_texts.family).sequences = 16;
   EXPECT_EQ(reason_against(short_texts, wgmma),
             "sequences of 64 rows or less, on average, waste less of the small blocks of mma.sync");
   EXPECT_EQ(reason_against(problem_of(DType::kF32, 136, 90), tiled), "a head size of 136 is more than 128");

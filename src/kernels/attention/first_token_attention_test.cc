@@ -73,17 +73,14 @@ TEST(FirstTokenAttention, TheReferenceIsAttentionOfProjections) {
 }
 
 Problem problem(int64_t columns, int64_t heads, int64_t head_dim, int sm = 90, DType dtype = DType::kBF16) {
-  return {.op = "first_token_attention",
-          .dtype = dtype,
-          .device = KernelDevice::kCuda,
-          .dims = {{"T", 32768},
-                   {"B", 64},
-                   {"S", 512},
-                   {"H", heads},
-                   {"D", head_dim},
-                   {"C", columns},
-                   {"w", static_cast<int64_t>(dtype)}},
-          .sm = sm};
+  return {
+      .kernel = "first_token_attention",
+      .dtype = dtype,
+      .target = {.device = KernelDevice::kCuda, .sm = sm},
+      .family = FirstTokenAttentionProblem{
+          .dims = {.tokens = 32768, .sequences = 64, .longest = 512, .heads = heads, .head_dim = head_dim},
+          .columns = columns,
+          .w = dtype}};
 }
 
 TEST(FirstTokenAttention, HopperTakesTheSizesItIsCompiledFor) {

@@ -16,19 +16,45 @@ int64_t no_scratch(const Problem&) {
   return 0;
 }
 
-// A function may be declared by several rows.
-#define PLIMSOLL_KERNEL_WITH_LIBRARY(op, implementation, backend, dtypes, support, scratch, library) \
-  Support support(const Problem&);                                                                   \
-  int64_t scratch(const Problem&);                                                                   \
-  int64_t library(const Problem&);
-#define PLIMSOLL_KERNEL(op, implementation, backend, dtypes, support, scratch) \
-  PLIMSOLL_KERNEL_WITH_LIBRARY(op, implementation, backend, dtypes, support, scratch, no_scratch)
-#include "kernels/catalog/families.inc"
-#undef PLIMSOLL_KERNEL_WITH_LIBRARY
-
 namespace {
-#define PLIMSOLL_KERNEL_WITH_LIBRARY(op, implementation, backend, dtypes, support, scratch, library) \
-  KernelRow{#op, #implementation, Backend::backend, dtypes, support, scratch, library},
+
+// Returns the part of a problem that a family describes. Errors: kInternal if the problem is of another family.
+template <typename Part>
+const Part& part_of(const Problem& problem) {
+  const Part* part = std::get_if<Part>(&problem.family);
+  PLIMSOLL_CHECK(part != nullptr, "a problem for {} does not have the sizes that its rows read",
+                 problem.kernel);
+  return *part;
+}
+
+// Calls a support or scratch function with the parts of the problem that it takes.
+template <typename Result>
+Result call(Result (*function)(const Problem&), const Problem& problem) {
+  return function(problem);
+}
+template <typename Result, typename Part>
+Result call(Result (*function)(const Part&), const Problem& problem) {
+  return function(part_of<Part>(problem));
+}
+template <typename Result, typename Part>
+Result call(Result (*function)(const Problem&, const Part&), const Problem& problem) {
+  return function(problem, part_of<Part>(problem));
+}
+template <auto kFunction>
+auto row_function(const Problem& problem) {
+  return call(kFunction, problem);
+}
+
+#define PLIMSOLL_KERNEL_WITH_LIBRARY(kernel, implementation, backend, dtypes, support, scratch, library) \
+  KernelRow{#kernel,                                                                                     \
+            #implementation,                                                                             \
+            Backend::backend,                                                                            \
+            dtypes,                                                                                      \
+            row_function<support>,                                                                       \
+            row_function<scratch>,                                                                       \
+            row_function<library>},
+#define PLIMSOLL_KERNEL(kernel, implementation, backend, dtypes, support, scratch) \
+  PLIMSOLL_KERNEL_WITH_LIBRARY(kernel, implementation, backend, dtypes, support, scratch, no_scratch)
 constexpr KernelRow kRows[] = {
 #include "kernels/catalog/families.inc"
 };
@@ -48,27 +74,14 @@ constexpr KernelDevice kDevices[] = {KernelDevice::kCpu, KernelDevice::kCuda};
 
 }  // namespace
 
-int64_t Problem::dim(std::string_view name) const {
-  const auto found =
-      std::find_if(dims.begin(), dims.end(), [&](const auto& entry) { return entry.first == name; });
-  PLIMSOLL_CHECK(found != dims.end(), "a problem for {} does not say {}", op, name);
-  return found->second;
-}
-
-int64_t Problem::dim_or(std::string_view name, int64_t otherwise) const {
-  const auto found =
-      std::find_if(dims.begin(), dims.end(), [&](const auto& entry) { return entry.first == name; });
-  return found == dims.end() ? otherwise : found->second;
-}
-
 std::span<const KernelRow> kernel_rows() {
   return catalog_rows::kRows;
 }
 
-std::vector<const KernelRow*> kernel_rows_of(std::string_view op) {
+std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel) {
   std::vector<const KernelRow*> rows;
   for (const KernelRow& row : kernel_rows()) {
-    if (row.op == op) rows.push_back(&row);
+    if (row.kernel == kernel) rows.push_back(&row);
   }
   return rows;
 }
@@ -81,8 +94,8 @@ const KernelRow* find_kernel_row(std::string_view implementation) {
 }
 
 Support kernel_support(const KernelRow& row, const Problem& problem) {
-  PLIMSOLL_CHECK(row.op == problem.op, "{} asked about {}", row.implementation, problem.op);
-  if (!runs_on(row.backend, problem.device)) {
+  PLIMSOLL_CHECK(row.kernel == problem.kernel, "{} asked about {}", row.implementation, problem.kernel);
+  if (!runs_on(row.backend, problem.target.device)) {
     return {false, fmt::format("runs on {} only", row.backend == Backend::kCuda ? "cuda" : "cpu")};
   }
   if (!row.dtypes.has(problem.dtype)) return {false, fmt::format("has no {}", dtype_name(problem.dtype))};
@@ -90,24 +103,23 @@ Support kernel_support(const KernelRow& row, const Problem& problem) {
 }
 
 Selection select_kernel(const Problem& problem, std::string_view forced) {
-  std::vector<const KernelRow*> candidates = kernel_rows_of(problem.op);
-  // What belongs to the other kind of device is no choice, and no refusal worth a word.
-  std::erase_if(candidates, [&](const KernelRow* row) { return !runs_on(row->backend, problem.device); });
+  std::vector<const KernelRow*> candidates = kernel_rows_of(problem.kernel);
+  // Rows of the other kind of device are not candidates and do not count as refusals.
+  std::erase_if(candidates,
+                [&](const KernelRow* row) { return !runs_on(row->backend, problem.target.device); });
   if (!forced.empty()) {
     const KernelRow* row = find_kernel_row(forced);
-    if (row == nullptr || row->op != problem.op) {
+    if (row == nullptr || row->kernel != problem.kernel) {
       std::vector<std::string_view> names;
       names.reserve(candidates.size());
       for (const KernelRow* candidate : candidates) names.push_back(candidate->implementation);
       throw_error(ErrorCode::kUsage, "kernel '{}' is no implementation of {}; choose one of: {}", forced,
-                  problem.op, fmt::join(names, ", "));
+                  problem.kernel, fmt::join(names, ", "));
     }
     candidates = {row};
   }
   Selection selection;
   for (const KernelRow* row : candidates) {
-    // Of rows for other devices nobody asked.
-    if (forced.empty() && !runs_on(row->backend, problem.device)) continue;
     Support support = kernel_support(*row, problem);
     if (support.ok) {
       selection.row = row;
@@ -121,16 +133,16 @@ Selection select_kernel(const Problem& problem, std::string_view forced) {
 }
 
 std::vector<KernelMatrixEntry> kernel_matrix() {
-  std::vector<std::string_view> ops;
+  std::vector<std::string_view> kernels;
   for (const KernelRow& row : kernel_rows()) {
-    if (std::find(ops.begin(), ops.end(), row.op) == ops.end()) ops.push_back(row.op);
+    if (std::find(kernels.begin(), kernels.end(), row.kernel) == kernels.end()) kernels.push_back(row.kernel);
   }
   std::vector<KernelMatrixEntry> entries;
-  for (const std::string_view op : ops) {
+  for (const std::string_view kernel : kernels) {
     for (const KernelDevice device : kDevices) {
       for (const DType dtype : kFloatingTypes) {
-        KernelMatrixEntry entry{op, dtype, device, {}};
-        for (const KernelRow* row : kernel_rows_of(op)) {
+        KernelMatrixEntry entry{kernel, dtype, device, {}};
+        for (const KernelRow* row : kernel_rows_of(kernel)) {
           if (runs_on(row->backend, device) && row->dtypes.has(dtype))
             entry.implementations.push_back(row->implementation);
         }
@@ -142,18 +154,18 @@ std::vector<KernelMatrixEntry> kernel_matrix() {
 }
 
 std::string kernel_matrix_markdown() {
-  std::string header = "| op |", rule = "|---|", lines;
+  std::string header = "| kernel |", rule = "|---|", lines;
   for (const KernelDevice device : kDevices) {
     for (const DType dtype : kFloatingTypes) {
       header += fmt::format(" {} {} |", kernel_device_name(device), dtype_name(dtype));
       rule += "---|";
     }
   }
-  std::string_view op;
+  std::string_view kernel;
   for (const KernelMatrixEntry& entry : kernel_matrix()) {
-    if (entry.op != op) {
-      lines += fmt::format("{}| {} |", op.empty() ? "" : "\n", entry.op);
-      op = entry.op;
+    if (entry.kernel != kernel) {
+      lines += fmt::format("{}| {} |", kernel.empty() ? "" : "\n", entry.kernel);
+      kernel = entry.kernel;
     }
     lines += entry.implementations.empty() ? " - |" : fmt::format(" {} |", entry.implementations.front());
   }

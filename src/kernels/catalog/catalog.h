@@ -1,48 +1,54 @@
-// Which implementations of each kernel exist: for which backend and element types, which problems they accept
-// and why they decline others, and how many bytes of scratch they need. Host-only and pure: nothing here runs
-// a kernel or asks the machine anything, so that a plan is the same on every machine.
+// The catalog of kernels: the implementations of each kernel, the backend and element types of each, the problems
+// that it accepts, the reasons why it declines others, and the bytes of scratch memory that it needs. Host-only and
+// pure: nothing here runs a kernel or queries the machine, so that a plan is the same on every machine.
 //
 // Thread-safe: all functions are pure; rows are constants that live as long as the program.
 //
-// A family (src/kernels/<family>/) adds its rows in `<family>_catalog.inc`, one per implementation, in the order of
-// preference for each op: fastest first, reference last. For example src/kernels/layer_norm/layer_norm_catalog.inc:
+// A family (src/kernels/<family>/) lists its rows in `<family>_catalog.inc`, one per implementation, in the order of
+// preference for each kernel: the fastest first, the reference last. For example
+// src/kernels/layer_norm/layer_norm_catalog.inc:
 //
-//   // op, implementation, backend, element types, support function, scratch function
-//   PLIMSOLL_KERNEL(layer_norm_fwd, layer_norm_fwd_cpu, kCpu, kF32 | kBF16, any_problem, no_scratch)
-//   PLIMSOLL_KERNEL(layer_norm_fwd, layer_norm_fwd_ref, kRef, kF64 | kF32 | kBF16, any_problem, no_scratch)
+//   // kernel, implementation, backend, element types, support function, scratch function
+//   PLIMSOLL_KERNEL(normalize_fwd, normalize_fwd_cpu, kCpu, kF32 | kBF16, norm_row_fits, no_scratch)
+//   PLIMSOLL_KERNEL(normalize_fwd, normalize_fwd_ref, kRef, kF64 | kF32 | kBF16, any_problem, no_scratch)
 //
-// A row whose implementation calls a library that allocates by itself is a PLIMSOLL_KERNEL_WITH_LIBRARY with
-// one more function: the most bytes that this takes, which are in the plan. Support and scratch functions
-// other than any_problem and no_scratch are written by the family in its `<family>_catalog.cc`, in namespace
-// plimsoll::catalog_rows; the rows declare them. They may include only this header, target/ and base/:
+// A row whose implementation calls a library that allocates memory by itself is a PLIMSOLL_KERNEL_WITH_LIBRARY. Its
+// additional function returns the largest number of bytes that the library allocates; they are part of the plan.
 //
-//   namespace plimsoll::catalog_rows {
-//   // A row of partial sums of d_gamma and one of d_beta for each thread.
-//   int64_t layer_norm_bwd_cpu_scratch(const Problem& problem) {
-//     return 2 * problem.num_threads * problem.dim("C") * 4;
+// Support and scratch functions other than any_problem and no_scratch are declared in the family's
+// `<family>_catalog.h` and defined in its `<family>_catalog.cc`, in namespace plimsoll::catalog_rows. They take the
+// family's own description of a problem, with the common part of the problem (Problem) before it if they need that:
+//
+//   // Partial sums of d_gain, d_beta and d_bias.
+//   int64_t three_column_sums_scratch(const RowsProblem& rows) {
+//     return column_sums_scratch_bytes(rows.rows, rows.columns, 3);
 //   }
-//   }  // namespace plimsoll::catalog_rows
 //
-// The kernel's header uses the same formula (it may include this header). A family is listed in catalog.cc
-// and in this folder's CMakeLists.txt.
+// They may include only this header, the catalog headers of other families, hardware/ and base/. The kernel's header
+// uses the same formulas. A family is listed in families.inc and in this folder's CMakeLists.txt.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/dtype.h"
-#include "hardware/cpu_isa.h"
+#include "kernels/attention/attention_catalog.h"
+#include "kernels/catalog/kernel_target.h"
+#include "kernels/element_wise/element_wise_catalog.h"
+#include "kernels/embedding/embedding_catalog.h"
+#include "kernels/layer_norm/layer_norm_catalog.h"
+#include "kernels/loss/loss_catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
+#include "kernels/optimizer/optimizer_catalog.h"
 
 namespace plimsoll {
 
-// How a row is implemented. References run on the CPU.
+// The backend of an implementation. References run on the CPU.
 enum class Backend : uint8_t { kRef, kCpu, kCuda };
-// Where a problem is to run.
-enum class KernelDevice : uint8_t { kCpu, kCuda };
 
 constexpr std::string_view backend_name(Backend backend) {
   switch (backend) {
@@ -55,34 +61,22 @@ constexpr std::string_view backend_name(Backend backend) {
   }
   return "?";
 }
-constexpr std::string_view kernel_device_name(KernelDevice device) {
-  return device == KernelDevice::kCpu ? "cpu" : "cuda";
-}
 
-// What is asked of the catalog: an op on tensors of certain sizes on a certain device.
+// The sizes and options of a problem, as its family describes them; std::monostate for kernels that accept every
+// problem and need no scratch.
+using FamilyProblem =
+    std::variant<std::monostate, RowsProblem, MatmulProblem, AttentionDims, FirstTokenAttentionProblem,
+                 SortIdsProblem, EmbeddingProblem, LinearCrossEntropyProblem, AdafactorProblem>;
+
+// A kernel applied to tensors of given sizes on a given target: the question that the catalog answers.
 struct Problem {
-  std::string_view op;
-  DType dtype = DType::kF32;  // of the activations
-  KernelDevice device = KernelDevice::kCpu;
-  // Named sizes and options, as the op's kernel header lists them, such as {"T", 512}, {"C", 768}.
-  std::vector<std::pair<std::string_view, int64_t>> dims;
-  int num_threads = 1;
-  CpuIsa isa = CpuIsa::kBaseline;
-  int sm = 0;  // compute capability where device is kCuda, 90 for 9.0
-
-  // Errors: kInternal if the problem does not name this dimension.
-  int64_t dim(std::string_view name) const;
-  // The dimension, or `otherwise` if the problem does not name it.
-  int64_t dim_or(std::string_view name, int64_t otherwise) const;
+  std::string_view kernel = {};  // "attention_fwd"
+  DType dtype = DType::kF32;     // of the activations
+  KernelTarget target = {};
+  FamilyProblem family = {};
 };
 
-// Whether an implementation takes a problem; when not, why, as words for `plan --why`.
-struct Support {
-  bool ok = true;
-  std::string reason;
-};
-
-// Sets of element types are made by `|` from these names.
+// A set of element types; `|` combines the names in catalog_rows.
 struct DTypeSet {
   uint32_t bits = 0;
   constexpr bool has(DType dtype) const { return ((bits >> static_cast<uint32_t>(dtype)) & 1u) != 0; }
@@ -90,23 +84,26 @@ struct DTypeSet {
 };
 
 struct KernelRow {
-  std::string_view op;              // "layer_norm_fwd"
+  std::string_view kernel;          // "layer_norm_fwd"
   std::string_view implementation;  // "layer_norm_fwd_cpu"; unique
   Backend backend;
   DTypeSet dtypes;
-  Support (*support)(const Problem&);        // never called with a type outside dtypes or for another device
-  int64_t (*scratch_bytes)(const Problem&);  // never called with a problem that support declines
-  int64_t (*library_bytes)(const Problem&);  // as scratch_bytes
+  // Requires (support): a dtype of `dtypes` and a device of the backend. Requires (the other two): a problem that
+  // support accepts. Errors: kInternal if the problem is not of the row's family.
+  Support (*support)(const Problem&);
+  int64_t (*scratch_bytes)(const Problem&);
+  int64_t (*library_bytes)(const Problem&);
 };
 
-// Every row, by op in the order of the families' files, within an op fastest first and reference last.
+// Returns every row: by kernel in the order of the families' files, the fastest row of a kernel first and the
+// reference last.
 std::span<const KernelRow> kernel_rows();
-// The rows of one op, in the same order. Empty if the op has no kernel.
-std::vector<const KernelRow*> kernel_rows_of(std::string_view op);
-// The row of one implementation; null if there is none.
+// Returns the rows of one kernel in the same order; none if the catalog does not have the kernel.
+std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel);
+// Returns the row of one implementation, or null if there is none.
 const KernelRow* find_kernel_row(std::string_view implementation);
 
-// Whether the row takes the problem: device and element type first, then the row's own support function.
+// Tells if the row takes the problem. Checks the device and the element type before the row's own support function.
 Support kernel_support(const KernelRow& row, const Problem& problem);
 
 struct Refusal {
@@ -116,28 +113,28 @@ struct Refusal {
 struct Selection {
   const KernelRow* row = nullptr;  // null if every row refuses
   int64_t scratch_bytes = 0;       // of `row`
-  int64_t library_bytes = 0;       // what its library allocates by itself while it runs, at most
-  std::vector<Refusal> refused;    // the rows for this kind of device before `row`, in order
+  int64_t library_bytes = 0;       // upper bound of the bytes that its library allocates while it runs
+  std::vector<Refusal> refused;    // the rows of this kind of device that come before `row`, in order
 };
 
-// The first row that accepts the problem. With `forced`, the name of an implementation, only that row is
-// asked. Errors: kUsage if `forced` is no implementation of this op; the message lists those that are.
+// Returns the first row that accepts the problem. If `forced` names an implementation, only that row is considered.
+// Errors: kUsage if `forced` is not an implementation of this kernel; the message lists the implementations.
 Selection select_kernel(const Problem& problem, std::string_view forced = {});
 
-// One line of the matrix op x type x device: the implementations in the order of preference.
+// A line of the matrix kernel x type x device: the implementations in the order of preference.
 struct KernelMatrixEntry {
-  std::string_view op;
+  std::string_view kernel;
   DType dtype;
   KernelDevice device;
-  std::vector<std::string_view> implementations;  // empty where nothing exists
+  std::vector<std::string_view> implementations;  // empty if there are none
 };
-// Every op with every floating type and every device.
+// Returns an entry for every kernel, floating type and device.
 std::vector<KernelMatrixEntry> kernel_matrix();
-// The matrix as a Markdown table for the docs: a line per op, a column per device and type, the best row's
-// name in it.
+// Returns the matrix as a Markdown table for the documents: a line per kernel, a column per device and type, and in
+// each cell the name of the best row.
 std::string kernel_matrix_markdown();
 
-// What rows are made of; families write theirs beside these.
+// Names that rows consist of; families add theirs in their own headers.
 namespace catalog_rows {
 inline constexpr DTypeSet kF64{1u << static_cast<uint32_t>(DType::kF64)};
 inline constexpr DTypeSet kF32{1u << static_cast<uint32_t>(DType::kF32)};

@@ -7,26 +7,25 @@
 #include <set>
 #include <string>
 
-#include "kernels/element_wise/element_wise_catalog.h"
-#include "kernels/embedding/embedding_catalog.h"
-#include "kernels/layer_norm/layer_norm_catalog.h"
-#include "kernels/loss/loss_catalog.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
 
 Problem matmul_problem(DType dtype, CpuIsa isa) {
-  return {
-      .op = "matmul", .dtype = dtype, .dims = {{"M", 8}, {"N", 16}, {"K", 32}}, .num_threads = 2, .isa = isa};
+  return {.kernel = "matmul",
+          .dtype = dtype,
+          .target = {.num_threads = 2, .isa = isa},
+          .family = MatmulProblem{
+              .m = 8, .n = 16, .k = 32, .a = dtype, .b = dtype, .c = dtype, .num_threads = 2, .isa = isa}};
 }
 
-TEST(Catalog, NamesAreUniqueAndSayOpAndBackend) {
+TEST(Catalog, NamesAreUniqueAndSayKernelAndBackend) {
   std::set<std::string_view> names;
   ASSERT_FALSE(kernel_rows().empty());
   for (const KernelRow& row : kernel_rows()) {
     EXPECT_TRUE(names.insert(row.implementation).second) << row.implementation << " twice";
-    const std::string prefix = std::string(row.op) + "_" + std::string(backend_name(row.backend));
+    const std::string prefix = std::string(row.kernel) + "_" + std::string(backend_name(row.backend));
     EXPECT_TRUE(row.implementation.starts_with(prefix))
         << row.implementation << " does not start with " << prefix;
     EXPECT_NE(row.dtypes.bits, 0u) << row.implementation;
@@ -37,15 +36,15 @@ TEST(Catalog, NamesAreUniqueAndSayOpAndBackend) {
   }
 }
 
-TEST(Catalog, EveryOpHasOneReferenceAndItIsTheLastOnTheCpu) {
+TEST(Catalog, EveryKernelHasOneReferenceAndItIsTheLastOnTheCpu) {
   for (const KernelRow& row : kernel_rows()) {
     int num_references = 0;
-    for (const KernelRow* candidate : kernel_rows_of(row.op)) {
+    for (const KernelRow* candidate : kernel_rows_of(row.kernel)) {
       EXPECT_FALSE(num_references > 0 && candidate->backend == Backend::kCpu)
           << candidate->implementation << " comes after the reference";
       num_references += candidate->backend == Backend::kRef ? 1 : 0;
     }
-    EXPECT_EQ(num_references, 1) << row.op;
+    EXPECT_EQ(num_references, 1) << row.kernel;
   }
 }
 
@@ -98,42 +97,48 @@ TEST(Catalog, AnUnknownForcedNameIsAUsageErrorThatListsTheChoices) {
   }
 }
 
-TEST(Catalog, AProblemWithoutANamedSizeIsOurBug) {
-  const Problem problem = matmul_problem(DType::kF32, CpuIsa::kAvx512);
-  EXPECT_EQ(problem.dim("K"), 32);
-  EXPECT_EQ(problem.dim_or("trans_a", 0), 0);
-  EXPECT_THROW(problem.dim("C"), Error);
+TEST(Catalog, AProblemOfAnotherFamilyIsAnInternalError) {
+  Problem problem = matmul_problem(DType::kF32, CpuIsa::kAvx512);
+  problem.family = RowsProblem{.rows = 8, .columns = 16};
+  try {
+    select_kernel(problem);
+    FAIL() << "did not throw";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+  }
 }
 
 TEST(Catalog, RowsForAGpuAskTheirOwnScratchAndSayWhyTheyDecline) {
-  const auto ask = [](std::string_view op, int64_t T, int64_t C) {
-    return select_kernel({.op = op,
+  const auto ask = [](std::string_view kernel, const FamilyProblem& family) {
+    return select_kernel({.kernel = kernel,
                           .dtype = DType::kBF16,
-                          .device = KernelDevice::kCuda,
-                          .dims = {{"T", T}, {"C", C}, {"V", 7}, {"B", T}}});
+                          .target = {.device = KernelDevice::kCuda},
+                          .family = family});
   };
-  const Selection norm = ask("bias_dropout_residual_norm_bwd", 100, 8);
+  const RowsProblem rows{.rows = 100, .columns = 8};
+  const Selection norm = ask("bias_dropout_residual_norm_bwd", rows);
   ASSERT_NE(norm.row, nullptr);
   EXPECT_EQ(norm.row->implementation, "bias_dropout_residual_norm_bwd_cuda");
   EXPECT_EQ(norm.scratch_bytes, norm_bwd_cuda_scratch_bytes(100, 8));
-  EXPECT_EQ(ask("bias_grad", 100, 8).scratch_bytes, column_sums_cuda_scratch_bytes(100, 8, 1));
-  EXPECT_EQ(ask("scale_shift_bwd", 100, 8).scratch_bytes, column_sums_cuda_scratch_bytes(100, 8, 2));
-  EXPECT_EQ(ask("embedding_bwd", 100, 8).scratch_bytes, embedding_bwd_cuda_scratch_bytes(100, 8));
-  EXPECT_EQ(ask("softmax_cross_entropy_fwd", 100, 8).scratch_bytes, row_loss_cuda_scratch_bytes(100));
-  const Selection wide = ask("normalize_fwd", 1, kMaxNormCudaColumns + 1);
+  EXPECT_EQ(ask("bias_grad", rows).scratch_bytes, column_sums_cuda_scratch_bytes(100, 8, 1));
+  EXPECT_EQ(ask("scale_shift_bwd", rows).scratch_bytes, column_sums_cuda_scratch_bytes(100, 8, 2));
+  EXPECT_EQ(ask("embedding_bwd", EmbeddingProblem{.tokens = 100, .columns = 8}).scratch_bytes,
+            embedding_bwd_cuda_scratch_bytes(100, 8));
+  EXPECT_EQ(ask("softmax_cross_entropy_fwd", rows).scratch_bytes, row_loss_cuda_scratch_bytes(100));
+  const Selection wide = ask("normalize_fwd", RowsProblem{.rows = 1, .columns = kMaxNormCudaColumns + 1});
   EXPECT_EQ(wide.row, nullptr);
   ASSERT_EQ(wide.refused.size(), 1u);
   EXPECT_NE(wide.refused[0].reason.find("registers"), std::string::npos) << wide.refused[0].reason;
 }
 
-TEST(Catalog, TheMatrixHasEveryOpOnceForEachTypeAndDevice) {
+TEST(Catalog, TheMatrixHasEveryKernelOnceForEachTypeAndDevice) {
   std::set<std::string> seen;
   for (const KernelMatrixEntry& entry : kernel_matrix()) {
-    std::string key(entry.op);
+    std::string key(entry.kernel);
     key += kernel_device_name(entry.device);
     key += dtype_name(entry.dtype);
     EXPECT_TRUE(seen.insert(key).second) << key;
-    if (entry.op == "matmul" && entry.device == KernelDevice::kCpu && entry.dtype == DType::kF32) {
+    if (entry.kernel == "matmul" && entry.device == KernelDevice::kCpu && entry.dtype == DType::kF32) {
       EXPECT_EQ(entry.implementations,
                 (std::vector<std::string_view>{"matmul_cpu_amx", "matmul_cpu_onednn", "matmul_ref"}));
     }
@@ -151,7 +156,7 @@ TEST(Catalog, ThePageOfKernelsIsCurrent) {
       "To write it "
       "anew, run\n`ctest -R kernels_catalog_test` in the build directory and copy `KERNELS.md` from there "
       "over this "
-      "file.\n\nFor every op, type and kind of device: the implementation that is tried first, `-` where "
+      "file.\n\nFor every kernel, type and kind of device: the implementation that is tried first, `-` where "
       "there is none. "
       "One that declines a\nshape or a machine gives way to the next, down to the plain reference; `plimsoll "
       "plan --why` "

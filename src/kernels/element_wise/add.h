@@ -34,6 +34,14 @@ inline double add_fwd_error_bound(double c, DType stored) {
   return kRoundoffF32 * std::abs(c) + store_error_bound(stored, c);
 }
 
+// Computes c = a + b if `accumulate` is kAdd, otherwise c = b. a, b and c have one type; aliasing, scratch, cost and error
+// are those of add_fwd.
+struct AccumulateArgs : AddFwdArgs {
+  Accumulate accumulate = Accumulate::kOverwrite;
+};
+void accumulate_ref(const AccumulateArgs& args);
+void accumulate_cpu(const AccumulateArgs& args);
+
 // Computes y[t, c] = x[t, c] + b[c].
 //   Aliasing: y may be x. Scratch: none. Cost: T*C FLOPs; 2*T*C + C elements moved.
 //   Error: add_fwd_error_bound.

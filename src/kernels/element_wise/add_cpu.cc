@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/element_wise/cast.h"
 #include "kernels/element_wise/chunks.h"
 #include "kernels/element_wise/operands.h"
 #include "kernels/element_wise/simd/column_sums-inl.h"
@@ -107,6 +108,14 @@ HWY_EXPORT(bias_grad_any);
 void add_fwd_cpu(const AddFwdArgs& args) {
   const DType dtype = fast_type_of("add_fwd_cpu", {{"a", args.a}, {"b", args.b}, {"c", args.c}});
   HWY_DYNAMIC_DISPATCH(add_any)(args, dtype);
+}
+
+void accumulate_cpu(const AccumulateArgs& args) {
+  if (args.accumulate == Accumulate::kAdd) {
+    add_fwd_cpu(args);
+  } else {
+    cast_fwd_cpu({.x = args.b, .y = args.c, .n = args.n});
+  }
 }
 
 void bias_add_fwd_cpu(const BiasAddFwdArgs& args) {

@@ -1,9 +1,18 @@
 #include "kernels/element_wise/add.h"
+#include "kernels/element_wise/cast.h"
 
 namespace plimsoll {
 
 void add_fwd_ref(const AddFwdArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) args.c.store(i, args.a.load(i) + args.b.load(i));
+}
+
+void accumulate_ref(const AccumulateArgs& args) {
+  if (args.accumulate == Accumulate::kAdd) {
+    add_fwd_ref(args);
+  } else {
+    cast_fwd_ref({.x = args.b, .y = args.c, .n = args.n});
+  }
 }
 
 void bias_add_fwd_ref(const BiasAddFwdArgs& args) {

@@ -42,6 +42,23 @@ TEST(Add, NeedsNoAlignment) {
   });
 }
 
+TEST(Accumulate, AddsOrOverwritesAsTheReferenceDoes) {
+  for (const DType dtype : fast_types()) {
+    for (const Accumulate accumulate : {Accumulate::kOverwrite, Accumulate::kAdd}) {
+      GuardedBuffer into("into", dtype, 101), d("d", dtype, 101), want("want", dtype, 101);
+      into.fill_normal();
+      d.fill_normal();
+      accumulate_ref({{into.view(), d.view(), want.view(), 101}, accumulate});
+      for_each_simd_target([&] {
+        GuardedBuffer sum("sum", dtype, 101);
+        sum.assign(into.to_doubles());
+        accumulate_cpu({{sum.view(), d.view(), sum.view(), 101}, accumulate});
+        EXPECT_TRUE(compare_bits(sum, want).ok()) << compare_bits(sum, want);
+      });
+    }
+  }
+}
+
 TEST(BiasAdd, AgreesWithTheReference) {
   for (const RowsAndColumns shape : kernel_shapes()) {
     for (const DType dtype : fast_types()) {

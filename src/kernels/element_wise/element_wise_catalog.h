@@ -1,13 +1,21 @@
-// What the catalog's rows of this family are made of, and of every family that sums over rows: how the rows
-// of a [T, C] tensor are cut for such a reduction, and the scratch that it takes. The cut depends on the
-// shape alone, so that sums are the same bits with any number of threads; the plan learns the scratch from
-// the same formulas. Thread-safe: pure functions.
+// The problem of a kernel that works on the rows of a [T, C] tensor, and the blocks of rows into which a sum over rows
+// is divided. The blocks depend on the shape alone, so that a sum has the same bits for any number of threads. Kernels
+// and the plan compute the scratch memory of such a sum by the same formulas. Thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/catalog/kernel_target.h"
+
 namespace plimsoll {
+
+// The problem of an element-wise, row-wise or loss kernel: the shape of the operand that it works on. A value that is
+// not a matrix is one row.
+struct RowsProblem {
+  int64_t rows = 0;     // T, or B for a loss
+  int64_t columns = 0;  // C, or K for a loss
+};
 
 // Block i holds rows [i * rows_per_block, min(T, (i + 1) * rows_per_block)).
 struct RowBlocks {
@@ -15,9 +23,9 @@ struct RowBlocks {
   int64_t rows_per_block = 1;
 };
 
-// At most 64 blocks (parallelism enough, scratch small). A block has at least 16 rows, so that combining
-// partial sums moves little beside what the blocks read, and at least 32768 elements, so that handing a block
-// to a thread costs little.
+// Returns at most 64 blocks, which is enough parallelism and little scratch. A block has at least 16 rows, so that
+// combining the partial sums moves few bytes compared to what the blocks read, and at least 32768 elements, so that
+// assigning a block to a thread is cheap.
 constexpr RowBlocks row_blocks(int64_t T, int64_t C) {
   if (T <= 0) return {0, 1};
   const int64_t by_work = (32768 + std::max<int64_t>(C, 1) - 1) / std::max<int64_t>(C, 1);
@@ -25,33 +33,34 @@ constexpr RowBlocks row_blocks(int64_t T, int64_t C) {
   return {(T + rows - 1) / rows, rows};
 }
 
-// Floats from one row of partial sums to the next. Two lines of the cache lie between what two threads write,
-// wherever the scratch begins: processors fetch lines in pairs, and a shared one is dear (scale_shift_bwd,
-// 1024 x 768, 2 threads of a Xeon of 2023: 392 us with, 299 us without).
+// The number of floats from one row of partial sums to the next. At least two cache lines separate what two threads
+// write, for any address of the scratch: processors fetch lines in pairs, and sharing a pair is expensive
+// (scale_shift_bwd, 1024 x 768, 2 threads of a Xeon of 2023: 392 us with sharing, 299 us without).
 constexpr int64_t partial_row_stride(int64_t C) {
   return (C + 15) / 16 * 16 + 32;
 }
 
-// Scratch of a kernel that sums num_sums quantities over the rows of a [T, C] tensor: fp32 [num_sums,
-// num_blocks, stride].
+// Returns the scratch bytes of a kernel that sums num_sums quantities over the rows of a [T, C] tensor: fp32
+// [num_sums, num_blocks, stride].
 constexpr int64_t column_sums_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
   return num_sums * row_blocks(T, C).num_blocks * partial_row_stride(C) * 4;
 }
 
-// The number of additions that a term meets on its way into a column sum; times the unit roundoff and the sum
-// of magnitudes it bounds the error of the sum (Higham, "Accuracy and Stability of Numerical Algorithms",
-// section 4.2).
+// Returns the largest number of additions that a term of a column sum takes part in. This number times the unit roundoff
+// times the sum of the terms' magnitudes bounds the error of the sum (Higham, "Accuracy and Stability of Numerical
+// Algorithms", section 4.2).
 constexpr double column_sum_depth(int64_t T, int64_t C) {
   const RowBlocks blocks = row_blocks(T, C);
   return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
 }
 
-// As many blocks for a GPU, where a block of threads takes a group of kCudaColumnsPerBlock columns, and the
-// warps of all blocks take the rows in turn. Enough blocks to fill a card of today twice, few enough that the
-// partial sums stay small beside what is read.
+// The blocks of rows on a GPU. A thread block takes a group of kCudaColumnsPerBlock columns, and the warps of all
+// thread blocks take the rows in turn. There are enough blocks to fill a current card twice, and so few that the partial
+// sums stay small compared to what is read.
 inline constexpr int64_t kCudaColumnsPerBlock = 256;
 inline constexpr int64_t kCudaWarpsPerRowBlock = 8;
-// Partial sums of a column are added by as many threads, each in order, and theirs in order.
+// The number of threads that add the partial sums of a column. Each adds its share in order; their results are then added
+// in order.
 inline constexpr int64_t kCudaPartialStrands = 32;
 constexpr RowBlocks cuda_row_blocks(int64_t T, int64_t C) {
   if (T <= 0) return {0, 1};
@@ -60,24 +69,32 @@ constexpr RowBlocks cuda_row_blocks(int64_t T, int64_t C) {
   const int64_t rows = std::max((T + most - 1) / most, 4 * kCudaWarpsPerRowBlock);
   return {(T + rows - 1) / rows, rows};
 }
-// Floats from one row of partial sums to the next: rows begin where 16 bytes do.
+// The number of floats from one row of partial sums to the next: each row begins at a multiple of 16 bytes.
 constexpr int64_t cuda_partial_stride(int64_t C) {
   return (C + 3) / 4 * 4;
 }
-// Scratch: fp32 [num_sums, num_blocks, stride].
+// Returns the scratch bytes of fp32 [num_sums, num_blocks, stride].
 constexpr int64_t column_sums_cuda_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
   return num_sums * cuda_row_blocks(T, C).num_blocks * cuda_partial_stride(C) * 4;
 }
-// Additions that a partial sum meets on its way into the column sum, the value added to included.
+// Returns the largest number of additions that a partial sum takes part in until the column sum is complete. Adding to
+// the previous value of the output counts as one.
 constexpr int64_t cuda_partial_depth(int64_t num_blocks) {
   return (num_blocks + kCudaPartialStrands - 1) / kCudaPartialStrands + kCudaPartialStrands + 1;
 }
-// As column_sum_depth.
+// Returns what column_sum_depth() returns, for a GPU.
 constexpr double column_sum_cuda_depth(int64_t T, int64_t C) {
   const int64_t num_blocks = cuda_row_blocks(T, C).num_blocks;
   const int64_t num_warps = std::max<int64_t>(1, num_blocks * kCudaWarpsPerRowBlock);
   const int64_t rows_of_a_warp = (T + num_warps - 1) / num_warps;
   return static_cast<double>(rows_of_a_warp + kCudaWarpsPerRowBlock + cuda_partial_depth(num_blocks));
 }
+
+namespace catalog_rows {
+int64_t one_column_sum_scratch(const RowsProblem& rows);
+int64_t two_column_sums_scratch(const RowsProblem& rows);
+int64_t one_column_sum_cuda_scratch(const RowsProblem& rows);
+int64_t two_column_sums_cuda_scratch(const RowsProblem& rows);
+}  // namespace catalog_rows
 
 }  // namespace plimsoll

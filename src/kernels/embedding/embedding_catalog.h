@@ -1,26 +1,46 @@
-// The scratch memory of the embedding kernels: the host-only part of the contracts in embedding.h and
+// The problems and the scratch memory of the embedding kernels: the host-only part of the contracts in embedding.h and
 // sort_ids.h. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/catalog/kernel_target.h"
+
 namespace plimsoll {
 
-// The place of the next token of each id.
+// The problem of embedding_sum_fwd and embedding_bwd.
+struct EmbeddingProblem {
+  int64_t tokens = 0;   // T
+  int64_t columns = 0;  // C, the width of a row of the table
+};
+// The problem of sort_ids.
+struct SortIdsProblem {
+  int64_t tokens = 0;     // T, per list
+  int64_t rows = 0;       // V, of the largest table
+  int64_t num_lists = 0;  // lists of ids, one per table
+};
+
+// The scratch holds, for each id, the position of its next token.
 constexpr int64_t sort_ids_scratch_bytes(int64_t V) {
   return (V * 4 + 63) / 64 * 64;
 }
-// On a GPU: the pairs of each list, from pass to pass of the sort.
+// On a GPU the scratch holds the pairs of each list between the passes of the sort.
 constexpr int64_t sort_ids_cuda_scratch_bytes(int64_t T, int64_t num_lists) {
   return num_lists * T * 8;
 }
 
-// On a GPU the sorted tokens are cut into pieces of kEmbeddingPiece tokens or more, and each piece has two
-// rows of fp32: the sums of its first and of its last id, where those ids go on in the pieces beside it.
+// On a GPU the sorted tokens are divided into pieces of kEmbeddingPiece tokens or more. Each piece has two rows of fp32:
+// the sums of its first and of its last id, which may continue in the neighbouring pieces.
 inline constexpr int64_t kEmbeddingPiece = 32;
 constexpr int64_t embedding_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   const int64_t pieces = (T + kEmbeddingPiece - 1) / kEmbeddingPiece;
   return 2 * pieces * ((C + 3) / 4 * 4) * 4;
 }
+
+namespace catalog_rows {
+int64_t sort_ids_cpu_scratch(const SortIdsProblem& problem);
+int64_t sort_ids_cuda_scratch(const SortIdsProblem& problem);
+int64_t embedding_bwd_cuda_scratch(const EmbeddingProblem& problem);
+}  // namespace catalog_rows
 
 }  // namespace plimsoll

@@ -249,8 +249,8 @@ TEST(EmbeddingBwd, SomeRowsHaveTheBitsOfTheWholeTable) {
 }
 
 TEST(EmbeddingCatalog, AsksForTheScratchOfTheKernel) {
-  const Selection selection =
-      select_kernel({.op = "sort_ids", .dims = {{"T", 100}, {"V", 1000}, {"tables", 3}}});
+  const Selection selection = select_kernel(
+      {.kernel = "sort_ids", .family = SortIdsProblem{.tokens = 100, .rows = 1000, .num_lists = 3}});
   ASSERT_NE(selection.row, nullptr);
   EXPECT_EQ(selection.row->implementation, "sort_ids_cpu");
   EXPECT_EQ(selection.scratch_bytes, sort_ids_scratch_bytes(1000));

@@ -1,31 +1,27 @@
-#include "kernels/catalog/catalog.h"
+#include "kernels/layer_norm/layer_norm_catalog.h"
 
 #include <fmt/format.h>
 
-#include "kernels/element_wise/element_wise_catalog.h"
-#include "kernels/layer_norm/layer_norm_catalog.h"
-
 namespace plimsoll::catalog_rows {
 
-Support norm_row_fits(const Problem& problem) {
-  const int64_t C = problem.dim("C");
-  if (C >= 1 && C <= kMaxNormColumns) return {};
-  return {false, fmt::format("a row of {} columns does not fit its buffer of {}", C, kMaxNormColumns)};
+Support norm_row_fits(const RowsProblem& rows) {
+  if (rows.columns >= 1 && rows.columns <= kMaxNormColumns) return {};
+  return {false,
+          fmt::format("a row of {} columns does not fit its buffer of {}", rows.columns, kMaxNormColumns)};
 }
 
-Support norm_row_fits_cuda(const Problem& problem) {
-  const int64_t C = problem.dim("C");
-  if (C >= 1 && C <= kMaxNormCudaColumns) return {};
-  return {false, fmt::format("a row of {} columns does not fit the registers of a block, which hold {}", C,
-                             kMaxNormCudaColumns)};
+Support norm_row_fits_cuda(const RowsProblem& rows) {
+  if (rows.columns >= 1 && rows.columns <= kMaxNormCudaColumns) return {};
+  return {false, fmt::format("a row of {} columns does not fit the registers of a block, which hold {}",
+                             rows.columns, kMaxNormCudaColumns)};
 }
 
-int64_t norm_bwd_cuda_scratch(const Problem& problem) {
-  return norm_bwd_cuda_scratch_bytes(problem.dim("T"), problem.dim("C"));
+int64_t norm_bwd_cuda_scratch(const RowsProblem& rows) {
+  return norm_bwd_cuda_scratch_bytes(rows.rows, rows.columns);
 }
 
-int64_t three_column_sums_scratch(const Problem& problem) {
-  return column_sums_scratch_bytes(problem.dim("T"), problem.dim("C"), 3);
+int64_t three_column_sums_scratch(const RowsProblem& rows) {
+  return column_sums_scratch_bytes(rows.rows, rows.columns, 3);
 }
 
 }  // namespace plimsoll::catalog_rows

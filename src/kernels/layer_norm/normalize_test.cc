@@ -149,20 +149,21 @@ TEST(Normalize, RefusesRowsThatDoNotFit) {
 }
 
 TEST(LayerNormCatalog, StatesTheScratchOfTheKernelsAndWhyRowsAreDeclined) {
-  Problem problem{.op = "bias_dropout_residual_norm_bwd", .dims = {{"T", 4096}, {"C", 384}}};
+  Problem problem{.kernel = "bias_dropout_residual_norm_bwd",
+                  .family = RowsProblem{.rows = 4096, .columns = 384}};
   EXPECT_EQ(select_kernel(problem).row->implementation, "bias_dropout_residual_norm_bwd_cpu");
   EXPECT_EQ(select_kernel(problem).scratch_bytes, bias_dropout_residual_norm_bwd_scratch_bytes(4096, 384));
-  problem.dims = {{"T", 4}, {"C", kMaxNormColumns + 1}};
+  problem.family = RowsProblem{.rows = 4, .columns = kMaxNormColumns + 1};
   const Selection declined = select_kernel(problem);
   EXPECT_EQ(declined.row->implementation, "bias_dropout_residual_norm_bwd_ref");
   ASSERT_EQ(declined.refused.size(), 1u);
   EXPECT_NE(declined.refused[0].reason.find("16385 columns"), std::string::npos)
       << declined.refused[0].reason;
-  problem = {.op = "scale_shift_bwd", .dims = {{"T", 100}, {"C", 17}}};
+  problem = {.kernel = "scale_shift_bwd", .family = RowsProblem{.rows = 100, .columns = 17}};
   EXPECT_EQ(select_kernel(problem).scratch_bytes, scale_shift_bwd_scratch_bytes(100, 17));
-  problem.op = "bias_gelu_bwd";
+  problem.kernel = "bias_gelu_bwd";
   EXPECT_EQ(select_kernel(problem).scratch_bytes, bias_gelu_bwd_scratch_bytes(100, 17));
-  problem.op = "bias_grad";
+  problem.kernel = "bias_grad";
   EXPECT_EQ(select_kernel(problem).scratch_bytes, bias_grad_scratch_bytes(100, 17));
 }
 

@@ -4,16 +4,8 @@
 #include <numeric>
 
 #include "kernels/catalog/catalog.h"
-#include "kernels/element_wise/element_wise_catalog.h"
 
 namespace plimsoll {
-
-namespace catalog_rows {
-// Of the products' family.
-Support matmul_cpu_onednn_support(const Problem& problem);
-Support matmul_cuda_cublaslt_support(const Problem& problem);
-}  // namespace catalog_rows
-
 namespace {
 
 constexpr int64_t kCpuAlignment = 64;
@@ -23,7 +15,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Chunks are of these sizes, the second being that of a last one which is not full.
+// The numbers of rows of a chunk and of the last chunk, which may not be full.
 struct ChunkSizes {
   int64_t full = 0;
   int64_t last = 0;
@@ -33,7 +25,7 @@ ChunkSizes chunk_sizes(const LinearCrossEntropyProblem& problem, int64_t chunk_r
   return {full, problem.rows % full == 0 ? full : problem.rows % full};
 }
 
-// Places parts one after the other.
+// Places parts one after another.
 class Parts {
  public:
   explicit Parts(int64_t alignment) : alignment_(alignment) {}
@@ -143,71 +135,51 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
 namespace catalog_rows {
 namespace {
 
-LinearCrossEntropyProblem linear_cross_entropy_problem(const Problem& problem) {
-  const auto type = [&](std::string_view name) {
-    return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(problem.dtype)));
-  };
-  return {.rows = problem.dim("B"),
-          .chunk_rows = problem.dim("chunk"),
-          .hidden = problem.dim("H"),
-          .classes = problem.dim("K"),
-          .x = problem.dtype,
-          .w = type("w"),
-          .d_w = type("d_w"),
-          .num_threads = problem.num_threads,
-          .isa = problem.isa,
-          .workspace_bytes = problem.dim_or("workspace", kCublasLtWorkspaceBytes)};
-}
-
-// What a family's kernel says to the products of a full chunk: the first reason of theirs to decline.
-Support products_support(const Problem& problem, Support (*support)(const Problem&)) {
-  const LinearCrossEntropyProblem loss = linear_cross_entropy_problem(problem);
+// Asks `supports` about each product of a full chunk and returns the first refusal.
+template <typename Supports>
+Support products_support(const LinearCrossEntropyProblem& loss, const Supports& supports) {
   const LossChunkProducts products = loss_chunk_products(loss, std::min(loss.chunk_rows, loss.rows), loss.w);
   for (const MatmulProblem& product : {products.logits, products.d_w, products.d_x}) {
-    Problem asked = matmul_catalog_problem(product);
-    asked.device = problem.device;
-    asked.sm = problem.sm;
-    if (Support answer = support(asked); !answer.ok) return answer;
+    if (Support answer = supports(product); !answer.ok) return answer;
   }
   return {};
 }
 
 }  // namespace
 
-int64_t row_loss_cuda_scratch(const Problem& problem) {
-  return row_loss_cuda_scratch_bytes(problem.dim("B"));
+int64_t row_loss_cuda_scratch(const RowsProblem& rows) {
+  return row_loss_cuda_scratch_bytes(rows.rows);
 }
 
-Support linear_cross_entropy_cpu_support(const Problem& problem) {
-  return products_support(problem, matmul_cpu_onednn_support);
+Support linear_cross_entropy_cpu_support(const LinearCrossEntropyProblem& loss) {
+  return products_support(loss, matmul_cpu_onednn_support);
 }
-Support linear_cross_entropy_cuda_support(const Problem& problem) {
-  return products_support(problem, matmul_cuda_cublaslt_support);
+Support linear_cross_entropy_cuda_support(const Problem& problem, const LinearCrossEntropyProblem& loss) {
+  return products_support(
+      loss, [&](const MatmulProblem& product) { return matmul_cuda_cublaslt_support(problem, product); });
 }
-int64_t linear_cross_entropy_fwd_cpu_scratch(const Problem& problem) {
-  return linear_cross_entropy_cpu_scratch(linear_cross_entropy_problem(problem), LossPart::kLoss).bytes;
+int64_t linear_cross_entropy_fwd_cpu_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cpu_scratch(loss, LossPart::kLoss).bytes;
 }
-int64_t linear_cross_entropy_bwd_cpu_scratch(const Problem& problem) {
-  return linear_cross_entropy_cpu_scratch(linear_cross_entropy_problem(problem), LossPart::kInput).bytes;
+int64_t linear_cross_entropy_bwd_cpu_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cpu_scratch(loss, LossPart::kInput).bytes;
 }
-int64_t linear_cross_entropy_grad_cpu_scratch(const Problem& problem) {
-  return linear_cross_entropy_cpu_scratch(linear_cross_entropy_problem(problem), LossPart::kParameters).bytes;
+int64_t linear_cross_entropy_grad_cpu_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cpu_scratch(loss, LossPart::kParameters).bytes;
 }
-int64_t linear_cross_entropy_fwd_cuda_scratch(const Problem& problem) {
-  return linear_cross_entropy_cuda_scratch(linear_cross_entropy_problem(problem), LossPart::kLoss).bytes;
+int64_t linear_cross_entropy_fwd_cuda_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cuda_scratch(loss, LossPart::kLoss).bytes;
 }
-int64_t linear_cross_entropy_bwd_cuda_scratch(const Problem& problem) {
-  return linear_cross_entropy_cuda_scratch(linear_cross_entropy_problem(problem), LossPart::kInput).bytes;
+int64_t linear_cross_entropy_bwd_cuda_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cuda_scratch(loss, LossPart::kInput).bytes;
 }
-int64_t linear_cross_entropy_grad_cuda_scratch(const Problem& problem) {
-  return linear_cross_entropy_cuda_scratch(linear_cross_entropy_problem(problem), LossPart::kParameters)
-      .bytes;
+int64_t linear_cross_entropy_grad_cuda_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cuda_scratch(loss, LossPart::kParameters).bytes;
 }
-int64_t linear_cross_entropy_plain_scratch(const Problem& problem) {
-  return linear_cross_entropy_ref_scratch(linear_cross_entropy_problem(problem)).bytes;
+int64_t linear_cross_entropy_plain_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_ref_scratch(loss).bytes;
 }
-int64_t linear_cross_entropy_cpu_library(const Problem& problem) {
-  const LinearCrossEntropyProblem loss = linear_cross_entropy_problem(problem);
+int64_t linear_cross_entropy_cpu_library(const LinearCrossEntropyProblem& loss) {
   const LossChunkProducts products = loss_chunk_products(
       loss, std::min(loss.chunk_rows, loss.rows), linear_cross_entropy_copies_weight(loss) ? loss.x : loss.w);
   return std::max({matmul_library_bytes(products.logits), matmul_library_bytes(products.d_w),

@@ -70,9 +70,8 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(tag, max));
 }
 
-// Returns the sum of exp(x - max). Each vector of exponentials is also passed to `use(i, count, vector)`.
-template <typename Use>
-HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max, Use&& use) {
+// Returns the sum of exp(x - max).
+HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
   const FloatTag tag;
   const int64_t lanes = float_lanes();
   const FloatVec max_v = hn::Set(tag, max);
@@ -82,24 +81,16 @@ HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max, Use&& use) {
     FloatVec sum = hn::Zero(tag);
     int64_t i = begin;
     for (; i + lanes <= end; i += lanes) {
-      const FloatVec e = exp_keeping_nan(hn::Sub(hn::LoadU(tag, x + i), max_v));
-      sum = hn::Add(sum, e);
-      use(i, lanes, e);
+      sum = hn::Add(sum, exp_keeping_nan(hn::Sub(hn::LoadU(tag, x + i), max_v)));
     }
     if (i < end) {
       // exp(-inf) adds nothing. If the maximum is -inf, the extra lanes are NaN, but so are the real ones.
       const FloatVec tail = load_first(tag, x + i, end - i, -std::numeric_limits<float>::infinity());
-      const FloatVec e = exp_keeping_nan(hn::Sub(tail, max_v));
-      sum = hn::Add(sum, e);
-      use(i, end - i, e);
+      sum = hn::Add(sum, exp_keeping_nan(hn::Sub(tail, max_v)));
     }
     total += static_cast<double>(hn::GetLane(hn::SumOfLanes(tag, sum)));
   }
   return total;
-}
-
-HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
-  return row_sum_exp(x, n, max, [](int64_t, int64_t, FloatVec) HWY_ATTR {});
 }
 
 // Computes y[i] = f(vectors of the inputs at i), possibly in place. Lanes past the end are 0 and are not

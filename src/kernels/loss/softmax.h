@@ -1,11 +1,9 @@
-// Softmax and log-softmax over the last dimension, forward and backward: contracts. The cross-entropy loss is
-// fused in softmax_cross_entropy.h. Thread-safe: kernels keep no state. Views are borrowed for the call.
+// Log-softmax over the last dimension, forward and backward: contracts. The fused cross-entropy loss is in
+// softmax_cross_entropy.h. Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
 // Shape letters: B rows, K classes; everything is dense and row-major.
 //
-// Formulas: softmax_k(x) = exp(x_k - max) / sum_j exp(x_j - max); log_softmax_k(x) = x_k - max - log(sum_j
-// exp(x_j - max)).
-//   softmax_bwd:     d_x_k = y_k * (d_y_k - sum_j d_y_j y_j)       with y = softmax(x)
+// Formulas: log_softmax_k(x) = x_k - max - log(sum_j exp(x_j - max)).
 //   log_softmax_bwd: d_x_k = d_y_k - exp(y_k) * sum_j d_y_j        with y = log_softmax(x)
 // Types: references take any floating type; the CPU kernels take f32 for all views.
 // Accumulation: fp32 lanes within a block of kSoftmaxSumBlock classes, blocks added in double in order.
@@ -15,7 +13,7 @@
 // Scratch: none.
 // Repeatability: the same bits for any number of threads; rows are never split.
 // Cost: fwd reads 4BK and writes 4BK bytes (three passes over the logits, from cache if a row fits) and takes
-// about 20 BK FLOPs; bwd reads 8BK and writes 4BK bytes and takes 4 BK FLOPs (log_softmax_bwd: 20 BK).
+// about 20 BK FLOPs; bwd reads 8BK and writes 4BK bytes and takes about 20 BK FLOPs.
 #pragma once
 
 #include <algorithm>
@@ -56,31 +54,24 @@ constexpr double softmax_sum_error(int64_t num_classes) {
   return 0x1p-24 * (4.0 + static_cast<double>(softmax_sum_chain(num_classes)));
 }
 
-// Return bounds on the absolute error of one fp32 element against the reference. log_softmax adds one
-// rounding of the result. The backward formulas multiply the sum over classes of |d_y| (given as sum_abs_d_y)
-// by a probability.
+// Return bounds on the absolute error of one fp32 element against the reference: of a probability (for
+// softmax_cross_entropy.h), of log_softmax, which adds one rounding of the result, and of the gradient, which
+// multiplies the sum over classes of |d_y| (given as sum_abs_d_y) by a probability.
 constexpr double softmax_fwd_error(int64_t num_classes) {
   return softmax_sum_error(num_classes) + 0x1p-22;
 }
 constexpr double log_softmax_fwd_error(int64_t num_classes, double abs_y) {
   return softmax_sum_error(num_classes) + 0x1p-23 * abs_y;
 }
-constexpr double softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) {
-  return 0x1p-24 * (6.0 + static_cast<double>(softmax_sum_chain(num_classes))) * sum_abs_d_y;
-}
 // exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
 constexpr double log_softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) {
   return 0x1p-24 * (8.0 + static_cast<double>(softmax_sum_chain(num_classes))) * sum_abs_d_y;
 }
 
-void softmax_fwd_ref(const SoftmaxFwdArgs& args);
-void softmax_bwd_ref(const SoftmaxBwdArgs& args);
 void log_softmax_fwd_ref(const SoftmaxFwdArgs& args);
 void log_softmax_bwd_ref(const SoftmaxBwdArgs& args);
 
 // Requires: every view is f32.
-void softmax_fwd_cpu(const SoftmaxFwdArgs& args);
-void softmax_bwd_cpu(const SoftmaxBwdArgs& args);
 void log_softmax_fwd_cpu(const SoftmaxFwdArgs& args);
 void log_softmax_bwd_cpu(const SoftmaxBwdArgs& args);
 

@@ -16,33 +16,12 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-void softmax_row(const float* x, float* y, int64_t n) {
-  const FloatTag tag;
-  const float max = row_max(x, n);
-  const double sum = row_sum_exp(x, n, max, [&](int64_t i, int64_t count, FloatVec e) HWY_ATTR {
-    if (count == float_lanes()) {
-      hn::StoreU(e, tag, y + i);
-    } else {
-      store_first(tag, e, y + i, count);
-    }
-  });
-  const FloatVec inverse = hn::Set(tag, static_cast<float>(1.0 / sum));
-  map_row(y, y, n, [&](FloatVec e) HWY_ATTR { return hn::Mul(e, inverse); });
-}
-
 void log_softmax_row(const float* x, float* y, int64_t n) {
   const FloatTag tag;
   const float max = row_max(x, n);
   const FloatVec max_v = hn::Set(tag, max);
   const FloatVec log_sum = hn::Set(tag, static_cast<float>(std::log(row_sum_exp(x, n, max))));
   map_row(x, y, n, [&](FloatVec v) HWY_ATTR { return hn::Sub(hn::Sub(v, max_v), log_sum); });
-}
-
-void softmax_bwd_row(const float* y, const float* d_y, float* d_x, int64_t n) {
-  const double dot =
-      sum_rows(y, d_y, n, kSoftmaxSumBlock, [](FloatVec p, FloatVec d) HWY_ATTR { return hn::Mul(p, d); });
-  const FloatVec dot_v = hn::Set(FloatTag(), static_cast<float>(dot));
-  map_rows(y, d_y, d_x, n, [&](FloatVec p, FloatVec d) HWY_ATTR { return hn::Mul(p, hn::Sub(d, dot_v)); });
 }
 
 void log_softmax_bwd_row(const float* y, const float* d_y, float* d_x, int64_t n) {
@@ -60,18 +39,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plimsoll {
 
-HWY_EXPORT(softmax_row);
 HWY_EXPORT(log_softmax_row);
-HWY_EXPORT(softmax_bwd_row);
 HWY_EXPORT(log_softmax_bwd_row);
-
-void softmax_fwd_cpu(const SoftmaxFwdArgs& args) {
-  const int64_t K = args.num_classes;
-  const float* x = args.x_BK.as<float>();
-  float* y = args.y_BK.as<float>();
-  const auto row_function = &HWY_DYNAMIC_DISPATCH(softmax_row);
-  for_each_row(args.num_rows, K, [&](int64_t b) { row_function(x + b * K, y + b * K, K); });
-}
 
 void log_softmax_fwd_cpu(const SoftmaxFwdArgs& args) {
   const int64_t K = args.num_classes;
@@ -79,15 +48,6 @@ void log_softmax_fwd_cpu(const SoftmaxFwdArgs& args) {
   float* y = args.y_BK.as<float>();
   const auto row_function = &HWY_DYNAMIC_DISPATCH(log_softmax_row);
   for_each_row(args.num_rows, K, [&](int64_t b) { row_function(x + b * K, y + b * K, K); });
-}
-
-void softmax_bwd_cpu(const SoftmaxBwdArgs& args) {
-  const int64_t K = args.num_classes;
-  const float* y = args.y_BK.as<float>();
-  const float* d_y = args.d_y_BK.as<float>();
-  float* d_x = args.d_x_BK.as<float>();
-  const auto row_function = &HWY_DYNAMIC_DISPATCH(softmax_bwd_row);
-  for_each_row(args.num_rows, K, [&](int64_t b) { row_function(y + b * K, d_y + b * K, d_x + b * K, K); });
 }
 
 void log_softmax_bwd_cpu(const SoftmaxBwdArgs& args) {

@@ -19,17 +19,6 @@ double row_sum_exp(const ConstView& x, int64_t row, int64_t num_classes, double 
 
 }  // namespace
 
-void softmax_fwd_ref(const SoftmaxFwdArgs& args) {
-  const int64_t num_classes = args.num_classes;
-  for (int64_t b = 0; b < args.num_rows; ++b) {
-    const double max = row_max(args.x_BK, b, num_classes);
-    const double sum = row_sum_exp(args.x_BK, b, num_classes, max);
-    for (int64_t i = b * num_classes; i < (b + 1) * num_classes; ++i) {
-      args.y_BK.store(i, std::exp(args.x_BK.load(i) - max) / sum);
-    }
-  }
-}
-
 void log_softmax_fwd_ref(const SoftmaxFwdArgs& args) {
   const int64_t num_classes = args.num_classes;
   for (int64_t b = 0; b < args.num_rows; ++b) {
@@ -37,19 +26,6 @@ void log_softmax_fwd_ref(const SoftmaxFwdArgs& args) {
     const double log_sum = std::log(row_sum_exp(args.x_BK, b, num_classes, max));
     for (int64_t i = b * num_classes; i < (b + 1) * num_classes; ++i) {
       args.y_BK.store(i, args.x_BK.load(i) - max - log_sum);
-    }
-  }
-}
-
-void softmax_bwd_ref(const SoftmaxBwdArgs& args) {
-  const int64_t num_classes = args.num_classes;
-  for (int64_t b = 0; b < args.num_rows; ++b) {
-    double dot = 0.0;
-    for (int64_t i = b * num_classes; i < (b + 1) * num_classes; ++i) {
-      dot += args.d_y_BK.load(i) * args.y_BK.load(i);
-    }
-    for (int64_t i = b * num_classes; i < (b + 1) * num_classes; ++i) {
-      args.d_x_BK.store(i, args.y_BK.load(i) * (args.d_y_BK.load(i) - dot));
     }
   }
 }

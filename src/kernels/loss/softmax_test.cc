@@ -24,96 +24,74 @@ struct Shape {
 constexpr Shape kShapes[] = {{1, 1},  {1, 2},    {8, 2},    {3, 5},     {4, 17},
                              {5, 64}, {2, 1023}, {3, 1025}, {2, 30522}, {700, 33}};
 
-using Forward = void (*)(const SoftmaxFwdArgs&);
-using Backward = void (*)(const SoftmaxBwdArgs&);
-struct Pair {
-  const char* name;
-  Forward fwd_ref, fwd_cpu;
-  Backward bwd_ref, bwd_cpu;
-};
-constexpr Pair kPairs[] = {
-    {"softmax", softmax_fwd_ref, softmax_fwd_cpu, softmax_bwd_ref, softmax_bwd_cpu},
-    {"log_softmax", log_softmax_fwd_ref, log_softmax_fwd_cpu, log_softmax_bwd_ref, log_softmax_bwd_cpu},
-};
-bool is_log(const Pair& pair) {
-  return pair.fwd_ref == log_softmax_fwd_ref;
+std::string name_of(const Shape& shape) {
+  return "log_softmax_" + std::to_string(shape.B) + "x" + std::to_string(shape.K);
 }
 
-std::string name_of(const Pair& pair, const Shape& shape) {
-  return std::string(pair.name) + "_" + std::to_string(shape.B) + "x" + std::to_string(shape.K);
-}
-
-std::vector<double> forward_limits(const Pair& pair, const GuardedBuffer& want, int64_t K) {
+std::vector<double> forward_limits(const GuardedBuffer& want, int64_t K) {
   std::vector<double> limits = want.to_doubles();
-  for (double& limit : limits) {
-    limit = is_log(pair) ? log_softmax_fwd_error(K, std::fabs(limit)) : softmax_fwd_error(K);
-  }
+  for (double& limit : limits) limit = log_softmax_fwd_error(K, std::fabs(limit));
   return limits;
 }
 
-std::vector<double> backward_limits(const Pair& pair, const GuardedBuffer& d_y, const Shape& shape) {
+std::vector<double> backward_limits(const GuardedBuffer& d_y, const Shape& shape) {
   std::vector<double> limits(static_cast<size_t>(shape.B * shape.K));
   for (int64_t b = 0; b < shape.B; ++b) {
     double sum = 0.0;
     for (int64_t k = 0; k < shape.K; ++k) sum += std::fabs(d_y.load(b * shape.K + k));
     for (int64_t k = 0; k < shape.K; ++k) {
-      limits[static_cast<size_t>(b * shape.K + k)] =
-          is_log(pair) ? log_softmax_bwd_error(shape.K, sum) : softmax_bwd_error(shape.K, sum);
+      limits[static_cast<size_t>(b * shape.K + k)] = log_softmax_bwd_error(shape.K, sum);
     }
   }
   return limits;
 }
 
-TEST(Softmax, MatchesTheReferenceOnEveryInstructionSet) {
-  for (const Pair& pair : kPairs) {
-    for (const Shape& shape : kShapes) {
-      const int64_t n = shape.B * shape.K;
-      const std::string name = name_of(pair, shape);
-      GuardedBuffer x(name + "/x", DType::kF32, n), want(name + "/want", DType::kF64, n);
-      x.fill_normal(0.0, 4.0);
-      pair.fwd_ref({x.view(), want.view(), shape.B, shape.K});
-      GuardedBuffer y32(name + "/y32", DType::kF32, n), d_y(name + "/d_y", DType::kF32, n);
-      y32.assign(want.to_doubles());
-      d_y.fill_normal();
-      GuardedBuffer d_want(name + "/d_want", DType::kF64, n);
-      pair.bwd_ref({y32.view(), d_y.view(), d_want.view(), shape.B, shape.K});
-      const std::vector<double> fwd_limits = forward_limits(pair, want, shape.K);
-      const std::vector<double> bwd_limits = backward_limits(pair, d_y, shape);
-      test::for_each_simd_target([&] {
-        GuardedBuffer y(name + "/y", DType::kF32, n), d_x(name + "/d_x", DType::kF32, n);
-        pair.fwd_cpu({x.view(), y.view(), shape.B, shape.K});
-        pair.bwd_cpu({y32.view(), d_y.view(), d_x.view(), shape.B, shape.K});
-        // A row with one class has log-probability 0 and no gradient.
-        const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
-        const auto fwd =
-            compare(y, want, {.per_element = fwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
-        EXPECT_TRUE(fwd.ok()) << name << " " << fwd;
-        const auto bwd =
-            compare(d_x, d_want, {.per_element = bwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
-        EXPECT_TRUE(bwd.ok()) << name << " " << bwd;
-      });
-    }
-  }
-}
-
-TEST(Softmax, OutputsMayReplaceInputs) {
-  for (const Pair& pair : kPairs) {
-    const Shape shape{6, 37};
+TEST(LogSoftmax, MatchesTheReferenceOnEveryInstructionSet) {
+  for (const Shape& shape : kShapes) {
     const int64_t n = shape.B * shape.K;
-    GuardedBuffer x("in_place/x", DType::kF32, n), y("in_place/y", DType::kF32, n);
+    const std::string name = name_of(shape);
+    GuardedBuffer x(name + "/x", DType::kF32, n), want(name + "/want", DType::kF64, n);
     x.fill_normal(0.0, 4.0);
-    pair.fwd_cpu({x.view(), y.view(), shape.B, shape.K});
-    pair.fwd_cpu({x.view(), x.view(), shape.B, shape.K});
-    EXPECT_TRUE(test::compare_bits(x, y).ok()) << pair.name;
-    GuardedBuffer d("in_place/d", DType::kF32, n), d_x("in_place/d_x", DType::kF32, n);
-    d.fill_normal();
-    pair.bwd_cpu({y.view(), d.view(), d_x.view(), shape.B, shape.K});
-    pair.bwd_cpu({y.view(), d.view(), d.view(), shape.B, shape.K});
-    EXPECT_TRUE(test::compare_bits(d, d_x).ok()) << pair.name;
+    log_softmax_fwd_ref({x.view(), want.view(), shape.B, shape.K});
+    GuardedBuffer y32(name + "/y32", DType::kF32, n), d_y(name + "/d_y", DType::kF32, n);
+    y32.assign(want.to_doubles());
+    d_y.fill_normal();
+    GuardedBuffer d_want(name + "/d_want", DType::kF64, n);
+    log_softmax_bwd_ref({y32.view(), d_y.view(), d_want.view(), shape.B, shape.K});
+    const std::vector<double> fwd_limits = forward_limits(want, shape.K);
+    const std::vector<double> bwd_limits = backward_limits(d_y, shape);
+    test::for_each_simd_target([&] {
+      GuardedBuffer y(name + "/y", DType::kF32, n), d_x(name + "/d_x", DType::kF32, n);
+      log_softmax_fwd_cpu({x.view(), y.view(), shape.B, shape.K});
+      log_softmax_bwd_cpu({y32.view(), d_y.view(), d_x.view(), shape.B, shape.K});
+      // A row of one class has log-probability 0 and no gradient.
+      const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
+      const auto fwd =
+          compare(y, want, {.per_element = fwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
+      EXPECT_TRUE(fwd.ok()) << name << " " << fwd;
+      const auto bwd =
+          compare(d_x, d_want, {.per_element = bwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
+      EXPECT_TRUE(bwd.ok()) << name << " " << bwd;
+    });
   }
 }
 
-TEST(Softmax, LargeAndInfiniteLogits) {
+TEST(LogSoftmax, OutputsMayReplaceInputs) {
+  const Shape shape{6, 37};
+  const int64_t n = shape.B * shape.K;
+  GuardedBuffer x("in_place/x", DType::kF32, n), y("in_place/y", DType::kF32, n);
+  x.fill_normal(0.0, 4.0);
+  log_softmax_fwd_cpu({x.view(), y.view(), shape.B, shape.K});
+  log_softmax_fwd_cpu({x.view(), x.view(), shape.B, shape.K});
+  EXPECT_TRUE(test::compare_bits(x, y).ok());
+  GuardedBuffer d("in_place/d", DType::kF32, n), d_x("in_place/d_x", DType::kF32, n);
+  d.fill_normal();
+  log_softmax_bwd_cpu({y.view(), d.view(), d_x.view(), shape.B, shape.K});
+  log_softmax_bwd_cpu({y.view(), d.view(), d.view(), shape.B, shape.K});
+  EXPECT_TRUE(test::compare_bits(d, d_x).ok());
+}
+
+TEST(LogSoftmax, LargeAndInfiniteLogits) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr float kMax = std::numeric_limits<float>::max();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -122,62 +100,55 @@ TEST(Softmax, LargeAndInfiniteLogits) {
                                 1.0f, -kInf, -kInf, -kInf, 0.0f, kNan, 1.0f};
   const int64_t n = static_cast<int64_t>(x.size());
   test::for_each_simd_target([&] {
-    for (const Pair& pair : kPairs) {
-      GuardedBuffer want("large/want", DType::kF64, n), got("large/got", DType::kF32, n);
-      pair.fwd_ref({{x.data(), DType::kF32}, want.view(), 5, 3});
-      pair.fwd_cpu({{x.data(), DType::kF32}, got.view(), 5, 3});
-      for (int64_t i = 6; i < n; ++i) EXPECT_TRUE(std::isnan(got.load(i))) << pair.name << " " << i;
-      // -2 FLT_MAX exceeds fp32, so the last log-probability of the first row is infinite.
-      for (int64_t i = 0; i < 6; ++i) {
-        if (std::isinf(static_cast<float>(want.load(i)))) {
-          EXPECT_EQ(got.load(i), static_cast<double>(static_cast<float>(want.load(i))))
-              << pair.name << " " << i;
-        } else {
-          EXPECT_NEAR(got.load(i), want.load(i), 1e-6) << pair.name << " " << i;
-        }
+    GuardedBuffer want("large/want", DType::kF64, n), got("large/got", DType::kF32, n);
+    log_softmax_fwd_ref({{x.data(), DType::kF32}, want.view(), 5, 3});
+    log_softmax_fwd_cpu({{x.data(), DType::kF32}, got.view(), 5, 3});
+    for (int64_t i = 6; i < n; ++i) EXPECT_TRUE(std::isnan(got.load(i))) << i;
+    // -2 FLT_MAX exceeds fp32, so the last log-probability of the first row is infinite.
+    for (int64_t i = 0; i < 6; ++i) {
+      if (std::isinf(static_cast<float>(want.load(i)))) {
+        EXPECT_EQ(got.load(i), static_cast<double>(static_cast<float>(want.load(i)))) << i;
+      } else {
+        EXPECT_NEAR(got.load(i), want.load(i), 1e-6) << i;
       }
     }
   });
 }
 
-TEST(Softmax, BackwardMatchesFiniteDifferences) {
-  for (const Pair& pair : kPairs) {
-    const Shape shape{3, 5};
-    const int64_t n = shape.B * shape.K;
-    GuardedBuffer x("fd/x", DType::kF64, n), y("fd/y", DType::kF64, n), d_y("fd/d_y", DType::kF64, n);
-    x.fill_normal();
-    d_y.fill_normal();
-    const auto loss = [&] {
-      pair.fwd_ref({x.view(), y.view(), shape.B, shape.K});
-      double sum = 0.0;
-      for (int64_t i = 0; i < n; ++i) sum += y.load(i) * d_y.load(i);
-      return sum;
-    };
-    std::vector<double> want;
-    for (int64_t i = 0; i < n; ++i) want.push_back(test::finite_difference(x, i, loss));
-    loss();
-    GuardedBuffer d_x("fd/d_x", DType::kF64, n);
-    pair.bwd_ref({y.view(), d_y.view(), d_x.view(), shape.B, shape.K});
-    const auto result = compare(d_x, want, {.absolute = test::kFiniteDifferenceLimit});
-    EXPECT_TRUE(result.ok()) << pair.name << " " << result;
-  }
+TEST(LogSoftmax, BackwardMatchesFiniteDifferences) {
+  const Shape shape{3, 5};
+  const int64_t n = shape.B * shape.K;
+  GuardedBuffer x("fd/x", DType::kF64, n), y("fd/y", DType::kF64, n), d_y("fd/d_y", DType::kF64, n);
+  x.fill_normal();
+  d_y.fill_normal();
+  const auto loss = [&] {
+    log_softmax_fwd_ref({x.view(), y.view(), shape.B, shape.K});
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; ++i) sum += y.load(i) * d_y.load(i);
+    return sum;
+  };
+  std::vector<double> want;
+  for (int64_t i = 0; i < n; ++i) want.push_back(test::finite_difference(x, i, loss));
+  loss();
+  GuardedBuffer d_x("fd/d_x", DType::kF64, n);
+  log_softmax_bwd_ref({y.view(), d_y.view(), d_x.view(), shape.B, shape.K});
+  const auto result = compare(d_x, want, {.absolute = test::kFiniteDifferenceLimit});
+  EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST(Softmax, SameBitsForAnyNumberOfThreads) {
+TEST(LogSoftmax, SameBitsForAnyNumberOfThreads) {
   const int before = num_threads();
-  for (const Pair& pair : kPairs) {
-    const Shape shape{300, 517};
-    const int64_t n = shape.B * shape.K;
-    GuardedBuffer x("threads/x", DType::kF32, n), y1("threads/y1", DType::kF32, n);
-    x.fill_normal(0.0, 3.0);
-    set_num_threads(1);
-    pair.fwd_cpu({x.view(), y1.view(), shape.B, shape.K});
-    for (const int threads : {2, 3, 7}) {
-      set_num_threads(threads);
-      GuardedBuffer y("threads/y", DType::kF32, n);
-      pair.fwd_cpu({x.view(), y.view(), shape.B, shape.K});
-      EXPECT_TRUE(test::compare_bits(y, y1).ok()) << pair.name << " " << threads;
-    }
+  const Shape shape{300, 517};
+  const int64_t n = shape.B * shape.K;
+  GuardedBuffer x("threads/x", DType::kF32, n), y1("threads/y1", DType::kF32, n);
+  x.fill_normal(0.0, 3.0);
+  set_num_threads(1);
+  log_softmax_fwd_cpu({x.view(), y1.view(), shape.B, shape.K});
+  for (const int threads : {2, 3, 7}) {
+    set_num_threads(threads);
+    GuardedBuffer y("threads/y", DType::kF32, n);
+    log_softmax_fwd_cpu({x.view(), y.view(), shape.B, shape.K});
+    EXPECT_TRUE(test::compare_bits(y, y1).ok()) << threads;
   }
   set_num_threads(before);
 }

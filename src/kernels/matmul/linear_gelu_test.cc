@@ -7,6 +7,7 @@
 
 #include "kernels/element_wise/gelu.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/testing/asked_case.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {
@@ -60,7 +61,7 @@ TEST(LinearGelu, TheReferenceMatchesThatOfItsParts) {
 }
 
 Selection select(const LinearProblem& problem) {
-  return select_kernel(linear_gelu_catalog_problem(problem));
+  return select_kernel(asked_of(problem, "linear_gelu"));
 }
 
 std::string reason(const LinearProblem& problem) {
@@ -74,9 +75,9 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   ASSERT_NE(select(bert).row, nullptr);
   EXPECT_EQ(select(bert).row->implementation, "linear_gelu_cuda");
   EXPECT_EQ(select(bert).scratch_bytes, kCublasLtWorkspaceBytes);
-  Problem with_little = linear_gelu_catalog_problem(bert);
-  with_little.dims.emplace_back("workspace", 4096);
-  EXPECT_EQ(select_kernel(with_little).scratch_bytes, 4096);
+  LinearProblem with_little = bert;
+  with_little.workspace_bytes = 4096;
+  EXPECT_EQ(select(with_little).scratch_bytes, 4096);
   LinearProblem few = bert;
   few.rows = 64;
   EXPECT_NE(select(few).row, nullptr);

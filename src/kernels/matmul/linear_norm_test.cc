@@ -9,6 +9,7 @@
 
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/testing/asked_case.h"
 #include "kernels/matmul/testing/linear_norm_case.h"
 #include "tests/support/compare.h"
 
@@ -92,7 +93,7 @@ TEST(LinearNorm, NormalizesTheSum) {
 
 TEST(LinearNorm, HopperTakesRowsOfFewTiles) {
   const auto selected = [](const LinearProblem& problem) {
-    return select_kernel(linear_norm_catalog_problem(problem));
+    return select_kernel(asked_of(problem, "linear_norm"));
   };
   const LinearProblem bert{.rows = 32768, .columns = 1024, .terms = 4096, .sm = 90};
   ASSERT_NE(selected(bert).row, nullptr);

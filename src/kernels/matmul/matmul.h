@@ -20,7 +20,8 @@
 // the other.
 // Aliasing: C may be D and overlaps no other operand.
 // Requires: addresses aligned to 64 bytes for scratch and packed B, to the element for the rest.
-// Cost: matmul_flops, matmul_moved_bytes; packing B reads and writes it once more.
+// Cost: matmul_flops; every operand is read once and C is written once, and read if it is added to; packing B
+// reads and writes it once more.
 // Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent.
 // Ownership: views borrow.
 #pragma once

@@ -6,15 +6,14 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "kernels/catalog/catalog.h"
 
 namespace plimsoll {
-namespace catalog_rows {
-Support matmul_cpu_amx_support(const Problem& problem);
-}
 namespace {
 
 constexpr int64_t kKiB = 1024;
-// What one launch of the kernel that splits operands can count: kTf32x3MaxTerms of split_tf32.h.
+// The largest number of terms that one launch of the kernel that splits operands can handle: kTf32x3MaxTerms of
+// split_tf32.h.
 constexpr int64_t kMaxSplitTerms = int64_t{65535} * 64;
 
 int64_t round_up(int64_t value, int64_t multiple) {
@@ -68,8 +67,8 @@ int64_t matmul_packed_b_bytes(const MatmulProblem& problem) {
 }
 
 AmxBlocks matmul_amx_blocks(const MatmulProblem& problem) {
-  // 128 x 768 parts of A are 576 KiB, which stay in a thread's L2 cache while B passes; half as many rows
-  // were 5 to 10 % slower. With more threads than blocks of so many rows they are smaller.
+  // 128 x 768 parts of A are 576 KiB, which stay in a thread's L2 cache while B is read; half as many rows were 5 to 10 %
+  // slower. Blocks are smaller if there would be fewer of them than threads.
   constexpr int64_t kMostRows = 128;
   const int64_t share = round_up((problem.m + problem.num_threads - 1) / problem.num_threads, 32);
   AmxBlocks blocks{.rows = std::min(kMostRows, share),
@@ -82,7 +81,7 @@ AmxBlocks matmul_amx_blocks(const MatmulProblem& problem) {
 }
 
 CpuProducts preferred_cpu_products(const MatmulProblem& problem) {
-  const Support tiles = catalog_rows::matmul_cpu_amx_support(matmul_catalog_problem(problem));
+  const Support tiles = catalog_rows::matmul_cpu_amx_support(problem);
   return problem.a == DType::kF32 && tiles.ok ? CpuProducts::kAmxParts : CpuProducts::kLibrary;
 }
 
@@ -139,50 +138,13 @@ int64_t matmul_flops(const MatmulProblem& problem) {
          (problem.bias == MatmulBias::kRow ? problem.m * problem.n : int64_t{0});
 }
 
-int64_t matmul_moved_bytes(const MatmulProblem& problem) {
-  const int64_t c_bytes = problem.m * problem.n * dtype_bytes(problem.c);
-  const int64_t b_width = dtype_bytes(problem.b_operand == MatmulOperand::kPacked ? problem.a : problem.b);
-  return problem.m * problem.k * dtype_bytes(problem.a) + problem.k * problem.n * b_width +
-         c_bytes * (problem.writes == MatmulWrites::kOverwriteOnly ? 1 : 2);
-}
-
-Problem matmul_catalog_problem(const MatmulProblem& problem) {
-  return {.op = "matmul",
-          .dtype = problem.a,
-          .dims = {{"M", problem.m},
-                   {"N", problem.n},
-                   {"K", problem.k},
-                   {"trans_a", problem.trans_a == Transpose::kYes ? 1 : 0},
-                   {"trans_b", problem.trans_b == Transpose::kYes ? 1 : 0},
-                   {"bias", problem.bias == MatmulBias::kRow ? 1 : 0},
-                   {"b", static_cast<int64_t>(problem.b)},
-                   {"c", static_cast<int64_t>(problem.c)},
-                   {"writes_add", problem.writes == MatmulWrites::kOverwriteOrAdd ? 1 : 0},
-                   {"b_packed", problem.b_operand == MatmulOperand::kPacked ? 1 : 0}},
-          .num_threads = problem.num_threads,
-          .isa = problem.isa};
-}
-
-namespace {
-
-Problem linear_catalog_problem(std::string_view op, const LinearProblem& problem) {
-  return {.op = op,
-          .dtype = problem.dtype,
-          .device = KernelDevice::kCuda,
-          .dims = {{"T", problem.rows},
-                   {"N", problem.columns},
-                   {"K", problem.terms},
-                   {"w", static_cast<int64_t>(problem.dtype)}},
-          .sm = problem.sm};
-}
-
-}  // namespace
-
-Problem linear_gelu_catalog_problem(const LinearProblem& problem) {
-  return linear_catalog_problem("linear_gelu", problem);
-}
-Problem linear_norm_catalog_problem(const LinearProblem& problem) {
-  return linear_catalog_problem("linear_norm", problem);
+LinearProblem linear_layer(const MatmulProblem& product, int sm) {
+  return {.rows = product.m,
+          .columns = product.n,
+          .terms = product.k,
+          .dtype = product.a,
+          .sm = sm,
+          .workspace_bytes = product.workspace_bytes};
 }
 
 bool linear_sizes_fit(const LinearProblem& problem) {
@@ -192,10 +154,10 @@ bool linear_sizes_fit(const LinearProblem& problem) {
 
 namespace {
 
-// Of an H100 or H200.
+// The number of multiprocessors of an H100 or H200.
 constexpr int64_t kMultiprocessors = 132;
 
-// The share of their time for which these are busy with the tiles.
+// Returns the share of the time for which the multiprocessors are busy with the tiles.
 double linear_busy(const LinearProblem& problem) {
   const int64_t down = round_up(problem.rows, kLinearTileRows) / kLinearTileRows;
   const int64_t tiles = down * (problem.columns / kLinearTileColumns);
@@ -223,8 +185,7 @@ bool linear_norm_takes_own_product(const LinearProblem& problem) {
 }
 
 std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int sm) {
-  const LinearProblem linear{
-      .rows = problem.m, .columns = problem.n, .terms = problem.k, .dtype = problem.a, .sm = sm};
+  const LinearProblem linear = linear_layer(problem, sm);
   const bool in_16_bits = problem.a == DType::kBF16 || problem.a == DType::kF16;
   const bool one_type = problem.b == problem.a && problem.c == problem.a;
   const bool layer = problem.trans_a == Transpose::kNo && problem.trans_b == Transpose::kYes;
@@ -245,196 +206,131 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
 namespace catalog_rows {
 namespace {
 
-// Of the library of a GPU's products.
-int64_t library_workspace(const Problem& problem) {
-  return problem.dim_or("workspace", kCublasLtWorkspaceBytes);
+std::string version(int sm) {
+  return std::to_string(sm / 10) + "." + std::to_string(sm % 10);
 }
-
-// What a catalog problem leaves out is taken as what needs the most scratch: fp32 B beside bf16 A, and C of
-// the type of A.
-MatmulProblem matmul_problem(const Problem& problem) {
-  const auto type = [&](std::string_view name, DType otherwise) {
-    return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(otherwise)));
-  };
-  return {.m = problem.dim("M"),
-          .n = problem.dim("N"),
-          .k = problem.dim("K"),
-          .trans_a = problem.dim_or("trans_a", 0) != 0 ? Transpose::kYes : Transpose::kNo,
-          .trans_b = problem.dim_or("trans_b", 0) != 0 ? Transpose::kYes : Transpose::kNo,
-          .a = problem.dtype,
-          .b = type("b", problem.dtype == DType::kBF16 ? DType::kF32 : problem.dtype),
-          .c = type("c", problem.dtype),
-          .bias = problem.dim_or("bias", 0) != 0 ? MatmulBias::kRow : MatmulBias::kNone,
-          .writes = problem.dim_or("writes_add", 0) != 0 ? MatmulWrites::kOverwriteOrAdd
-                                                         : MatmulWrites::kOverwriteOnly,
-          .b_operand = problem.dim_or("b_packed", 0) != 0 ? MatmulOperand::kPacked : MatmulOperand::kPlain,
-          .num_threads = problem.num_threads,
-          .isa = problem.isa,
-          .workspace_bytes = library_workspace(problem)};
-}
-
-}  // namespace
-
-Support matmul_cpu_onednn_support(const Problem& problem) {
-  if (problem.dtype == DType::kBF16 && !has_bf16_products(problem.isa)) {
-    return {false, "bf16 needs a CPU with AVX512_BF16 or AMX; this one has " +
-                       std::string(cpu_isa_name(problem.isa))};
-  }
-  const MatmulProblem matmul = matmul_problem(problem);
-  if (matmul.b != matmul.a && !(matmul.a == DType::kBF16 && matmul.b == DType::kF32)) {
-    return {false, "takes B of the type of A, or f32 beside bf16"};
-  }
-  if (matmul.c != DType::kF32 && matmul.c != matmul.a) return {false, "writes f32 or the type of A"};
-  return {};
-}
-
-Support matmul_cpu_amx_support(const Problem& problem) {
-  if (problem.isa < CpuIsa::kAmx)
-    return {false, "needs AMX; this CPU has " + std::string(cpu_isa_name(problem.isa))};
-  const MatmulProblem matmul = matmul_problem(problem);
-  if (matmul.b != DType::kF32 || matmul.c != DType::kF32) return {false, "takes and writes f32 only"};
-  if (matmul.b_operand == MatmulOperand::kPacked) return {false, "takes plain operands only"};
-  if (std::min({matmul.m, matmul.n, matmul.k}) < kAmxPartsMinSize) {
-    return {false, "splitting pays from " + std::to_string(kAmxPartsMinSize) + " rows, columns and terms on"};
-  }
-  return {};
-}
-int64_t matmul_cpu_amx_scratch(const Problem& problem) {
-  MatmulProblem matmul = matmul_problem(problem);
-  matmul.cpu_products = CpuProducts::kAmxParts;
-  return matmul_scratch_bytes(matmul);
-}
-
-Support matmul_cuda_cublaslt_support(const Problem& problem) {
-  const MatmulProblem matmul = matmul_problem(problem);
-  if (problem.dtype == DType::kBF16 && problem.sm < 80) {
-    return {false, "bf16 needs compute capability 8.0; this card has " + std::to_string(problem.sm / 10) +
-                       "." + std::to_string(problem.sm % 10)};
-  }
-  if (matmul.b != matmul.a) return {false, "takes both operands in one type"};
-  if (matmul.c != DType::kF32 && matmul.c != matmul.a) return {false, "writes f32 or the type of A"};
-  return {};
-}
-int64_t matmul_cuda_cublaslt_scratch(const Problem& problem) {
-  return library_workspace(problem);
-}
-
-namespace {
-
 std::string needs_sm90(int sm) {
-  return "needs the tensor cores of compute capability 9.0; this card has " + std::to_string(sm / 10) + "." +
-         std::to_string(sm % 10);
+  return "needs the tensor cores of compute capability 9.0; this card has " + version(sm);
 }
 std::string takes_linear_sizes(int64_t columns, int64_t terms) {
   return "takes columns and, from " + std::to_string(kLinearLeastTerms) +
          " on, terms in multiples of 256, not " + std::to_string(columns) + " and " + std::to_string(terms);
 }
 
-// Of the ops that are a layer and what follows it.
-Support own_layer_support(const Problem& problem) {
-  if (problem.sm != 90) return {false, needs_sm90(problem.sm)};
-  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
-    return {false, "takes both operands in one type"};
-  const LinearProblem linear{.columns = problem.dim("N"), .terms = problem.dim("K"), .sm = problem.sm};
-  if (!linear_sizes_fit(linear)) return {false, takes_linear_sizes(linear.columns, linear.terms)};
-  return {};
-}
-
 }  // namespace
 
-// Whatever the rows: a bucket that has few takes the library's product (prepare_matmul_wgmma_cuda).
-Support matmul_cuda_wgmma_support(const Problem& problem) {
-  if (problem.sm != 90) return {false, needs_sm90(problem.sm)};
-  const MatmulProblem matmul = matmul_problem(problem);
-  if (matmul.b != matmul.a || matmul.c != matmul.a) return {false, "takes and writes one type"};
-  if (matmul.trans_a != Transpose::kNo || matmul.trans_b != Transpose::kYes)
-    return {false, "takes layers x w^T only"};
-  if (matmul.writes != MatmulWrites::kOverwriteOnly) return {false, "overwrites only"};
-  if (!matmul_as_linear(matmul, problem.sm)) return {false, takes_linear_sizes(matmul.n, matmul.k)};
+Support matmul_cpu_onednn_support(const MatmulProblem& problem) {
+  if (is_emulated_bf16(problem)) {
+    return {false, "bf16 needs a CPU with AVX512_BF16 or AMX; this one has " +
+                       std::string(cpu_isa_name(problem.isa))};
+  }
+  if (problem.b != problem.a && !(problem.a == DType::kBF16 && problem.b == DType::kF32)) {
+    return {false, "takes B of the type of A, or f32 B with bf16 A"};
+  }
+  if (problem.c != DType::kF32 && problem.c != problem.a) return {false, "writes f32 or the type of A"};
   return {};
 }
-int64_t matmul_cuda_wgmma_scratch(const Problem& problem) {
-  return library_workspace(problem);
+
+Support matmul_cpu_amx_support(const MatmulProblem& problem) {
+  if (problem.isa < CpuIsa::kAmx)
+    return {false, "needs AMX; this CPU has " + std::string(cpu_isa_name(problem.isa))};
+  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "takes and writes f32 only"};
+  if (problem.b_operand == MatmulOperand::kPacked) return {false, "takes plain operands only"};
+  if (std::min({problem.m, problem.n, problem.k}) < kAmxPartsMinSize) {
+    return {false, "splitting pays from " + std::to_string(kAmxPartsMinSize) + " rows, columns and terms on"};
+  }
+  return {};
+}
+int64_t matmul_cpu_amx_scratch(const MatmulProblem& problem) {
+  MatmulProblem by_parts = problem;
+  by_parts.cpu_products = CpuProducts::kAmxParts;
+  return matmul_scratch_bytes(by_parts);
 }
 
-Support linear_gelu_cuda_support(const Problem& problem) {
-  return own_layer_support(problem);
+Support matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
+  if (problem.a == DType::kBF16 && asked.target.sm < 80)
+    return {false, "bf16 needs compute capability 8.0; this card has " + version(asked.target.sm)};
+  if (problem.b != problem.a) return {false, "takes both operands in one type"};
+  if (problem.c != DType::kF32 && problem.c != problem.a) return {false, "writes f32 or the type of A"};
+  return {};
 }
-int64_t linear_gelu_cuda_scratch(const Problem& problem) {
-  return library_workspace(problem);
+int64_t cublaslt_workspace(const MatmulProblem& problem) {
+  return problem.workspace_bytes;
 }
 
-Support linear_norm_cuda_support(const Problem& problem) {
-  Support support = own_layer_support(problem);
+// The number of rows does not matter: buckets with few rows use the library's product (prepare_matmul_wgmma_cuda).
+Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
+  if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
+  if (problem.b != problem.a || problem.c != problem.a) return {false, "takes and writes one type"};
+  if (problem.trans_a != Transpose::kNo || problem.trans_b != Transpose::kYes)
+    return {false, "takes layers x w^T only"};
+  if (problem.writes != MatmulWrites::kOverwriteOnly) return {false, "overwrites only"};
+  if (!matmul_as_linear(problem, asked.target.sm)) return {false, takes_linear_sizes(problem.n, problem.k)};
+  return {};
+}
+
+// Checks the product of an op that is a layer and what follows it.
+Support linear_cuda_support(const Problem& asked, const MatmulProblem& problem) {
+  if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
+  if (problem.b != problem.a) return {false, "takes both operands in one type"};
+  if (!linear_sizes_fit(linear_layer(problem, asked.target.sm)))
+    return {false, takes_linear_sizes(problem.n, problem.k)};
+  return {};
+}
+
+Support linear_norm_cuda_support(const Problem& asked, const MatmulProblem& problem) {
+  Support support = linear_cuda_support(asked, problem);
   constexpr int64_t kMostColumns = kLinearNormTilesAcross * kLinearTileColumns;
-  if (support.ok && problem.dim("N") > kMostColumns) {
-    return {false, "takes at most " + std::to_string(kMostColumns) + " columns, not " +
-                       std::to_string(problem.dim("N"))};
+  if (support.ok && problem.n > kMostColumns) {
+    return {false,
+            "takes at most " + std::to_string(kMostColumns) + " columns, not " + std::to_string(problem.n)};
   }
   return support;
 }
-int64_t linear_norm_cuda_scratch(const Problem& problem) {
-  return std::max(library_workspace(problem),
-                  linear_norm_sums_bytes({.rows = problem.dim("T"), .columns = problem.dim("N")}));
+int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
+  return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
 }
 
-Support linear_add_cuda_wgmma_support(const Problem& problem) {
-  return own_layer_support(problem);
-}
-int64_t linear_add_cuda_wgmma_scratch(const Problem& problem) {
-  return library_workspace(problem);
-}
-
-// On an H200 in bf16, 32768 x 1024 x 1024 and 4096, a product that adds to its own output takes 4 % longer,
-// and the norm behind it reads one tensor where it read two: 35 us in place of 50. Other cards were not
-// measured.
-Support linear_add_cuda_cublaslt_support(const Problem& problem) {
-  if (problem.sm != 90) {
-    return {false, "is measured on compute capability 9.0 only; this card has " +
-                       std::to_string(problem.sm / 10) + "." + std::to_string(problem.sm % 10)};
+// On an H200 in bf16, 32768 x 1024 x 1024 and 4096, a product that adds to its own output takes 4 % longer, and the
+// norm after it reads one tensor instead of two, in 35 us instead of 50. Other cards were not measured.
+Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
+  if (asked.target.sm != 90) {
+    return {false, "is measured on compute capability 9.0 only; this card has " + version(asked.target.sm)};
   }
-  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
-    return {false, "takes both operands in one type"};
+  if (problem.b != problem.a) return {false, "takes both operands in one type"};
   return {};
 }
-int64_t linear_add_cuda_cublaslt_scratch(const Problem& problem) {
-  return library_workspace(problem);
-}
 
-Support matmul_cuda_tf32x3_support(const Problem& problem) {
-  if (problem.dim_or("tf32x3", 0) == 0) {
+Support matmul_cuda_tf32x3_support(const Problem& asked, const MatmulProblem& problem) {
+  if (asked.target.fp32_products != Fp32Products::kTf32x3) {
     return {false,
             "products of fp32 operands are not asked for as three of tf32 (--matmul_precision tf32x3)"};
   }
-  if (problem.sm < 80) {
-    return {false, "compute capability " + std::to_string(problem.sm / 10) + "." +
-                       std::to_string(problem.sm % 10) + " has no tf32; 8.0 has"};
-  }
-  const MatmulProblem matmul = matmul_problem(problem);
-  if (matmul.b != DType::kF32 || matmul.c != DType::kF32) return {false, "takes and writes f32 only"};
-  if (std::min({matmul.m, matmul.n, matmul.k}) < kTf32x3MinSize) {
+  if (asked.target.sm < 80)
+    return {false, "compute capability " + version(asked.target.sm) + " has no tf32; 8.0 has"};
+  if (problem.b != DType::kF32 || problem.c != DType::kF32) return {false, "takes and writes f32 only"};
+  if (std::min({problem.m, problem.n, problem.k}) < kTf32x3MinSize) {
     return {false, "splitting pays from " + std::to_string(kTf32x3MinSize) + " rows, columns and terms on"};
   }
-  if (matmul.k > kMaxSplitTerms || std::max(matmul.m, matmul.n) * matmul.k >= int64_t{1} << 32) {
+  if (problem.k > kMaxSplitTerms || std::max(problem.m, problem.n) * problem.k >= int64_t{1} << 32) {
     return {false, "splits at most " + std::to_string(kMaxSplitTerms) + " terms and 2^32 numbers"};
   }
   return {};
 }
-int64_t matmul_cuda_tf32x3_scratch(const Problem& problem) {
-  const MatmulProblem matmul = matmul_problem(problem);
-  return tf32x3_split_bytes(matmul) + matmul.workspace_bytes;
+int64_t matmul_cuda_tf32x3_scratch(const MatmulProblem& problem) {
+  return tf32x3_split_bytes(problem) + problem.workspace_bytes;
 }
 
-int64_t matmul_cpu_onednn_scratch(const Problem& problem) {
-  return matmul_scratch_bytes(matmul_problem(problem));
+int64_t matmul_cpu_onednn_scratch(const MatmulProblem& problem) {
+  return matmul_scratch_bytes(problem);
 }
 
-int64_t matmul_cpu_onednn_library(const Problem& problem) {
-  return matmul_library_bytes(matmul_problem(problem));
+int64_t matmul_cpu_onednn_library(const MatmulProblem& problem) {
+  return matmul_library_bytes(problem);
 }
 
-Support matmul_ref_support(const Problem& problem) {
-  if (problem.dim_or("b_packed", 0) != 0) return {false, "takes plain operands only"};
+Support matmul_ref_support(const MatmulProblem& problem) {
+  if (problem.b_operand == MatmulOperand::kPacked) return {false, "takes plain operands only"};
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
+#include "kernels/matmul/testing/asked_case.h"
 #include "kernels/matmul/testing/matmul_case.h"
 #include "tests/support/compare.h"
 
@@ -237,7 +238,7 @@ TEST(MatmulCatalog, AsksForTheSameScratchAsTheKernel) {
     problem.isa = CpuIsa::kAmx;
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       problem.a = problem.c = dtype;
-      const Selection selection = select_kernel(matmul_catalog_problem(problem));
+      const Selection selection = select_kernel(asked_of(problem, {.num_threads = 3, .isa = CpuIsa::kAmx}));
       ASSERT_NE(selection.row, nullptr);
       problem.cpu_products = preferred_cpu_products(problem);
       EXPECT_EQ(selection.row->implementation, dtype == DType::kF32 ? "matmul_cpu_amx" : "matmul_cpu_onednn");

@@ -1,7 +1,7 @@
 // Tests which products Plimsoll's own kernel takes on compute capability 9.0, and why it declines others.
 #include <gtest/gtest.h>
 
-#include "kernels/matmul/matmul_catalog.h"
+#include "kernels/matmul/testing/asked_case.h"
 
 namespace plimsoll {
 namespace {
@@ -18,10 +18,7 @@ MatmulProblem layer(int64_t rows, int64_t columns, int64_t terms) {
 }
 
 Problem on_card(const MatmulProblem& problem, int sm = 90) {
-  Problem asked = matmul_catalog_problem(problem);
-  asked.device = KernelDevice::kCuda;
-  asked.sm = sm;
-  return asked;
+  return asked_of(problem, {.device = KernelDevice::kCuda, .sm = sm});
 }
 
 // Returns the row's reason for a problem that the library takes.
@@ -56,15 +53,10 @@ TEST(MatmulWgmmaCatalog, PartlyFilledRoundsUseTheLibrary) {
   EXPECT_FALSE(matmul_takes_own_product(layer(2048, 3072, 1024), 90));
 }
 
-// Tests linear_add, whose product is such a problem.
+// Tests linear_add.
 TEST(MatmulWgmmaCatalog, HopperTakesLayersWithAnAddend) {
   const auto asked = [](int64_t columns, int64_t terms, int sm) {
-    return Problem{
-        .op = "linear_add",
-        .dtype = DType::kBF16,
-        .device = KernelDevice::kCuda,
-        .dims = {{"T", 32768}, {"N", columns}, {"K", terms}, {"w", static_cast<int64_t>(DType::kBF16)}},
-        .sm = sm};
+    return asked_of(LinearProblem{.rows = 32768, .columns = columns, .terms = terms, .sm = sm}, "linear_add");
   };
   const Selection selection = select_kernel(asked(1024, 4096, 90));
   EXPECT_EQ(selection.row->implementation, "linear_add_cuda_wgmma");

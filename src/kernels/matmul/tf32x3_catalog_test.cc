@@ -4,18 +4,14 @@
 
 #include <string>
 
-#include "kernels/catalog/catalog.h"
-#include "kernels/matmul/matmul_catalog.h"
+#include "kernels/matmul/testing/asked_case.h"
 
 namespace plimsoll {
 namespace {
 
 Problem problem_of(int64_t m, int64_t n, int64_t k, int sm = 90, DType dtype = DType::kF32) {
-  Problem problem = matmul_catalog_problem({.m = m, .n = n, .k = k, .a = dtype, .b = dtype, .c = dtype});
-  problem.device = KernelDevice::kCuda;
-  problem.sm = sm;
-  problem.dims.emplace_back("tf32x3", 1);
-  return problem;
+  return asked_of(MatmulProblem{.m = m, .n = n, .k = k, .a = dtype, .b = dtype, .c = dtype},
+                  {.device = KernelDevice::kCuda, .sm = sm, .fp32_products = Fp32Products::kTf32x3});
 }
 
 std::string reason(const Problem& problem) {
@@ -40,14 +36,14 @@ TEST(Tf32x3Catalog, TakesLargeProductsIfRequested) {
 TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
   for (const int64_t bytes : {int64_t{0}, int64_t{4} << 20}) {
     Problem problem = problem_of(2048, 1024, 4096);
-    problem.dims.emplace_back("workspace", bytes);
+    std::get<MatmulProblem>(problem.family).workspace_bytes = bytes;
     EXPECT_EQ(select_kernel(problem).scratch_bytes, 12 * (2048 + 1024) * 4096 + bytes);
   }
 }
 
 TEST(Tf32x3Catalog, RefusalsSayWhy) {
   Problem not_asked = problem_of(2048, 1024, 4096);
-  not_asked.dims.pop_back();
+  not_asked.target.fp32_products = Fp32Products::kF32;
   EXPECT_EQ(reason(not_asked),
             "products of fp32 operands are not asked for as three of tf32 (--matmul_precision tf32x3)");
   EXPECT_EQ(reason(problem_of(2048, 1024, 4096, 75)), "compute capability 7.5 has no tf32; 8.0 has");

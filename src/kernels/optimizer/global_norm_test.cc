@@ -158,38 +158,5 @@ TEST(TensorScan, FillWritesEveryTypeAndNothingElse) {
   }
 }
 
-TEST(TensorScan, SumOfSquares) {
-  GuardedBuffer x("sum/x", DType::kF32, 90001);
-  x.fill_normal();
-  double want = 0.0, got = 10.0;
-  sum_of_squares_ref({.x = x.view(), .out = {&want, DType::kF64}, .count = 90001});
-  test::for_each_simd_target([&] {
-    got = 10.0;
-    sum_of_squares_cpu(
-        {.x = x.view(), .out = {&got, DType::kF64}, .count = 90001, .accumulate = Accumulate::kAdd});
-    EXPECT_NEAR(got, want + 10.0, square_sum_error(90001) * want);
-  });
-}
-
-TEST(TensorScan, FirstNonFinite) {
-  const auto both = [](GuardedBuffer& x) {
-    int64_t want = -2, got = -2;
-    first_non_finite_ref({.x = x.view(), .index = {&want, DType::kI64}, .count = x.count()});
-    first_non_finite_cpu({.x = x.view(), .index = {&got, DType::kI64}, .count = x.count()});
-    EXPECT_EQ(got, want);
-    return got;
-  };
-  test::for_each_simd_target([&] {
-    GuardedBuffer x("first/x", DType::kF32, 50003);
-    x.fill_normal();
-    EXPECT_EQ(both(x), -1);
-    for (const int64_t bad : {50002, 40000, 17, 0}) {
-      x.view().store(bad, bad % 2 == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                       : -std::numeric_limits<double>::infinity());
-      EXPECT_EQ(both(x), bad);
-    }
-  });
-}
-
 }  // namespace
 }  // namespace plimsoll

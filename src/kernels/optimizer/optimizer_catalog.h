@@ -1,9 +1,17 @@
-// The scratch memory of the optimizer kernels: the host-only part of their contracts. Thread-safe: constants.
+// The problems and the scratch memory of the optimizers' kernels: the host-only part of their contracts. Thread-safe:
+// constants and pure functions.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/catalog/kernel_target.h"
+
 namespace plimsoll {
+
+// The problem of the kernel adafactor: its tensors differ in shape, and only their scratch matters to the catalog.
+struct AdafactorProblem {
+  int64_t scratch_bytes = 0;  // the sum of adafactor_scratch().bytes over all tensors
+};
 
 // The number of blocks of threads that share the elements of a global norm on a GPU, and their scratch: each
 // writes its sum of squares and the first tensor in which it found a number that is not finite. There are
@@ -11,13 +19,13 @@ namespace plimsoll {
 inline constexpr int64_t kGlobalNormCudaBlocks = 4096;
 inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 16;
 
-// Adafactor works on tiles of a matrix; a vector is a matrix of one row.
+// The size of the tiles in which Adafactor works on a matrix; a vector is a matrix of one row.
 inline constexpr int64_t kAdafactorTileRows = 128;
 inline constexpr int64_t kAdafactorTileColumns = 1024;
 
-// Offsets of the parts of the scratch of a tensor, in bytes: the sums of squares per row and tile column
-// (f32), the same per tile row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of
-// the rows (one f64). A vector has neither of the first two.
+// The parts of a tensor's scratch and the byte at which each begins: the sum of squares per row and tile column (f32),
+// the same per tile row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of the rows (one
+// f64). A vector has neither of the first two.
 struct AdafactorScratch {
   int64_t row_tiles = 0, column_tiles = 0;
   int64_t row_sums = 0, column_sums = 0, tile_sums = 0, mean = 0, bytes = 0;
@@ -33,5 +41,11 @@ constexpr AdafactorScratch adafactor_scratch(int64_t rows, int64_t columns, bool
   scratch.bytes = scratch.mean + 16;
   return scratch;
 }
+
+struct Problem;
+namespace catalog_rows {
+int64_t global_norm_cuda_scratch(const Problem& problem);
+int64_t adafactor_scratch_of(const AdafactorProblem& problem);
+}  // namespace catalog_rows
 
 }  // namespace plimsoll

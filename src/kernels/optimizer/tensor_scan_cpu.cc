@@ -2,7 +2,6 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/optimizer/piece_cpu.h"
 #include "kernels/optimizer/tensor_list.h"
 #include "kernels/optimizer/tensor_scan.h"
 
@@ -44,31 +43,6 @@ void fill_cpu(const FillArgs& args) {
         return fill_piece<uint8_t>(args.x.data, begin, count, bits.data());
     }
   });
-}
-
-void sum_of_squares_cpu(const SumOfSquaresArgs& args) {
-  const float* x = args.x.as<float>();
-  const OptimizerTensor tensor{.grad = args.x, .count = args.count};
-  std::array<double, kMaxTensorTasks> partial{};
-  parallel_over_tensors({&tensor, 1}, [&](int64_t task, size_t, int64_t begin, int64_t count) {
-    partial[static_cast<size_t>(task)] = piece_square_sum(x + begin, count);
-  });
-  double sum = 0.0;
-  for (const double value : partial) sum += value;
-  args.out.store(0, args.accumulate == Accumulate::kAdd ? args.out.load(0) + sum : sum);
-}
-
-void first_non_finite_cpu(const FirstNonFiniteArgs& args) {
-  const float* x = args.x.as<float>();
-  const OptimizerTensor tensor{.grad = args.x, .count = args.count};
-  std::array<int64_t, kMaxTensorTasks> found;
-  found.fill(-1);
-  parallel_over_tensors({&tensor, 1}, [&](int64_t task, size_t, int64_t begin, int64_t count) {
-    const int64_t index = piece_first_non_finite(x + begin, count);
-    if (index >= 0) found[static_cast<size_t>(task)] = begin + index;
-  });
-  const auto first = std::find_if(found.begin(), found.end(), [](int64_t index) { return index >= 0; });
-  args.index.as<int64_t>()[0] = first == found.end() ? -1 : *first;
 }
 
 }  // namespace plimsoll

@@ -18,12 +18,8 @@
 namespace plimsoll {
 
 inline constexpr int kNumOpGroups = 5;
-inline constexpr int kNumSegments = 3;
 constexpr size_t index_of(OpGroup group) {
   return static_cast<size_t>(group);
-}
-constexpr size_t index_of(Segment segment) {
-  return static_cast<size_t>(segment);
 }
 
 // One op of a program. Ops are in the order of the schedule.

@@ -9,9 +9,12 @@
 #include "graph/ops/ops.h"
 #include "graph/passes/quantized_weights_pass.h"
 #include "kernels/quantization/quantization_catalog.h"
+#include "lowering/lowering.h"
+#include "lowering/matmul_lowering.h"
 #include "models/freeze.h"
 #include "plan/compile/activation_headroom.h"
 #include "plan/compile/graphs.h"
+#include "plan/compile/kernel_choice.h"
 #include "plan/compile/update_order.h"
 #include "tasks/task.h"
 
@@ -78,17 +81,21 @@ ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
   return forward;
 }
 
-// Returns true if the device has no product that reads an fp32 weight and 16-bit activations.
+// Tells if products need 16-bit copies of weights: no kernel of the device multiplies 16-bit activations by a weight of the
+// request's type.
 bool products_want_copies(const PlanRequest& request) {
   if (request.precision.weight_copies) return true;
-  const Problem problem{
-      .op = "matmul",
-      .dtype = *request.precision.activation_dtype,
-      .device = request.device.kind,
-      .dims = {{"M", 64}, {"N", 64}, {"K", 64}, {"b", static_cast<int64_t>(request.precision.dtype)}},
-      .num_threads = request.device.num_threads,
-      .isa = request.device.isa,
-      .sm = request.device.gpu.sm};
+  const KernelTarget target = kernel_target(request);
+  const DType activations = *request.precision.activation_dtype;
+  const MatmulProblem product{.m = 64,
+                              .n = 64,
+                              .k = 64,
+                              .a = activations,
+                              .b = request.precision.dtype,
+                              .c = activations,
+                              .num_threads = target.num_threads,
+                              .isa = target.isa};
+  const Problem problem{.kernel = "matmul", .dtype = activations, .target = target, .family = product};
   return select_kernel(problem).row == nullptr;
 }
 
@@ -300,7 +307,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
 // Returns true if the device has a kernel for the op that a pass would make. A reference kernel does not
 // count.
 bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
-  const KernelRow* row = select_kernel(kernel_problem(op, request.batches.evaluate, request)).row;
+  const KernelRow* row = select_kernel(lower_op(op, request.batches.evaluate, kernel_target(request))).row;
   return row != nullptr && row->backend != Backend::kRef;
 }
 
@@ -312,12 +319,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
   passes.run(graph, linear_gelu_pass(has_kernel));
   const auto fills_card = [&](const OpView& op) {
-    const LinearProblem layer{.rows = op.out_shape(0)[0].at(request.batches.evaluate),
-                              .columns = op.out_shape(0)[1].at(request.batches.evaluate),
-                              .terms = op.in_shape(0)[1].at(request.batches.evaluate),
-                              .dtype = op.input(0).type.dtype,
-                              .sm = request.device.gpu.sm};
-    return linear_norm_takes_own_product(layer) && has_kernel(op);
+    const MatmulProblem product = matmul_problem(op, request.batches.evaluate, kernel_target(request));
+    return linear_norm_takes_own_product(linear_layer(product, request.device.gpu.sm)) && has_kernel(op);
   };
   passes.run(graph, linear_norm_pass(fills_card));
   passes.run(graph, linear_add_pass(has_kernel));

@@ -4,33 +4,34 @@
 #include <string>
 #include <utility>
 
+#include "lowering/lowering.h"
+
 namespace plimsoll {
 namespace {
 
-// The card's name alone: where its figures come from is of no matter to a refusal.
+// Returns the name of the card without the provenance of its figures, which a refusal does not need.
 const std::string& device_name(const PlanRequest& request) {
   const bool is_of_table = request.device.kind == KernelDevice::kCuda && request.device.gpu.uuid.empty();
   return is_of_table ? request.device.gpu.name : request.labels.device;
 }
 
-// What a user can do where no kernel of the device takes an op.
+// Returns advice for a user whose device has no kernel that takes an op.
 std::string advice(Problem problem) {
-  const bool is_on_gpu = problem.device == KernelDevice::kCuda;
-  problem.device = KernelDevice::kCpu;
+  const bool is_on_gpu = problem.target.device == KernelDevice::kCuda;
+  problem.target.device = KernelDevice::kCpu;
   const KernelRow* of_cpu = select_kernel(problem).row;
   const bool cpu_takes_it = is_on_gpu && of_cpu != nullptr && of_cpu->backend == Backend::kCpu;
   return fmt::format(
       "\n  give the model other sizes, where it is trained from scratch (--config_overrides), or compute in "
-      "another "
-      "type (--bf16, --fp16 or neither){}",
+      "another type (--bf16, --fp16 or neither){}",
       cpu_takes_it ? "; --device cpu has a kernel for it" : "");
 }
 
 Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
-  const Problem problem = kernel_problem(op, bucket, request);
+  const Problem problem = lower_op(op, bucket, kernel_target(request));
   std::string forced;
   if (request.device.reference_kernels) {
-    for (const KernelRow* row : kernel_rows_of(problem.op)) {
+    for (const KernelRow* row : kernel_rows_of(problem.kernel)) {
       if (row->backend == Backend::kRef) forced = row->implementation;
     }
   }
@@ -40,7 +41,7 @@ Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& requ
   for (const Refusal& refusal : selection.refused) {
     reasons += fmt::format("\n  {}: {}", refusal.row->implementation, refusal.reason);
   }
-  throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.op,
+  throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.kernel,
               dtype_name(problem.dtype), device_name(request),
               (reasons.empty() ? ": the catalog has no row for it" : reasons) + advice(problem));
 }
@@ -53,13 +54,22 @@ bool same_choice(const Selection& a, const Selection& b) {
 
 }  // namespace
 
+KernelTarget kernel_target(const PlanRequest& request) {
+  return {.device = request.device.kind,
+          .num_threads = request.device.num_threads,
+          .isa = request.device.isa,
+          .sm = request.device.gpu.sm,
+          .fp32_products = request.precision.fp32_products,
+          .matmul_workspace_bytes = request.products.workspace_bytes};
+}
+
 KernelChoice::KernelChoice(const Graph& graph)
     : kinds_(find_op_kinds(graph)), selections_(kinds_.first_op.size()) {}
 
 void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
   program.ops.resize(program.graph.ops().size());
   program.library_bytes = 0;
-  // Most kinds have the same kernel in every bucket: words about it are not copied again.
+  // Most kinds have the same kernel in every bucket. Their refusals are not copied again.
   std::vector<bool> is_new(kinds_.first_op.size());
   for (size_t kind = 0; kind < kinds_.first_op.size(); ++kind) {
     const OpView op{program.graph, program.graph.ops()[kinds_.first_op[kind]]};

@@ -1,5 +1,5 @@
-// Chooses the kernel of each op of a program, for one bucket after another. The catalog is asked only once
-// for all ops that are alike. Not thread-safe.
+// Chooses the kernel of each op of a program, for one bucket after another. Ops of the same kind share one query of the
+// catalog. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,19 @@
 
 namespace plimsoll {
 
+// Returns the target that the request's kernels run on.
+KernelTarget kernel_target(const PlanRequest& request);
+
 class KernelChoice {
  public:
   explicit KernelChoice(const Graph& graph);
 
-  // Fills in the kernels of program.ops, their refusals and scratch, and program.library_bytes, for
-  // program.bucket. Requires: the graph is the constructor's; program.ops holds nothing but what this
-  // function wrote into it. Errors: kUsage where no kernel computes an op.
+  // Writes the kernels, refusals and scratch bytes of program.ops, and program.library_bytes, for program.bucket.
+  // Requires: the graph is the constructor's; only this function has written to program.ops. Errors: kUsage if no kernel
+  // computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
 
-  // Only the scratch bytes of each op's kernel, for a graph without a plan. Requires and errors: as choose().
+  // Returns only the scratch bytes of each op's kernel, for a graph without a plan. Requires and errors: as choose().
   std::vector<int64_t> scratch_bytes(const Graph& graph, const Bucket& bucket,
                                      const PlanRequest& request) const;
 
@@ -27,7 +30,7 @@ class KernelChoice {
 
  private:
   OpKinds kinds_;
-  std::vector<Selection> selections_;  // for each kind of op, from the last choose()
+  std::vector<Selection> selections_;  // of each kind of op, from the last choose()
 };
 
 }  // namespace plimsoll

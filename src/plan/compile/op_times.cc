@@ -3,21 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/ops/ops.h"
 #include "hardware/cpu_efficiency.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
+#include "lowering/attention_lowering.h"
 
 namespace plimsoll {
 
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
   if (type != DType::kF32 || fp32 == Fp32Products::kF32) return product_gflops(gpu, type);
-  // Three products are done for one.
+  // One product is computed as three.
   return 1e3 * gpu.tf32_tflops / (fp32 == Fp32Products::kTf32x3 ? 3.0 : 1.0);
 }
 
 namespace {
 
-// The widest type that an op computes on decides its rate; bf16 operands run at bf16's.
+// Returns the type whose rate an op computes at: that of its first floating operand.
 DType arithmetic_type(const OpView& op) {
   for (int i = 0; i < op.num_inputs(); ++i) {
     if (op.has_input(i) && is_floating(op.input(i).type.dtype)) return op.input(i).type.dtype;
@@ -27,12 +29,11 @@ DType arithmetic_type(const OpView& op) {
 
 GpuWork gpu_work(const OpSchema& schema, const OpView& op) {
   if (schema.group() != OpGroup::kContraction) return GpuWork::kOther;
-  const std::string_view name = op.op.def->name();
-  if (name == "attention") return GpuWork::kAttention;
-  return name == "attention_bwd" ? GpuWork::kAttentionBackward : GpuWork::kProduct;
+  if (op.op.def == &attention_op()) return GpuWork::kAttention;
+  return op.op.def == &attention_bwd_op() ? GpuWork::kAttentionBackward : GpuWork::kProduct;
 }
 
-// The depth of a product follows from its operations.
+// Returns the least time of a product. The number of its terms follows from its operations.
 double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
   const Shape& shape = op.out_shape(0);
   const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
@@ -40,19 +41,19 @@ double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& co
   return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
 }
 
-// The slower of arithmetic and traffic at the shares of the rates that steps reach, joined with what an op
-// takes at the least: hardware/gpu_efficiency.h.
+// Returns the time of the slower of arithmetic and memory traffic, at the shares of the rates that training steps reach,
+// combined with the least time of such an op (hardware/gpu_efficiency.h).
 double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                         const PlanRequest& request) {
   const GpuTarget& gpu = request.device.gpu;
   const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
   const GpuWork work = gpu_work(schema, op);
   if (work == GpuWork::kOther) {
-    const bool is_adafactor = op.op.def->name() == "adafactor";
+    const bool is_adafactor = op.op.def == &adafactor_op();
     return std::hypot(1e3 * traffic, is_adafactor ? kGpuLeastAdafactorMs : kGpuLeastElementsMs);
   }
   const DType type = arithmetic_type(op);
-  // Attention multiplies in tf32 where products do, but not as three of them.
+  // Attention multiplies in tf32 if products do, but never as three products.
   const bool is_three = request.precision.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
   const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
                        (request.precision.fp32_products == Fp32Products::kTf32 || is_three);
@@ -67,36 +68,39 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   return std::hypot(1e3 * std::max(arithmetic, traffic), least);
 }
 
+// Tells if the op updates states that are stored in 8 bits.
+bool updates_codes(const Op& op) {
+  return op.def == &adamw_8bit_op() || op.def == &lion_8bit_op() || op.def == &sgd_8bit_op() ||
+         op.def == &adagrad_8bit_op();
+}
+
 CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
-  const std::string_view name = op.op.def->name();
   const bool has_tiles = isa == CpuIsa::kAmx;
   const bool on_tiles = has_tiles && arithmetic_type(op) == DType::kBF16;
-  if (name == "attention") return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
-  if (name == "attention_bwd")
+  if (op.op.def == &attention_op()) return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
+  if (op.op.def == &attention_bwd_op())
     return on_tiles ? CpuWork::kAttentionBackwardOnTiles : CpuWork::kAttentionBackward;
   if (schema.group() == OpGroup::kContraction) {
     return has_tiles && arithmetic_type(op) == DType::kF32 ? CpuWork::kProductOfParts : CpuWork::kProduct;
   }
-  return name.ends_with("_8bit") ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
+  return updates_codes(op.op) ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
 }
 
 bool is_attention_on_tiles(CpuWork work) {
   return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
 }
 
-// The type whose rate of products the work has a share of: beside products only attention on AMX multiplies
-// in 16 bits.
+// Returns the type whose rate of products the work reaches a share of. Apart from products, only attention on AMX
+// multiplies in 16 bits.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
 }
 
-// Of the share of FLOP/s: a score takes tiles as long with narrower heads.
+// Returns the factor of the share of FLOP/s for narrow heads: on tiles a score takes the same time for fewer terms.
 double share_of_head_size(CpuWork work, const OpView& op) {
   if (!is_attention_on_tiles(work)) return 1;
-  // Rows of the first operand hold queries, keys and values of all heads.
-  const auto row = static_cast<double>(op.in_shape(0).last().offset);
-  const double head_size = row / 3 / static_cast<double>(op.attributes().integer("heads"));
+  const auto head_size = static_cast<double>(attention_dims(op, {}).head_dim);
   return std::min(1.0, head_size / kCpuTilesHeadSize);
 }
 

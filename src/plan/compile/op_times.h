@@ -1,5 +1,5 @@
-// How long an op takes, as an estimate: from its operations and bytes and the rates of src/target. Pure
-// functions; thread-safe.
+// Estimates how long an op takes, from its operations and bytes and the rates in src/hardware. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <vector>
@@ -10,23 +10,23 @@
 
 namespace plimsoll {
 
-// The milliseconds of one op in a bucket. Not for copies between memory spaces: see link_bytes_per_ms().
+// Returns the milliseconds of one op in a bucket. Not for copies between memory spaces: see link_bytes_per_ms().
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);
 
-// The same for each op of a training program in the request's training bucket.
+// Returns the milliseconds of each op of a training program in the request's training bucket.
 std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request);
 
-// Bytes that the link between a GPU and its host carries in one direction in a millisecond, while the other
-// direction is idle (kOneWay) or busy too (kBothWays). On a CPU, where only tests have a host arena, it is
-// the rate of the memory.
+// Returns the bytes that the link between a GPU and its host carries per millisecond in one direction, while the other
+// direction is idle (kOneWay) or busy too (kBothWays). On a CPU, where only tests have a host arena, this is the rate of
+// the memory.
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
-// Milliseconds from the end of one copy of a queue to the beginning of the next; 0 on a CPU.
+// Returns the milliseconds from the end of one copy to the start of the next copy in its queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
 
-// The data sheet's rate of products of operands of this type, in GFLOP/s; `fp32` says how fp32 operands are
+// Returns the data sheet's rate of products of operands of this type, in GFLOP/s. `fp32` says how fp32 operands are
 // multiplied.
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);
 

@@ -143,21 +143,4 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
 Plan plan_within_limit(const PlanRequest& request,
                        const std::function<PlanGraphs(const PlanRequest&)>& graphs_of);
 
-// The product that a matmul op is in a bucket, as its kernel is asked for it, and how fp32 operands are
-// multiplied there: as the request says, but plainly where the plan's kernel is not that of three products.
-struct PlannedProduct {
-  MatmulProblem problem = {};
-  Fp32Products fp32 = Fp32Products::kF32;
-};
-PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const PlanRequest& request,
-                               std::string_view kernel);
-// The distinct products of a program that a library computes in one bucket, and how many ops each has; none
-// on a CPU.
-std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const ProgramPlan& program,
-                                                                     const Bucket& bucket,
-                                                                     const PlanRequest& request);
-
-// What a kernel must know of an op to accept it and state its scratch; kernel_problem.cc.
-Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest& request);
-
 }  // namespace plimsoll

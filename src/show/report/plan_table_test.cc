@@ -7,7 +7,7 @@
 
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/testing/plan_case.h"
-#include "plan/compile/products.h"
+#include "plan/compile/matmuls.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 
@@ -177,7 +177,7 @@ TEST(PlanWhy, SaysHowEachProductIsDone) {
   request.precision.fp32_products = Fp32Products::kTf32x3;
   request.products.workspace_bytes = 5 << 19;
   const ProductKey key =
-      products_of(*build_plan(request).train, request.batches.train, request).begin()->first;
+      list_matmuls(*build_plan(request).train, request.batches.train, request).begin()->first;
   request.products.tuning.products[key] = {
       .ms = 0.125, .first_ms = 0.25, .num_candidates = 8, .words = "algorithm 66, tile 20"};
   const std::string why = plan_why(build_plan(request));
@@ -212,9 +212,9 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   // The list contains every product of training, computed by the library or by our kernels.
   const auto is_matmul = [](const Op& op) { return op.def->name() == "matmul"; };
   int64_t counted = 0;
-  for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, request))
+  for (const auto& [key, product] : list_matmuls(*plan.train, plan.train->bucket, request))
     counted += product.second;
-  for (const auto& [key, product] : own_products_of(*plan.train, plan.train->bucket, request))
+  for (const auto& [key, product] : list_custom_matmuls(*plan.train, plan.train->bucket, request))
     counted += product.count;
   EXPECT_EQ(counted, std::ranges::count_if(plan.train->graph.ops(), is_matmul));
 }
@@ -226,7 +226,7 @@ TEST(PlanWhy, SaysHowProductsAreMeasured) {
   const Plan plan = build_plan(request);
   EXPECT_NE(plan_why(plan).find("a run on the card with --tuning_cache auto"), std::string::npos);
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    for (const auto& [key, product] : products_of(**program, (*program)->bucket, request))
+    for (const auto& [key, product] : list_matmuls(**program, (*program)->bucket, request))
       request.products.tuning.products[key] = {
           .ms = 1, .first_ms = 1, .num_candidates = 2, .words = "tile 1"};
   }

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "plan/anatomy/parameters.h"
 #include "plan/anatomy/saved.h"
-#include "plan/compile/products.h"
+#include "plan/compile/matmuls.h"
 #include "show/report/plan_table.h"
 
 namespace plimsoll {
@@ -65,8 +65,8 @@ std::string product_line(const ProductKey& key, int64_t count, const std::string
 // Describes how each product of the largest bucket is computed: by the library with the algorithm of the
 // tuning table, or by our own kernel.
 std::string format_products(const ProgramPlan& program, const PlanRequest& request) {
-  const auto products = products_of(program, program.bucket, request);
-  const auto own = own_products_of(program, program.bucket, request);
+  const auto products = list_matmuls(program, program.bucket, request);
+  const auto own = list_custom_matmuls(program, program.bucket, request);
   if (products.empty() && own.empty()) return "";
   std::string text =
       fmt::format("matrix products of {}, {} tokens, {:.1f} MiB of workspace for each\n", program.name,
@@ -83,7 +83,7 @@ std::string format_products(const ProgramPlan& program, const PlanRequest& reque
       words = "as the nearest that was measured: " + near->words;
     }
     some_not_measured |= exact == nullptr && near == nullptr;
-    text += product_line(key, product.second, words);
+    text += product_line(key, product.count, words);
   }
   for (const auto& [key, product] : own) {
     text += product_line(

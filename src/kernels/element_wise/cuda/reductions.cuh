@@ -45,14 +45,4 @@ __device__ __forceinline__ T block_sum(T value, int thread, int num_warps, T* sl
   return sum;
 }
 
-__device__ __forceinline__ float block_max(float value, int thread, int num_warps, float* slots) {
-  value = warp_max(value);
-  if (num_warps == 1) return value;
-  if (thread % 32 == 0) slots[thread / 32] = value;
-  __syncthreads();
-  float max = slots[0];
-  for (int warp = 1; warp < num_warps; ++warp) max = fmaxf(max, slots[warp]);
-  return max;
-}
-
 }  // namespace plimsoll::cuda

@@ -1,0 +1,92 @@
+#include "exec/ops/attention_ops.h"
+
+#include "exec/ops/call.h"
+#include "graph/ops/ops.h"
+#include "lowering/attention_lowering.h"
+
+namespace plimsoll {
+namespace {
+
+AttentionOptions attention_options(const BindContext& context) {
+  return {.scale = context.attributes().number("scale"),
+          .mask = context.attributes().integer("causal") != 0 ? AttentionMask::kCausal
+                                                              : AttentionMask::kBidirectional,
+          .dropout = context.attributes().number("p"),
+          .random = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
+}
+
+// The parts of a row of qkv, each of all heads.
+enum Part { kQ, kK, kV };
+
+// Returns one part of every row of qkv.
+template <typename AnyRows, typename AnyView>
+AnyRows part_of(AnyView qkv, const AttentionDims& dims, Part part) {
+  const int64_t width = dims.heads * dims.head_dim;
+  auto* start = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(qkv.data)));
+  qkv.data = start + part * width * dtype_bytes(qkv.dtype);
+  return {.view = qkv, .row_stride = 3 * width};
+}
+
+}  // namespace
+
+AttentionFwdArgs attention_args(const BindContext& context) {
+  const AttentionDims dims = attention_dims(context.view(), context.bucket());
+  const ConstView qkv = context.input(AttentionOp::kQkv);
+  return {.dims = dims,
+          .options = attention_options(context),
+          .q = part_of<ConstRows>(qkv, dims, kQ),
+          .k = part_of<ConstRows>(qkv, dims, kK),
+          .v = part_of<ConstRows>(qkv, dims, kV),
+          .cu_seqlens = context.input(AttentionOp::kCuSeqlens),
+          .o = context.output(AttentionOp::kO),
+          .lse = context.output(AttentionOp::kLse),
+          .scratch = context.scratch(),
+          .scratch_bytes = context.scratch_bytes()};
+}
+
+AttentionBwdArgs attention_bwd_args(const BindContext& context) {
+  const AttentionDims dims = attention_dims(context.view(), context.bucket());
+  const ConstView qkv = context.input(AttentionBwdOp::kQkv);
+  const View d_qkv = context.output(AttentionBwdOp::kDQkv);
+  return {.dims = dims,
+          .options = attention_options(context),
+          .q = part_of<ConstRows>(qkv, dims, kQ),
+          .k = part_of<ConstRows>(qkv, dims, kK),
+          .v = part_of<ConstRows>(qkv, dims, kV),
+          .cu_seqlens = context.input(AttentionBwdOp::kCuSeqlens),
+          .o = context.input(AttentionBwdOp::kO),
+          .lse = context.input(AttentionBwdOp::kLse),
+          .d_o = context.input(AttentionBwdOp::kDO),
+          .d_q = part_of<Rows>(d_qkv, dims, kQ),
+          .d_k = part_of<Rows>(d_qkv, dims, kK),
+          .d_v = part_of<Rows>(d_qkv, dims, kV),
+          .scratch = context.scratch(),
+          .scratch_bytes = context.scratch_bytes()};
+}
+
+FirstTokenAttentionArgs first_token_attention_args(const BindContext& context) {
+  const FirstTokenAttentionProblem problem = first_token_attention_problem(context.view(), context.bucket());
+  return {.dims = problem.dims,
+          .columns = problem.columns,
+          .scale = context.attributes().number("scale"),
+          .x_TC = context.input(FirstTokenAttentionOp::kX),
+          .w_3HDC = context.input(FirstTokenAttentionOp::kW),
+          .bias_3HD = context.input(FirstTokenAttentionOp::kBias),
+          .cu_seqlens = context.input(FirstTokenAttentionOp::kCuSeqlens),
+          .o_BHD = context.output(FirstTokenAttentionOp::kO),
+          .scratch = context.scratch(),
+          .scratch_bytes = context.scratch_bytes()};
+}
+
+std::function<void()> bind_attention_cpu(const BindContext& context) {
+  return bind_call<attention_fwd_ref, attention_fwd_cpu, attention_args, RandomState>(context);
+}
+std::function<void()> bind_attention_bwd_cpu(const BindContext& context) {
+  return bind_call<attention_bwd_ref, attention_bwd_cpu, attention_bwd_args, RandomState>(context);
+}
+// The CPU has the reference only.
+std::function<void()> bind_first_token_attention_cpu(const BindContext& context) {
+  return bind_call<first_token_attention_ref, first_token_attention_ref, first_token_attention_args>(context);
+}
+
+}  // namespace plimsoll

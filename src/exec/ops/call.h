@@ -1,0 +1,105 @@
+// Makes a call of a kernel from an op of the plan: the arguments, whose addresses and sizes are those of the bucket, and
+// the operands whose values change from run to run. The CPU's calls read such operands before each run; CUDA kernels read
+// them on the device, so that a segment can be captured and replayed. Binding may allocate; a bound call does not.
+// Thread-safe: pure functions of the context.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "base/philox.h"
+#include "exec/bound_op.h"
+
+namespace plimsoll {
+
+// The flag that turns overwriting into adding. Without it, kernels overwrite.
+class AccumulateFlag {
+ public:
+  explicit AccumulateFlag(const BindContext& context)
+      : flag_(context.input_with(InputRole::kAccumulateFlag)) {}
+  template <typename Args>
+  void read(Args& args) const {
+    args.accumulate = read_flag(flag_);
+  }
+  const int32_t* on_device() const { return flag_ ? flag_.as<int32_t>() : nullptr; }
+
+ private:
+  ConstView flag_;
+};
+
+// The seed and the number of the micro-batch, for the random draws of an op at its site. Without it, nothing is drawn.
+class RandomState {
+ public:
+  explicit RandomState(const BindContext& context)
+      : rng_(context.input_with(InputRole::kRandomState)),
+        site_(context.attributes().integer_or("site", 0)) {}
+  template <typename Args>
+  void read(Args& args) const {
+    if constexpr (requires { args.where; }) {
+      args.where = read_site(rng_, site_);
+    } else {
+      args.options.random = read_site(rng_, site_);
+    }
+  }
+  const int64_t* on_device() const { return rng_ ? rng_.as<int64_t>() : nullptr; }
+
+ private:
+  ConstView rng_;
+  int64_t site_;
+};
+
+// The number of real tokens, which is the last of the sequence offsets.
+class NumTokens {
+ public:
+  explicit NumTokens(const BindContext& context)
+      : cu_seqlens_(context.input_with(InputRole::kSequenceOffsets)),
+        sequences_(context.bucket().sequences) {}
+  template <typename Args>
+  void read(Args& args) const {
+    args.num_tokens = read_integer(cu_seqlens_, sequences_);
+  }
+  const int32_t* on_device() const { return cu_seqlens_ ? cu_seqlens_.as<int32_t>() + sequences_ : nullptr; }
+
+ private:
+  ConstView cu_seqlens_;
+  int64_t sequences_;
+};
+
+// The number of real rows of a value that has a row per sequence.
+class NumSequences {
+ public:
+  explicit NumSequences(const BindContext& context)
+      : num_sequences_(context.input_with(InputRole::kNumSequences)) {}
+  template <typename Args>
+  void read(Args& args) const {
+    args.num_real_rows = read_integer(num_sequences_);
+  }
+  ConstView on_device() const { return num_sequences_; }
+
+ private:
+  ConstView num_sequences_;
+};
+
+// Returns a call of the reference or of the CPU kernel, as the plan chose. kArgs makes the arguments; each of RunTime
+// reads an operand before each run.
+template <auto kReference, auto kFast, auto kArgs, typename... RunTime>
+std::function<void()> bind_call(const BindContext& context) {
+  return [run = context.pick(kReference, kFast), args = kArgs(context),
+          ... operands = RunTime(context)]() mutable {
+    (operands.read(args), ...);
+    run(args);
+  };
+}
+
+// Returns a call like bind_call() of a kernel that works on a list of tensors. The arguments borrow the list, which is
+// stored in the call.
+template <auto kReference, auto kFast, auto kArgs, auto kTensors>
+std::function<void()> bind_tensors_call(const BindContext& context) {
+  return
+      [run = context.pick(kReference, kFast), args = kArgs(context), tensors = kTensors(context)]() mutable {
+        args.tensors = tensors;
+        run(args);
+      };
+}
+
+}  // namespace plimsoll

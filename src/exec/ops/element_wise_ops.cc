@@ -1,0 +1,190 @@
+#include "exec/ops/element_wise_ops.h"
+
+#include <algorithm>
+
+#include "graph/ops/activation.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
+
+namespace plimsoll {
+namespace {
+
+// Returns the arguments of an activation whose backward kernel reads x or y, as the forward op saved it.
+template <typename Args>
+Args pointwise_args(const BindContext& context) {
+  return {.x = context.input(PointwiseOp::kX),
+          .y = context.output(PointwiseOp::kY),
+          .n = context.output_elements(PointwiseOp::kY)};
+}
+
+}  // namespace
+
+ActivationFwdArgs activation_args(const BindContext& context) {
+  return pointwise_args<ActivationFwdArgs>(context);
+}
+ActivationBwdArgs activation_bwd_args(const BindContext& context) {
+  return {.y = context.input(PointwiseBwdOp::kSaved),
+          .d_y = context.input(PointwiseBwdOp::kDY),
+          .d_x = context.output(PointwiseBwdOp::kDX),
+          .n = context.output_elements(PointwiseBwdOp::kDX)};
+}
+GeluFwdArgs gelu_args(const BindContext& context) {
+  auto args = pointwise_args<GeluFwdArgs>(context);
+  args.activation = activation_of(context.attributes());
+  return args;
+}
+GeluBwdArgs gelu_bwd_args(const BindContext& context) {
+  return {.x = context.input(PointwiseBwdOp::kSaved),
+          .d_y = context.input(PointwiseBwdOp::kDY),
+          .d_x = context.output(PointwiseBwdOp::kDX),
+          .n = context.output_elements(PointwiseBwdOp::kDX),
+          .activation = activation_of(context.attributes())};
+}
+
+BiasGeluFwdArgs bias_gelu_args(const BindContext& context) {
+  return {.h = context.input(BiasGeluOp::kH),
+          .b = context.input(BiasGeluOp::kBias),
+          .y = context.output(BiasGeluOp::kY),
+          .T = context.output_size(BiasGeluOp::kY, 0),
+          .C = context.output_size(BiasGeluOp::kY, 1),
+          .activation = activation_of(context.attributes())};
+}
+BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context) {
+  return {.h = context.input(BiasGeluBwdOp::kH),
+          .b = context.input(BiasGeluBwdOp::kBias),
+          .d_y = context.input(BiasGeluBwdOp::kDY),
+          .d_h = context.output(BiasGeluBwdOp::kDH),
+          .d_b = context.output(BiasGeluBwdOp::kDBias),
+          .scratch = context.scratch(),
+          .T = context.input_size(BiasGeluBwdOp::kH, 0),
+          .C = context.input_size(BiasGeluBwdOp::kH, 1),
+          .activation = activation_of(context.attributes())};
+}
+
+AccumulateArgs accumulate_args(const BindContext& context) {
+  return {{.a = context.input(AccumulateOp::kInto),
+           .b = context.input(AccumulateOp::kD),
+           .c = context.output(AccumulateOp::kSum),
+           .n = context.output_elements(AccumulateOp::kSum)}};
+}
+AddFwdArgs add_args(const BindContext& context) {
+  return {.a = context.input(AddOp::kA),
+          .b = context.input(AddOp::kB),
+          .c = context.output(AddOp::kC),
+          .n = context.output_elements(AddOp::kC)};
+}
+BiasAddFwdArgs bias_add_args(const BindContext& context) {
+  return {.x = context.input(BiasAddOp::kX),
+          .b = context.input(BiasAddOp::kBias),
+          .y = context.output(BiasAddOp::kY),
+          .T = context.output_size(BiasAddOp::kY, 0),
+          .C = context.output_size(BiasAddOp::kY, 1)};
+}
+BiasGradArgs bias_grad_args(const BindContext& context) {
+  return {.d_y = context.input(BiasGradOp::kDY),
+          .d_b = context.output(BiasGradOp::kDBias),
+          .scratch = context.scratch(),
+          .T = context.input_size(BiasGradOp::kDY, 0),
+          .C = context.input_size(BiasGradOp::kDY, 1)};
+}
+
+ScaleShiftFwdArgs scale_shift_args(const BindContext& context) {
+  return {.x_hat = context.input(ScaleShiftOp::kN),
+          .gain = context.input(ScaleShiftOp::kGain),
+          .bias = context.input(ScaleShiftOp::kBias),
+          .y = context.output(ScaleShiftOp::kY),
+          .T = context.output_size(ScaleShiftOp::kY, 0),
+          .C = context.output_size(ScaleShiftOp::kY, 1)};
+}
+ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context) {
+  return {.d_y = context.input(ScaleShiftBwdOp::kDY),
+          .x_hat = context.input(ScaleShiftBwdOp::kN),
+          .gain = context.input(ScaleShiftBwdOp::kGain),
+          .d_x_hat = context.output(ScaleShiftBwdOp::kDN),
+          .d_gain = context.output(ScaleShiftBwdOp::kDGain),
+          .d_bias = context.output(ScaleShiftBwdOp::kDBias),
+          .scratch = context.scratch(),
+          .T = context.input_size(ScaleShiftBwdOp::kN, 0),
+          .C = context.input_size(ScaleShiftBwdOp::kN, 1)};
+}
+
+ColumnsFwdArgs columns_args(const BindContext& context) {
+  return {.x = context.input(ColumnsOp::kX),
+          .y = context.output(ColumnsOp::kY),
+          .T = context.input_size(ColumnsOp::kX, 0),
+          .N = context.input_size(ColumnsOp::kX, 1),
+          .K = context.output_size(ColumnsOp::kY, 1),
+          .first = context.attributes().integer("first"),
+          .scale = context.attributes().number("scale")};
+}
+AddColumnsFwdArgs add_columns_args(const BindContext& context) {
+  return {.x = context.input(AddColumnsOp::kX),
+          .y = context.input(AddColumnsOp::kY),
+          .z = context.output(AddColumnsOp::kZ),
+          .T = context.input_size(AddColumnsOp::kX, 0),
+          .N = context.input_size(AddColumnsOp::kX, 1),
+          .K = context.input_size(AddColumnsOp::kY, 1),
+          .first = context.attributes().integer("first")};
+}
+
+CastFwdArgs cast_args(const BindContext& context) {
+  return {.x = context.input(CastOp::kX),
+          .y = context.output(CastOp::kY),
+          .n = context.output_elements(CastOp::kY)};
+}
+DropoutFwdArgs dropout_args(const BindContext& context) {
+  return {.x = context.input(DropoutOp::kX),
+          .y = context.output(DropoutOp::kY),
+          .n = context.output_elements(DropoutOp::kY),
+          .p = context.attributes().number("p"),
+          .where = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
+}
+FillArgs fill_args(const BindContext& context) {
+  return {.x = context.output(FillOp::kY),
+          .count = context.output_elements(FillOp::kY),
+          .value = context.attributes().number("value")};
+}
+
+DequantizeArgs dequantize_args(const BindContext& context) {
+  const Attributes& attributes = context.attributes();
+  const auto format = find_quantized_format(attributes.word("format"));
+  PLIMSOLL_CHECK(format.has_value(), "dequantize: no format '{}'", attributes.word("format"));
+  return {.codes = context.input(DequantizeOp::kCodes),
+          .scales = context.input(DequantizeOp::kScales),
+          .second_scales = context.input(DequantizeOp::kSecondScales),
+          .offsets = context.input(DequantizeOp::kOffsets),
+          .w = context.output(DequantizeOp::kWeight),
+          .rows = attributes.integer("rows"),
+          .columns = attributes.integer("columns"),
+          .parts = attributes.integer("parts"),
+          .format = *format};
+}
+
+std::vector<CopyArgs> copy_args(const BindContext& context) {
+  std::vector<CopyArgs> copies;
+  const std::optional<Slice> slice = slice_of(context.attributes());
+  for (int i = 0; i < context.view().num_outputs(); ++i) {
+    const View to = context.output(i);
+    const int64_t width = dtype_bytes(to.dtype);
+    CopyArgs copy{.from = static_cast<const std::byte*>(context.input(i).data),
+                  .to = static_cast<std::byte*>(to.data),
+                  .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
+    if (slice) {
+      // The longer value is whole. Its size is a multiple of the parameter's.
+      const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
+      const int64_t numbers = whole / slice->of;
+      copy.from += slice->first_in(context.input_elements(i), numbers) * width;
+      copy.to += slice->first_in(context.output_elements(i), numbers) * width;
+    }
+    copies.push_back(copy);
+  }
+  return copies;
+}
+
+std::function<void()> bind_copy_cpu(const BindContext& context) {
+  return [copies = copy_args(context), run = context.pick(copy_ref, copy_cpu)] {
+    for (const CopyArgs& copy : copies) run(copy);
+  };
+}
+
+}  // namespace plimsoll

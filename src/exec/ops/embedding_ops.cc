@@ -1,0 +1,63 @@
+#include "exec/ops/embedding_ops.h"
+
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+
+EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context) {
+  EmbeddingSumFwdArgs args{.x = context.output(EmbeddingSumOp::kX),
+                           .T = context.bucket().tokens,
+                           .C = context.output_size(EmbeddingSumOp::kX, 1)};
+  const int stride = context.schema().repeated_inputs(context.view());
+  for (int ids = EmbeddingSumOp::kIds; ids < context.view().num_inputs(); ids += stride) {
+    const auto table = static_cast<size_t>(args.num_tables++);
+    PLIMSOLL_CHECK(table < args.tables.size());
+    args.ids[table] = context.input(ids);
+    args.tables[table] = context.input(ids + EmbeddingSumOp::kTable - EmbeddingSumOp::kIds);
+  }
+  return args;
+}
+
+EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
+  return {.d_x = context.input(EmbeddingBwdOp::kDX),
+          .sorted = context.input(EmbeddingBwdOp::kSorted),
+          .d_table = context.output(EmbeddingBwdOp::kDTable),
+          .T = context.bucket().tokens,
+          .C = context.output_size(EmbeddingBwdOp::kDTable, 1),
+          .V = context.output_size(EmbeddingBwdOp::kDTable, 0),
+          .first_row = context.attributes().integer_or("first_row", 0),
+          .table_rows = context.attributes().integer_or("of_rows", 0),
+          .padding_id = context.attributes().integer_or("padding_id", -1),
+          .scratch = context.scratch()};
+}
+
+SortIdsArgs sort_ids_args(const BindContext& context) {
+  SortIdsArgs args{
+      .T = context.bucket().tokens, .V = context.attributes().integer("rows"), .scratch = context.scratch()};
+  for (int i = SortIdsOp::kIds; i < context.view().num_inputs(); ++i) {
+    const auto list = static_cast<size_t>(args.num_lists++);
+    PLIMSOLL_CHECK(list < args.ids.size());
+    args.ids[list] = context.input(i);
+    args.sorted[list] = context.output(SortIdsOp::kSorted + i - SortIdsOp::kIds);
+  }
+  return args;
+}
+
+FirstTokenFwdArgs first_token_args(const BindContext& context) {
+  return {.x = context.input(FirstTokenOp::kX),
+          .cu_seqlens = context.input(FirstTokenOp::kCuSeqlens),
+          .out = context.output(FirstTokenOp::kY),
+          .T = context.bucket().tokens,
+          .C = context.output_size(FirstTokenOp::kY, 1),
+          .B = context.bucket().sequences};
+}
+FirstTokenBwdArgs first_token_bwd_args(const BindContext& context) {
+  return {.d_out = context.input(FirstTokenBwdOp::kDY),
+          .cu_seqlens = context.input(FirstTokenBwdOp::kCuSeqlens),
+          .d_x = context.output(FirstTokenBwdOp::kDX),
+          .T = context.bucket().tokens,
+          .C = context.output_size(FirstTokenBwdOp::kDX, 1),
+          .B = context.bucket().sequences};
+}
+
+}  // namespace plimsoll

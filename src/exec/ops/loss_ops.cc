@@ -1,0 +1,142 @@
+#include "exec/ops/loss_ops.h"
+
+#include "exec/ops/call.h"
+#include "lowering/loss_lowering.h"
+
+namespace plimsoll {
+namespace {
+
+// Returns the arguments that losses of one label per row share, forward and backward.
+template <typename Args>
+Args class_loss_args(const BindContext& context) {
+  static_assert(int{ClassLossBwdOp::kLogits} == ClassLossOp::kLogits &&
+                int{ClassLossBwdOp::kLabels} == ClassLossOp::kLabels &&
+                int{ClassLossBwdOp::kDenominator} == ClassLossOp::kDenominator);
+  Args args;
+  args.labels_B = context.input(ClassLossOp::kLabels);
+  args.denominator = context.input(ClassLossOp::kDenominator);
+  args.num_rows = context.input_size(ClassLossOp::kLogits, 0);
+  args.num_classes = context.input_size(ClassLossOp::kLogits, 1);
+  args.label_smoothing = context.attributes().number("smoothing");
+  return args;
+}
+
+// Returns the arguments that the three ops of a classifier with its loss share.
+template <typename Args, typename Operands>
+Args classifier_args(const BindContext& context) {
+  Args args;
+  args.x_BH = context.input(Operands::kX);
+  args.w_KH = context.input(Operands::kW);
+  args.bias_K = context.input(Operands::kBias);
+  args.labels_B = context.input(Operands::kLabels);
+  args.denominator = context.input(Operands::kDenominator);
+  args.scratch = {static_cast<std::byte*>(context.scratch().data),
+                  static_cast<size_t>(context.scratch_bytes())};
+  return args;
+}
+
+// Returns the call of the reference, or of the chunks that `prepare` makes ready.
+template <typename Args, typename Prepare>
+std::function<void()> bind_chunks(const BindContext& context, const Args& args,
+                                  void (*reference)(const LinearCrossEntropyProblem&, const Args&),
+                                  Prepare prepare) {
+  const LinearCrossEntropyProblem problem = linear_cross_entropy_problem(context);
+  if (context.is_reference()) return [=] { reference(problem, args); };
+  std::shared_ptr<PreparedLossChunks<Args>> prepared = prepare(problem);
+  return [prepared, args] { prepared->run(args); };
+}
+
+}  // namespace
+
+SoftmaxFwdArgs log_softmax_args(const BindContext& context) {
+  return {.x_BK = context.input(LogSoftmaxOp::kX),
+          .y_BK = context.output(LogSoftmaxOp::kY),
+          .num_rows = context.input_size(LogSoftmaxOp::kX, 0),
+          .num_classes = context.input_size(LogSoftmaxOp::kX, 1)};
+}
+SoftmaxBwdArgs log_softmax_bwd_args(const BindContext& context) {
+  return {.y_BK = context.input(LogSoftmaxBwdOp::kY),
+          .d_y_BK = context.input(LogSoftmaxBwdOp::kDY),
+          .d_x_BK = context.output(LogSoftmaxBwdOp::kDX),
+          .num_rows = context.input_size(LogSoftmaxBwdOp::kY, 0),
+          .num_classes = context.input_size(LogSoftmaxBwdOp::kY, 1)};
+}
+
+NllFwdArgs nll_args(const BindContext& context) {
+  auto args = class_loss_args<NllFwdArgs>(context);
+  args.y_BK = context.input(ClassLossOp::kLogits);
+  args.loss = context.output(ClassLossOp::kLoss);
+  args.scratch = context.scratch();
+  return args;
+}
+NllBwdArgs nll_bwd_args(const BindContext& context) {
+  auto args = class_loss_args<NllBwdArgs>(context);
+  args.d_loss = context.input(ClassLossBwdOp::kDLoss);
+  args.d_y_BK = context.output(ClassLossBwdOp::kDLogits);
+  return args;
+}
+
+SoftmaxCrossEntropyFwdArgs cross_entropy_args(const BindContext& context) {
+  auto args = class_loss_args<SoftmaxCrossEntropyFwdArgs>(context);
+  args.logits_BK = context.input(ClassLossOp::kLogits);
+  args.loss = context.output(ClassLossOp::kLoss);
+  args.scratch = context.scratch();
+  return args;
+}
+SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
+  auto args = class_loss_args<SoftmaxCrossEntropyBwdArgs>(context);
+  args.logits_BK = context.input(ClassLossBwdOp::kLogits);
+  args.d_loss = context.input(ClassLossBwdOp::kDLoss);
+  args.d_logits_BK = context.output(ClassLossBwdOp::kDLogits);
+  return args;
+}
+
+LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context) {
+  return linear_cross_entropy_problem(context.view(), context.bucket(), context.target());
+}
+LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context) {
+  auto args = classifier_args<LinearCrossEntropyFwdArgs, LinearCrossEntropyOp>(context);
+  args.loss = context.output(LinearCrossEntropyOp::kLoss);
+  return args;
+}
+LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context) {
+  auto args = classifier_args<LinearCrossEntropyBwdArgs, LinearCrossEntropyBwdOp>(context);
+  args.d_loss = context.input(LinearCrossEntropyBwdOp::kDLoss);
+  args.d_x_BH = context.output(LinearCrossEntropyBwdOp::kDX);
+  return args;
+}
+LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& context) {
+  auto args = classifier_args<LinearCrossEntropyGradArgs, LinearCrossEntropyGradOp>(context);
+  args.d_loss = context.input(LinearCrossEntropyGradOp::kDLoss);
+  args.d_w_KH = context.output(LinearCrossEntropyGradOp::kDW);
+  args.d_bias_K = context.output(LinearCrossEntropyGradOp::kDBias);
+  return args;
+}
+
+std::function<void()> bind_linear_cross_entropy_cpu(const BindContext& context) {
+  return bind_chunks(context, linear_cross_entropy_args(context), linear_cross_entropy_fwd_ref,
+                     prepare_linear_cross_entropy_fwd_cpu);
+}
+std::function<void()> bind_linear_cross_entropy_bwd_cpu(const BindContext& context) {
+  return bind_chunks(context, linear_cross_entropy_bwd_args(context), linear_cross_entropy_bwd_ref,
+                     prepare_linear_cross_entropy_bwd_cpu);
+}
+std::function<void()> bind_linear_cross_entropy_grad_cpu(const BindContext& context) {
+  const LinearCrossEntropyProblem problem = linear_cross_entropy_problem(context);
+  LinearCrossEntropyGradArgs args = linear_cross_entropy_grad_args(context);
+  const AccumulateFlag flag(context);
+  if (context.is_reference()) {
+    return [problem, args, flag]() mutable {
+      flag.read(args);
+      linear_cross_entropy_grad_ref(problem, args);
+    };
+  }
+  std::shared_ptr<PreparedLossChunks<LinearCrossEntropyGradArgs>> prepared =
+      prepare_linear_cross_entropy_grad_cpu(problem);
+  return [prepared, args, flag]() mutable {
+    flag.read(args);
+    prepared->run(args);
+  };
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,76 @@
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/cuda_error.h"
+#include "exec/ops/call.h"
+#include "exec/ops/call_cuda.h"
+#include "exec/ops/matmul_ops.h"
+#include "kernels/matmul/matmul_cuda.h"
+
+namespace plimsoll {
+
+namespace {
+
+// compute-sanitizer's initcheck does not see the writes of Hopper's copy engine, by which a product may store its output,
+// and would report every reader of the output. If the plan keeps buffers apart for such tools, the bytes that the product
+// will write are first set to NaNs. A read before the product has run is still found, because the NaNs spread. A product
+// that may add to its output is left alone.
+std::function<void()> visible_to_initcheck(const BindContext& context, std::function<void()> product,
+                                           CudaStream stream) {
+  if (!context.request().separate_buffers || AccumulateFlag(context).on_device() != nullptr) return product;
+  const View output = context.output(0), scratch = context.scratch();
+  const auto output_bytes = static_cast<size_t>(context.output_elements(0) * dtype_bytes(output.dtype));
+  const auto scratch_bytes = static_cast<size_t>(context.scratch_bytes());
+  bool in_place = false;
+  for (int i = 0; i < context.view().num_inputs(); ++i)
+    in_place = in_place || (context.has_input(i) && context.input(i).data == output.data);
+  return [=] {
+    if (!in_place) PLIMSOLL_CUDA(cudaMemsetAsync(output.data, 0xff, output_bytes, stream));
+    if (scratch_bytes > 0) PLIMSOLL_CUDA(cudaMemsetAsync(scratch.data, 0xff, scratch_bytes, stream));
+    product();
+  };
+}
+
+// Prepares a product by the library, with the algorithm that was tuned if there is one, or by our own kernel.
+std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
+  const PlannedMatmul matmul = planned_matmul(context);
+  const TuningTable& table = context.request().products.tuning;
+  const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()
+                                  ? nullptr
+                                  : table.nearest(product_key(matmul.problem, matmul.fp32));
+  return is_custom_matmul(context.kernel())
+             ? prepare_matmul_wgmma_cuda(matmul.problem, context.target().sm, tuned)
+             : prepare_matmul_cuda(matmul.problem, matmul.fp32, tuned);
+}
+
+}  // namespace
+
+std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream stream) {
+  return visible_to_initcheck(
+      context,
+      [matmul = prepare(context), args = matmul_args(context), flag = AccumulateFlag(context).on_device(),
+       stream] { matmul->run(args, flag, stream); },
+      stream);
+}
+
+std::function<void()> bind_linear_add_cuda(const BindContext& context, CudaStream stream) {
+  return visible_to_initcheck(
+      context,
+      [matmul = prepare(context), args = linear_add_args(context), stream] {
+        matmul->run(args, nullptr, stream);
+      },
+      stream);
+}
+
+std::function<void()> bind_linear_gelu_cuda(const BindContext& context, CudaStream stream) {
+  std::shared_ptr<CudaMatmul> linear = prepare_linear_gelu_cuda(linear_problem(context));
+  return visible_to_initcheck(
+      context, [linear, args = matmul_args(context), stream] { linear->run(args, nullptr, stream); }, stream);
+}
+
+std::function<void()> bind_linear_norm_cuda(const BindContext& context, CudaStream stream) {
+  const auto layer = std::make_shared<CudaLinearNorm>(linear_problem(context));
+  return visible_to_initcheck(
+      context, [layer, args = linear_norm_args(context), stream] { layer->run(args, stream); }, stream);
+}
+
+}  // namespace plimsoll

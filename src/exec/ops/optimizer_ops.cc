@@ -1,0 +1,232 @@
+#include "exec/ops/optimizer_ops.h"
+
+#include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
+#include "graph/ops/update_parts.h"
+#include "kernels/optimizer/eight_bit.h"
+
+namespace plimsoll {
+namespace {
+
+View at_element(ConstView view, int64_t element) {
+  if (!view) return {};
+  auto* start = static_cast<std::byte*>(const_cast<void*>(view.data));
+  return {start + element * dtype_bytes(view.dtype), view.dtype};
+}
+
+// Returns the list of tensors of an update: the parameter, its gradient, its states and perhaps a copy or a remainder, for
+// each parameter.
+std::vector<OptimizerTensor> update_tensors(const BindContext& context, int states) {
+  const bool copies = context.attributes().integer_or("copies", 0) != 0;
+  const bool split = context.attributes().integer_or("split", 0) != 0;
+  const int stride = context.schema().repeated_inputs(context.view());
+  const std::optional<Slice> slice = slice_of(context.attributes());
+  const auto input = [&](int i, int64_t numbers_per_element) {
+    const int64_t first = slice ? slice->first_in(context.input_elements(i), numbers_per_element) : 0;
+    return at_element(context.input(i), first);
+  };
+  std::vector<OptimizerTensor> tensors;
+  for (int i = UpdateOp::kParameter; i < context.view().num_inputs(); i += stride) {
+    OptimizerTensor tensor{.param = input(i, 1),
+                           .grad = input(i + 1, 1),
+                           .m = states > 0 ? input(i + 2, 1) : View{},
+                           .v = states > 1 ? input(i + 3, 1) : View{},
+                           .count = slice ? slice->elements : context.input_elements(i),
+                           .first = slice ? slice->first : 0};
+    if (copies) tensor.low = input(i + stride - 1, 1);
+    if (split) tensor.remainder = input(i + stride - 1, 2);
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+// A tensor of a checkpoint within a parameter of an update.
+struct UpdatePart {
+  int input = 0;  // of the op: the first value of the parameter
+  int copy = -1;  // of the op: the 16-bit copy, if there is one
+  int64_t index = 0;
+  int64_t first_row = 0, rows = 0, row_elements = 0;
+
+  int64_t first() const { return first_row * row_elements; }
+  int64_t count() const { return rows * row_elements; }
+};
+
+std::vector<UpdatePart> update_parts(const BindContext& context) {
+  const bool copies = context.attributes().integer_or("copies", 0) != 0;
+  const std::vector<std::vector<int64_t>> rows = part_rows_of(context.attributes());
+  const int stride = context.schema().repeated_inputs(context.view());
+  std::vector<UpdatePart> parts;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int input = UpdateOp::kParameter + static_cast<int>(i) * stride;
+    UpdatePart part{.input = input, .copy = copies ? input + stride - 1 : -1};
+    part.row_elements = elements_per_row(context.view().in_shape(input));
+    for (const int64_t count : rows[i]) {
+      part.rows = count;
+      parts.push_back(part);
+      part.first_row += count;
+      ++part.index;
+    }
+  }
+  return parts;
+}
+
+// Returns the arguments that the updates of all optimizers share.
+template <typename Args>
+Args update_args(const BindContext& context) {
+  Args args;
+  args.learning_rate = context.input(UpdateOp::kLearningRate);
+  args.step = context.input(UpdateOp::kStep);
+  args.clip_coefficient = context.input(UpdateOp::kClip);
+  args.finite = context.input(UpdateOp::kFinite);
+  args.weight_decay = context.attributes().number("weight_decay");
+  args.noise_seed = static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0));
+  args.noise_site = static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0));
+  return args;
+}
+
+// Returns the list of tensors of an update whose states are codes with an absmax per block. A parameter has the values:
+// itself, its gradient, and the codes and the absmax of each state.
+std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context, int states) {
+  const bool has_v = states > 1;
+  std::vector<OptimizerTensor> tensors;
+  int64_t block = 0;  // within the absmax of the parameter
+  for (const UpdatePart& part : update_parts(context)) {
+    if (part.index == 0) block = 0;
+    const auto input = [&](int offset, int64_t element) {
+      return at_element(context.input(part.input + offset), element);
+    };
+    tensors.push_back({.param = input(0, part.first()),
+                       .grad = input(1, part.first()),
+                       .m = input(2, part.first()),
+                       .v = has_v ? input(4, part.first()) : View{},
+                       .count = part.count(),
+                       .first = part.first(),
+                       .m_absmax = input(3, block),
+                       .v_absmax = has_v ? input(5, block) : View{}});
+    if (part.copy >= 0) tensors.back().low = at_element(context.input(part.copy), part.first());
+    block += eight_bit_blocks(part.count());
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
+  std::vector<OptimizerTensor> tensors;
+  const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
+  tensors.reserve(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
+  }
+  return tensors;
+}
+std::vector<OptimizerTensor> adamw_tensors(const BindContext& context) {
+  return update_tensors(context, 2);
+}
+std::vector<OptimizerTensor> sgd_tensors(const BindContext& context) {
+  return update_tensors(context, context.attributes().number("momentum") > 0.0 ? 1 : 0);
+}
+
+std::vector<OptimizerTensor> one_state_tensors(const BindContext& context) {
+  return update_tensors(context, 1);
+}
+
+std::vector<OptimizerTensor> adamw_8bit_tensors(const BindContext& context) {
+  return eight_bit_tensors(context, 2);
+}
+std::vector<OptimizerTensor> one_state_8bit_tensors(const BindContext& context) {
+  return eight_bit_tensors(context, 1);
+}
+
+std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context) {
+  const bool factored = context.attributes().integer("factored") != 0;
+  const bool has_m = context.attributes().number("beta1") >= 0.0;
+  std::vector<AdafactorTensor> tensors;
+  for (const UpdatePart& part : update_parts(context)) {
+    const auto input = [&](int offset, int64_t element) {
+      return at_element(context.input(part.input + offset), element);
+    };
+    AdafactorTensor tensor{
+        .param = input(0, part.first()), .grad = input(1, part.first()), .first = part.first()};
+    if (factored) {
+      tensor.row = input(2, part.first_row);
+      tensor.column = input(3, part.index * part.row_elements);
+      tensor.rows = part.rows;
+      tensor.columns = part.row_elements;
+    } else {
+      tensor.v = input(2, part.first());
+      tensor.columns = part.count();
+    }
+    if (has_m) tensor.m = input(factored ? 4 : 3, part.first());
+    if (part.copy >= 0) tensor.low = at_element(context.input(part.copy), part.first());
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+GlobalNormArgs global_norm_args(const BindContext& context) {
+  const auto num_gradients = static_cast<int>(gradients_of_norm(context.op()).size());
+  GlobalNormArgs args{.loss = context.input(num_gradients),
+                      .norm = context.output(GlobalNormOp::kNorm),
+                      .finite = context.output(GlobalNormOp::kFinite),
+                      .first_bad = context.output(GlobalNormOp::kFirstBad)};
+  args.scratch = context.scratch();
+  return args;
+}
+AdamwArgs adamw_args(const BindContext& context) {
+  auto args = update_args<AdamwArgs>(context);
+  args.beta1 = context.attributes().number("beta1");
+  args.beta2 = context.attributes().number("beta2");
+  args.epsilon = context.attributes().number("epsilon");
+  return args;
+}
+SgdArgs sgd_args(const BindContext& context) {
+  auto args = update_args<SgdArgs>(context);
+  args.momentum = context.attributes().number("momentum");
+  args.nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff;
+  return args;
+}
+LionArgs lion_args(const BindContext& context) {
+  auto args = update_args<LionArgs>(context);
+  args.beta1 = context.attributes().number("beta1");
+  args.beta2 = context.attributes().number("beta2");
+  return args;
+}
+AdagradArgs adagrad_args(const BindContext& context) {
+  auto args = update_args<AdagradArgs>(context);
+  args.lr_decay = context.attributes().number("lr_decay");
+  args.epsilon = context.attributes().number("epsilon");
+  return args;
+}
+AdafactorArgs adafactor_args(const BindContext& context) {
+  const Attributes& attributes = context.attributes();
+  auto args = update_args<AdafactorArgs>(context);
+  args.epsilon1 = attributes.number("epsilon1");
+  args.epsilon2 = attributes.number("epsilon2");
+  args.clip_threshold = attributes.number("clip_threshold");
+  args.decay_rate = attributes.number("decay_rate");
+  args.scratch = context.scratch();
+  if (attributes.number("beta1") >= 0.0) args.beta1 = attributes.number("beta1");
+  if (attributes.integer("scale_parameter") != 0) args.scale_by_parameter = ScaleByParameter::kYes;
+  return args;
+}
+ClipCoefficientArgs clip_coefficient_args(const BindContext& context) {
+  return {.norm = context.input(ClipCoefficientOp::kNorm),
+          .coefficient = context.output(ClipCoefficientOp::kCoefficient),
+          .max_norm = context.attributes().number("max_norm"),
+          .scale = context.input(ClipCoefficientOp::kScale)};
+}
+AdjustLossScaleArgs adjust_loss_scale_args(const BindContext& context) {
+  return {.norm = context.input(AdjustLossScaleOp::kNorm),
+          .finite = context.input(AdjustLossScaleOp::kFinite),
+          .scale = context.output(AdjustLossScaleOp::kNewScale),
+          .good_steps = context.output(AdjustLossScaleOp::kNewGoodSteps),
+          .skipped = context.output(AdjustLossScaleOp::kNewSkipped),
+          .unscaled_norm = context.output(AdjustLossScaleOp::kUnscaledNorm),
+          .used_scale = context.output(AdjustLossScaleOp::kUsedScale),
+          .skipped_out = context.output(AdjustLossScaleOp::kSkippedOut),
+          .smallest = context.attributes().number("smallest"),
+          .growth_interval = context.attributes().integer("growth_interval")};
+}
+
+}  // namespace plimsoll

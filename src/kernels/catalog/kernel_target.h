@@ -1,0 +1,47 @@
+// The target of a kernel: the device that it runs on and the settings of the run that decide which kernels may
+// run. Values only; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "hardware/cpu_isa.h"
+
+namespace plimsoll {
+
+// The kind of device that a problem runs on.
+enum class KernelDevice : uint8_t { kCpu, kCuda };
+
+constexpr std::string_view kernel_device_name(KernelDevice device) {
+  return device == KernelDevice::kCpu ? "cpu" : "cuda";
+}
+
+// How products of fp32 operands are computed on a GPU: in fp32; rounded to TF32; or as three TF32 products of
+// the operands' parts (split_tf32.h), which have about the error of the first at a third of the speed of the
+// second.
+enum class Fp32Products : uint8_t { kF32, kTf32, kTf32x3 };
+constexpr std::string_view fp32_products_name(Fp32Products products) {
+  return products == Fp32Products::kF32 ? "fp32" : products == Fp32Products::kTf32 ? "tf32" : "tf32x3";
+}
+
+// Default size of the workspace of a cuBLASLt product: NVIDIA's recommendation for compute capability 9.0. The
+// workspace is part of the arena while the product runs.
+inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
+
+struct KernelTarget {
+  KernelDevice device = KernelDevice::kCpu;
+  int num_threads = 1;                                       // of a CPU
+  CpuIsa isa = CpuIsa::kBaseline;                            // of a CPU
+  int sm = 0;                                                // compute capability of a GPU, 90 for 9.0
+  Fp32Products fp32_products = Fp32Products::kF32;           // on a GPU
+  int64_t matmul_workspace_bytes = kCublasLtWorkspaceBytes;  // of each cuBLASLt product
+};
+
+// The answer of an implementation to a problem. A refusal has a reason, which `plan --why` prints.
+struct Support {
+  bool ok = true;
+  std::string reason = {};
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,29 @@
+// Makes the problems that tests of the products' rows ask the catalog about.
+#pragma once
+
+#include <string_view>
+
+#include "kernels/catalog/catalog.h"
+
+namespace plimsoll {
+
+// Returns a product as a problem on a target.
+inline Problem asked_of(const MatmulProblem& problem, const KernelTarget& target,
+                        std::string_view kernel = "matmul") {
+  return {.kernel = kernel, .dtype = problem.a, .target = target, .family = problem};
+}
+
+// Returns the product of a layer as a problem on a GPU. Kernel: linear_gelu, linear_norm or linear_add.
+inline Problem asked_of(const LinearProblem& layer, std::string_view kernel) {
+  return asked_of(MatmulProblem{.m = layer.rows,
+                                .n = layer.columns,
+                                .k = layer.terms,
+                                .trans_b = Transpose::kYes,
+                                .a = layer.dtype,
+                                .b = layer.dtype,
+                                .c = layer.dtype,
+                                .workspace_bytes = layer.workspace_bytes},
+                  {.device = KernelDevice::kCuda, .sm = layer.sm}, kernel);
+}
+
+}  // namespace plimsoll

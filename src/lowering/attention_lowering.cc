@@ -1,0 +1,44 @@
+#include "lowering/attention_lowering.h"
+
+#include "graph/ops/ops.h"
+#include "lowering/families.h"
+
+namespace plimsoll {
+namespace {
+
+AttentionDims dims_of(const OpView& op, const Bucket& bucket, int64_t columns_of_heads) {
+  const int64_t heads = op.attributes().integer("heads");
+  return {.tokens = bucket.tokens,
+          .sequences = bucket.sequences,
+          .longest = bucket.longest,
+          .heads = heads,
+          .head_dim = columns_of_heads / heads};
+}
+
+LoweredOp describe_attention(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = op.input(AttentionOp::kQkv).type.dtype, .family = attention_dims(op, bucket)};
+}
+LoweredOp describe_first_token_attention(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = op.input(FirstTokenAttentionOp::kX).type.dtype,
+          .family = first_token_attention_problem(op, bucket)};
+}
+
+}  // namespace
+
+AttentionDims attention_dims(const OpView& op, const Bucket& bucket) {
+  return dims_of(op, bucket, op.in_shape(AttentionOp::kQkv)[1].at(bucket) / 3);
+}
+
+FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const Bucket& bucket) {
+  return {.dims = dims_of(op, bucket, op.out_shape(FirstTokenAttentionOp::kO)[1].at(bucket)),
+          .columns = op.in_shape(FirstTokenAttentionOp::kX)[1].at(bucket),
+          .w = op.input(FirstTokenAttentionOp::kW).type.dtype};
+}
+
+std::vector<Lowering> attention_lowerings() {
+  return {{&attention_op(), "attention_fwd", describe_attention},
+          {&attention_bwd_op(), "attention_bwd", describe_attention},
+          {&first_token_attention_op(), "first_token_attention", describe_first_token_attention}};
+}
+
+}  // namespace plimsoll

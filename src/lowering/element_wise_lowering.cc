@@ -1,0 +1,37 @@
+// The description of element-wise ops and of ops that sum over rows.
+#include "graph/ops/ops.h"
+#include "lowering/families.h"
+
+namespace plimsoll {
+namespace {
+
+// A copy moves bytes of any type; its kernels are listed under fp32.
+LoweredOp describe_copy(const OpView&, const Bucket&, const KernelTarget&) {
+  return {.dtype = DType::kF32};
+}
+
+}  // namespace
+
+std::vector<Lowering> element_wise_lowerings() {
+  return {{&accumulate_op(), "accumulate", describe_rows<AccumulateOp::kInto>},
+          {&add_op(), "add_fwd", describe_rows<AddOp::kA>},
+          {&add_columns_op(), "add_columns_fwd", describe_rows<AddColumnsOp::kX>},
+          {&bias_add_op(), "bias_add_fwd", describe_rows<BiasAddOp::kX>},
+          {&bias_gelu_op(), "bias_gelu_fwd", describe_rows<BiasGeluOp::kH>},
+          {&bias_gelu_bwd_op(), "bias_gelu_bwd", describe_rows<BiasGeluBwdOp::kH>},
+          {&bias_grad_op(), "bias_grad", describe_rows<BiasGradOp::kDY>},
+          {&cast_op(), "cast_fwd", describe_rows<CastOp::kX>},
+          {&columns_op(), "columns_fwd", describe_rows<ColumnsOp::kX>},
+          {&copy_op(), "copy", describe_copy},
+          {&dropout_op(), "dropout_fwd", describe_rows<DropoutOp::kX>},
+          {&gelu_op(), "gelu_fwd", describe_rows<PointwiseOp::kX>},
+          {&gelu_bwd_op(), "gelu_bwd", describe_rows<PointwiseBwdOp::kSaved>},
+          {&relu_op(), "relu_fwd", describe_rows<PointwiseOp::kX>},
+          {&relu_bwd_op(), "relu_bwd", describe_rows<PointwiseBwdOp::kSaved>},
+          {&scale_shift_op(), "scale_shift_fwd", describe_rows<ScaleShiftOp::kN>},
+          {&scale_shift_bwd_op(), "scale_shift_bwd", describe_rows<ScaleShiftBwdOp::kDY>},
+          {&tanh_op(), "tanh_fwd", describe_rows<PointwiseOp::kX>},
+          {&tanh_bwd_op(), "tanh_bwd", describe_rows<PointwiseBwdOp::kSaved>}};
+}
+
+}  // namespace plimsoll

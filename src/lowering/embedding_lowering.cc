@@ -1,0 +1,38 @@
+// The description of ops that read or write rows of tables.
+#include "graph/ops/ops.h"
+#include "lowering/families.h"
+
+namespace plimsoll {
+namespace {
+
+// `value` has the width and the type of the table's rows.
+LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
+  return {.dtype = value.type.dtype,
+          .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
+}
+// All tables have the width of the first.
+LoweredOp describe_embedding_sum(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return describe_embedding_of(op.input(EmbeddingSumOp::kTable), bucket);
+}
+LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
+}
+
+// The op has no floating operand. Its inputs after cu_seqlens are the lists.
+LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.family = SortIdsProblem{.tokens = bucket.tokens,
+                                   .rows = op.attributes().integer("rows"),
+                                   .num_lists = op.num_inputs() - SortIdsOp::kIds}};
+}
+
+}  // namespace
+
+std::vector<Lowering> embedding_lowerings() {
+  return {{&embedding_sum_op(), "embedding_sum_fwd", describe_embedding_sum},
+          {&embedding_bwd_op(), "embedding_bwd", describe_embedding_bwd},
+          {&sort_ids_op(), "sort_ids", describe_sort_ids},
+          {&first_token_op(), "first_token_fwd", describe_rows<FirstTokenOp::kX>},
+          {&first_token_bwd_op(), "first_token_bwd", describe_rows<FirstTokenBwdOp::kDY>}};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,64 @@
+#include "lowering/loss_lowering.h"
+
+#include "graph/ops/ops.h"
+#include "lowering/families.h"
+
+namespace plimsoll {
+namespace {
+
+// The three ops have these operands in the same places.
+static_assert(int{LinearCrossEntropyBwdOp::kX} == LinearCrossEntropyOp::kX &&
+              int{LinearCrossEntropyBwdOp::kW} == LinearCrossEntropyOp::kW &&
+              int{LinearCrossEntropyBwdOp::kBias} == LinearCrossEntropyOp::kBias &&
+              int{LinearCrossEntropyGradOp::kX} == LinearCrossEntropyOp::kX &&
+              int{LinearCrossEntropyGradOp::kW} == LinearCrossEntropyOp::kW &&
+              int{LinearCrossEntropyGradOp::kBias} == LinearCrossEntropyOp::kBias);
+
+LoweredOp describe_linear_cross_entropy(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  return {.dtype = op.input(LinearCrossEntropyOp::kX).type.dtype,
+          .family = linear_cross_entropy_problem(op, bucket, target)};
+}
+
+}  // namespace
+
+LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
+                                                       const KernelTarget& target) {
+  const bool writes_weight_gradient = op.op.def == &linear_cross_entropy_grad_op();
+  return {.rows = op.in_shape(LinearCrossEntropyOp::kX)[0].at(bucket),
+          .chunk_rows = op.attributes().integer("chunk_rows"),
+          .hidden = op.in_shape(LinearCrossEntropyOp::kX)[1].at(bucket),
+          .classes = op.in_shape(LinearCrossEntropyOp::kW)[0].at(bucket),
+          .x = op.input(LinearCrossEntropyOp::kX).type.dtype,
+          .w = op.input(LinearCrossEntropyOp::kW).type.dtype,
+          .d_w = (writes_weight_gradient ? op.output(LinearCrossEntropyGradOp::kDW)
+                                         : op.input(LinearCrossEntropyOp::kW))
+                     .type.dtype,
+          .bias_dtype = op.has_input(LinearCrossEntropyOp::kBias)
+                            ? op.input(LinearCrossEntropyOp::kBias).type.dtype
+                            : DType::kF32,
+          .bias = op.has_input(LinearCrossEntropyOp::kBias) ? MatmulBias::kRow : MatmulBias::kNone,
+          .label_smoothing = op.attributes().number("smoothing"),
+          .num_threads = target.num_threads,
+          .isa = target.isa,
+          .fp32 = target.fp32_products == Fp32Products::kTf32 ? Fp32Products::kTf32 : Fp32Products::kF32,
+          .workspace_bytes = target.matmul_workspace_bytes};
+}
+
+std::vector<Lowering> loss_lowerings() {
+  return {
+      {&log_softmax_op(), "log_softmax_fwd", describe_rows<LogSoftmaxOp::kX>},
+      {&log_softmax_bwd_op(), "log_softmax_bwd", describe_rows<LogSoftmaxBwdOp::kY>},
+      {&nll_op(), "nll_fwd", describe_rows<ClassLossOp::kLogits>},
+      {&nll_bwd_op(), "nll_bwd", describe_rows<ClassLossBwdOp::kLogits>},
+      {&softmax_cross_entropy_op(), "softmax_cross_entropy_fwd", describe_rows<ClassLossOp::kLogits>},
+      {&softmax_cross_entropy_bwd_op(), "softmax_cross_entropy_bwd", describe_rows<ClassLossBwdOp::kLogits>},
+      {&linear_cross_entropy_op(), "linear_cross_entropy_fwd", describe_linear_cross_entropy},
+      {&linear_cross_entropy_bwd_op(), "linear_cross_entropy_bwd", describe_linear_cross_entropy},
+      {&linear_cross_entropy_grad_op(), "linear_cross_entropy_grad", describe_linear_cross_entropy},
+      {&bce_with_logits_op(), "bce_with_logits_fwd", describe_rows<ElementLossOp::kLogits>},
+      {&bce_with_logits_bwd_op(), "bce_with_logits_bwd", describe_rows<ElementLossBwdOp::kLogits>},
+      {&mse_op(), "mse_fwd", describe_rows<ElementLossOp::kLogits>},
+      {&mse_bwd_op(), "mse_bwd", describe_rows<ElementLossBwdOp::kLogits>}};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,82 @@
+#include "lowering/matmul_lowering.h"
+
+#include "graph/ops/ops.h"
+#include "lowering/families.h"
+
+namespace plimsoll {
+namespace {
+
+// The four ops have their product's operands in the same places.
+static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
+              int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
+              int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
+
+// Returns the part of a product that all four ops share, without its layout.
+MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  return {.m = op.out_shape(MatmulOp::kC)[0].at(bucket),
+          .n = op.out_shape(MatmulOp::kC)[1].at(bucket),
+          .a = op.input(MatmulOp::kA).type.dtype,
+          .b = op.input(MatmulOp::kB).type.dtype,
+          .c = op.output(MatmulOp::kC).type.dtype,
+          .num_threads = target.num_threads,
+          .isa = target.isa,
+          .workspace_bytes = target.matmul_workspace_bytes};
+}
+
+// Returns the product of an op that begins with a linear layer: x[T, K] w[N, K]^T.
+MatmulProblem layer_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  MatmulProblem product = product_of(op, bucket, target);
+  product.k = op.in_shape(MatmulOp::kA)[1].at(bucket);
+  product.trans_b = Transpose::kYes;
+  if (op.op.def == &linear_add_op()) product.writes = MatmulWrites::kAddend;
+  return product;
+}
+
+LoweredOp describe_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  return {.dtype = op.input(MatmulOp::kA).type.dtype, .family = matmul_problem(op, bucket, target)};
+}
+
+}  // namespace
+
+MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  if (op.op.def != &matmul_op()) return layer_of(op, bucket, target);
+  const bool trans_a = op.attributes().integer("ta") != 0;
+  const bool trans_b = op.attributes().integer("tb") != 0;
+  MatmulProblem product = product_of(op, bucket, target);
+  product.k = op.in_shape(MatmulOp::kA)[trans_a ? 0 : 1].at(bucket);
+  product.trans_a = trans_a ? Transpose::kYes : Transpose::kNo;
+  product.trans_b = trans_b ? Transpose::kYes : Transpose::kNo;
+  if (op.has_input(MatmulOp::kBias)) {
+    product.bias = MatmulBias::kRow;
+    product.bias_dtype = op.input(MatmulOp::kBias).type.dtype;
+  }
+  if (op.has_input(MatmulOp::kInto)) product.writes = MatmulWrites::kOverwriteOrAdd;
+  return product;
+}
+
+PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target,
+                             std::string_view implementation) {
+  PlannedMatmul planned{.problem = matmul_problem(op, bucket, target)};
+  if (op.op.def == &matmul_op()) planned.fp32 = target.fp32_products;
+  if (planned.fp32 == Fp32Products::kTf32x3 && implementation != "matmul_cuda_tf32x3")
+    planned.fp32 = Fp32Products::kF32;
+  if (implementation == "matmul_cpu_amx") planned.problem.cpu_products = CpuProducts::kAmxParts;
+  return planned;
+}
+
+bool is_single_matmul(const Op& op) {
+  return op.def == &matmul_op() || op.def == &linear_add_op();
+}
+
+bool is_custom_matmul(std::string_view implementation) {
+  return implementation == "matmul_cuda_wgmma" || implementation == "linear_add_cuda_wgmma";
+}
+
+std::vector<Lowering> matmul_lowerings() {
+  return {{&matmul_op(), "matmul", describe_matmul},
+          {&linear_gelu_op(), "linear_gelu", describe_matmul},
+          {&linear_norm_op(), "linear_norm", describe_matmul},
+          {&linear_add_op(), "linear_add", describe_matmul}};
+}
+
+}  // namespace plimsoll

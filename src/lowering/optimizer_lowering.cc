@@ -1,0 +1,54 @@
+// The description of updates and of the ops around them.
+#include "graph/ops/ops.h"
+#include "graph/ops/update_parts.h"
+#include "lowering/families.h"
+
+namespace plimsoll {
+namespace {
+
+// Parameters that are stored in bf16, with or without a remainder, are updated in fp32.
+DType update_dtype(const OpView& op) {
+  const bool computes_in_f32 =
+      op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");
+  return computes_in_f32 ? DType::kF32 : op.input(UpdateOp::kParameter).type.dtype;
+}
+
+LoweredOp describe_update(const OpView& op, const Bucket&, const KernelTarget&) {
+  return {.dtype = update_dtype(op)};
+}
+
+LoweredOp describe_adafactor(const OpView& op, const Bucket&, const KernelTarget&) {
+  const bool factored = op.attributes().integer("factored") != 0;
+  const std::vector<std::vector<int64_t>> rows = part_rows_of(op.attributes());
+  const int stride = schema_of(op.op).repeated_inputs(op);
+  AdafactorProblem problem;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t columns =
+        elements_per_row(op.in_shape(UpdateOp::kParameter + static_cast<int>(i) * stride));
+    for (const int64_t part : rows[i]) {
+      problem.scratch_bytes +=
+          adafactor_scratch(factored ? part : 1, factored ? columns : part, factored).bytes;
+    }
+  }
+  return {.dtype = update_dtype(op), .family = problem};
+}
+
+}  // namespace
+
+std::vector<Lowering> optimizer_lowerings() {
+  return {{&global_norm_op(), "global_norm", describe_type<GlobalNormOp::kGradient>},
+          {&clip_coefficient_op(), "clip_coefficient", describe_type<ClipCoefficientOp::kNorm>},
+          {&adjust_loss_scale_op(), "adjust_loss_scale", describe_type<AdjustLossScaleOp::kNorm>},
+          {&fill_op(), "fill", describe_type<FillOp::kLike>},
+          {&adamw_op(), "adamw", describe_update},
+          {&sgd_op(), "sgd", describe_update},
+          {&lion_op(), "lion", describe_update},
+          {&adagrad_op(), "adagrad", describe_update},
+          {&adamw_8bit_op(), "adamw_8bit", describe_update},
+          {&lion_8bit_op(), "lion_8bit", describe_update},
+          {&sgd_8bit_op(), "sgd_8bit", describe_update},
+          {&adagrad_8bit_op(), "adagrad_8bit", describe_update},
+          {&adafactor_op(), "adafactor", describe_adafactor}};
+}
+
+}  // namespace plimsoll

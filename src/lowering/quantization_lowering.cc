@@ -1,0 +1,20 @@
+// The description of ops on quantized weights.
+#include "graph/ops/dequantize.h"
+#include "graph/ops/ops.h"
+#include "lowering/families.h"
+
+namespace plimsoll {
+namespace {
+
+// The output has the type of the numbers; the inputs are codes and scales.
+LoweredOp describe_dequantize(const OpView& op, const Bucket&, const KernelTarget&) {
+  return {.dtype = op.output(DequantizeOp::kWeight).type.dtype};
+}
+
+}  // namespace
+
+std::vector<Lowering> quantization_lowerings() {
+  return {{&dequantize_op(), "dequantize", describe_dequantize}};
+}
+
+}  // namespace plimsoll
