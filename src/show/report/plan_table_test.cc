@@ -213,7 +213,7 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   const auto is_matmul = [](const Op& op) { return op.def->name() == "matmul"; };
   int64_t counted = 0;
   for (const auto& [key, product] : list_matmuls(*plan.train, plan.train->bucket, request))
-    counted += product.second;
+    counted += product.count;
   for (const auto& [key, product] : list_custom_matmuls(*plan.train, plan.train->bucket, request))
     counted += product.count;
   EXPECT_EQ(counted, std::ranges::count_if(plan.train->graph.ops(), is_matmul));
