@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <variant>
+
+#include "base/activation.h"
+#include "models/architecture.h"
 
 namespace plimsoll {
 namespace {
@@ -48,6 +52,51 @@ TEST(ModelConfig, ReadsThePaddingToken) {
                     .starts_with("config.json: pad_token_id is 10, it must be null or between 0 and 9"))
         << error.what();
   }
+}
+
+// Returns the message of the error that reading this configuration raises.
+std::string refusal_of(const std::string& json, ErrorCode code) {
+  try {
+    parse_model_config(json, "config.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ModelConfig, ReadsEveryActivationOfEveryArchitecture) {
+  for (const Architecture* architecture : architectures()) {
+    std::string key;
+    for (const ConfigKey& candidate : architecture->config_keys) {
+      const auto* field = std::get_if<std::string ModelConfig::*>(&candidate.field);
+      if (field != nullptr && *field == &ModelConfig::hidden_act) key = candidate.name;
+    }
+    for (const ActivationName& row : kActivationNames) {
+      const ModelConfig config =
+          parse_model_config(R"({"model_type": ")" + std::string(architecture->model_type) + R"(", ")" + key +
+                                 R"(": ")" + std::string(row.name) + R"("})",
+                             "config.json");
+      EXPECT_EQ(config.hidden_act, row.name) << architecture->model_type;
+    }
+  }
+  const std::string refusal =
+      refusal_of(R"({"model_type": "bert", "hidden_act": "mish"})", ErrorCode::kUsage);
+  EXPECT_NE(refusal.find("'mish'"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("gelu_new"), std::string::npos) << refusal;
+}
+
+TEST(ModelConfig, ListsTheArchitecturesWhenItRefusesOne) {
+  const std::string refusal = refusal_of(R"({"model_type": "roberta"})", ErrorCode::kUsage);
+  for (const Architecture* architecture : architectures())
+    EXPECT_NE(refusal.find(architecture->model_type), std::string::npos) << refusal;
+}
+
+TEST(ModelConfig, ReadsElectrasWidthOfEmbeddings) {
+  const std::string start = R"({"model_type": "electra", "hidden_size": 32, "embedding_size": )";
+  EXPECT_EQ(parse_model_config(start + "16}", "config.json").embedding_width(), 16);
+  EXPECT_EQ(parse_model_config(R"({"model_type": "electra"})", "config.json").embedding_width(), 128);
+  EXPECT_NE(refusal_of(start + "0}", ErrorCode::kBadData).find("embedding_size is 0"), std::string::npos);
 }
 
 TEST(ModelConfig, KeepsEveryPresetThroughItsFile) {

@@ -32,7 +32,7 @@ class Fixtures {
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
-  // What run_glue.py leaves behind.
+  // The files that run_glue.py writes.
   const nlohmann::json& outputs() const { return json_.at("outputs"); }
   // Intervals of logging, evaluation and saving.
   const nlohmann::json& patterns() const { return json_.at("patterns"); }
@@ -65,7 +65,7 @@ const Fixtures& fixtures();
 nlohmann::json read_json(const std::string& path);
 
 // The gradient of an attention's key bias is exactly zero: it adds the same number to all scores of a query,
-// which softmax does not see. What an engine computes for it is rounding, and AdamW makes steps of full size
+// which softmax does not see. The value that an engine computes for it is rounding, and AdamW makes full steps
 // out of it. Such tensors are compared apart, so that they do not hide the others.
 bool has_zero_gradient(const std::string& tensor_name);
 

@@ -5,7 +5,7 @@
 
 Every case is run by Trainer on a CPU, dropout 0, rows in the order of the file, in fp64, which is the reference, and in fp32,
 whose distance from fp64 is the unit in which the test measures. Adapters begin as PEFT initialises them and are stored so,
-that both engines begin with the same numbers. Stored beside the cases: an adapter as PEFT saves it after 20 steps in fp32,
+that both engines begin with the same numbers. The fixtures also hold an adapter as PEFT saves it after 20 steps in fp32,
 and the logits that it gives for the first 8 rows.
 """
 import fnmatch
@@ -32,7 +32,7 @@ LORA = {"query_value": (dict(r=4, lora_alpha=8), {}),
                        {"optim": "sgd", "learning_rate": 0.05}),
         "pooler_saved": (dict(r=2, lora_alpha=2, target_modules=["intermediate.dense", "key"], modules_to_save=["pooler"]),
                          {"weight_decay": 0.1})}
-# Adapters beside a base in 4 bits, by bitsandbytes' names.
+# Adapters on a base in 4 bits, by bitsandbytes' names.
 QUANTIZED = {"nf4_double": ("nf4", True), "fp4": ("fp4", False)}
 FROZEN = {"half": (["bert.embeddings.*", "bert.encoder.layer.0.*"], {"learning_rate": 1e-3}),
           "biases_alone": (["*.weight"], {"learning_rate": 1e-3})}
