@@ -26,23 +26,6 @@ void check_contradictions(const Arguments& a) {
     throw_error(ErrorCode::kUsage,
                 "--fp16_full_eval and --bf16_full_eval exclude each other; give one of them");
   }
-  if ((a.use_cpu || a.device == "cpu") && a.kernels != "ref" && (a.fp16 || a.fp16_full_eval)) {
-    throw_error(ErrorCode::kUsage,
-                "--{0}: Plimsoll cannot compute fp16 on a CPU; give "
-                "--{1} instead, "
-                "or a GPU (--device cuda:0)",
-                a.fp16 ? "fp16" : "fp16_full_eval", a.fp16 ? "bf16" : "bf16_full_eval");
-  }
-  if ((a.use_cpu || a.device == "cpu") && a.offload_optimizer) {
-    throw_error(ErrorCode::kUsage,
-                "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it "
-                "out, or give a GPU (--device cuda:0)");
-  }
-  if ((a.use_cpu || a.device == "cpu") && a.offload_activations) {
-    throw_error(ErrorCode::kUsage,
-                "--offload_activations: activations are already in host memory on a CPU; leave it out, or "
-                "give a GPU (--device cuda:0)");
-  }
   if (a.use_cpu && a.device != "auto" && a.device != "cpu") {
     throw_error(ErrorCode::kUsage, "--use_cpu and --device {} exclude each other; give one of them",
                 a.device);

@@ -75,7 +75,7 @@ void find_adapter(RunSetup& setup, const HubEnvironment& hub, FileSystem& files)
                 given, given);
   }
   check_against_adapter(arguments, config.lora);
-  setup.request.model.lora = config.lora;
+  setup.lora = config.lora;
   setup.adapter = std::move(folder);
 }
 
@@ -88,7 +88,7 @@ void set_adapter(RunSetup& setup) {
       setup.model.num_labels = head.tensor->shape[0];
       setup.model.id2label.clear();
     }
-    if (arguments.lora_dropout > 0) setup.request.model.lora->dropout = arguments.lora_dropout;
+    if (arguments.lora_dropout > 0) setup.lora->dropout = arguments.lora_dropout;
     return;
   }
   if (!arguments.lora_r) return;
@@ -97,29 +97,29 @@ void set_adapter(RunSetup& setup) {
                 "--lora_r {}: there is no adapter to evaluate; give --adapter_name_or_path FOLDER",
                 *arguments.lora_r);
   }
-  setup.request.model.lora = LoraConfig{.r = *arguments.lora_r,
-                                        .alpha = arguments.lora_alpha.value_or(8.0),
-                                        .dropout = arguments.lora_dropout,
-                                        .target_modules = arguments.lora_target_modules,
-                                        .exclude_modules = arguments.exclude_modules,
-                                        .layers_to_transform = layers_of(arguments),
-                                        .modules_to_save = arguments.modules_to_save,
-                                        .use_rslora = arguments.use_rslora};
-  check_left_out(model_weights(setup.model), *setup.request.model.lora);
+  setup.lora = LoraConfig{.r = *arguments.lora_r,
+                          .alpha = arguments.lora_alpha.value_or(8.0),
+                          .dropout = arguments.lora_dropout,
+                          .target_modules = arguments.lora_target_modules,
+                          .exclude_modules = arguments.exclude_modules,
+                          .layers_to_transform = layers_of(arguments),
+                          .modules_to_save = arguments.modules_to_save,
+                          .use_rslora = arguments.use_rslora};
+  check_left_out(model_weights(setup.model), *setup.lora);
 }
 
 void set_base_weights(RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   const bool is_asked = arguments.load_in_4bit || arguments.load_in_8bit;
   if (!is_asked) return;
-  if (!setup.request.model.lora) {
+  if (!setup.lora) {
     throw_error(ErrorCode::kUsage,
                 "--load_in_{}bit: weights in {} bits are not trained; give --lora_r to train adapters "
                 "beside them, or "
                 "--adapter_name_or_path",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
-  LoraConfig& lora = *setup.request.model.lora;
+  LoraConfig& lora = *setup.lora;
   lora.base_weights = arguments.load_in_8bit                   ? BaseWeights::kInt8
                       : arguments.bnb_4bit_quant_type == "fp4" ? BaseWeights::kFp4
                                                                : BaseWeights::kNf4;
@@ -131,7 +131,7 @@ void set_base_weights(RunSetup& setup) {
 void check_adapter_folder(const RunSetup& setup) {
   // What is saved as an adapter takes the place of weights in its folder, and those of the base are needed.
   std::error_code ignored;
-  if (setup.purpose != RunPurpose::kTrain || !setup.request.model.lora || !setup.weights ||
+  if (setup.purpose != RunPurpose::kTrain || !setup.lora || !setup.weights ||
       !fs::equivalent(setup.weights->path(), setup.arguments.output_dir, ignored)) {
     return;
   }

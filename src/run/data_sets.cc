@@ -16,7 +16,6 @@
 #include "io/data/text_split.h"
 #include "io/data/token_cache.h"
 #include "io/data/tokenizer_encoder.h"
-#include "run/device_choice.h"
 #include "run/host_memory.h"
 #include "run/label_choice.h"
 #include "run/threads.h"
@@ -122,10 +121,7 @@ class DataReading {
     std::error_code unknown;
     const auto size = fs::file_size(path, unknown);
     if (!arguments_.memory_limit || unknown || static_cast<int64_t>(size) <= *arguments_.memory_limit) return;
-    PlanRequest request;
-    std::vector<std::string> ignored;
-    choose_device(arguments_, setup_.asked, num_run_threads(arguments_), request, ignored);
-    if (request.device.kind != KernelDevice::kCpu) return;
+    if (setup_.device.options.kind != KernelDevice::kCpu) return;
     throw_error(ErrorCode::kWillNotFit,
                 "{}: the file has {} bytes and lies in memory while it is read, {} bytes are allowed "
                 "(--memory_limit); allow more, or split the file",

@@ -84,7 +84,7 @@ int64_t metric_bytes(const RunSetup& setup) {
 
 // A matrix in fp32 on its way into 4 or 8 bits, and its codes.
 int64_t quantizing_bytes(const RunSetup& setup) {
-  const std::optional<LoraConfig>& lora = setup.request.model.lora;
+  const std::optional<LoraConfig>& lora = setup.lora;
   if (!lora || lora->base_weights == BaseWeights::kAsLoaded) return 0;
   int64_t largest = 0;
   for (const WeightSpec& spec : model_weights(setup.model)) {
@@ -95,9 +95,9 @@ int64_t quantizing_bytes(const RunSetup& setup) {
 }
 
 // Buckets that the training batches of this run fall into; 1 where the data is not known (the largest).
-int64_t train_buckets_used(const RunSetup& setup) {
+int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   if (setup.train_census.num_batches == 0) return 1;
-  const std::vector<Bucket> ladder = make_ladder(setup.request.batches.train);
+  const std::vector<Bucket> ladder = make_ladder(train);
   int64_t used = 0;
   size_t count = 0;
   const auto& counts = setup.train_census.counts;
@@ -136,28 +136,27 @@ int64_t batch_bytes_per_token(const RunSetup& setup) {
   constexpr int64_t kBytes = 16;  // id, type, position and label
   const Arguments& arguments = setup.arguments;
   // On a GPU a batch is made and given while the one before runs.
-  const int64_t in_hand = setup.request.device.kind == KernelDevice::kCpu ? 1 : 2;
+  const int64_t in_hand = setup.device.options.kind == KernelDevice::kCpu ? 1 : 2;
   return kBytes *
          (in_hand + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
 }
 
-HostMemory estimate_host_memory(const RunSetup& setup) {
+HostMemory estimate_host_memory(const RunSetup& setup, const Bucket& train) {
   HostMemory host;
-  const int64_t threads = setup.request.device.num_threads;
-  const int64_t ops =
-      (setup.request.model.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.num_hidden_layers;
-  if (setup.request.executor.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
+  const int64_t threads = setup.device.options.num_threads;
+  const int64_t ops = (setup.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.num_hidden_layers;
+  if (setup.device.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
   // On a GPU the library of the CPU's products is never called.
   const MatmulLibraryMemory products =
-      setup.request.device.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
+      setup.device.options.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
   host.process_bytes +=
       kProcessBytes + products.at_start_bytes + threads * kBytesPerThread +
-      (train_buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + products.per_bucket_bytes);
+      (train_buckets_used(setup, train) + 4) * (ops * kBytesPerBoundOp + products.per_bucket_bytes);
   host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
                     bytes_of(setup.predict) + bytes_of(setup.predict_mismatched) + dummy_bytes(setup);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
-  host.data_bytes += batch_bytes_per_token(setup) * setup.request.batches.train.tokens;
-  const bool is_on_gpu = setup.request.device.kind == KernelDevice::kCuda;
+  host.data_bytes += batch_bytes_per_token(setup) * train.tokens;
+  const bool is_on_gpu = setup.device.options.kind == KernelDevice::kCuda;
   host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
   host.data_bytes += setup.model.num_labels * kBytesPerLabel;
   host.data_bytes += metric_bytes(setup);

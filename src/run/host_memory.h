@@ -1,4 +1,4 @@
-// What the process holds on the host beside the arena, for the plan. Pure function of the setup.
+// Estimates what the process holds on the host outside the arena, for the plan. Pure functions of the setup.
 #pragma once
 
 #include "plan/compile/plan.h"
@@ -30,7 +30,8 @@ class ReadingMemory {
 // the largest bucket.
 int64_t batch_bytes_per_token(const RunSetup& setup);
 
-// Process, data and I/O buffers. See the constants in the source for how each was measured.
-HostMemory estimate_host_memory(const RunSetup& setup);
+// Returns the bytes of the process, the data and the I/O buffers, for a run whose largest training batch is `train`.
+// The constants in the source state how each was measured.
+HostMemory estimate_host_memory(const RunSetup& setup, const Bucket& train);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// The request for a run's plan: what the arguments and the data ask of the plan's builder. The last part of
-// prepare_run (run_setup.h), and the passes, which are its first; not thread-safe.
+// Gathers the facts that plan/request needs to make the request for a run's plan. The last part of prepare_run
+// (run_setup.h), and the passes, which are its first part; not thread-safe.
 #pragma once
 
 #include "base/file.h"
@@ -7,13 +7,12 @@
 
 namespace plimsoll {
 
-// Which passes are left out. Errors: kUsage for a name that is no pass.
+// Sets which passes are left out. Errors: kUsage for a name that is no pass.
 void set_passes(const Arguments& arguments, PassOptions& passes);
 
-// Fills what else of the request follows from the setup, the choice of the device included. Requires: all
-// else is there, the request's passes and adapter as well. Warnings and notes join those of the setup.
-// Errors: as choose_device(); kUsage for precisions that contradict each other; kWillNotFit where no
-// recomputation fits --recompute_budget.
+// Makes setup.request from the setup's arguments and facts. Requires: the rest of the setup is complete. Adds
+// warnings and notes to those of the setup. Errors: as request_of(); kWillNotFit if no recomputation fits
+// --recompute_budget.
 void fill_request(RunSetup& setup, const Environment& environment, FileSystem& files);
 
 }  // namespace plimsoll

@@ -9,9 +9,11 @@
 #include "base/counted.h"
 #include "io/hub/hub_cache.h"
 #include "metrics/metrics.h"
+#include "plan/request/request_of.h"
 #include "run/adapter_choice.h"
 #include "run/checkpoint_choice.h"
 #include "run/data_sets.h"
+#include "run/device_choice.h"
 #include "run/run_length.h"
 #include "run/run_request.h"
 #include "run/threads.h"
@@ -35,7 +37,8 @@ class Setup {
   RunSetup build() && {
     check_places();
     remark_arguments();
-    set_passes(arguments_, setup_.request.passes);
+    set_passes(arguments_, setup_.passes);
+    choose_run_device();
     find_adapter(setup_, hub_, files_);
     find_model();
     set_adapter(setup_);
@@ -53,6 +56,13 @@ class Setup {
   }
 
  private:
+  // The device is chosen first, so that arguments that it refuses are reported before data is read.
+  void choose_run_device() {
+    setup_.device = choose_device(arguments_, setup_.asked, num_run_threads(arguments_), setup_.notes);
+    const bool trains = setup_.purpose == RunPurpose::kTrain || setup_.purpose == RunPurpose::kPlan;
+    check_device_arguments(arguments_, setup_.device.options, trains);
+  }
+
   bool is_plan() const { return setup_.purpose == RunPurpose::kPlan; }
   // Also of a plan that reads data, and of --dry_run.
   bool ends_with_plan() const { return setup_.asked == RunPurpose::kPlan; }

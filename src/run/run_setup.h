@@ -33,13 +33,24 @@ struct RunStart {
   bool evaluation_is_due = false;  // of that step, before the next one
 };
 
+// The device that a run is planned for.
+struct ChosenDevice {
+  DeviceOptions options = {};
+  std::string label = {};         // for tables and messages: "cpu, 2 threads", "cuda:0, NVIDIA H200"
+  int gpu_ordinal = 0;            // among the visible GPUs
+  bool holds_gpu_driver = false;  // the process has opened the GPU driver, even if it runs on a CPU
+};
+
 struct RunSetup {
   Arguments arguments;
   RunPurpose purpose = RunPurpose::kTrain;
   // The purpose as it was asked for: still kPlan where a plan reads data, and kPlan for --dry_run. Such a run
   // needs no GPU.
   RunPurpose asked = RunPurpose::kTrain;
+  ChosenDevice device;
+  PassOptions passes;
   ModelConfig model;
+  std::optional<LoraConfig> lora;        // nothing: the run trains no adapter
   std::string model_label;               // for tables
   std::optional<ModelFolder> weights;    // nothing: every weight is initialised
   std::optional<ModelFolder> adapter;    // that the run begins with

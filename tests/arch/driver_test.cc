@@ -115,7 +115,7 @@ TEST(Driver, APlanForACardOfTheTableMakesNoCallOfIt) {
   const Plan plan = build_plan(setup.request);
   EXPECT_TRUE(plan.is_on_gpu());
   EXPECT_FALSE(is_cuda_driver_open());
-  EXPECT_FALSE(setup.request.executor.holds_gpu_driver);
+  EXPECT_FALSE(setup.device.holds_gpu_driver);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ std::vector<Case> memory_cases() {
       argument("OffloadActivationsWithABudget", 2,
                {"--recompute_budget", "--offload_activations", "one of them"},
                {"--offload_activations", "--recompute_budget", "1GiB"}),
-      argument("PagedOptimizerOnCpu", 0, {"paged_adamw_8bit", "host's memory already"},
+      argument("PagedOptimizerOnCpu", 0, {"paged_adamw_8bit", "already in host memory"},
                {"--optim", "paged_adamw_8bit"}),
       argument("ArgumentMemoryLimit", 3,
                {"--memory_limit", "1.0 MiB allowed (--memory_limit)", "--optim sgd"},
@@ -152,7 +152,7 @@ std::vector<Case> precision_cases() {
 
       argument("ArgumentsContradict", 2, {"--fp16 and --bf16 exclude"}, {"--fp16", "--bf16"}),
       argument("ArgumentFp16OnCpu", 2, {"--fp16", "on a CPU"}, {"--fp16"}),
-      argument("ArgumentFp16OnTheCpuThatWasAskedFor", 2, {"--fp16", "--bf16", "cuda:0"},
+      argument("ArgumentFp16OnTheCpuThatWasAskedFor", 2, {"--fp16", "cannot compute fp16 on a CPU", "cuda:0"},
                {"--fp16", "--use_cpu"}),
       // Where the CPU has bf16 instructions it is no mistake.
       // Where the CPU has bf16 instructions it is no mistake.

@@ -164,7 +164,6 @@ struct PlanLabels {
 struct ExecutorOptions {
   int gpu_ordinal = 0;             // the GPU to run on, among the visible ones
   bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
-  bool holds_gpu_driver = false;   // the process has opened the GPU driver, even if it runs on a CPU
   // For tests, on a CPU: does each copy as late as the plan allows instead of as early.
   bool late_copies = false;
   // For tests, on a CPU: runs what is enqueued only when the host waits for it, so that a run trains ahead as on a

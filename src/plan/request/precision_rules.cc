@@ -1,0 +1,178 @@
+#include "plan/request/precision_rules.h"
+
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// Returns the device's name for a refusal.
+std::string device_name(const DeviceOptions& device) {
+  if (device.kind == KernelDevice::kCpu) return "a CPU";
+  return device.gpu.uuid.empty() ? device.gpu.name : device.gpu.product;
+}
+
+bool has_bf16(const DeviceOptions& device) {
+  return device.kind == KernelDevice::kCuda ? device.gpu.bf16_tflops > 0 : has_bf16_products(device.isa);
+}
+
+// Refuses bf16 if the device does not compute it. `name` is the argument that asks for it.
+void require_bf16(std::string_view name, const DeviceOptions& device) {
+  if (has_bf16(device)) return;
+  if (device.kind == KernelDevice::kCpu) {
+    throw_error(ErrorCode::kUsage,
+                "--{}: this CPU cannot multiply bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
+                name, cpu_isa_name(device.isa));
+  }
+  throw_error(
+      ErrorCode::kUsage, "--{}: {} has no bf16 (compute capability {}.{}; 8.0 has it); leave it out{}", name,
+      device_name(device), device.gpu.sm / 10, device.gpu.sm % 10, name == "bf16" ? ", or give --fp16" : "");
+}
+
+// Refuses fp16 on a CPU, except with the reference kernels: they compute every type, so that fp16 arithmetic can be
+// examined on a CPU.
+void require_fp16(std::string_view name, const DeviceOptions& device) {
+  if (device.kind == KernelDevice::kCuda || device.reference_kernels) return;
+  throw_error(ErrorCode::kUsage, "--{}: Plimsoll cannot compute fp16 on a CPU; {}", name,
+              has_bf16(device)
+                  ? fmt::format("give --{} instead, or a GPU (--device cuda:0)",
+                                name == "fp16" ? "bf16" : "bf16_full_eval")
+                  : "this one has no bf16 either: leave it out, or give a GPU (--device cuda:0)");
+}
+
+// Sets bf16 for weights, activations and gradients.
+void set_weight_type(const Arguments& arguments, const DeviceOptions& device, PrecisionOptions& precision) {
+  if (arguments.dtype != "bfloat16") return;
+  require_bf16("dtype bfloat16", device);
+  if (arguments.fp16) {
+    throw_error(ErrorCode::kUsage,
+                "--dtype bfloat16 and --fp16 exclude each other: products read both operands in one "
+                "type; give one of them");
+  }
+  precision.dtype = DType::kBF16;
+  precision.activation_dtype = DType::kBF16;
+}
+
+void set_gradient_type(const Arguments& arguments, const DeviceOptions& device, PrecisionOptions& precision) {
+  if (arguments.gradient_dtype == "auto") return;
+  const DType dtype = arguments.gradient_dtype == "fp32"   ? DType::kF32
+                      : arguments.gradient_dtype == "bf16" ? DType::kBF16
+                                                           : DType::kF16;
+  if (dtype != DType::kF32 && device.kind == KernelDevice::kCpu) {
+    throw_error(ErrorCode::kUsage,
+                "--gradient_dtype {}: products on a CPU read fp32 weights, and a gradient has the type of "
+                "its weight; leave it out",
+                arguments.gradient_dtype);
+  }
+  if (dtype != DType::kF32 && dtype != precision.activation_dtype) {
+    throw_error(ErrorCode::kUsage,
+                "--gradient_dtype {0}: products write gradients in fp32 or in the type that they compute in; "
+                "give --{0} too, or leave it out",
+                arguments.gradient_dtype);
+  }
+  precision.gradient_dtype = dtype;
+}
+
+void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, PrecisionOptions& precision,
+                       RequestRemarks& remarks) {
+  precision.copies_at_use = arguments.weight_copies == "at_use";
+  if (!precision.copies_at_use) return;
+  if (device.kind == KernelDevice::kCpu) {
+    remarks.notes.emplace_back(
+        "--weight_copies at_use has no effect on a CPU, whose products round fp32 weights while they read "
+        "them");
+  } else if (!precision.activation_dtype || precision.dtype != DType::kF32) {
+    remarks.notes.emplace_back(
+        "--weight_copies at_use has no effect unless fp32 weights are used with 16-bit activations: give "
+        "--fp16 or --bf16 too");
+  }
+}
+
+// As in Trainer, evaluations during training read the weights that training holds.
+void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device, bool trains,
+                         PrecisionOptions& precision, RequestRemarks& remarks) {
+  if (!arguments.bf16_full_eval && !arguments.fp16_full_eval) return;
+  const char* name = arguments.bf16_full_eval ? "bf16_full_eval" : "fp16_full_eval";
+  if (trains) {
+    remarks.notes.push_back(
+        fmt::format("--{} has no effect while training, whose evaluations read the weights that it holds; "
+                    "eval and predict, and a plan without --do_train, hold 2 bytes per parameter",
+                    name));
+    return;
+  }
+  if (arguments.bf16_full_eval) {
+    require_bf16(name, device);
+  } else {
+    require_fp16(name, device);
+  }
+  precision.dtype = arguments.bf16_full_eval ? DType::kBF16 : DType::kF16;
+  precision.activation_dtype = precision.dtype;
+}
+
+// --tf32 is Trainer's name for one of the values of --matmul_precision. The two may say the same but not contradict
+// each other.
+void set_fp32_products(const Arguments& arguments, const DeviceOptions& device, PrecisionOptions& precision,
+                       RequestRemarks& remarks) {
+  const std::string& word = arguments.matmul_precision;
+  const bool takes_tf32 = word == "tf32" || word == "tf32x3";
+  const bool names_fp32 = takes_tf32 || word == "fp32";
+  if (arguments.tf32 && names_fp32 && *arguments.tf32 != (word == "tf32")) {
+    throw_error(ErrorCode::kUsage, "--tf32 {} and --matmul_precision {} contradict each other; leave one out",
+                *arguments.tf32 ? "True" : "False", word);
+  }
+  if (!takes_tf32 && !arguments.tf32.value_or(false)) return;
+  const bool on_gpu = device.kind == KernelDevice::kCuda;
+  if (!on_gpu && !takes_tf32) {
+    remarks.notes.emplace_back("--tf32 has no effect on a CPU");
+    return;
+  }
+  if (!on_gpu || device.gpu.tf32_tflops == 0) {
+    throw_error(ErrorCode::kUsage,
+                "--{}: {} has no TF32 (a GPU of compute capability 8.0 or later has); leave it out",
+                takes_tf32 ? "matmul_precision " + word : "tf32", device_name(device));
+  }
+  precision.fp32_products = word == "tf32x3" ? Fp32Products::kTf32x3 : Fp32Products::kTf32;
+}
+
+// Refuses a value of --matmul_precision that names another precision than the other arguments ask for.
+void refuse_other_products(const Arguments& arguments, const PrecisionOptions& precision) {
+  const std::string mixed = precision.activation_dtype == DType::kF16    ? "fp16"
+                            : precision.activation_dtype == DType::kBF16 ? "bf16"
+                                                                         : "";
+  const std::string products =
+      !mixed.empty() ? mixed : std::string(fp32_products_name(precision.fp32_products));
+  if (arguments.matmul_precision == "auto" || arguments.matmul_precision == products) return;
+  const bool is_half = arguments.matmul_precision == "bf16" || arguments.matmul_precision == "fp16";
+  throw_error(ErrorCode::kUsage,
+              "--matmul_precision {}: {} matrix products read their inputs in {}; leave it out, or {}",
+              arguments.matmul_precision, mixed.empty() ? "without --bf16 and --fp16" : "with --" + mixed,
+              products,
+              is_half ? "give --" + arguments.matmul_precision
+                      : fmt::format("leave --{} out", mixed.empty() ? "tf32" : mixed));
+}
+
+}  // namespace
+
+PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
+                              RequestRemarks& remarks) {
+  PrecisionOptions precision;
+  if (arguments.bf16) {
+    require_bf16("bf16", device);
+    precision.activation_dtype = DType::kBF16;
+  }
+  if (arguments.fp16) {
+    require_fp16("fp16", device);
+    precision.activation_dtype = DType::kF16;
+  }
+  set_weight_type(arguments, device, precision);
+  set_gradient_type(arguments, device, precision);
+  set_weight_copies(arguments, device, precision, remarks);
+  set_full_evaluation(arguments, device, trains, precision, remarks);
+  if (precision.dtype == DType::kF32) set_fp32_products(arguments, device, precision, remarks);
+  refuse_other_products(arguments, precision);
+  return precision;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,125 @@
+// The rules that turn arguments and facts into a request, and their refusals.
+#include "plan/request/request_of.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+RunFacts cpu_facts(CpuIsa isa = CpuIsa::kAmx) {
+  RunFacts facts{.train_bucket = {.tokens = 64, .sequences = 4, .longest = 16}};
+  facts.device.isa = isa;
+  return facts;
+}
+
+RunFacts gpu_facts(const char* card) {
+  RunFacts facts = cpu_facts();
+  facts.device.kind = KernelDevice::kCuda;
+  facts.device.gpu = *find_gpu_target(card);
+  return facts;
+}
+
+Arguments with(const std::function<void(Arguments&)>& change) {
+  Arguments arguments;
+  change(arguments);
+  return arguments;
+}
+
+// Returns the refusal, or "" for arguments that are accepted.
+std::string refusal(const Arguments& arguments, const RunFacts& facts) {
+  RequestRemarks remarks;
+  try {
+    static_cast<void>(request_of(arguments, facts, remarks));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RequestOf, DefaultsAreFp32OnTheGivenDevice) {
+  RequestRemarks remarks;
+  const PlanRequest request = request_of(Arguments(), cpu_facts(), remarks);
+  EXPECT_EQ(request.precision, PrecisionOptions());
+  EXPECT_EQ(request.batches.train.tokens, 64);
+  EXPECT_FALSE(request.memory_limit_bytes);
+  EXPECT_TRUE(remarks.notes.empty() && remarks.warnings.empty());
+}
+
+TEST(RequestOf, RefusesFp16OnACpuInOneSentence) {
+  const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
+  EXPECT_EQ(refusal(fp16, cpu_facts()),
+            "--fp16: Plimsoll cannot compute fp16 on a CPU; give --bf16 instead, or a GPU (--device cuda:0)");
+  EXPECT_NE(refusal(fp16, cpu_facts(CpuIsa::kAvx512)).find("no bf16 either"), std::string::npos);
+  EXPECT_EQ(refusal(fp16, gpu_facts("t4")), "");
+  RunFacts reference = cpu_facts();
+  reference.device.reference_kernels = true;
+  EXPECT_EQ(refusal(fp16, reference), "");
+}
+
+TEST(RequestOf, RefusesBf16WhereTheDeviceHasNone) {
+  const Arguments bf16 = with([](Arguments& a) { a.bf16 = true; });
+  EXPECT_NE(refusal(bf16, cpu_facts(CpuIsa::kAvx512)).find("cannot multiply bf16"), std::string::npos);
+  EXPECT_NE(refusal(bf16, gpu_facts("t4")).find("t4 has no bf16"), std::string::npos);
+  EXPECT_EQ(refusal(bf16, cpu_facts()), "");
+}
+
+TEST(RequestOf, OffloadingNeedsAGpu) {
+  const Arguments states = with([](Arguments& a) { a.offload_optimizer = true; });
+  const Arguments activations = with([](Arguments& a) { a.offload_activations = true; });
+  EXPECT_EQ(
+      refusal(states, cpu_facts()),
+      "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, or give "
+      "a GPU (--device cuda:0)");
+  EXPECT_NE(refusal(activations, cpu_facts()).find("already in host memory"), std::string::npos);
+  RequestRemarks remarks;
+  EXPECT_TRUE(request_of(states, gpu_facts("h200"), remarks).update.offload_states);
+  EXPECT_TRUE(request_of(activations, gpu_facts("h200"), remarks).offload.activations);
+  const Arguments sgd = with([](Arguments& a) {
+    a.offload_optimizer = true;
+    a.optim = "sgd";
+  });
+  EXPECT_NE(refusal(sgd, gpu_facts("h200")).find("no states"), std::string::npos);
+}
+
+TEST(RequestOf, PagedOptimizersRunOnACpuWithANote) {
+  const Arguments paged = with([](Arguments& a) { a.optim = "paged_adamw_8bit"; });
+  RequestRemarks remarks;
+  EXPECT_FALSE(request_of(paged, cpu_facts(), remarks).update.offload_states);
+  EXPECT_EQ(remarks.notes.size(), 1U);
+  EXPECT_TRUE(request_of(paged, gpu_facts("h200"), remarks).update.offload_states);
+}
+
+TEST(RequestOf, ACardLimitsMemory) {
+  RequestRemarks remarks;
+  const RunFacts facts = gpu_facts("h200");
+  const int64_t memory = facts.device.gpu.memory_bytes;
+  EXPECT_EQ(request_of(Arguments(), facts, remarks).memory_limit_bytes, memory);
+  const Arguments less = with([](Arguments& a) { a.memory_limit = 1 << 30; });
+  EXPECT_EQ(request_of(less, facts, remarks).memory_limit_bytes, 1 << 30);
+  const Arguments more = with([&](Arguments& a) { a.memory_limit = 2 * memory; });
+  EXPECT_EQ(request_of(more, facts, remarks).memory_limit_bytes, memory);
+}
+
+TEST(RequestOf, FullEvaluationInBf16IsForRunsThatDoNotTrain) {
+  const Arguments full = with([](Arguments& a) { a.bf16_full_eval = true; });
+  RequestRemarks remarks;
+  RunFacts facts = cpu_facts();
+  EXPECT_EQ(request_of(full, facts, remarks).precision.dtype, DType::kF32);
+  EXPECT_EQ(remarks.notes.size(), 1U);
+  facts.train = false;
+  EXPECT_EQ(request_of(full, facts, remarks).precision.dtype, DType::kBF16);
+}
+
+TEST(RequestOf, ArgumentsOfTheDeviceAreCheckedBeforeTheFacts) {
+  const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
+  EXPECT_THROW(check_device_arguments(fp16, cpu_facts().device, true), Error);
+  EXPECT_NO_THROW(check_device_arguments(Arguments(), cpu_facts().device, true));
+}
+
+}  // namespace
+}  // namespace plimsoll
