@@ -142,7 +142,7 @@ class Fit {
     most_tokens_ = setup.model.max_position_embeddings;
     if (label_.empty()) label_ = setup.model_label;
     if (!compares_cards()) {
-      device_label_ = request.labels.device;
+      device_label_ = setup.device.label;
       limit_bytes_ = request.memory_limit_bytes;
     }
     asked.methods = methods_beside(asked.run, request, most_effect, environment_);

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-PlanReport make_plan_report(const Plan& plan, Savings savings) {
+PlanReport make_plan_report(const Plan& plan, const PlanLabels& labels, Savings savings) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -16,12 +16,12 @@ PlanReport make_plan_report(const Plan& plan, Savings savings) {
   report.constant_bytes = plan.constant_bytes();
   report.fits = plan.fits();
   report.build_ms = plan.build_ms;
-  report.table = plan_table(plan);
+  report.table = plan_table(plan, labels);
   if (savings == Savings::kPlan && report.fits) report.savings = format_savings(plan, cheapest_savings(plan));
-  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan);
+  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan, labels);
   report.modules = module_table(plan);
   report.why = plan_why(plan);
-  report.json = plan_json(plan);
+  report.json = plan_json(plan, labels);
   if (std::string text = format_stopped_passes(plan); !text.empty()) report.notes.push_back(std::move(text));
   for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(format_advice(advice));
   return report;

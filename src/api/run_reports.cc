@@ -55,14 +55,15 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
   }
 }
 
-void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
+void write_run_reports(FileSystem& files, const std::string& folder, const Session& session,
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
                        const std::string& run_name) {
   replace_file(files, join_path(folder, kPlanFile), report.json);
-  const std::string caption = plan.request.labels.model + " on " + plan.request.labels.device;
+  const PlanLabels& labels = session.setup().plan_labels;
+  const std::string caption = labels.model + " on " + labels.device;
   replace_file(files, folder + "/loss.svg",
                loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));
-  replace_file(files, folder + "/memory.svg", memory_plot(plan));
+  replace_file(files, folder + "/memory.svg", memory_plot(session.plan(), labels));
   replace_file(files, join_path(folder, kMemoryFile), memory_json(memory));
 }
 

@@ -23,7 +23,7 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
 
 // plan.json, loss.svg, memory.svg and, last, memory.json. `run_name` (may be empty) is in the title of the
 // loss.
-void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
+void write_run_reports(FileSystem& files, const std::string& folder, const Session& session,
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
                        const std::string& run_name);
 

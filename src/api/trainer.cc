@@ -84,8 +84,8 @@ void Trainer::Impl::start() {
 Trainer::Trainer(Arguments arguments, Task task, const Environment& environment) {
   std::vector<std::string> notes = resolve_arguments(arguments);
   impl_ = std::make_unique<Impl>(prepare_run(arguments, purpose_of(task), environment, posix_file_system()));
-  impl_->plan =
-      make_plan_report(impl_->session.plan(), arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut);
+  impl_->plan = make_plan_report(impl_->session.plan(), impl_->session.setup().plan_labels,
+                                 arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut);
   impl_->plan.warnings = impl_->session.setup().warnings;
   const std::vector<std::string>& setup_notes = impl_->session.setup().notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
@@ -108,7 +108,7 @@ const PlanReport& Trainer::plan() const {
 }
 
 std::string Trainer::device_line() const {
-  return plimsoll::device_line(impl_->session.plan().request);
+  return plimsoll::device_line(impl_->session.setup().device);
 }
 
 std::vector<std::string> Trainer::description() const {
@@ -280,7 +280,7 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
     written.emplace_back("README.md");
   }
   // Its last file says that all of them are there.
-  write_run_reports(posix_file_system(), folder, impl_->session.plan(), impl_->plan, memory(), output,
+  write_run_reports(posix_file_system(), folder, impl_->session, impl_->plan, memory(), output,
                     impl_->arguments().run_name);
   return written;
 }

@@ -121,7 +121,7 @@ int64_t gpu_used_bytes(const PlanRequest& request) {
   return memory ? memory->used_bytes : 0;
 }
 
-void require_free_memory(const Plan& plan) {
+void require_free_memory(const Plan& plan, const std::string& device_label) {
   if (!plan.is_on_gpu()) return;
   const auto memory = gpu_memory(plan.request.device.gpu.uuid);
   if (!memory || plan.total_bytes() <= memory->free_bytes) return;
@@ -130,7 +130,7 @@ void require_free_memory(const Plan& plan) {
       ErrorCode::kWillNotFit,
       "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait for them, take another GPU "
       "(CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
-      needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, plan.request.labels.device,
+      needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, device_label,
       holders.empty() ? "; the driver names no process that holds the rest" : "; held by" + holders);
 }
 
@@ -145,12 +145,12 @@ std::string planned_beside_held(const Plan& plan) {
          holders_text(plan.request.device.gpu.uuid);
 }
 
-std::string device_line(const PlanRequest& request) {
-  if (request.device.kind == KernelDevice::kCpu)
-    return cpu_device_line(request.device.num_threads, request.device.isa, cpu_name());
-  return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", request.labels.device,
-                     request.device.gpu.sm / 10, request.device.gpu.sm % 10,
-                     static_cast<double>(request.device.gpu.memory_bytes) / double(1 << 30));
+std::string device_line(const ChosenDevice& device) {
+  const DeviceOptions& options = device.options;
+  if (options.kind == KernelDevice::kCpu)
+    return cpu_device_line(options.num_threads, options.isa, cpu_name());
+  return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", device.label, options.gpu.sm / 10,
+                     options.gpu.sm % 10, static_cast<double>(options.gpu.memory_bytes) / double(1 << 30));
 }
 
 }  // namespace plimsoll

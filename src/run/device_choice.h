@@ -15,7 +15,7 @@ ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, int n
 
 // Checks that the plan fits into the memory that is free on the GPU now, as the driver counts it. Does nothing for a
 // plan on a CPU. Errors: kWillNotFit, naming the processes that hold the rest.
-void require_free_memory(const Plan& plan);
+void require_free_memory(const Plan& plan, const std::string& device_label);
 
 // Returns a line for the error message of a run whose GPU failed: the memory that the plan needs there, the memory
 // that is free on the card now, and the processes that hold the rest. "" on a CPU.
@@ -25,6 +25,6 @@ std::string planned_beside_held(const Plan& plan);
 int64_t gpu_used_bytes(const PlanRequest& request);
 
 // Returns the first line of a run: "device cpu: Some CPU, 2 threads, AVX-512", "device cuda:0: NVIDIA H200, ...".
-std::string device_line(const PlanRequest& request);
+std::string device_line(const ChosenDevice& device);
 
 }  // namespace plimsoll

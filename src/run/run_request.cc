@@ -133,9 +133,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
                  .problem_type = task_of(setup.labels.kind).problem_type,
                  .lora = setup.lora,
                  .passes = setup.passes,
-                 .device = device,
-                 .model_label = setup.model_label,
-                 .device_label = setup.device.label};
+                 .device = device};
   facts.train = setup.purpose == RunPurpose::kTrain ||
                 (setup.purpose == RunPurpose::kPlan && !plans_full_evaluation(arguments));
   facts.evaluate = setup.purpose != RunPurpose::kTrain || setup.evaluate || setup.predict;
@@ -171,6 +169,9 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   if (!arguments.dump_passes.empty()) dump_passes_into(files, arguments.dump_passes, setup.passes);
   RequestRemarks remarks;
   setup.request = request_of(arguments, facts_of(setup, environment, files), remarks);
+  setup.plan_labels = labels_of(arguments, setup.device.options);
+  setup.plan_labels.model = setup.model_label;
+  setup.plan_labels.device = setup.device.label;
   setup.request.executor.gpu_ordinal = setup.device.gpu_ordinal;
   std::ranges::move(remarks.notes, std::back_inserter(setup.notes));
   std::ranges::move(remarks.warnings, std::back_inserter(setup.warnings));

@@ -17,6 +17,7 @@
 #include "io/text/tokenizer.h"
 #include "models/model.h"
 #include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/training.h"
 
@@ -80,6 +81,7 @@ struct RunSetup {
   std::vector<std::string> notes;
   std::string tuning_file;  // where the tuning table lies between runs; "" where none is kept
   PlanRequest request;
+  PlanLabels plan_labels;
 };
 
 // Errors: kUsage and kBadData for arguments and files; see each reader.

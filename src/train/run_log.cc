@@ -21,7 +21,7 @@ void append_text(FileSystem& files, const std::string& path, const std::string& 
 RunLog::RunLog(const Session& session, const Callbacks& callbacks, RunState& state)
     : session_(session), arguments_(session.setup().arguments), callbacks_(callbacks), state_(state) {
   const PlanRequest& request = session.plan().request;
-  if (session.plan().is_on_gpu()) gpu_log_.emplace(request.device.gpu.uuid, request.labels.device);
+  if (session.plan().is_on_gpu()) gpu_log_.emplace(request.device.gpu.uuid, session.setup().device.label);
 }
 
 void RunLog::add_step(const FinishedStep& step) {

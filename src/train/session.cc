@@ -69,8 +69,8 @@ Session::Session(RunSetup setup, FileSystem& files)
 Session::~Session() = default;
 
 std::string Session::allocate() {
-  require_fit(plan_);
-  require_free_memory(plan_);
+  require_fit(plan_, setup_.plan_labels);
+  require_free_memory(plan_, setup_.device.label);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   // The session's only when all of it is there.
   std::unique_ptr<Executor> executor;

@@ -150,7 +150,7 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   // The CPU of the document is required, because the position of the peak depends on the scratch memory of
   // kernels.
   request.device.isa = CpuIsa::kAvx512;
-  const std::string plan = make_plan_report(build_plan(request), Savings::kLeaveOut).table;
+  const std::string plan = make_plan_report(build_plan(request), PlanLabels(), Savings::kLeaveOut).table;
   const std::string guide = read("docs/GUIDE.md");
   for (const char* row :
        {"model weights ", "optimizer states ", "gradients ", "saved for the backward pass "}) {

@@ -60,7 +60,6 @@ std::string refusal(const Method& a, const Method& b, KernelDevice device) {
     if (device == KernelDevice::kCpu) {
       request.device.kind = KernelDevice::kCpu;
       request.device.isa = CpuIsa::kAmx;
-      request.labels.device = "a CPU";
     }
     build_plan(request);
     return {};

@@ -9,7 +9,7 @@ std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t /*f
               "{}: this program was built without CUDA (no nvcc was found). Install the CUDA toolkit and "
               "build again, "
               "or --use_cpu",
-              plan.request.labels.device);
+              plan.request.device.gpu.name);
 }
 
 }  // namespace plimsoll

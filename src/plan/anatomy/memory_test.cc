@@ -67,7 +67,7 @@ void expect_modules(const Plan& plan, const MemoryAnatomy& anatomy) {
 TEST(MemoryAnatomy, AddsUpForPresetsAndRandomModels) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {
-    SCOPED_TRACE(request.labels.model + " case " + std::to_string(checked));
+    SCOPED_TRACE(request.model.config.model_type + " case " + std::to_string(checked));
     const Plan plan = build_plan(request);
     const MemoryAnatomy anatomy = memory_anatomy(plan);
     expect_sums(plan, anatomy);

@@ -9,10 +9,11 @@
 namespace plimsoll {
 namespace {
 
-// Returns the name of the card without the provenance of its figures, which a refusal does not need.
-const std::string& device_name(const PlanRequest& request) {
-  const bool is_of_table = request.device.kind == KernelDevice::kCuda && request.device.gpu.uuid.empty();
-  return is_of_table ? request.device.gpu.name : request.labels.device;
+// Returns the name of the device without the provenance of its figures, which a refusal does not need.
+std::string device_name(const PlanRequest& request) {
+  if (request.device.kind == KernelDevice::kCpu) return "a CPU";
+  const GpuTarget& gpu = request.device.gpu;
+  return gpu.uuid.empty() ? gpu.name : gpu.product;
 }
 
 // Returns advice for a user whose device has no kernel that takes an op.

@@ -151,16 +151,7 @@ struct HostMemory {
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
 };
 
-// What tables and messages call the parts of a plan.
-struct PlanLabels {
-  std::string model = {};  // if empty, the type of the model
-  std::string device = "cpu";
-  std::string memory_limit = "--memory_limit";       // the argument or device that sets the limit
-  std::string length_argument = "--max_seq_length";  // the argument that sets the length of sequences
-  std::string shorter_effect = "cuts longer texts";  // what a smaller value of that argument does to the data
-};
-
-// What the executor does in a way that the plan does not depend on.
+// How the executor runs the plan. The plan does not depend on it.
 struct ExecutorOptions {
   int gpu_ordinal = 0;             // the GPU to run on, among the visible ones
   bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
@@ -184,7 +175,6 @@ struct PlanRequest : GraphRequest {
   // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses
   // out of bounds.
   bool separate_buffers = false;
-  PlanLabels labels = {};
   ExecutorOptions executor = {};
 };
 

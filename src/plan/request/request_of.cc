@@ -122,19 +122,6 @@ std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceO
   return std::min(arguments.memory_limit.value_or(device.gpu.memory_bytes), device.gpu.memory_bytes);
 }
 
-PlanLabels labels_of(const Arguments& arguments, const RunFacts& facts) {
-  PlanLabels labels{.model = facts.model_label, .device = facts.device_label};
-  const GpuTarget& gpu = facts.device.gpu;
-  const bool card_limits =
-      is_on_gpu(facts.device) && (!arguments.memory_limit || *arguments.memory_limit > gpu.memory_bytes);
-  if (card_limits) labels.memory_limit = "the memory of " + gpu.name;
-  if (arguments.dataset_name == "dummy") {
-    labels.length_argument = "--dummy_seq_length";
-    labels.shorter_effect = "shorter sequences";
-  }
-  return labels;
-}
-
 }  // namespace
 
 bool plans_full_evaluation(const Arguments& arguments) {
@@ -167,7 +154,6 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.captured_buckets = facts.captured_buckets;
   request.host = facts.host;
   request.cpu_calibration = facts.cpu_calibration;
-  request.labels = labels_of(arguments, facts);
   warn_of_bf16_checkpoint(arguments, facts, remarks);
   return request;
 }
@@ -176,6 +162,18 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));
+}
+
+PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device) {
+  PlanLabels labels;
+  const bool card_limits =
+      is_on_gpu(device) && (!arguments.memory_limit || *arguments.memory_limit > device.gpu.memory_bytes);
+  if (card_limits) labels.memory_limit = "the memory of " + device.gpu.name;
+  if (arguments.dataset_name == "dummy") {
+    labels.length_argument = "--dummy_seq_length";
+    labels.shorter_effect = "shorter sequences";
+  }
+  return labels;
 }
 
 }  // namespace plimsoll

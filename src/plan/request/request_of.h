@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/compile/plan_labels.h"
 #include "plan/compile/plan_request.h"
 #include "plimsoll/arguments.h"
 
@@ -28,8 +29,6 @@ struct RunFacts {
   CapturedBuckets captured_buckets = {};
   HostMemory host = {};
   CpuCalibration cpu_calibration = {};
-  std::string model_label = {};   // the name of the model in tables
-  std::string device_label = {};  // the name of the device in tables and messages
 };
 
 // Remarks for the user about arguments that have no effect, or an effect that is likely not intended.
@@ -46,6 +45,10 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
 // Throws what request_of() would throw for this device, before data is read. `trains` as in RunFacts::train.
 // Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
+
+// Returns the labels that follow from the arguments and the device: those of the memory limit and of the length of
+// sequences.
+PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device);
 
 // Returns true if the arguments ask for 16-bit evaluation and not for training.
 bool plans_full_evaluation(const Arguments& arguments);

@@ -219,12 +219,12 @@ class BudgetSearch {
     throw_error(
         ErrorCode::kWillNotFit,
         "--recompute_budget {:.1f} MiB: nothing fits. The smallest total found is {:.1f} MiB ({}), {:.1f} "
-        "MiB more; give --recompute_budget {:.0f}MiB, or a smaller --per_device_train_batch_size or {}",
+        "MiB more; give --recompute_budget {:.0f}MiB, a smaller --per_device_train_batch_size or shorter "
+        "sequences",
         mib(result_.budget_bytes), mib(smallest_->total_bytes),
         smallest_->name == "chosen" ? "with all that can be computed again"
                                     : "--recompute " + smallest_->name,
-        mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)),
-        request_.labels.length_argument);
+        mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)));
   }
 
   PlanRequest request_;

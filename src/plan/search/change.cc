@@ -37,7 +37,8 @@ std::vector<int64_t> halves(int64_t from, int64_t down_to) {
 
 }  // namespace
 
-Change::Change(const PlanRequest& request) : request_(request) {
+Change::Change(const PlanRequest& request, PlanLabels labels)
+    : request_(request), labels_(std::move(labels)) {
   request_.passes.dump = nullptr;
 }
 
@@ -63,8 +64,8 @@ void Change::use_evaluation_batch(int64_t sequences) {
 void Change::use_length(int64_t longest) {
   request_.batches.train = with_longest(request_.batches.train, longest);
   request_.batches.evaluate = with_longest(request_.batches.evaluate, longest);
-  arguments_.push_back(fmt::format("{} {}", request_.labels.length_argument, longest));
-  note(request_.labels.shorter_effect);
+  arguments_.push_back(fmt::format("{} {}", labels_.length_argument, longest));
+  note(labels_.shorter_effect);
   effect_ = Effect::kOtherModel;
 }
 

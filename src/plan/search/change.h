@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
 
 namespace plimsoll {
 
@@ -33,7 +34,8 @@ class MethodSet;
 // A request that is changed step by step.
 class Change {
  public:
-  explicit Change(const PlanRequest& request);
+  // `labels` name the argument that sets the length of sequences.
+  explicit Change(const PlanRequest& request, PlanLabels labels = {});
 
   // Keeps the effective batch. Requires: `sequences` divides it.
   void use_micro_batch(int64_t sequences);
@@ -62,6 +64,7 @@ class Change {
   void note(std::string text);
 
   PlanRequest request_;
+  PlanLabels labels_;
   std::vector<std::string> arguments_;
   std::vector<std::string> notes_;
   Effect effect_ = Effect::kNone;

@@ -45,7 +45,8 @@ bool saves_memory(const Method& method) {
 
 class Search {
  public:
-  Search(const Plan& plan, int64_t limit) : plan_(plan), limit_(limit), own_ms_(ms_per_sample(plan)) {}
+  Search(const Plan& plan, int64_t limit, const PlanLabels& labels)
+      : plan_(plan), limit_(limit), labels_(labels), own_ms_(ms_per_sample(plan)) {}
 
   std::vector<Suggestion> run() {
     const PlanRequest& request = plan_.request;
@@ -92,7 +93,7 @@ class Search {
     const bool is_in_backward = method.name == "optimizer_in_backward";
     if (is_in_backward && request.batches.accumulation_steps > 1) return;
     if (!with_methods(request, alone)) return;
-    Change change(request);
+    Change change(request, labels_);
     change.use_methods(alone);
     add(change);
   }
@@ -102,7 +103,7 @@ class Search {
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
-      Change change(plan_.request);
+      Change change(plan_.request, labels_);
       change.use_recompute(policy);
       std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
       if (!suggestion) continue;
@@ -112,7 +113,7 @@ class Search {
     if (!best) return;
     // Offloading removes from the device the bytes that a budget weighs.
     if (best->fits && !plan_.request.offload.activations) {
-      Change change(plan_.request);
+      Change change(plan_.request, labels_);
       change.use_recompute_budget(limit_);
       std::optional<Suggestion> mixed = change.planned(limit_, own_ms_);
       if (mixed && mixed->fits && mixed->relative_time < best->relative_time)
@@ -125,7 +126,7 @@ class Search {
   void try_sizes(const std::vector<int64_t>& sizes, void (Change::*make)(int64_t)) {
     std::optional<Suggestion> best;
     for (int64_t size : sizes) {
-      Change change(plan_.request);
+      Change change(plan_.request, labels_);
       (change.*make)(size);
       std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
       if (!suggestion) continue;
@@ -154,7 +155,7 @@ class Search {
     PlanRequest& request = subject.request;
     request.memory_limit_bytes = limit_;
     if (small_evaluation) {
-      Change change(request);
+      Change change(request, labels_);
       change.use_evaluation_batch(1);
       request = change.request();
     }
@@ -162,7 +163,7 @@ class Search {
     const MethodSpace space(subject, scope(most), question.most_sequences, question.effective_batch);
     for (const FitAnswer& answer : search_fit(space, question).answers) {
       if (answer.effect != most) continue;
-      Change change(plan_.request);
+      Change change(plan_.request, labels_);
       if (small_evaluation) change.use_evaluation_batch(1);
       if (answer.micro_batch != plan_.request.batches.train.sequences)
         change.use_micro_batch(answer.micro_batch);
@@ -197,7 +198,7 @@ class Search {
   // Tries the smallest run of all methods. If it does not fit either, tries it with shorter sequences.
   void try_combined() {
     const PlanRequest& request = plan_.request;
-    Change change(request);
+    Change change(request, labels_);
     if (!smaller_evaluation_batches(request).empty()) change.use_evaluation_batch(1);
     bool is_new = change.num_changes() > 0;
     if (request.train) {
@@ -225,6 +226,7 @@ class Search {
 
   const Plan& plan_;
   int64_t limit_;
+  const PlanLabels& labels_;
   double own_ms_;
   std::vector<Suggestion> found_;
 };
@@ -307,22 +309,22 @@ std::string describe_smallest(const std::vector<Suggestion>& suggestions, int64_
 
 }  // namespace
 
-std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes) {
-  return Search(plan, limit_bytes).run();
+std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes, const PlanLabels& labels) {
+  return Search(plan, limit_bytes, labels).run();
 }
 
 std::string format_shortage(int64_t bytes) {
   return bytes < kMiB / 20 ? counted(bytes, "byte") : format_mib(bytes) + " MiB";
 }
 
-std::string describe_shortage(const Plan& plan) {
+std::string describe_shortage(const Plan& plan, const PlanLabels& labels) {
   if (plan.fits()) return {};
   const int64_t limit = *plan.request.memory_limit_bytes;
   const int64_t needed = plan.total_bytes();
   std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
-                                    format_mib(needed), format_mib(limit), plan.request.labels.memory_limit,
+                                    format_mib(needed), format_mib(limit), labels.memory_limit,
                                     format_shortage(needed - limit), describe_peak(memory_anatomy(plan)));
-  const std::vector<Suggestion> suggestions = suggest_changes(plan, limit);
+  const std::vector<Suggestion> suggestions = suggest_changes(plan, limit, labels);
   const std::string fitting = format_fitting(suggestions);
   const std::string others = format_not_fitting(suggestions);
   if (!fitting.empty()) {
@@ -336,7 +338,7 @@ std::string describe_shortage(const Plan& plan) {
     message +=
         fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);
   if (fitting.empty()) message += describe_smallest(suggestions, limit);
-  if (fitting.empty() && plan.request.labels.memory_limit != "--memory_limit")
+  if (fitting.empty() && labels.memory_limit != "--memory_limit")
     message += "\n  take a smaller model, or a larger device";
   else if (fitting.empty())
     message +=
@@ -344,8 +346,8 @@ std::string describe_shortage(const Plan& plan) {
   return message;
 }
 
-void require_fit(const Plan& plan) {
-  if (!plan.fits()) throw Error(ErrorCode::kWillNotFit, describe_shortage(plan));
+void require_fit(const Plan& plan, const PlanLabels& labels) {
+  if (!plan.fits()) throw Error(ErrorCode::kWillNotFit, describe_shortage(plan, labels));
 }
 
 }  // namespace plimsoll

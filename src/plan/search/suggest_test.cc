@@ -157,12 +157,11 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
   EXPECT_NE(smallest->arguments.find("--offload_activations"), std::string::npos) << smallest->arguments;
 }
 
-// Random sequences are as long as another argument says.
+// Another argument sets the length of random sequences.
 TEST(Suggest, ShorterSequencesHaveTheArgumentOfTheirData) {
-  PlanRequest request = large_batch_request();
-  request.labels.length_argument = "--dummy_seq_length";
-  request.labels.shorter_effect = "shorter sequences";
-  const std::vector<Suggestion> list = suggest_changes(build_plan(request), half_batch_bytes());
+  const PlanLabels labels{.length_argument = "--dummy_seq_length", .shorter_effect = "shorter sequences"};
+  const std::vector<Suggestion> list =
+      suggest_changes(build_plan(large_batch_request()), half_batch_bytes(), labels);
   const Suggestion* length = find(list, "--dummy_seq_length 64");
   ASSERT_NE(length, nullptr);
   EXPECT_EQ(length->note, "shorter sequences");

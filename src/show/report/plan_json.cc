@@ -154,9 +154,9 @@ Json captured_buckets_json(const PlanRequest& request) {
   return {{"train", buckets.train}, {"update", buckets.update}, {"evaluate", buckets.evaluate}};
 }
 
-Json request_json(const PlanRequest& request) {
+Json request_json(const PlanRequest& request, const PlanLabels& labels) {
   Json object{
-      {"model", request.labels.model.empty() ? request.model.config.model_type : request.labels.model},
+      {"model", labels.model_of(request)},
       {"dtype", dtype_name(request.precision.dtype)},
       {"activation_dtype", dtype_name(request.precision.activation_dtype.value_or(request.precision.dtype))},
       {"train", request.train},
@@ -170,7 +170,7 @@ Json request_json(const PlanRequest& request) {
       {"num_threads", request.device.num_threads},
       {"isa", cpu_isa_name(request.device.isa)},
       {"gpu", request.device.kind == KernelDevice::kCuda ? Json(request.device.gpu.name) : Json(nullptr)},
-      {"device", request.labels.device},
+      {"device", labels.device},
       {"fp32_products", fp32_products_name(request.precision.fp32_products)},
       {"matmul_workspace_bytes", request.products.workspace_bytes},
       {"tuning",
@@ -213,7 +213,7 @@ Json spaces_json(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_json(const Plan& plan) {
+std::string plan_json(const Plan& plan, const PlanLabels& labels) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   const OperationsAnatomy operations = operations_anatomy(plan);
   Json programs = Json::array();
@@ -236,7 +236,7 @@ std::string plan_json(const Plan& plan) {
                     {"modules", modules_json(plan)},
                     {"parameters", parameters_json(plan)},
                     {"programs", std::move(programs)},
-                    {"request", request_json(plan.request)}};
+                    {"request", request_json(plan.request, labels)}};
   return python_json(object, 2) + "\n";
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -17,7 +18,7 @@ inline constexpr int kPlanJsonVersion = 1;
 // is total_bytes}; by_phase {phase: {by_purpose, gaps_bytes, arena_bytes, unused_bytes, constant_bytes,
 // total_bytes}}; operations {group: {flops, bytes, estimated_ms, forward, backward, optimizer}}; estimate;
 // peaks; modules; parameters; programs; request.
-std::string plan_json(const Plan& plan);
+std::string plan_json(const Plan& plan, const PlanLabels& labels = {});
 
 // Returns memory.json: predicted_total_bytes, arena_bytes, arena_high_water_bytes, measured_peak_bytes, and
 // their components.

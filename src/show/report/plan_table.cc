@@ -38,13 +38,12 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
-std::string title(const Plan& plan) {
+std::string title(const Plan& plan, const PlanLabels& labels) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.train ? request.batches.train : request.batches.evaluate;
-  const std::string name =
-      request.labels.model.empty() ? request.model.config.model_type : request.labels.model;
-  std::string first = fmt::format("{} for sequence classification, {} parameters, {}", name,
-                                  format_count(plan.num_parameters()), describe_precision(request));
+  std::string first =
+      fmt::format("{} for sequence classification, {} parameters, {}", labels.model_of(request),
+                  format_count(plan.num_parameters()), describe_precision(request));
   if (plan.train) first += ", " + describe_optimizer(request.update.optimizer);
   if (plan.train && plan.num_trainable_parameters() < plan.num_parameters())
     first += describe_trainable(plan);
@@ -54,7 +53,7 @@ std::string title(const Plan& plan) {
     text += fmt::format(", {} accumulated to {}", request.batches.accumulation_steps,
                         bucket.sequences * request.batches.accumulation_steps);
   }
-  return wrapped(first) + wrapped(text + ", on " + request.labels.device) + "\n";
+  return wrapped(first) + wrapped(text + ", on " + labels.device) + "\n";
 }
 
 // Draws a bar with one of eight heights, or nothing.
@@ -300,9 +299,9 @@ std::string describe_precision(const PlanRequest& request) {
   return fmt::format("{} mixed", describe_precision(*request.precision.activation_dtype));
 }
 
-std::string plan_table(const Plan& plan, Characters characters) {
+std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters characters) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
-  return title(plan) + memory_table(plan, anatomy, characters) + describe_constant(plan, anatomy) +
+  return title(plan, labels) + memory_table(plan, anatomy, characters) + describe_constant(plan, anatomy) +
          describe_peak(anatomy) + describe_arena(plan) + describe_host(plan) + describe_formulas(plan) +
          operations_table(plan) + recompute_table(plan) + verdict(plan);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
 #include "plan/search/change.h"
 #include "show/report/quantities.h"
 
@@ -13,7 +14,8 @@ namespace plimsoll {
 
 // Formats the plan with at most 100 columns and a newline at the end. `plan`, `train --dry_run` and the start
 // of every run print it. Cost: about a millisecond.
-std::string plan_table(const Plan& plan, Characters characters = Characters::kUnicode);
+std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
+                       Characters characters = Characters::kUnicode);
 
 // Formats the cheapest ways to save memory: the argument to add, the bytes saved according to a plan, and the
 // effect on the time per sample. At most 100 columns, with a newline at the end; empty without savings.

@@ -44,7 +44,7 @@ TEST(PlanTable, NeverWiderThanAHundredColumns) {
       for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
       EXPECT_TRUE(text.empty() || text.ends_with('\n'));
     }
-    for (char c : plan_table(plan, Characters::kAscii)) EXPECT_LT(static_cast<unsigned char>(c), 0x80);
+    for (char c : plan_table(plan, {}, Characters::kAscii)) EXPECT_LT(static_cast<unsigned char>(c), 0x80);
     ++printed;
   }
   EXPECT_GE(printed, 49);
@@ -52,7 +52,7 @@ TEST(PlanTable, NeverWiderThanAHundredColumns) {
 
 TEST(PlanTable, ShowsTheAnatomyToTheDigit) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
-  const std::string table = plan_table(plan);
+  const std::string table = plan_table(plan, {.model = "bert-large-uncased", .device = "cpu, 2 threads"});
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   EXPECT_EQ(cells(table, "memory, MiB"),
             (std::vector<std::string>{"load", "resume", "train", "eval", "save"}));

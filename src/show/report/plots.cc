@@ -119,16 +119,15 @@ void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
   }
 }
 
-std::string caption_of(const Plan& plan, const Bucket& bucket) {
-  const std::string model =
-      plan.request.labels.model.empty() ? plan.request.model.config.model_type : plan.request.labels.model;
+std::string caption_of(const Plan& plan, const PlanLabels& labels, const Bucket& bucket) {
+  const std::string model = labels.model_of(plan.request);
   std::string text = fmt::format("{}, {}, batch {} x {} ({} tokens)", model, describe_precision(plan.request),
                                  bucket.sequences, bucket.longest, bucket.tokens);
   if (plan.train) text += ", " + describe_optimizer(plan.request.update.optimizer);
   if (plan.train && plan.request.batches.accumulation_steps > 1) {
     text += fmt::format(", one of {} micro-batches", plan.request.batches.accumulation_steps);
   }
-  return text + ", on " + plan.request.labels.device + "; predicted";
+  return text + ", on " + labels.device + "; predicted";
 }
 
 }  // namespace
@@ -153,7 +152,7 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
   return plot.finish();
 }
 
-std::string memory_plot(const Plan& plan) {
+std::string memory_plot(const Plan& plan, const PlanLabels& labels) {
   PLIMSOLL_CHECK(plan.train || plan.evaluate, "a plan without programs has no plot");
   const ProgramPlan& program = plan.train ? *plan.train : *plan.evaluate;
   const MemoryAnatomy anatomy = memory_anatomy(plan);
@@ -163,7 +162,7 @@ std::string memory_plot(const Plan& plan) {
   SvgPlot plot({.title = plan.train ? "memory over a training step" : "memory over a batch of evaluation",
                 .x_label = "estimated time, ms",
                 .y_label = "live bytes in the arena, MiB",
-                .caption = caption_of(plan, program.bucket)},
+                .caption = caption_of(plan, labels, program.bucket)},
                0, columns.total_ms, 0, 1.08 * arena);
   plot.horizontal_mark(arena, fmt::format("arena {} MiB", format_mib(plan.arena_bytes)));
   stack(plot, columns, *phase);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -16,6 +17,6 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
 // Plots the live bytes over the estimated time of a step (one micro-batch and the optimizer), stacked by
 // purpose, with the size of the arena as a line. If the plan does not train, it plots the evaluation. The
 // caption names the model, the batch and the device.
-std::string memory_plot(const Plan& plan);
+std::string memory_plot(const Plan& plan, const PlanLabels& labels = {});
 
 }  // namespace plimsoll

@@ -17,12 +17,10 @@ inline PlanRequest small_request() {
   request.model.config.num_attention_heads = 4;
   request.model.config.intermediate_size = 256;
   request.model.config.vocab_size = 500;
-  request.labels.model = "small";
   request.batches.train = {.tokens = 128, .sequences = 4, .longest = 32};
   request.batches.evaluate = {.tokens = 256, .sequences = 8, .longest = 32};
   request.device.num_threads = 2;
   request.device.isa = CpuIsa::kAvx512;
-  request.labels.device = "cpu, 2 threads";
   request.host = {.process_bytes = 40'000'000, .data_bytes = 5'000'001, .io_bytes = 8'000'000};
   return request;
 }
@@ -32,7 +30,6 @@ inline PlanRequest preset_request(const std::string& name, int64_t sequences, in
   const std::optional<ModelConfig> model = find_preset(name);
   PLIMSOLL_CHECK(model.has_value(), "no preset '{}'", name);
   request.model.config = *model;
-  request.labels.model = name;
   request.batches.train = {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
   request.batches.evaluate = request.batches.train;
   return request;
