@@ -36,7 +36,7 @@ void expect_sums(const Plan& plan, const MemoryAnatomy& anatomy) {
   EXPECT_EQ(anatomy.phases[anatomy.largest].unused_bytes, 0);
 }
 
-// The live bytes at the peak are the layout's own lower bound, which it found by other code.
+// Checks that the live bytes at the peak equal the layout's lower bound, which other code computes.
 void expect_peak(const Plan& plan, const MemoryAnatomy& anatomy, const ProgramPlan& program, Phase phase) {
   const PeakPlace* peak = anatomy.peak_of(phase);
   ASSERT_NE(peak, nullptr);

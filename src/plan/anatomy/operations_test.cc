@@ -43,9 +43,9 @@ TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
 }
 
 TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
-  // Linear layers: 2 flops x tokens x weights, forward once and backward twice (the first layer's inputs are
-  // embeddings, whose gradient is wanted too). Behind the last layer's attention one row a sequence is
-  // computed, the one that the pooler reads.
+  // Linear layers: 2 flops x tokens x weights, forward once and backward twice (the inputs of the first
+  // layer are embeddings, whose gradient is needed too). After the attention of the last layer, one row per
+  // sequence is computed: the one that the pooler reads.
   const PlanRequest request = preset_request("bert-base-uncased", 8, 128);
   const Plan plan = build_plan(request);
   const double tokens = 8 * 128;
@@ -118,7 +118,7 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
     RecordProperty(std::string(c.name) + std::to_string(c.sequences),
                    std::to_string(predicted / c.samples_per_s));
   }
-  // Short texts have 53 tokens in the mean.
+  // Short texts have 53 tokens on average.
   PlanRequest request = preset_request("bert-base-uncased", 32, 53);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");
@@ -179,7 +179,7 @@ TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   };
   request.precision.activation_dtype = DType::kBF16;
   EXPECT_NEAR(over(352), 1, 0.15);
-  // Where ops were timed that corrects it.
+  // Timed ops correct the estimate.
   const Plan plan = build_plan(request);
   double expected = 0;
   for (const OpEstimate& op : estimate_ops(plan, *plan.train))
@@ -200,9 +200,9 @@ TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   EXPECT_EQ(three.tokens, 384);
 }
 
-// States that come while the backward pass runs take a twentieth of what is not persistent at most. Without
-// clipping a fifth of the step is left of the time for them, or a tenth of the forward pass and the link's
-// time where that is more.
+// States that are transferred while the backward pass runs take at most a twentieth of the transient bytes.
+// Without clipping, a fifth of the time for them remains in the step, or a tenth of the forward pass plus
+// the link's time if that is more.
 TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
   for (const bool is_large : {false, true}) {
     for (const bool in_backward : {false, true}) {
@@ -218,7 +218,7 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
       request.offload.early_states = false;
       const Plan late = build_plan(request);
       EXPECT_LE(early.train->transient_bytes, late.train->transient_bytes + late.train->transient_bytes / 20);
-      // Where updates run in the next forward pass, the smallest states stay on the card: a 512th at most.
+      // If updates run in the next forward pass, the smallest states stay on the card: at most a 512th.
       const bool is_at_use = early.train->update_place->is_at_use;
       EXPECT_EQ(is_at_use, !is_large && !in_backward);
       EXPECT_LE(early.host_arena_bytes, late.host_arena_bytes);

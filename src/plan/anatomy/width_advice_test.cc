@@ -33,7 +33,7 @@ TEST(WidthAdvice, NamesAWidthThatTensorCoresDoNotLike) {
   }
 }
 
-// Multiples of 8 that are none of 64, where the card reads pieces of 128 bytes.
+// Multiples of 8 but not of 64, on cards that read pieces of 128 bytes.
 TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   for (const char* card : {"a100-40gb", "h100", "h200"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
@@ -42,7 +42,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
     ASSERT_EQ(advices.size(), 1u) << card;
     EXPECT_EQ(advices[0].multiple, 64);
     EXPECT_EQ(advices[0].better, 3072);
-    // 3 % of products that take a third of a step.
+    // The gain is 3 % of products that take a third of a step.
     EXPECT_GT(advices[0].gain, 1.005) << card;
     EXPECT_LT(advices[0].gain, 1.03) << card;
     const std::string text = format_advice(advices[0]);
@@ -54,7 +54,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   }
 }
 
-// The next one is so near that even 2 % more operations are worth it; no other width between is better.
+// The next multiple is so near that even 2 % more operations are worth it; no width between is better.
 TEST(WidthAdvice, SmallGainsAreToldAsTheyAre) {
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request_of(3080, DType::kBF16)));
   ASSERT_EQ(advices.size(), 1u);
@@ -79,7 +79,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
   EXPECT_NE(format_advice(advices[0]).find("in tf32 this card reads"), std::string::npos);
   request.model.config.intermediate_size = 3072 + 32;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
-  // What is split into three products lies elsewhere.
+  // Matrices that are split into three products are stored elsewhere.
   request.model.config.intermediate_size = 3070;
   request.precision.fp32_products = Fp32Products::kTf32x3;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
@@ -95,7 +95,7 @@ TEST(WidthAdvice, AHiddenSizeStaysAMultipleOfItsHeads) {
 
 TEST(WidthAdvice, IsSilentWhereNothingWouldBeFaster) {
   EXPECT_TRUE(width_advice(build_plan(request_of(3072, DType::kBF16))).empty());
-  // Cards for which nobody has 64 read multiples of 8 whole.
+  // Cards without a known preference for 64 read multiples of 8 as a whole.
   for (const char* card : {"l4", "a10g", "4090", "3090", "5090"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
     request.device.gpu = *find_gpu_target(card);

@@ -53,8 +53,8 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
 }
 
-// The back end: a segment is captured at its second run, and the one that was used the longest ago makes room
-// for the ninety-seventh.
+// A model of the back end: it captures a segment at its second run, and drops the least recently used one
+// before the ninety-seventh.
 class BackEnd {
  public:
   using Key = std::tuple<char, int, Segment>;  // program, bucket
@@ -90,7 +90,7 @@ class BackEnd {
   int64_t bytes_ = 0;
 };
 
-// Exactly where all find room, and never fewer than are held.
+// The count is exact if all graphs fit, and never below the number that is held.
 TEST(CapturedGraphs, AreWhatTheBackEndHoldsAtMost) {
   int exact = 0;
   int bounded = 0;

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// The training graph as the planner meets it that looks for room.
+// Returns the training graph at the point at which the planner searches for headroom.
 Graph graph_before(PlanRequest request) {
   request.passes.disabled.insert("offload_states");
   request.passes.disabled.insert("updates_at_use");
@@ -32,8 +32,8 @@ std::vector<Life> lives(std::span<const TransientBuffer> buffers) {
   return list;
 }
 
-// Those that are live within one run, in their order; then the others, in the order in which they are
-// written: both as the layout takes them.
+// Returns the buffers that are live within one run, in their order, and then the others, in the order in
+// which they are written: both as the layout uses them.
 std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vector<Life>& list) {
   std::pair<std::vector<Life>, std::vector<Life>> parts;
   for (const Life& life : list)
@@ -51,7 +51,7 @@ TransferSchedule turns_of(const StateSchedules& schedules, const MemoryHeadroom&
   return transfers_as_early_as_possible(schedules.updates(), schedules.segments(), room);
 }
 
-// What the numbers say of a schedule is what stands in its graph.
+// Checks that the preview of a schedule agrees with its graph.
 TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, const MemoryHeadroom& room) {
   const StateSchedules schedules(graph, request);
   TransferSchedule transfers = turns_of(schedules, room);
@@ -75,14 +75,14 @@ TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, cons
   return transfers;
 }
 
-// What schedules of several cases had.
+// The features that occurred in the schedules of several cases.
 struct Seen {
   size_t deferred = 0;
   size_t prefetched = 0;
   size_t at_use = 0;
 };
 
-// States come as late as they can, as the planner has them come, and where there is room without end.
+// Checks schedules with the latest transfers, with those of the planner, and with unlimited headroom.
 void expect_the_graphs(const GridPoint& point, Seen& seen) {
   SCOPED_TRACE(text_of(point));
   PlanRequest request = request_of(point);

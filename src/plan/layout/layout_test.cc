@@ -11,7 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// No two buffers that are live together overlap, every offset is aligned, the bound is below the result.
+// Checks that buffers which are live at the same time do not overlap, that every offset is aligned, and
+// that the bound is below the result.
 void expect_valid(const std::vector<LiveBuffer>& buffers, const Layout& layout, int64_t alignment) {
   ASSERT_EQ(layout.offsets.size(), buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -42,8 +43,9 @@ TEST(Layout, BuffersThatAreNotLiveTogetherShareBytes) {
   EXPECT_EQ(layout.bytes, 128);
 }
 
-// Others hang from the top at the first and at the last position, so the longest lies lowest.
-TEST(Layout, LeavesRoomForWhatHangsFromTheTop) {
+// Other buffers are at the top at the first and at the last position, so the longest buffer is placed
+// lowest.
+TEST(Layout, LeavesSpaceForBuffersAtTheTop) {
   const std::vector<LiveBuffer> buffers{{64, 1, 2}, {64, 0, 3}, {128, 1, 1}};
   const std::array<int64_t, 4> hanging{192, 0, 64, 64};
   const Layout layout = assign_offsets(buffers, 64, hanging);
@@ -68,7 +70,7 @@ TEST(Layout, SeparateBuffersShareNothing) {
   EXPECT_EQ(separate_offsets({}, 64).bytes, 0);
 }
 
-// Draws of one test's case, without the standard library's distributions.
+// Random numbers for one case, without the standard library's distributions.
 class Draw {
  public:
   Draw(uint32_t seed, uint32_t site) : site_({.seed = seed, .step = 0, .site = site}) {}
@@ -83,7 +85,7 @@ class Draw {
   uint64_t element_ = 0;
 };
 
-// Lifetimes without any structure: a quarter of them long.
+// Returns buffers whose lifetimes have no structure; a quarter of them is long.
 std::vector<LiveBuffer> random_program(uint32_t seed) {
   Draw draw(seed, 9);
   const uint32_t positions = 20 + draw(200);
@@ -96,9 +98,9 @@ std::vector<LiveBuffer> random_program(uint32_t seed) {
   return buffers;
 }
 
-// A random graph and its backward pass: every op reads one to three of the outputs before it, mostly near
-// ones; half of the backward ops read what the forward op made; each makes gradients that the next reads, and
-// some that stay up to the end, as those of parameters do.
+// Returns the buffers of a random graph and its backward pass. Every op reads one to three earlier outputs,
+// mostly near ones; half of the backward ops read what the forward op wrote; each writes gradients that the
+// next op reads, and some that stay to the end, as those of parameters do.
 std::vector<LiveBuffer> random_training_graph(uint32_t seed) {
   Draw draw(seed, 10);
   const uint32_t ops = 10 + draw(150);
@@ -137,8 +139,8 @@ Ratios lay_out_all(std::vector<LiveBuffer> (*make)(uint32_t), uint32_t cases) {
   return {.at_90th_percentile = ratios[ratios.size() * 9 / 10], .largest = ratios.back()};
 }
 
-// The bar is 1.10 at the 90th percentile. Held to less, because a worse search is a fault even where the bar
-// still stands: at most 0.1 % is where the search stops.
+// The requirement is 1.10 at the 90th percentile. The test demands more, because a worse search is a fault
+// even if it meets the requirement: the search stops at 0.1 %.
 TEST(Layout, RandomProgramsAreNearTheLowerBound) {
   const Ratios ratios = lay_out_all(random_program, 500);
   EXPECT_LE(ratios.at_90th_percentile, 1.002);
@@ -151,7 +153,8 @@ TEST(Layout, RandomTrainingGraphsAreNearTheLowerBound) {
   EXPECT_LE(ratios.largest, 1.05);
 }
 
-// What is saved for the backward pass nests; gradients that stay take the bytes which the saved values leave.
+// Values that are saved for the backward pass nest; gradients that stay take the bytes that the saved
+// values leave.
 TEST(Layout, NestedLifetimesAndGradientsThatStayLoseNothing) {
   constexpr uint32_t kLayers = 40;
   std::vector<LiveBuffer> buffers;

@@ -29,7 +29,8 @@ TEST(Skyline, AnOrderDecidesWhatStandsBelow) {
 }
 
 TEST(Skyline, PositionsThatNothingUsesAreNoWall) {
-  // Nothing is live at 1: the buffer over all positions still comes to stand on the higher of the two others.
+  // Nothing is live at position 1: the buffer over all positions is still placed on the higher of the two
+  // others.
   const std::array<LiveBuffer, 3> buffers{{{64, 0, 0}, {192, 2, 2}, {64, 0, 2}}};
   const Placement placement = fill_skyline(buffers, std::array<uint32_t, 3>{0, 1, 2});
   EXPECT_EQ(placement.offsets, (std::vector<int64_t>{0, 0, 192}));
@@ -45,7 +46,8 @@ TEST(Skyline, StartsOnAFloor) {
   EXPECT_EQ(fill_skyline(std::span(buffers).last(1), std::array<uint32_t, 1>{0}, floor).bytes, 128);
 }
 
-// Buffers, an order of them, and what hangs over their positions: more at both ends than between.
+// Buffers, an order, and the bytes at the top of each position, which are more at both ends than in the
+// middle.
 struct Case {
   std::vector<LiveBuffer> buffers;
   std::vector<uint32_t> order;
@@ -70,7 +72,7 @@ Case random_case(uint32_t seed) {
   return drawn;
 }
 
-// By which all end where what hangs is the ceiling.
+// Returns the smallest limit under which all buffers end below the bytes at the top.
 int64_t end_below(const Case& drawn, const Placement& placement) {
   int64_t end = 0;
   for (size_t i = 0; i < drawn.buffers.size(); ++i) {
@@ -82,7 +84,8 @@ int64_t end_below(const Case& drawn, const Placement& placement) {
   return end;
 }
 
-// Nothing comes only of what would end too late; else the placement is the one without a limit.
+// The function returns nothing only if a buffer would end too late; otherwise the placement equals the one
+// without a limit.
 TEST(Skyline, GivesUpOnlyWhatEndsTooLate) {
   int64_t num_given_up = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {

@@ -40,7 +40,8 @@ PlanRequest request_of(const BudgetCase& test) {
   return request;
 }
 
-// A budget at each tenth of the way from what recomputing all needs to what recomputing nothing needs.
+// Checks budgets at each tenth between the bytes of recomputing everything and those of recomputing
+// nothing.
 void expect_never_worse(const PlanRequest& request, const std::vector<int>& tenths, int& faster) {
   std::vector<RecomputeOutcome> fixed;
   for (const RecomputePolicy policy :
@@ -60,7 +61,7 @@ void expect_never_worse(const PlanRequest& request, const std::vector<int>& tent
       fastest = fastest == 0 ? policy.step_ms : std::min(fastest, policy.step_ms);
     }
     faster += found.best.step_ms < fastest ? 1 : 0;
-    // The figures are those of the plan that the choice makes.
+    // The figures equal those of the plan with this choice.
     PlanRequest chosen = request;
     chosen.recompute = found.best.choice;
     const Plan plan = build_plan(chosen);
@@ -90,7 +91,7 @@ TEST(Budget, IsKeptAndNeverSlowerThanAPolicyThatFits) {
   EXPECT_GE(faster, cases) << "mixing pays between the policies";
 }
 
-// From a tenth of the way on; at 0/10 nothing is faster than the policy that recomputes all.
+// From 1/10 on: at 0/10 nothing is faster than the policy that recomputes everything.
 TEST(Budget, MixesWhereNoPolicyUsesTheBudgetUp) {
   int faster = 0;
   expect_never_worse(request_of({"bert-large-uncased", 32, 512, 1, true, "h200"}), {0, 1, 3, 7}, faster);
@@ -122,7 +123,8 @@ TEST(Budget, SaysByHowMuchNothingFits) {
   }
 }
 
-// Within its time, below what is cheap, and no slower than a budget of the bytes that it reaches.
+// The choice stays within its time, needs fewer bytes than kCheap, and is no slower than a budget of the
+// same bytes.
 TEST(Selective, BuysBytesForItsShareOfAStep) {
   const BudgetCase cases[] = {{"bert-large-uncased", 32, 512, 1, true, "h200"},
                               {"bert-large-uncased", 4, 512, 1, false, "h200"},
@@ -149,7 +151,7 @@ TEST(Selective, BuysBytesForItsShareOfAStep) {
   }
 }
 
-// Of four layers the last differs most from the one that was measured: what it takes is corrected.
+// Of four layers the last differs most from the one that was measured, so its estimate is corrected.
 TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   PlanRequest request = request_of({"bert-base-uncased", 8, 256, 1, false, ""});
   request.model.config.num_hidden_layers = 4;
@@ -161,7 +163,7 @@ TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   EXPECT_LE(found.best.step_ms, (1 + kSelectiveShareOfStep) * cheap.step_ms);
 }
 
-// One sequence's peak is in the optimizer, whatever is computed again: nothing is.
+// With one sequence the peak is in the optimizer, whatever is recomputed: nothing is.
 TEST(Selective, ComputesNothingAgainWhereThatFreesNothing) {
   const PlanRequest request = request_of({"bert-large-uncased", 1, 128, 1, false, "h200"});
   const BudgetChoice found = choose_selective(request);

@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-// What graphs and placing make of a request is its plan.
+// Graphs and placement together give the plan of a request.
 TEST(PlacePlan, IsTheRestOfBuildPlan) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {
@@ -33,8 +33,8 @@ TEST(PlacePlan, IsTheRestOfBuildPlan) {
   EXPECT_GE(checked, 49);
 }
 
-// Graphs of one bucket serve others: the bytes are those of an order of ops that may not be the best for the
-// other bucket, so they are near those of its own plan.
+// The graphs of one bucket serve others. Their order of ops may not be the best for the other bucket, so
+// the bytes are near those of its own plan.
 TEST(PlacePlan, GraphsServeOtherBuckets) {
   const PlanRequest small = preset_request("bert-base-uncased", 2, 128);
   const PlanGraphs graphs = build_graphs(small);
@@ -66,7 +66,7 @@ void expect_same_program(const std::optional<ProgramPlan>& a, const std::optiona
   }
 }
 
-// What was placed before leaves no trace.
+// An earlier placement has no effect.
 TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   int checked = 0;
   for (const PlanRequest& small : all_plan_cases()) {
@@ -92,8 +92,8 @@ TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   EXPECT_GE(checked, 196);
 }
 
-// Graphs that are said to begin alike do, and what does not matter does not keep them apart.
-TEST(BeginAlike, IsTrueOfTheSameGraphs) {
+// Requests that share graphs have equal graphs, and fields that do not matter do not separate them.
+TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   std::vector<PlanRequest> requests;
   for (const auto& change : std::vector<std::function<void(PlanRequest&)>>{
            [](PlanRequest&) {}, [](PlanRequest& r) { r.recompute.policy = RecomputePolicy::kFull; },
@@ -132,9 +132,9 @@ TEST(BeginAlike, IsTrueOfTheSameGraphs) {
   EXPECT_EQ(num_alike, 20) << "five of each type";
 }
 
-// A layer's product and its norm are one op where that fills the card, which depends on the bucket: what was
-// begun for another one is not kept.
-TEST(BeginAlike, EvaluationIsOfTheBucketThatIsFinished) {
+// A layer's product and its norm become one op if that fills the card, which depends on the bucket: graphs
+// that were begun for another bucket are not reused.
+TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   PlanRequest small = preset_request("bert-large-uncased", 1, 128);
   small.device.kind = KernelDevice::kCuda;
   small.device.gpu = *find_gpu_target("h200");
@@ -150,8 +150,8 @@ TEST(BeginAlike, EvaluationIsOfTheBucketThatIsFinished) {
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);
 }
 
-// The documents: 4 x 16 where it fits, not 1 x 64.
-TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
+// As the documents say: 4 x 16 if it fits, not 1 x 64.
+TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("l4");
@@ -172,7 +172,7 @@ TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   EXPECT_EQ(redundant_accumulation(build_plan(request)), "");
 }
 
-// A small model, of which alone or with these methods is asked.
+// Returns the space of a small model with these methods.
 MethodSpace space_of(PlanRequest request, int64_t limit, const std::vector<std::string>& names = {},
                      Effect most = Effect::kOtherModel, int64_t effective_batch = 12) {
   request.evaluate = false;
@@ -189,7 +189,7 @@ int64_t bytes_of(PlanRequest request, int64_t micro, int64_t accumulation, int64
   return build_plan(request).total_bytes();
 }
 
-// On a card whose context does not hide what so small a model needs.
+// Uses a card whose context is small compared with the needs of a small model.
 PlanRequest small_request_on_gpu() {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 2;
@@ -261,7 +261,7 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
   EXPECT_LT(roomy[0].ms_per_sample, roomy[1].ms_per_sample);
   EXPECT_EQ(roomy[1].largest_batch, 64);
   EXPECT_EQ(roomy[1].longest_sequence, 256);
-  // Too little for any batch of fp32, and enough for the smallest that computes layers again.
+  // Too small for any batch in fp32, and sufficient for the smallest batch that recomputes layers.
   PlanRequest full = request;
   full.recompute.policy = RecomputePolicy::kFull;
   const int64_t least = bytes_of(full, 1, 64, 128);
@@ -275,11 +275,11 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
 struct PlannedSet {
   MethodSet set = {};
   FitShape shape = {};
-  int64_t bytes = 0;  // at the least
-  double ms = 0;      // where there is room for early copies
+  int64_t bytes = 0;  // lower bound
+  double ms = 0;      // with headroom for early copies
 };
 
-// Every set in every split, which no bound rules out.
+// Plans every set in every split, without bounds.
 std::vector<PlannedSet> all_planned(const MethodSpace& space, const FitQuestion& question) {
   std::vector<PlannedSet> planned;
   SharedGraphs shared;
@@ -303,8 +303,8 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
   const int64_t limit = *space.subject().request.memory_limit_bytes;
   const FitSearch search = search_fit(space, question);
   ASSERT_FALSE(search.answers.empty()) << "the smallest run fits into " << limit;
-  // No method is looked for that could make a step shorter by less than a percent, and of a set with copies
-  // the split is chosen by a plan that has them late.
+  // The search ignores methods that could make a step shorter by less than a percent, and chooses the split
+  // of a set with copies by a plan with late copies.
   const double fast_enough = 0.98 * search.answers[0].ms_per_sample;
   SharedGraphs shared;
   for (const PlannedSet& each : all) {
@@ -323,7 +323,7 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
   }
 }
 
-// What branch and bound finds is what looking at everything finds, and every bound is one.
+// Branch and bound finds the same as an exhaustive search, and every bound holds.
 TEST(SearchFit, MissesNothingThatFits) {
   if (test::kIsSanitized)
     GTEST_SKIP() << "some thousand plans: minutes of what the tests below do on fewer sets";
@@ -338,7 +338,7 @@ TEST(SearchFit, MissesNothingThatFits) {
   cases[1].names = {
       "bf16",       "pure_bf16",         "copies_at_use",       "checkpointing", "optimizer_in_backward",
       "adamw_8bit", "offload_optimizer", "offload_activations", "chunked_loss"};
-  cases[1].request.model.config.num_labels = 132000;  // whose logits are 1 MiB
+  cases[1].request.model.config.num_labels = 132000;  // the logits have 1 MiB
   cases[1].request.update.elements_at_once = 1 << 20;
   cases[2].request.precision.activation_dtype = DType::kBF16;
   cases[2].names = {"bf16_gradients", "copies_at_use", "checkpointing",     "optimizer_in_backward",
@@ -391,7 +391,7 @@ TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
   }
 }
 
-// On whichever thread it is found, and whatever the others find.
+// The result does not depend on the thread that finds it.
 TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   PlanRequest request = small_request_on_gpu();
   request.update.in_backward = true;
@@ -406,8 +406,9 @@ TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   }
 }
 
-// The plan of a budget computes again no more than it has to: it stands where layers as wholes are slower.
-TEST(SearchFit, ABudgetStandsInPlaceOfCheckpointing) {
+// The plan with a budget recomputes no more than it has to: it is chosen where recomputing whole layers is
+// slower.
+TEST(SearchFit, ABudgetReplacesCheckpointing) {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 12;
   PlanRequest full = request;
@@ -426,7 +427,7 @@ TEST(SearchFit, ABudgetStandsInPlaceOfCheckpointing) {
             (std::vector<std::string>{"--recompute_budget", fmt::format("{}MiB", limit >> 20)}));
 }
 
-// What is computed again is chosen for each batch where that was asked for: no less than its policy allows.
+// Recomputation is chosen for each batch if the run asks for that, and needs no more bytes than its policy.
 TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   PlanRequest request = small_request();
   request.evaluate = false;

@@ -42,23 +42,23 @@ TEST(MethodSet, KnowsWhatHasMore) {
 }
 
 TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
-  const PlanRequest cpu = small_request();  // without products of bf16
+  const PlanRequest cpu = small_request();  // a CPU without bf16 products
   for (const char* name : {"bf16", "fp16", "tf32", "pure_bf16", "bf16_gradients", "offload_optimizer",
                            "offload_activations", "paged_adamw_8bit", "copies_at_use"})
     EXPECT_FALSE(with_methods(cpu, set_of({name})).has_value()) << name;
   const PlanRequest gpu = on_h200();
-  for (const std::vector<std::string>& names :
-       std::vector<std::vector<std::string>>{{"sgd", "offload_optimizer"},
-                                             {"fp16", "optimizer_in_backward"},
-                                             {"copies_at_use"},          // without copies
-                                             {"bf16", "copies_at_use"},  // of weights in two parts
-                                             {"pure_bf16", "copies_at_use"}})
+  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
+           {"sgd", "offload_optimizer"},
+           {"fp16", "optimizer_in_backward"},
+           {"copies_at_use"},          // there are no copies
+           {"bf16", "copies_at_use"},  // weights in two parts have no copies
+           {"pure_bf16", "copies_at_use"}})
     EXPECT_FALSE(with_methods(gpu, set_of(names)).has_value()) << set_of(names).text();
-  for (const std::vector<std::string>& names :
-       std::vector<std::vector<std::string>>{{"bf16", "sgd", "offload_optimizer"},  // whose masters move
-                                             {"fp16", "copies_at_use"},
-                                             {"bf16", "adamw_8bit", "copies_at_use"},
-                                             {"pure_bf16", "optimizer_in_backward", "offload_activations"}})
+  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
+           {"bf16", "sgd", "offload_optimizer"},  // its master weights are offloaded
+           {"fp16", "copies_at_use"},
+           {"bf16", "adamw_8bit", "copies_at_use"},
+           {"pure_bf16", "optimizer_in_backward", "offload_activations"}})
     EXPECT_TRUE(with_methods(gpu, set_of(names)).has_value()) << set_of(names).text();
   PlanRequest own = gpu;
   own.precision.activation_dtype = DType::kBF16;

@@ -41,7 +41,7 @@ RandomCase random_case(uint64_t seed) {
   return test;
 }
 
-// The least time over all choices, tried one by one; nothing where none is allowed.
+// Returns the least time over all choices by exhaustive search, or nothing if none is allowed.
 std::optional<double> least_ms(const RandomCase& test, size_t at = 0, int64_t kept = 0) {
   if (at == test.blocks.size()) {
     return kept + test.head_bytes <= test.limit ? std::optional(0.0) : std::nullopt;
@@ -55,7 +55,7 @@ std::optional<double> least_ms(const RandomCase& test, size_t at = 0, int64_t ke
   return least;
 }
 
-TEST(KeepOptions, IsAsFastAsTheBestOfAllChoices) {
+TEST(RecomputeSolver, IsAsFastAsTheBestOfAllChoices) {
   int solved = 0;
   int impossible = 0;
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
@@ -78,9 +78,9 @@ TEST(KeepOptions, IsAsFastAsTheBestOfAllChoices) {
   EXPECT_GT(impossible, 500);
 }
 
-// Gradients of later blocks come while kept values go: where they are the larger part, the late blocks may
-// keep what the early ones may not.
-TEST(KeepOptions, LateBlocksKeepWhatTheEarlyOnesCannot) {
+// Gradients of later blocks appear while kept values are freed: if they are the larger part, late blocks
+// may keep values that early blocks may not.
+TEST(RecomputeSolver, LateBlocksKeepWhatTheEarlyOnesCannot) {
   const std::vector<RecomputeOption> menu{{.kept_bytes = 10, .working_bytes = 12, .ms = 0},
                                           {.kept_bytes = 1, .working_bytes = 12, .ms = 5}};
   std::vector<RecomputeBlock> blocks;
@@ -91,7 +91,7 @@ TEST(KeepOptions, LateBlocksKeepWhatTheEarlyOnesCannot) {
   EXPECT_FALSE(choose_options(blocks, 0, 71).has_value());
 }
 
-TEST(KeepOptions, LargeModelsAreSolvedInTime) {
+TEST(RecomputeSolver, LargeModelsAreSolvedInTime) {
   std::vector<RecomputeOption> menu;
   CaseRandom random(7);
   for (int i = 0; i < 16; ++i) {
@@ -104,7 +104,7 @@ TEST(KeepOptions, LargeModelsAreSolvedInTime) {
   EXPECT_LE(found->peak_bytes, 12'000'000'000);
 }
 
-TEST(KeepOptions, OnlyBeatenOptionsAreDropped) {
+TEST(RecomputeSolver, OnlyBeatenOptionsAreDropped) {
   const std::vector<RecomputeOption> options{{10, 20, 1}, {10, 20, 2}, {5, 20, 3}, {10, 15, 3},
                                              {5, 15, 3},  {1, 30, 9},  {10, 20, 1}};
   EXPECT_EQ(pareto_front(options), (std::vector<size_t>{0, 4, 5}));

@@ -47,7 +47,7 @@ TEST(Savings, Bf16IsThatOfTheArgument) {
   ASSERT_FALSE(savings.empty());
   EXPECT_EQ(savings.front().arguments, "--bf16") << "saves most, costs no time";
   EXPECT_LT(savings.front().relative_time, 1);
-  request.precision.activation_dtype = DType::kBF16;  // weights stay fp32
+  request.precision.activation_dtype = DType::kBF16;  // weights stay in fp32
   const Plan bf16 = build_plan(request);
   EXPECT_EQ(savings.front().total_bytes, bf16.total_bytes());
   EXPECT_EQ(find(cheapest_savings(bf16), "--bf16"), nullptr) << "it is there already";
@@ -77,8 +77,9 @@ TEST(Savings, ManyLogitsAreHeldInChunks) {
   ASSERT_NE(chunks, nullptr);
 }
 
-// What changes the result stands behind what does not, however much it saves; all of them save something.
-TEST(Savings, TheCheapestStandFirst) {
+// Changes that change the result come after those that do not, however much they save; each of them saves
+// something.
+TEST(Savings, TheCheapestComeFirst) {
   int seen = 0;
   for (const PlanRequest& request : all_plan_cases()) {
     const Plan plan = build_plan(request);
@@ -96,7 +97,8 @@ TEST(Savings, TheCheapestStandFirst) {
   EXPECT_GE(seen, 30);
 }
 
-// Half the batch of BERT-large saves less than the gradients that then accumulate; a batch of one does not.
+// Half the batch of BERT-large saves less than the gradients take that are then accumulated; a batch of one
+// saves more.
 TEST(Savings, GradientsThatAccumulateAreCounted) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
   const std::vector<Suggestion> savings = cheapest_savings(plan);

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Layers that save much, so that a smaller batch saves more than accumulated gradients cost.
+// Returns a request whose layers save so many activations that a smaller batch frees more than accumulated
+// gradients cost.
 PlanRequest large_batch_request() {
   PlanRequest request = small_request();
   request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
@@ -17,7 +18,7 @@ PlanRequest large_batch_request() {
   return request;
 }
 
-// What half the batch, accumulated to the same effective one, needs.
+// Returns the bytes of half the batch, accumulated to the same effective batch.
 int64_t half_batch_bytes() {
   PlanRequest request = large_batch_request();
   request.batches.train = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
@@ -110,7 +111,7 @@ PlanRequest bert_large_on_h200() {
   return request;
 }
 
-// States in fewer bits, fewer of them or elsewhere: what the device and the run allow.
+// Smaller states, fewer states, or states elsewhere: as far as the device and the run allow.
 TEST(Suggest, MethodsOfTheTableAreTried) {
   const Plan plan = build_plan(bert_large_on_h200());
   const std::vector<Suggestion> list = suggest_changes(plan, int64_t{5} << 30);
@@ -149,7 +150,7 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
       EXPECT_EQ(suggestion.arguments.find("_seq_length"), std::string::npos) << "whole texts fit";
     }
   }
-  // A limit below the smallest run of all: it is said what that needs.
+  // With a limit below the smallest run, the message states what that run needs.
   const std::vector<Suggestion> none = suggest_changes(plan, int64_t{1} << 30);
   const auto fits = [](const Suggestion& suggestion) { return suggestion.fits; };
   EXPECT_TRUE(std::ranges::none_of(none, fits));
@@ -214,7 +215,7 @@ TEST(Suggest, ChangesAreCombinedWhereNoneAloneIsEnough) {
   PlanRequest request = large_batch_request();
   request.model.config.vocab_size = 60000;
   const Plan plan = build_plan(request);
-  // What sgd, batch 1 and short sequences need together, and a little more.
+  // The bytes of sgd, batch 1 and short sequences together, and a little more.
   PlanRequest least = request;
   least.update.optimizer.kind = OptimizerKind::kSgd;
   least.batches.train = {.tokens = 128, .sequences = 1, .longest = 128};

@@ -87,7 +87,7 @@ inline PlanRequest random_request(uint64_t seed) {
   return request;
 }
 
-// All presets and forty random requests: what sums are tested on.
+// Returns all presets and forty random requests, which the tests of sums use.
 inline std::vector<PlanRequest> all_plan_cases() {
   std::vector<PlanRequest> requests{small_request()};
   for (const std::string& name : preset_names()) requests.push_back(preset_request(name, 4, 128));
