@@ -17,8 +17,8 @@ speed  Trains the models of bench/gpu/compare.py (of bench/cpu/compare.py on a C
        median tokens per second of the second half of the steps, and compares losses and planned memory. A row that is more
        than 1 % slower is reported; on a busy machine it may be noise, so repeat it alone.
 
-The methods are read from src/plan/search/methods.cc, so that a new one is compared as well. Times and names of a program's
-parts are not compared: RENAMED lists keys and values that may differ.
+The methods are read from src/plan/search/methods.cc, so that a new one is compared as well. Times and wording are not
+compared: IGNORED_KEYS lists the keys of plan.json that hold them.
 """
 import argparse
 import concurrent.futures
@@ -38,7 +38,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100"], ["--device", "v100-16gb"]]
 PRESETS = ["bert-base-uncased", "bert-large-uncased", "distilbert-base-cased", "MiniLM-L6-H384-uncased"]
 # Keys of plan.json that hold times or words.
-IGNORED_KEYS = {"build_ms", "estimated_ms", "passes", "version", "provenance"}
+IGNORED_KEYS = {"build_ms", "estimated_ms", "constant_provenance", "difference", "made_of", "version"}
 TINY_CONFIG = {"model_type": "bert", "vocab_size": 150, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
                "intermediate_size": 32, "max_position_embeddings": 32}
 
