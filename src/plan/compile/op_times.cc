@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "graph/ops/ops.h"
+#include "graph/ops/op.h"
 #include "hardware/cpu_efficiency.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
@@ -27,10 +27,17 @@ DType arithmetic_type(const OpView& op) {
   return DType::kF32;
 }
 
-GpuWork gpu_work(const OpSchema& schema, const OpView& op) {
-  if (schema.group() != OpGroup::kContraction) return GpuWork::kOther;
-  if (op.op.def == &attention_op()) return GpuWork::kAttention;
-  return op.op.def == &attention_bwd_op() ? GpuWork::kAttentionBackward : GpuWork::kProduct;
+GpuWork gpu_work(OpWork work) {
+  switch (work) {
+    case OpWork::kProduct:
+      return GpuWork::kProduct;
+    case OpWork::kAttention:
+      return GpuWork::kAttention;
+    case OpWork::kAttentionBackward:
+      return GpuWork::kAttentionBackward;
+    default:
+      return GpuWork::kOther;
+  }
 }
 
 // Returns the least time of a product. The number of its terms follows from its operations.
@@ -47,9 +54,9 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
                         const PlanRequest& request) {
   const GpuTarget& gpu = request.device.gpu;
   const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
-  const GpuWork work = gpu_work(schema, op);
+  const GpuWork work = gpu_work(schema.work());
   if (work == GpuWork::kOther) {
-    const bool is_adafactor = op.op.def == &adafactor_op();
+    const bool is_adafactor = schema.work() == OpWork::kFactoredUpdate;
     return std::hypot(1e3 * traffic, is_adafactor ? kGpuLeastAdafactorMs : kGpuLeastElementsMs);
   }
   const DType type = arithmetic_type(op);
@@ -68,22 +75,21 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   return std::hypot(1e3 * std::max(arithmetic, traffic), least);
 }
 
-// Tells if the op updates states that are stored in 8 bits.
-bool updates_codes(const Op& op) {
-  return op.def == &adamw_8bit_op() || op.def == &lion_8bit_op() || op.def == &sgd_8bit_op() ||
-         op.def == &adagrad_8bit_op();
-}
-
-CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
+CpuWork cpu_work(OpWork work, const OpView& op, CpuIsa isa) {
   const bool has_tiles = isa == CpuIsa::kAmx;
   const bool on_tiles = has_tiles && arithmetic_type(op) == DType::kBF16;
-  if (op.op.def == &attention_op()) return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
-  if (op.op.def == &attention_bwd_op())
-    return on_tiles ? CpuWork::kAttentionBackwardOnTiles : CpuWork::kAttentionBackward;
-  if (schema.group() == OpGroup::kContraction) {
-    return has_tiles && arithmetic_type(op) == DType::kF32 ? CpuWork::kProductOfParts : CpuWork::kProduct;
+  switch (work) {
+    case OpWork::kAttention:
+      return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
+    case OpWork::kAttentionBackward:
+      return on_tiles ? CpuWork::kAttentionBackwardOnTiles : CpuWork::kAttentionBackward;
+    case OpWork::kProduct:
+      return has_tiles && arithmetic_type(op) == DType::kF32 ? CpuWork::kProductOfParts : CpuWork::kProduct;
+    case OpWork::kUpdateOfCodes:
+      return CpuWork::kUpdateOfCodes;
+    default:
+      return CpuWork::kElements;
   }
-  return updates_codes(op.op) ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
 }
 
 bool is_attention_on_tiles(CpuWork work) {
@@ -107,7 +113,7 @@ double share_of_head_size(CpuWork work, const OpView& op) {
 double estimated_cpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost,
                         const PlanRequest& request) {
   const CpuTarget& target = cpu_target(request.device.isa);
-  const CpuWork work = cpu_work(schema, op, request.device.isa);
+  const CpuWork work = cpu_work(schema.work(), op, request.device.isa);
   const DType type = cpu_arithmetic_type(work, op);
   const double share = cpu_share_of_flops(work) * share_of_head_size(work, op);
   const double arithmetic =
