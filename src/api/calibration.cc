@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_document.h"
 #include "hardware/cpu_calibration.h"
 #include "plimsoll/experiments.h"
 #include "run/calibration_cache.h"

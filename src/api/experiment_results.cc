@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_document.h"
 #include "device/cpu/cpu_features.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"

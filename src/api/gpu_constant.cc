@@ -4,9 +4,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json_document.h"
 #include "device/monitor/nvml.h"
 #include "hardware/gpu_constant.h"
 #include "plimsoll/experiments.h"

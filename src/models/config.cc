@@ -8,8 +8,8 @@
 
 #include "base/activation.h"
 #include "base/check.h"
+#include "base/json_document.h"
 #include "models/config_reader.h"
-#include "models/json_file.h"
 
 namespace plimsoll {
 namespace {
@@ -81,7 +81,7 @@ std::string dtype_of(const ConfigReader& reader) {
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
-  const Json json = parse_model_json(text, where);
+  const Json json = parse_json(text, where);
   if (!json.is_object())
     throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}", where, json.type_name());
   const ConfigReader reader(json, where);

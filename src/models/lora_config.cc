@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "models/json_file.h"
+#include "base/json_document.h"
 
 namespace plimsoll {
 namespace {
@@ -108,7 +108,7 @@ Json or_null(const List& list, const Json& json) {
 }  // namespace
 
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view where) {
-  const Json config = parse_model_json(text, where);
+  const Json config = parse_json(text, where);
   if (!config.is_object()) throw_error(ErrorCode::kBadData, "{}: this is not a JSON object", where);
   const Json* type = present(config, "peft_type");
   if (type == nullptr || *type != "LORA") {

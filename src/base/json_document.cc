@@ -1,14 +1,17 @@
-#include "models/json_file.h"
+#include "base/json_document.h"
+
+#include <cstdint>
 
 #include "base/check.h"
+#include "base/file.h"
 
 namespace plimsoll {
 
-nlohmann::json parse_model_json(std::string_view text, std::string_view where) {
+nlohmann::json parse_json(std::string_view text, std::string_view where) {
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {
-    if (level > kMaxModelJsonDepth) {
-      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels", where, kMaxModelJsonDepth);
+    if (level > kMaxJsonDepth) {
+      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels", where, kMaxJsonDepth);
     }
     return true;
   };
@@ -21,6 +24,13 @@ nlohmann::json parse_model_json(std::string_view text, std::string_view where) {
     throw_error(ErrorCode::kBadData, "{}: a number is too large ({}); correct it or download the file again",
                 where, error.what());
   }
+}
+
+nlohmann::json read_json_object(const std::string& path) {
+  constexpr int64_t kMaxBytes = int64_t{64} << 20;
+  nlohmann::json json = parse_json(read_text_file(posix_file_system(), path, kMaxBytes), path);
+  if (!json.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
+  return json;
 }
 
 }  // namespace plimsoll
