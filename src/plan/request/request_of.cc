@@ -159,6 +159,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
 }
 
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains) {
+  // Whether a plan with --bf16_full_eval trains is known only after its data was found.
+  if (plans_full_evaluation(arguments)) return;
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));

@@ -42,8 +42,8 @@ struct RequestRemarks {
 // or the device.
 PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks);
 
-// Throws what request_of() would throw for this device, before data is read. `trains` as in RunFacts::train.
-// Errors: kUsage.
+// Throws what request_of() would throw for this device, before data is read. `trains` as in RunFacts::train. Does not
+// check runs with 16-bit evaluation, for which `trains` may still change. Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
 
 // Returns the labels that follow from the arguments and the device: those of the memory limit and of the length of

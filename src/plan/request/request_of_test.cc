@@ -119,6 +119,12 @@ TEST(RequestOf, ArgumentsOfTheDeviceAreCheckedBeforeTheFacts) {
   const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
   EXPECT_THROW(check_device_arguments(fp16, cpu_facts().device, true), Error);
   EXPECT_NO_THROW(check_device_arguments(Arguments(), cpu_facts().device, true));
+  const Arguments full = with([](Arguments& a) {
+    a.bf16_full_eval = true;
+    a.offload_optimizer = true;
+    a.optim = "sgd";
+  });
+  EXPECT_NO_THROW(check_device_arguments(full, gpu_facts("h200").device, true)) << "it may not train";
 }
 
 }  // namespace
