@@ -18,7 +18,7 @@ namespace {
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
 // Values in transfer are placed between values that stay, which makes places harder to find. If the link
 // determines the time of a step, a few values keep it busy: BERT-large, 32 x 512 in bf16 on an H200, is
-// estimated at 273 ms with 4 and at 282 with 16. If the ops determine it, the link may fall behind them in
+// estimated at 273 ms with 4 and at 282 with 16. If the ops determine it, the link may lag them in
 // the forward pass by as much as it can catch up later: 4 x 512 in fp32 takes 100.5 and 98.4.
 constexpr size_t kMostAhead[] = {4, 16};
 

@@ -18,7 +18,7 @@ struct UpdateOrder {
 // which is the program before the passes updates_at_use and offload_states, the time of each op, and the
 // largest number of bytes that may be live. That limit is the peak of the plan in which states are
 // transferred as late as possible, plus a twentieth, less the bytes for which the layout finds no places.
-// Of both places for updates it takes the one with the shorter estimated step. Returns nothing if no update
+// From both places for updates it takes the one with the shorter estimated step. Returns nothing if no update
 // transfers states. Cost: several layouts of the program.
 std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
 

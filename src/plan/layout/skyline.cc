@@ -114,7 +114,7 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
-        // That stretch is in the heap.
+        // The heap contains that stretch.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
         set(stretch);

@@ -29,7 +29,7 @@ TEST(Skyline, AnOrderDecidesWhatStandsBelow) {
 }
 
 TEST(Skyline, PositionsThatNothingUsesAreNoWall) {
-  // Nothing is live at position 1: the buffer over all positions is still placed on the higher of the two
+  // No buffer is live at position 1: the buffer over all positions is still placed on the higher of the two
   // others.
   const std::array<LiveBuffer, 3> buffers{{{64, 0, 0}, {192, 2, 2}, {64, 0, 2}}};
   const Placement placement = fill_skyline(buffers, std::array<uint32_t, 3>{0, 1, 2});

@@ -90,7 +90,7 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
   }
 }
 
-// As in Trainer, evaluations during training read the weights that training holds.
+// Evaluations during training read the weights that training holds, as in Trainer.
 void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device, bool trains,
                          PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.bf16_full_eval && !arguments.fp16_full_eval) return;

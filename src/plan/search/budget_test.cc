@@ -151,7 +151,7 @@ TEST(Selective, BuysBytesForItsShareOfAStep) {
   }
 }
 
-// Of four layers the last differs most from the one that was measured, so its estimate is corrected.
+// Among four layers the last differs most from the one that was measured, so its estimate is corrected.
 TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   PlanRequest request = request_of({"bert-base-uncased", 8, 256, 1, false, ""});
   request.model.config.num_hidden_layers = 4;

@@ -150,7 +150,7 @@ TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);
 }
 
-// As the documents say: 4 x 16 if it fits, not 1 x 64.
+// The documents recommend 4 x 16 if it fits, not 1 x 64.
 TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
   request.device.kind = KernelDevice::kCuda;

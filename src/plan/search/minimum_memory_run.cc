@@ -43,7 +43,7 @@ std::vector<Run> runs_of(const MethodSpace& space, const FitQuestion& question) 
       runs.push_back({.set = set, .shape = shape, .least_bytes = space.least_bytes(set, shape.accumulation)});
     }
   }
-  // Of runs with equal bounds, those with the most methods come first: they are likely to need the least.
+  // Among runs with equal bounds, those with the most methods come first: they are likely to need the least.
   std::ranges::stable_sort(runs, {},
                            [](const Run& run) { return std::tuple(run.least_bytes, -run.set.size()); });
   return runs;

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns a request whose layers save so many activations that a smaller batch frees more than accumulated
+// Returns a request whose layers save enough activations that a smaller batch frees more than accumulated
 // gradients cost.
 PlanRequest large_batch_request() {
   PlanRequest request = small_request();
