@@ -222,8 +222,8 @@ double RegressionPairs::spearman() const {
 double pearson_correlation(std::span<const double> x, std::span<const double> y) {
   PLIMSOLL_CHECK(x.size() == y.size());
   const double nothing = std::numeric_limits<double>::quiet_NaN();
-  // Whether a side is constant is asked of the values: rounding of the mean would leave a spread that is not
-  // there.
+  // The values themselves show whether a side is constant. The spread around a rounded mean would not be
+  // zero.
   const auto constant = [](std::span<const double> values) {
     return std::all_of(values.begin(), values.end(), [&](double value) { return value == values[0]; });
   };
@@ -257,7 +257,7 @@ std::vector<double> average_ranks(std::span<const double> values) {
     while (end < order.size() && values[order[end]] == values[order[begin]]) {
       ++end;
     }
-    // Places begin + 1 to end share their mean.
+    // The ranks begin + 1 to end are replaced by their mean.
     const double rank = static_cast<double>(begin + end + 1) / 2.0;
     for (; begin < end; ++begin) {
       ranks[order[begin]] = rank;

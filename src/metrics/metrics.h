@@ -1,11 +1,11 @@
 // Metrics of evaluation: accuracy, F1, Matthews correlation, mean squared error, Pearson and Spearman
-// correlation, and what GLUE makes of them. Thread-safe: each object is for one thread. Nothing here keeps
-// logits.
+// correlation, and the combined score of GLUE. Thread-safety: each object may be used by one thread at a
+// time. No object keeps logits.
 //
-// Classification is counted into a confusion matrix as batches come (exact: the counts are integers). A
-// regression keeps two doubles a row, since ranks need all rows; its sums are in double, in the order of the
-// rows. Definitions and corner cases are those of scikit-learn 1.9 and SciPy 1.17, whose values the tests
-// hold.
+// Classifications are counted in a confusion matrix batch by batch; the counts are exact integers. A
+// regression stores two doubles per row, because ranks need all rows; its sums are doubles, added in the
+// order of the rows. Definitions and corner cases are those of scikit-learn 1.9 and SciPy 1.17; the tests
+// contain values of both.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ class ConfusionMatrix {
  public:
   explicit ConfusionMatrix(int64_t num_classes);
 
-  // Adds one row; a negative label (no label) is skipped. Requires: label < num_classes, 0 <= prediction <
-  // num_classes.
+  // Adds one row; skips it if the label is negative (no label). Requires: label < num_classes, 0 <=
+  // prediction < num_classes.
   void add(int64_t label, int64_t prediction);
   // Adds the arg max (the first, on ties) of each row of logits [rows, num_classes].
   void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
-  // Adds another matrix of the same size: the counts of another rank.
+  // Adds the counts of another matrix of the same size, such as that of another rank.
   void merge(const ConfusionMatrix& other);
 
   int64_t num_classes() const { return num_classes_; }
@@ -40,12 +40,13 @@ class ConfusionMatrix {
 
   // 0 if there are no rows.
   double accuracy() const;
-  // kBinary: of class 1. 2 TP / (2 TP + FP + FN), and 0 where that is 0 / 0. kMacro: the mean, kWeighted:
-  // weighted by label counts, over the classes that occur as a label or as a prediction. kMicro: of the
-  // summed counts, which is the accuracy. Requires: kBinary has two classes.
+  // Returns the F1 score. kBinary: 2 TP / (2 TP + FP + FN) of class 1, and 0 if that is 0 / 0. kMacro: the
+  // mean over the classes that occur as a label or as a prediction; kWeighted: the same, weighted by the
+  // number of labels. kMicro: F1 of the summed counts, which equals the accuracy. Requires: kBinary has two
+  // classes.
   double f1(F1Average average) const;
-  // Matthews' correlation, for any number of classes (Gorodkin 2004); 0 if labels or predictions are all of
-  // one class.
+  // Returns Matthews' correlation for any number of classes (Gorodkin 2004); 0 if all labels or all
+  // predictions are of one class.
   double matthews() const;
 
  private:
@@ -54,16 +55,18 @@ class ConfusionMatrix {
   std::vector<int64_t> counts_;  // [label * num_classes + prediction]
 };
 
-// Counts of a multi-label problem: a class is predicted where its logit is above 0 (a probability above 1/2).
+// Counts of a multi-label problem. A class is predicted if its logit is above 0 (a probability above 1/2).
 class MultiLabelCounts {
  public:
   explicit MultiLabelCounts(int64_t num_classes);
-  // Both are [rows, num_classes]; a label is set where it is at least 1/2; rows with a NaN label are skipped.
+  // Adds the rows of two matrices [rows, num_classes]. A label is set if it is at least 1/2; rows with a NaN
+  // label are skipped.
   void add_logits(std::span<const float> logits, std::span<const float> labels);
   int64_t num_rows() const { return num_rows_; }
-  // The share of rows whose classes are all right.
+  // Returns the share of rows in which all classes are right.
   double accuracy() const;
-  // kMicro and kMacro, kWeighted as ConfusionMatrix, but over all classes.
+  // Returns the F1 score: kMicro of the summed counts; kMacro and kWeighted as in ConfusionMatrix, but over
+  // all classes.
   double f1(F1Average average) const;
 
  private:
@@ -75,7 +78,7 @@ class MultiLabelCounts {
   std::vector<int64_t> false_negative_;
 };
 
-// Pairs of a regression. NaN labels (no label) are skipped.
+// Pairs of label and prediction of a regression. Pairs with a NaN label (no label) are skipped.
 class RegressionPairs {
  public:
   void reserve(int64_t rows);
@@ -84,9 +87,9 @@ class RegressionPairs {
   int64_t num_rows() const { return static_cast<int64_t>(labels_.size()); }
   // Mean squared error; 0 if there are no rows.
   double mean_squared_error() const;
-  // NaN for fewer than two rows or when either side is constant, as SciPy.
+  // Returns NaN for fewer than two rows, or if one side is constant, like SciPy.
   double pearson() const;
-  // Pearson correlation of the ranks; equal values share the mean of their ranks.
+  // Returns the Pearson correlation of the ranks; equal values have the mean of their ranks.
   double spearman() const;
 
  private:
@@ -94,23 +97,24 @@ class RegressionPairs {
   std::vector<double> predictions_;
 };
 
-// Two-pass Pearson correlation: means first, so that large offsets do not cancel. Sums in double, in order.
+// Returns the Pearson correlation, computed in two passes: means first, so that large offsets do not cancel.
+// Sums are doubles, added in order.
 double pearson_correlation(std::span<const double> x, std::span<const double> y);
-// Ranks from 1, ties averaged.
+// Returns the ranks, starting at 1; equal values have the mean of their ranks.
 std::vector<double> average_ranks(std::span<const double> values);
 
 using MetricList = std::vector<std::pair<std::string, double>>;
 
-// Adds "combined_score", the mean, if there are several values, as run_glue does.
+// Adds "combined_score", the mean of the values, if there are several, as run_glue does.
 void add_combined_score(MetricList& metrics);
 
 // The suffix of the metrics of MNLI's second validation set: eval_accuracy_mm, as run_glue writes them.
 inline constexpr std::string_view kMismatchedSuffix = "_mm";
 
-// The values by their Hugging Face names, in the order of the names. A classification has "accuracy", "f1"
-// (kBinary for two classes, else kMacro), "f1_macro", "f1_weighted", "matthews_correlation"; a multi-label
-// problem "accuracy", "f1" (kMicro), "f1_macro", "f1_weighted"; a regression "mse", "pearson", "spearmanr".
-// Errors: kUsage for a name that does not fit.
+// Return the metrics with these Hugging Face names, in the order of the names. A classification has
+// "accuracy", "f1" (kBinary for two classes, else kMacro), "f1_macro", "f1_weighted", "matthews_correlation";
+// a multi-label problem "accuracy", "f1" (kMicro), "f1_macro", "f1_weighted"; a regression "mse", "pearson",
+// "spearmanr". Errors: kUsage for a name that the problem does not have.
 MetricList classification_metrics(const ConfusionMatrix& counts, std::span<const std::string_view> names);
 MetricList multi_label_metrics(const MultiLabelCounts& counts, std::span<const std::string_view> names);
 MetricList regression_metrics(const RegressionPairs& pairs, std::span<const std::string_view> names);

@@ -60,7 +60,7 @@ std::vector<Case> value_cases() {
   };
 }
 
-// What runs again, what lies in the host's memory, limits.
+// Recomputation, offloading to host memory, memory limits.
 std::vector<Case> memory_cases() {
   return {
 
@@ -87,7 +87,7 @@ std::vector<Case> memory_cases() {
   };
 }
 
-// What is frozen, and adapters.
+// Frozen parameters and adapters.
 std::vector<Case> adapter_argument_cases() {
   return {
 
@@ -154,8 +154,7 @@ std::vector<Case> precision_cases() {
       argument("ArgumentFp16OnCpu", 2, {"--fp16", "on a CPU"}, {"--fp16"}),
       argument("ArgumentFp16OnTheCpuThatWasAskedFor", 2, {"--fp16", "cannot compute fp16 on a CPU", "cuda:0"},
                {"--fp16", "--use_cpu"}),
-      // Where the CPU has bf16 instructions it is no mistake.
-      // Where the CPU has bf16 instructions it is no mistake.
+      // A CPU with bf16 instructions accepts --bf16.
       cpu_has_bf16() ? argument("ArgumentBf16OnCpu", 0, {"bf16 mixed"}, {"--bf16"})
                      : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave it out"}, {"--bf16"}),
       argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "CPU", "leave it out"},

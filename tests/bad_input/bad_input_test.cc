@@ -1,5 +1,6 @@
-// What a user or the world does wrong ends with the right exit code and a message that says what, where and
-// what to do; what only looks odd is accepted. Every case runs the real program.
+// Runs the real program on bad input. Faults of the user or of the environment must end with the right exit
+// code and with a message that says what is wrong, where, and what to do. Input that only looks odd must be
+// accepted.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <pwd.h>
@@ -40,7 +41,7 @@ void run_cases(const std::vector<Case>& cases) {
                                                              << result.output;
     }
     if (one.exit_code == 0) continue;
-    // The last line is the message; it is one a person can read.
+    // The last line is the message. It must be readable.
     EXPECT_LT(result.output.size(), 8000u);
     EXPECT_TRUE(std::ranges::all_of(result.output, [](char c) {
       const auto byte = static_cast<unsigned char>(c);
@@ -77,7 +78,8 @@ TEST(BadInput, Checkpoints) {
   run_cases(checkpoint_cases());
 }
 
-// Not the optimizer's state, of which there is too much then as well, but the model is what differs.
+// The error names a tensor of the model. It does not name the optimizer's state, which also has too many
+// tensors.
 TEST(BadInput, ACheckpointOfADeeperModel) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string run = ground().path("deeper");
@@ -92,8 +94,8 @@ TEST(BadInput, ACheckpointOfADeeperModel) {
   EXPECT_NE(result.output.find("has no place in this run's model"), std::string::npos) << result.output;
 }
 
-// A full disk behind standard output is told by the exit code of every subcommand, and by one line. A run
-// that trains has saved its model all the same.
+// If standard output cannot be written, for example to a full disk, every subcommand ends with one line and
+// the right exit code. A training run still saves its model.
 TEST(BadInput, StandardOutputThatTakesNothing) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string out = ground().path("printed_nowhere");
@@ -114,7 +116,8 @@ TEST(BadInput, StandardOutputThatTakesNothing) {
   EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
 }
 
-// What the program writes to a terminal of so many columns; nothing where the system gives no terminal.
+// Returns the output of the program on a terminal with this number of columns, or nothing if the system
+// provides no terminal.
 std::optional<std::string> on_terminal(Words words, unsigned short columns) {
   winsize size{};
   size.ws_row = 24;
@@ -141,7 +144,7 @@ std::optional<std::string> on_terminal(Words words, unsigned short columns) {
   return written;
 }
 
-// A bar that is wider than the terminal would leave its beginning behind in a line of its own at each step.
+// A bar that is wider than the terminal would wrap, and each step would leave a line of it on the screen.
 TEST(BadInput, TheBarFitsANarrowTerminal) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().train(ground().data(), {"--max_steps", "4", "--save_strategy", "no"});
@@ -164,7 +167,8 @@ TEST(BadInput, TheBarFitsANarrowTerminal) {
   EXPECT_GE(drawn, 4) << written;
 }
 
-// Old names are told of after the device, and before an error.
+// Warnings about old names of arguments are printed after the line with the device. If the run fails before
+// that line, they are printed before the error.
 TEST(BadInput, TheDeviceIsTheFirstLine) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string warning = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
@@ -179,7 +183,7 @@ TEST(BadInput, TheDeviceIsTheFirstLine) {
   EXPECT_TRUE(refused.output.starts_with(warning)) << refused.output;
 }
 
-// A plan's come behind its table, before an error too.
+// A plan prints its warnings and notes after its table, also if an error follows.
 TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().plan(ground().model());
@@ -202,7 +206,7 @@ TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   EXPECT_NE(behind_table(refused).find("\nplimsoll: "), std::string::npos) << refused.output;
 }
 
-// The name of a model in Hugging Face's cache stands for its folder here too.
+// `plimsoll inspect` also accepts the name of a model in Hugging Face's cache.
 TEST(BadInput, InspectTakesAHubName) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string hub = ground().path("hf_home") + "/hub/models--org--tiny";
@@ -223,7 +227,7 @@ struct ShellResult {
   std::string output;
 };
 
-// What a shell says of a command, of which %s is the program.
+// Runs a command in a shell, with %s replaced by the program. Returns its exit code and output.
 ShellResult in_shell(std::string command) {
   command.replace(command.find("%s"), 2, place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll"));
   ShellResult result;
@@ -235,7 +239,7 @@ ShellResult in_shell(std::string command) {
   return result;
 }
 
-// As in Hugging Face's tools, the password database says where a home is that no variable names.
+// Without the variable HOME, the home folder is taken from the password database, as in Hugging Face's tools.
 TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   const passwd* user = getpwuid(getuid());
   if (user == nullptr) GTEST_SKIP() << "this user has no line in the password database";
@@ -247,7 +251,8 @@ TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   EXPECT_NE(result.output.find("(looked for '" + folder + "')"), std::string::npos) << result.output;
 }
 
-// A limit on the size of files is told of as a full disk is; the signal behind it would end the program mute.
+// A limit on the size of files is reported like a full disk. By default its signal (SIGXFSZ) would end the
+// program without a message.
 TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = undried(
@@ -259,7 +264,8 @@ TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   EXPECT_NE(result.output.find("File too large"), std::string::npos) << result.output;
 }
 
-// Each command's help lists what it uses; what it does not use gets one note.
+// The help of a command lists the arguments that it uses. All other arguments that are given are listed in
+// one note.
 TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const ProcessResult help = run_plimsoll({"eval", "--help"}, ground().path("log"));
@@ -276,7 +282,7 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
       << predict.output;
 }
 
-// What a plan says of its data is what the run says before it begins, word for word.
+// A plan describes its data in the same words as the run does before it starts.
 TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const Words common = {"--config_name", ground().model(), "--num_threads", "1", "--device", "cpu"};

@@ -1,4 +1,4 @@
-// Checkpoints that do not carry a run on.
+// Checkpoints that are damaged, missing or belong to another run.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Goes on with a copy of the run in which one file of the last checkpoint is changed.
+// Resumes a copy of the run in which one file of the last checkpoint is changed.
 Case checkpoint(std::string name, int exit_code, Words message, std::string file,
                 std::function<void(std::string&)> change) {
   return {std::move(name), exit_code, std::move(message),
@@ -79,7 +79,7 @@ std::vector<Case> checkpoint_cases() {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
        }},
-      // Said before the data is read, which is broken too.
+      // The missing checkpoint is reported before the data is read, which is invalid, too.
       {"CheckpointNotThereBeforeData",
        4,
        {"checkpoint-9", "there is no such folder"},

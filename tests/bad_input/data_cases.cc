@@ -7,7 +7,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// A run of a GLUE task with a file of this name and content, which is only read and planned.
+// A dry run of a GLUE task with a file of this name and content.
 Case task(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -127,7 +127,7 @@ std::vector<Case> plan_cases() {
   };
 }
 
-// A file that is given but not used causes a note.
+// An unused file causes a note.
 std::vector<Case> unread_cases() {
   return {
       {"TrainFilesThatAreNotRead",
@@ -140,7 +140,7 @@ std::vector<Case> unread_cases() {
   };
 }
 
-// inspect shows what training reads of a data file.
+// `plimsoll inspect` shows how training would read a data file.
 std::vector<Case> inspected_data_cases() {
   const auto inspect = [](std::string name, Words words, std::string file, std::string text, Words more) {
     return Case{

@@ -68,7 +68,7 @@ struct Case {
 
 // A case with a complete command.
 Case words(std::string name, int exit_code, Words message, Words command);
-// A run on random ids that is only planned.
+// A dry run on random ids.
 Case argument(std::string name, int exit_code, Words message, Words more);
 // Removes --dry_run from the command.
 Words undried(Words command);

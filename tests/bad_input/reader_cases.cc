@@ -1,10 +1,10 @@
-// Tables, line by line: what is refused with file and line, and what is accepted although it looks odd.
+// Lines of tables that are refused with file and line, and odd-looking lines that are accepted.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {
-// Its literals know their length, bytes of zero included.
+// For string literals that contain zero bytes.
 using namespace std::string_literals;
 namespace {
 

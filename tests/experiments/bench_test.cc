@@ -1,5 +1,5 @@
-// `plimsoll bench`, on a model of two layers: the table, its files, sweeps, refusals, and going on after it
-// was killed.
+// Tests `plimsoll bench` with a model of two layers: the table, its files, sweeps, refusals, and resuming
+// after a kill.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// The sanitizers hold memory of their own in each process, about 130 MiB that no plan counts.
+// The sanitizers use about 130 MiB per process, which no plan includes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #else
@@ -77,7 +77,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(table.at("program").at("version").get<std::string>().empty());
   EXPECT_FALSE(table.at("machine").at("cpu").get<std::string>().empty());
   EXPECT_EQ(table.at("summary").at("reference"), "vanilla, batch 4");
-  // The plot's caption has what the first line of a run says of the CPU.
+  // The plot's caption describes the CPU as the first line of a run does.
   const std::string device = rows[0].at("figures").at("device");
   EXPECT_TRUE(contains(read_file(folder.path("out") + "/rows/01-vanilla-batch-4/output.txt"),
                        "device " + device + "\n"))
@@ -87,7 +87,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(contains(result.output, "as calibration")) << result.output;
   int measured = 0;
   for (const nlohmann::json& row : rows) {
-    // What has no figures says why.
+    // A row without figures must have a reason.
     EXPECT_NE(row.at("figures").is_null(), row.at("refused").get<std::string>().empty()) << row.dump(1);
     if (row.at("figures").is_null()) continue;
     ++measured;
@@ -145,7 +145,7 @@ TEST(Bench, SweepsAGridWithMetrics) {
   EXPECT_TRUE(contains(result.output, "accuracy")) << result.output;
 }
 
-// The tests' environment shows no GPU to CUDA.
+// CUDA_VISIBLE_DEVICES hides all GPUs from this test.
 TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
   const TestFolder folder("bench_no_gpu");
   for (const Words& what : {Words{"--experiments"}, Words{"--calibrate"}, Words{"--sweep", "seed=1,2"}}) {
@@ -157,7 +157,7 @@ TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
   }
 }
 
-// Killed at any time, it goes on where it was: rows that were done are not run again.
+// After a kill at any time, the bench resumes and does not repeat completed rows.
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
   write_tiny_model(folder);
@@ -175,7 +175,7 @@ TEST(Bench, GoesOnAfterItWasKilled) {
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "vanilla, batch 4: there already")) << result.output;
   EXPECT_EQ(fs::last_write_time(first_row), written);
-  // Other words are other work.
+  // With other arguments, completed rows are not reused.
   Words others = words;
   others.insert(others.end(), {"--seed", "7"});
   const ProcessResult again = run_plimsoll(others, folder.path("log"));
@@ -196,7 +196,7 @@ TEST(Bench, ASweepsValuesMayHaveCommas) {
   ASSERT_EQ(table.size(), 4u);
   EXPECT_EQ(table[3].at("name"), "seed=2 optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16");
   for (const nlohmann::json& row : table) EXPECT_FALSE(row.at("figures").is_null()) << row.dump(1);
-  // Rows are told apart.
+  // The table shows the arguments that distinguish the rows.
   EXPECT_TRUE(contains(result.output, "  seed=1\n    optim_args=momentum_dtype=float32 ")) << result.output;
 }
 
@@ -217,7 +217,7 @@ TEST(Bench, HelpIsPrintedWhateverItIsAskedBeside) {
   }
 }
 
-// Nobody waits for rows of which the peer can run none.
+// If the peer cannot run at all, the bench says so before it runs any row.
 TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   const TestFolder folder("bench_no_peer");
   write_tiny_model(folder);
@@ -233,13 +233,13 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   };
   refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
           {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "leave --peer out"});
-  // The program's own script is found from anywhere.
+  // The program finds its own peer script from any working folder.
   refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
   refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "there is no such file"});
 }
 
-// A shell stands for Trainer: it has figures for most rows and none for 8-bit SGD. A row of which Trainer has
-// nothing is the real script's to refuse, which it does before it needs PyTorch.
+// A shell script replaces Trainer: it returns figures for most rows and refuses 8-bit SGD. The real script
+// refuses rows that Trainer does not support; it does so before it loads PyTorch.
 TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   const TestFolder folder("bench_peer");
   write_tiny_model(folder);
@@ -268,12 +268,12 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   EXPECT_EQ(peers.at("selective recompute").at("refused"), "Trainer has nothing like --recompute selective");
   EXPECT_TRUE(contains(result.output, "beside Hugging Face's Trainer")) << result.output;
   EXPECT_TRUE(contains(result.output, "Trainer 2.5 samples/s, 1 MiB")) << result.output;
-  // A peer that refused is an answer too.
+  // A refusal of the peer is a result, too, and is not repeated.
   const ProcessResult again = run_plimsoll(words, folder.path("log"));
   EXPECT_TRUE(contains(again.output, "[4/4] 8-bit SGD with momentum: there already")) << again.output;
 }
 
-// Killed while the peer of a row runs, it has that row to do and no other.
+// After a kill during the peer's part of a row, only this row is repeated.
 TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
   const TestFolder folder("bench_peer_kill");
   write_tiny_model(folder);
@@ -356,7 +356,7 @@ TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {
   }
 }
 
-// No row is refused on the cards that the table is made for, and no two are one.
+// The table is made for these cards: none of its rows is refused, and no two rows are the same run.
 TEST(Experiments, EveryRowOfAGpuIsARun) {
   std::set<std::string> names;
   std::set<std::string> keys;

@@ -1,4 +1,4 @@
-// `plimsoll fit`: its answers are plans that run, its refusals say what is missing.
+// Tests `plimsoll fit`: its answers are plans that run, and its refusals say what is missing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ Plan planned(const Arguments& arguments, RunPurpose purpose) {
   return build_plan(request);
 }
 
-// Methods whose rows fit, by name, each row's command taken by `train --dry_run` of a program of its own, and
-// what it would hold as the row says, to the byte.
+// Runs the command of each row that fits with `train --dry_run` in its own process, and compares the memory
+// with the row to the byte. Returns the names of the methods in these rows.
 std::set<std::string> check_commands(const FitReport& report, const Words& words, const TestFolder& folder) {
   std::set<std::string> methods;
   for (const FitRow& row : report.rows) {
@@ -41,7 +41,8 @@ std::set<std::string> check_commands(const FitReport& report, const Words& words
     const Plan told = planned(arguments_of(taken), RunPurpose::kPlan);
     EXPECT_EQ(plan.arena_bytes, told.arena_bytes) << nlohmann::json(row.arguments);
     EXPECT_EQ(plan.total_bytes(), told.total_bytes()) << nlohmann::json(row.arguments);
-    // A process for each method alone: sets are what was planned above.
+    // Only single methods run in their own process. For sets of methods the comparison of plans above is
+    // sufficient.
     if (row.methods.size() < 2) {
       const ProcessResult result =
           run_plimsoll(joined(joined({"train"}, taken), {"--dry_run"}), folder.path("log"));
@@ -68,7 +69,7 @@ Words tiny_arguments(const TestFolder& folder) {
           "1"};
 }
 
-// Of what a search can choose between, that has no limit.
+// Returns true if the report lists this method among those that the search considered.
 bool is_searched(const FitReport& report, std::string_view method) {
   const std::string text = " " + report.searched + ",";
   return contains(text, " " + std::string(method) + ",") || contains(text, " " + std::string(method) + ";");
@@ -83,9 +84,9 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // Logits of two labels are few, and without a limit there is no budget.
+    // With two labels the logits are small, and without a memory limit there is no budget.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
-    // This run is on a CPU, which need not multiply bf16: then it says so, once.
+    // This CPU may lack bf16 products. The report then names the method once, as refused.
     const bool is_refused = contains(report.refused, std::string(method.name));
     EXPECT_EQ(is_searched(report, method.name) || is_refused,
               method.not_on_cpu.empty() && method.not_in_fit.empty())
@@ -99,7 +100,7 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
-  // What one of a few layers needs that has to be computed again, or else to update in fewer bytes.
+  // The smallest limit requires recomputation of a layer, or an optimizer with smaller states.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());
@@ -120,7 +121,7 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   EXPECT_GE(methods.size(), 4u);
 }
 
-// A card that is not here: `plan` goes the way of `train`.
+// The card is not in this machine, so the rows are compared with `plan`.
 TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   const TestFolder folder("fit_card");
   write_tiny_model(folder);
@@ -151,13 +152,13 @@ TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   EXPECT_GE(rows, 20);
 }
 
-// What a set of methods makes of a request is what reading its words makes of it: of every method, every
-// pair, and beside the words of every other one as a user's own.
+// Verifies that with_methods() makes the same request as reading the methods' words does. It does so for
+// every method, every pair, and every method in a run whose own arguments already name another one.
 class WordsOfMethods {
  public:
   explicit WordsOfMethods(const Words& words) : words_(words) {}
 
-  // Nothing where the program refuses it.
+  // Returns nothing if the program refuses the arguments.
   std::optional<PlanRequest> read(const Words& more) const {
     try {
       return prepare_run(arguments_of(joined(words_, more)), RunPurpose::kPlan, Environment{},
@@ -184,7 +185,8 @@ class WordsOfMethods {
   Words words_;
 };
 
-// Those that are made of a request; the others are chosen for a batch, or are other models.
+// Returns the methods that change a request. The others are chosen per batch, or train another part of the
+// model.
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {
@@ -210,7 +212,7 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
     for (const Method* a : methods) {
       const std::optional<PlanRequest> base = reader.read(words_of(MethodSet().with(*a), own, 0));
       for (const Method* b : methods) {
-        // A pair beside the run, and one of it as the run's own.
+        // Adds both methods to the run, and then adds one of them to a run that already names the other.
         const MethodSet pair = MethodSet().with(*a).with(*b);
         if (a == b || a->kind != b->kind) {
           const std::optional<PlanRequest> request = with_methods(own, pair);
@@ -242,7 +244,7 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
   EXPECT_GE(refused, 100);
 }
 
-// Commands as they are printed.
+// The commands are compared as they are printed.
 TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   const Words bert{"--config_name", "bert-base-uncased", "--device", "l4"};
   const std::string table = fit_run({.arguments = arguments_of(bert), .effective_batch_size = 1}).table;
@@ -257,7 +259,7 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   EXPECT_FALSE(contains(whole, "FILE")) << "random data needs none: " << whole;
 }
 
-// How often each split meets the buckets of random data is known: captured programs are counted by it.
+// The bucket of each batch of random data is known in advance, and so is the number of captured programs.
 TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
   const TestFolder folder("fit_captured");
   write_tiny_model(folder);
@@ -287,7 +289,7 @@ TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
       ASSERT_FALSE(report.rows.empty());
       for (const FitRow& row : report.rows) {
         ASSERT_GT(row.micro_batch, 0);
-        // Larger batches than the data has rows for are planned in full.
+        // Batches with more sequences than the data has rows are planned at their full size.
         if (row.micro_batch > 22) continue;
         const Arguments arguments = arguments_of(joined(words, row.arguments));
         const RunSetup told = prepare_run(arguments, RunPurpose::kPlan, Environment{}, posix_file_system());

@@ -19,16 +19,16 @@ namespace plimsoll::testing {
 inline constexpr int kProjections = 64;
 using Projection = std::array<double, kProjections>;
 
-// Sums of the elements with signs from a hash of name and index. The mean square estimates the square of the
-// norm.
+// Returns sums of the elements with signs from a hash of name and index. Their mean square estimates the
+// square of the norm.
 Projection project(const std::string& name, std::span<const double> values);
 
-// The tensors of a .safetensors file, by name, as doubles.
+// Returns the tensors of a .safetensors file by name, as doubles.
 std::map<std::string, std::vector<double>> read_tensors(const std::string& path);
 
 class Fixtures {
  public:
-  // Reads cases.json and expected.safetensors, and after them the sets in sets/.
+  // Reads cases.json, expected.safetensors, and then the sets in sets/.
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
@@ -39,18 +39,18 @@ class Fixtures {
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
   // The errors of Trainer's own bf16 runs, by case.
   const nlohmann::json& bf16_errors() const { return json_.at("bf16_errors"); }
-  // Names of a model's tensors in the order of the rows of its projections.
+  // Returns the names of a model's tensors in the order of the rows of its projections.
   std::vector<std::string> tensor_names(const std::string& model) const;
-  // Values of a tensor of expected.safetensors, row by row.
+  // Returns the values of a tensor of expected.safetensors, row by row.
   const std::vector<double>& expected(const std::string& name) const { return expected_.at(name); }
   Projection expected_projection(const std::string& name, size_t row) const;
 
   std::string path(const std::string& relative) const { return folder_ + "/" + relative; }
-  // Arguments of a case, with the paths of this machine and an empty output folder.
+  // Returns the arguments of a case with the paths of this machine and an empty output folder.
   Arguments arguments(const nlohmann::json& settings, const std::string& output_dir) const;
 
  private:
-  // `stem`: the path of the set's files without the extension.
+  // Adds a set of cases. `stem` is the path of the set's files without the extension.
   void add_set(const std::string& stem);
 
   std::string folder_;
@@ -58,15 +58,16 @@ class Fixtures {
   std::map<std::string, std::vector<double>> expected_;
 };
 
-// Read once, at the first call.
+// Returns the fixtures, which the first call reads.
 const Fixtures& fixtures();
 
-// Throws where the file is not there or is not JSON.
+// Reads a JSON file. Throws if the file does not exist or is not JSON.
 nlohmann::json read_json(const std::string& path);
 
-// The gradient of an attention's key bias is exactly zero: it adds the same number to all scores of a query,
-// which softmax does not see. The value that an engine computes for it is rounding, and AdamW makes full steps
-// out of it. Such tensors are compared apart, so that they do not hide the others.
+// Returns true for the key bias of an attention, whose gradient is exactly zero: it adds the same number to
+// all scores of a query, which softmax ignores. An engine computes only rounding errors for it, and AdamW
+// makes steps of full size from them. Such tensors are compared separately, so that they do not hide errors
+// of the others.
 bool has_zero_gradient(const std::string& tensor_name);
 
 }  // namespace plimsoll::testing

@@ -1,5 +1,5 @@
-// How far a run is from the reference: losses step by step, weights over the norm of the update. Pure but for
-// reading files; thread-safe.
+// Measures the distance of a run from the reference: losses step by step, and weights relative to the norm of
+// the update. Thread-safe; pure except for reading files.
 #pragma once
 
 #include <string>
@@ -10,31 +10,31 @@
 
 namespace plimsoll::testing {
 
-// The values of `key` in the records of the log that have `has`.
+// Returns the values of `key` in the records of the log that contain `has`.
 std::vector<double> column(const TrainOutput& output, const std::string& has, const std::string& key);
 
-// Largest difference of a step, over the expected value: NaN where one is, infinite where there are none or
-// more of one than of the other.
+// Returns the largest difference of a step relative to the expected value: NaN if any value is NaN, infinity
+// if there are no values or if the numbers of values differ.
 double relative_error(const std::vector<double>& values, const nlohmann::json& expected);
 
-// By how many of the reference's own distances a run of ours may be off. The unit is the distance of Trainer's
-// fp32 run from its fp64 run; both engines round the same formulas in fp32 but in other orders, and which of
-// two equally good orders comes nearer is luck.
+// The permitted error of a run, in units of the reference's own error. The unit is the distance of Trainer's
+// fp32 run from its fp64 run. Both engines round the same formulas in fp32, but in other orders, and it is
+// chance which of two equally good orders is closer to exact arithmetic.
 inline constexpr double kTimesReference = 10.0;
 
-// How far our loss of an evaluation may be from that of Trainer in fp32, where no run in fp64 is recorded,
-// relatively: by the triangle inequality as far as both are from exact arithmetic. Trainer is by one unit,
-// the largest of all cases, and the cases hold ours to kTimesReference units.
+// Returns the permitted relative difference of our evaluation loss from Trainer's in fp32, for cases without
+// a run in fp64. By the triangle inequality, it is the sum of both distances from exact arithmetic: one unit
+// for Trainer, where the unit is the largest of all cases, and kTimesReference units for ours.
 double eval_loss_limit_of_fp32();
 
 double mean_square_difference(const Projection& a, const Projection& b);
 
 struct WeightErrors {
-  double trained = 0;   // of all tensors that have a gradient, over the norm of the update
-  double key_bias = 0;  // of those whose exact gradient is zero
+  double trained = 0;   // of tensors with a gradient, relative to the norm of the update
+  double key_bias = 0;  // of tensors whose exact gradient is zero
 };
 
-// Distance of the weights in `folder` from the reference after the case.
+// Returns the distance of the weights in `folder` from the reference after the case.
 WeightErrors weight_errors(const nlohmann::json& item, const std::string& folder);
 
 }  // namespace plimsoll::testing

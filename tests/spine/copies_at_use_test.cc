@@ -69,8 +69,8 @@ TEST(CopiesAtUse, TheSameBitsAsKeptCopiesInFp16) {
   }
 }
 
-// Whether any weight lies exactly in the middle between two bf16 numbers of which the lower one is even. Such
-// ties are rounded to even when a copy is made at use, but away from zero in permanent copies.
+// Returns true if a weight is exactly in the middle between two bf16 numbers of which the lower one is even.
+// Such ties are rounded to even when a copy is made at use, but away from zero in permanent copies.
 bool has_tie(const TinySteps& run) {
   for (const WeightSpec& spec : run.plan.weights) {
     const std::vector<std::byte> bytes = testing::bytes_of(run.executor, spec.name);

@@ -305,7 +305,7 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
   expect_near_lower_bound(*plan.train, text_of(point));
   expect_addresses(plan);
-  // As if the data were not known: evaluation may encounter every bucket.
+  // Evaluation may encounter every bucket, as if the data were unknown.
   request.captured_buckets.evaluate = kMaxCapturedBuckets;
   EXPECT_LE(build_plan(request).total_bytes(), 1300 * kMiB);
 }

@@ -245,8 +245,8 @@ TEST(Step, AccumulationEqualsTheLargeBatch) {
 }
 
 TEST(Step, ThePaddingTokenLearnsNothing) {
-  // As torch.nn.Embedding with padding_idx: the row of the padding token in the word embeddings keeps its
-  // values, although batches read it.
+  // The row of the padding token in the word embeddings keeps its values although batches read it, like
+  // padding_idx of torch.nn.Embedding.
   TinyCase test{.accumulation = 2, .optimizer = {.weight_decay = 0.0}};
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 32, .sequences = 4, .longest = 12}));
   Executor executor(plan);

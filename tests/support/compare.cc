@@ -23,7 +23,7 @@ constexpr int64_t kAlignment = 64;
 constexpr std::byte kPoison{0xFF};
 static_assert(GuardedBuffer::kGuardBytes % kAlignment == 0);
 
-// A value in [0, 1) with 32 random bits, taken from number `lane` of the four numbers of an element.
+// Returns a value in [0, 1) with 32 random bits, taken from number `lane` of the four numbers of an element.
 double unit(const std::array<uint32_t, 4>& numbers, size_t lane) {
   return numbers[lane] * 0x1p-32;
 }
@@ -38,7 +38,7 @@ bool is_poison(ConstView view, int64_t i) {
   return std::all_of(first, first + bytes, [](std::byte b) { return b == kPoison; });
 }
 
-// Whether only one of the two is NaN or infinite, or the two are infinities of different sign.
+// Returns true if only one of the two is NaN or infinite, or if they are infinities of different sign.
 bool finiteness_differs(double got, double want) {
   if (std::isnan(got) || std::isnan(want)) return std::isnan(got) != std::isnan(want);
   if (std::isinf(got) || std::isinf(want)) return got != want;
@@ -66,7 +66,7 @@ struct Finding {
   }
 };
 
-// The counters behind take_compared().
+// The counters that take_compared() returns.
 class Tally {
  public:
   void add(const Comparison& within) {
@@ -121,7 +121,7 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
     if (g == 0.0) ++num_zero;
     const double error = (std::isfinite(g) && std::isfinite(w)) ? std::abs(g - w) : 0.0;
     const double allowed = allowed_at(i, w);
-    // Written so that a limit of NaN fails.
+    // The negated comparison also fails if the limit is NaN.
     if (std::isfinite(w) && !(error <= allowed)) too_far.add(i);
     result.max_error = std::max(result.max_error, error);
     double ratio = std::numeric_limits<double>::infinity();

@@ -1,11 +1,11 @@
-// What all numeric tests rely on: buffers that detect missing writes and writes out of bounds, one comparison
+// The basis of all numeric tests: buffers that detect missing writes and writes out of bounds, one comparison
 // function with a separate verdict for each kind of error, and inputs that are the same on every machine.
 //
 // This is not a test framework, and it asserts nothing itself. A test writes EXPECT_TRUE(result.ok()) <<
 // result.
 //
 // Thread-safety: different threads may use different buffers. The functions are pure except that they fill
-// their arguments and update the counters behind take_compared(). Ownership: a GuardedBuffer owns its memory;
+// their arguments and update the counters of take_compared(). Ownership: a GuardedBuffer owns its memory;
 // views of it are valid as long as it exists.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace plimsoll::test {
 // Memory for one tensor, aligned to 64 bytes. Invariants:
 //   1. Every byte of a new buffer is 0xFF: a NaN in every floating-point type, and -1 or 255 in the integer
 //      types, but never zero.
-//   2. Guard zones of kGuardBytes lie directly before the first element and directly after the last one,
+//   2. Guard zones of kGuardBytes are directly before the first element and directly after the last one,
 //      without padding.
 class GuardedBuffer {
  public:
@@ -38,7 +38,7 @@ class GuardedBuffer {
 
   View view() { return {data_, dtype_}; }
   ConstView view() const { return {data_, dtype_}; }
-  // View of the elements from index `first` on. Requires: 0 <= first <= count().
+  // Returns a view of the elements from index `first` on. Requires: 0 <= first <= count().
   View view_from(int64_t first);
   const std::string& name() const { return name_; }
   DType dtype() const { return dtype_; }
@@ -52,23 +52,23 @@ class GuardedBuffer {
   void fill(double value);
   // Sets element i to values[i]. Requires: values.size() == count().
   void assign(std::span<const double> values);
-  // All elements as doubles.
+  // Returns all elements as doubles.
   std::vector<double> to_doubles() const;
 
-  // Offset in bytes of the first changed guard byte, relative to the first element, or kIntact if no guard
-  // byte has changed.
+  // Returns the offset in bytes of the first changed guard byte, relative to the first element, or kIntact if
+  // no guard byte has changed.
   static constexpr int64_t kIntact = INT64_MIN;
   int64_t broken_guard() const;
 
-  // Uniform in [low, high).
+  // Fills the buffer with values that are uniform in [low, high).
   GuardedBuffer& fill_uniform(double low = -1.0, double high = 1.0);
-  // Approximately normal with this mean and standard deviation; no value is further than 3.47 standard
-  // deviations from the mean.
+  // Fills the buffer with approximately normal values with this mean and standard deviation; no value is
+  // further than 3.47 standard deviations from the mean.
   GuardedBuffer& fill_normal(double mean = 0.0, double deviation = 1.0);
-  // Integers in [-magnitude, magnitude]. Sums of their products in fp32 are exact in any order while
-  // num_terms * magnitude^2 <= 2^24, and each value is exact in bf16 for magnitude <= 256.
+  // Fills the buffer with integers in [-magnitude, magnitude]. Sums of their products in fp32 are exact in
+  // any order while num_terms * magnitude^2 <= 2^24, and each value is exact in bf16 for magnitude <= 256.
   GuardedBuffer& fill_small_integers(int magnitude = 4);
-  // Integers in [0, bound), for ids and labels. Requires: bound >= 1.
+  // Fills the buffer with integers in [0, bound), for ids and labels. Requires: bound >= 1.
   GuardedBuffer& fill_indices(int64_t bound);
 
  private:
@@ -83,10 +83,10 @@ class GuardedBuffer {
   std::byte* data_;
 };
 
-// The seed for a tensor: a 64-bit FNV-1a hash of "test name/tensor name".
+// Returns the seed for a tensor: a 64-bit FNV-1a hash of "test name/tensor name".
 uint64_t tensor_seed(std::string_view name);
 
-// The same for memory that does not belong to a GuardedBuffer.
+// Fill memory that does not belong to a GuardedBuffer in the same way.
 void fill_uniform(View view, int64_t count, std::string_view name, double low = -1.0, double high = 1.0);
 void fill_normal(View view, int64_t count, std::string_view name, double mean = 0.0, double deviation = 1.0);
 void fill_small_integers(View view, int64_t count, std::string_view name, int magnitude = 4);
@@ -100,8 +100,8 @@ struct Limit {
   double relative = 0.0;
   // Empty, or one limit for each element (an error bound that depends on the operands).
   std::span<const double> per_element = {};
-  // If more than half of the results are zero, the comparison fails, even where the wanted values are zero,
-  // unless this is kExpected.
+  // Unless this is kExpected, the comparison fails if more than half of the results are zero, even if the
+  // wanted values are zero.
   Zeros zeros = Zeros::kSuspicious;
   // Empty, or the shape of the tensor; messages then show one index per dimension.
   std::vector<int64_t> shape = {};
@@ -111,11 +111,11 @@ enum class Verdict : uint8_t {
   kOk,
   kNothingCompared,  // there were no elements
   kWroteOutside,     // a guard zone changed
-  kUnwritten,        // poison in place of a value: not written, or computed from memory that was not written
-  kNotFinite,        // only one of the two is NaN or infinite, or infinities differ in sign
-  kMostlyZero,       // more than half of the results are zero
-  kTooFar,           // error beyond the limit
-  kBitsDiffer,       // compare_bits only
+  kUnwritten,  // poison instead of a value: the element was not written, or was computed from unwritten memory
+  kNotFinite,   // only one of the two is NaN or infinite, or infinities differ in sign
+  kMostlyZero,  // more than half of the results are zero
+  kTooFar,      // error beyond the limit
+  kBitsDiffer,  // compare_bits only
 };
 std::string_view verdict_name(Verdict verdict);
 

@@ -1,5 +1,5 @@
-// A run that stops and goes on ends with the same bits as one that did not: weights, optimizer, log, order of
-// data.
+// A run that stops and resumes ends with the same bits as an uninterrupted one: weights, optimizer, log,
+// order of data.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ TEST(Resume, EveryStepGoesOnBitForBit) {
   }
 }
 
-// What is computed again changes no bit in fp32, so that a run may even go on with another choice.
+// Recomputation changes no bit in fp32, so a run may even resume with another recomputation policy.
 TEST(Resume, RecomputingGoesOnBitForBit) {
   const TestFolder folder("recompute");
   const std::string model = testing::write_tiny_model(folder);
@@ -86,7 +86,7 @@ TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   }
 }
 
-// Nothing is measured then, so that no table has to be the same.
+// With --full_determinism no kernel is measured, so the runs need not share a tuning table.
 TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   const TestFolder folder("full_determinism");
   const std::string model = testing::write_tiny_model(folder);
@@ -104,7 +104,7 @@ TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   }
 }
 
-// The cache of tuned products may be another one, or gone: a run that goes on has those of its checkpoint.
+// The tuning cache may have changed or disappeared: a resumed run uses the tuning table of its checkpoint.
 TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
   const TestFolder folder("tuned");
   const std::string model = testing::write_tiny_model(folder);
@@ -123,8 +123,8 @@ TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
   }
 }
 
-// Going on with a run that came to its end leaves what it left; one that was killed just before its end is
-// brought there, with the figures of all its steps.
+// Resuming a complete run does not change its files. A run that was killed just before its end is completed,
+// with the figures of all its steps.
 TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
   const TestFolder folder("complete");
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
@@ -146,7 +146,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // Of a report that a kill cut off.
+    // Simulates an incomplete report after a kill.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
@@ -170,7 +170,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
   EXPECT_NE(text_of("/log.jsonl").find("train_loss"), std::string::npos);
 }
 
-// A damaged newest checkpoint is skipped, with the reason; the one before it carries on.
+// A damaged newest checkpoint is skipped with a reason, and the run resumes from the one before it.
 TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
   const TestFolder folder("damaged");
   const std::string model = testing::write_tiny_model(folder);
@@ -194,8 +194,8 @@ TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
   EXPECT_TRUE(told) << "the changed argument is printed";
 }
 
-// With another batch size a run goes on in the middle of what would be a batch of its own: any batch may
-// come, and the plan has room for it.
+// With another batch size a run may resume in the middle of one of the new batches. Any combination of rows
+// may then form a batch, and the plan must have space for it.
 TEST(Resume, AnotherBatchSizeGoesOn) {
   const TestFolder folder("batch_size");
   Arguments arguments;
@@ -227,7 +227,7 @@ TEST(Resume, AnotherBatchSizeGoesOn) {
   EXPECT_GT(larger_than_from_the_start, 0);
 }
 
-// A stop request finishes the step, saves, and the rest of the run ends with the same bits.
+// After a stop request the run finishes the step and saves. The resumed run ends with the same bits.
 TEST(Resume, StopRequestSavesAndGoesOn) {
   class StopAfter : public Callback {
    public:
@@ -273,7 +273,7 @@ TEST(Training, EarlyStoppingAndBestModel) {
   arguments.greater_is_better = false;
   arguments.save_total_limit = 1;
   arguments.early_stopping_patience = 2;
-  // An improvement must exceed every loss there is, so the run stops after the first evaluation and two more.
+  // No loss can improve by this much, so the run stops after the first evaluation and two more.
   arguments.early_stopping_threshold = 100.0;
   Trainer trainer(arguments);
   const TrainOutput output = trainer.train();

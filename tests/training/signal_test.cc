@@ -1,5 +1,5 @@
-// A signal that comes when a run has failed: there is nothing to stop, and the program says what it was about
-// to say.
+// A signal that arrives after a run has failed: there is nothing to stop, and the program still prints its
+// error message.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,8 +16,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// The reading end of a named pipe that holds a page: who writes more at a time waits until all that was
-// written before has been read.
+// The reading end of a named pipe with a capacity of one page. A process that writes more waits until the
+// earlier bytes have been read.
 class NarrowPipe {
  public:
   static constexpr int kBytes = 4096;
@@ -33,7 +33,7 @@ class NarrowPipe {
   NarrowPipe& operator=(const NarrowPipe&) = delete;
 
   bool is_narrow() const { return is_narrow_; }
-  // Reads to the end of these words, and no byte more; to the end of all where they do not come.
+  // Reads up to the end of these words and no byte more, or up to the end of the pipe if they do not occur.
   std::string read_to(const std::string& words) const {
     fcntl(reader_, F_SETFL, 0);
     std::string text;
@@ -46,8 +46,8 @@ class NarrowPipe {
   bool is_narrow_ = false;
 };
 
-// The error names a path that is as long as paths are, so that the program waits in the middle of it, with
-// its run gone.
+// The error message contains a path of nearly the maximum length. The program therefore waits in the middle
+// of the message, when the run has already ended.
 TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
   const TestFolder folder("signal_after_error");
   Arguments arguments = tiny_arguments(write_tiny_model(folder), "");
@@ -67,7 +67,7 @@ TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
   const std::string before = told.read_to("plimsoll: /");
   ASSERT_TRUE(before.ends_with("plimsoll: /")) << before;
   process.send(SIGINT);
-  // Long enough for the handler.
+  // Gives the signal handler enough time.
   sleep_us(100000);
   EXPECT_TRUE(process.is_running());
   const std::string error = told.read_to("there is no such end");
