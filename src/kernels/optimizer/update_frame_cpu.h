@@ -37,14 +37,28 @@ void check_updated_tensors(const CpuUpdate& kernel, const Args& args) {
   }
 }
 
-// Updates all elements of all tensors in pieces of kTensorGrain elements. update(p, g, m, v, n) updates n
-// elements in fp32 in place; m and v are null where the update has no such state. Numbers of 16 bits are
-// converted to fp32 in buffers that stay in the cache. m is rounded to nearest, v stochastically.
+// Returns true if the parameter, its gradient and its states are f32, so that an update needs no buffers.
+inline bool is_updated_in_place(UpdateStates states, const OptimizerTensor& tensor) {
+  return tensor.param.dtype == DType::kF32 && tensor.grad.dtype == DType::kF32 &&
+         (!has_m(states) || tensor.m.dtype == DType::kF32) &&
+         (!has_v(states) || tensor.v.dtype == DType::kF32);
+}
+
+// Updates all elements of all tensors. update(p, g, m, v, n) updates n elements in fp32 in place; m and v are
+// null if the update has no such state. Numbers of 16 bits are converted to fp32 in buffers of kTensorGrain
+// elements, which stay in the cache; m is rounded to nearest, v stochastically.
 template <typename Args, typename Update>
 void update_tensors_cpu(const CpuUpdate& kernel, const Args& args, const Update& update) {
   check_updated_tensors(kernel, args);
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
+    if (is_updated_in_place(kernel.states, tensor)) {
+      update(tensor.param.as<float>() + begin, tensor.grad.as<float>() + begin,
+             has_m(kernel.states) ? tensor.m.as<float>() + begin : nullptr,
+             has_v(kernel.states) ? tensor.v.as<float>() + begin : nullptr, count);
+      store_low_copy(tensor, begin, count);
+      return;
+    }
     float p_buffer[kTensorGrain];
     float g_buffer[kTensorGrain];
     float m_buffer[kTensorGrain];
