@@ -10,8 +10,8 @@
 
 #include "graph/ops/ops.h"
 #include "kernels/matmul/matmul_catalog.h"
-#include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/matmuls.h"
+#include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <limits>
 
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 #include "tests/spine/attention_again.h"
 #include "tests/spine/plan_grid.h"
 

@@ -8,7 +8,7 @@
 #include "plan/anatomy/modules.h"
 #include "plan/anatomy/parameters.h"
 #include "plan/anatomy/saved.h"
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

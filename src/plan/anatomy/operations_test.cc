@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "hardware/gpu_target.h"
-#include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/op_times.h"
+#include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

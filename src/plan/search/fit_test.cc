@@ -8,9 +8,9 @@
 
 #include "graph/ir/graph_text.h"
 #include "hardware/gpu_target.h"
-#include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/graphs.h"
 #include "plan/compile/placer.h"
+#include "plan/compile/testing/plan_case.h"
 #include "plan/search/budget.h"
 #include "plan/search/change.h"
 #include "plan/search/redundant_accumulation.h"

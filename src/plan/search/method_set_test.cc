@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hardware/gpu_target.h"
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

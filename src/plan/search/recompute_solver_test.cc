@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

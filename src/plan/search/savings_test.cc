@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 #include "show/report/plan_table.h"
 
 namespace plimsoll {

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "plan/anatomy/memory.h"
-#include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/matmuls.h"
+#include "plan/compile/testing/plan_case.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "plan/anatomy/testing/plan_case.h"
+#include "plan/compile/testing/plan_case.h"
 #include "show/report/svg.h"
 #include "show/report/testing/xml_fault.h"
 
