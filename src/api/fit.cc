@@ -133,14 +133,14 @@ class Fit {
     PlanRequest& request = asked.subject.request;
     request.evaluate = evaluates_;
     // Of random data, which is the only one that is read.
-    if (setup.train && request.device.kind == KernelDevice::kCuda) {
+    if (setup.data.train && request.device.kind == KernelDevice::kCuda) {
       asked.subject.captured_buckets = [run = counted_run(setup)](const PlanRequest& of) {
         return captured_buckets_of_dummy(run, of);
       };
     }
     length_ = request.batches.train.longest;
-    most_tokens_ = setup.model.max_position_embeddings;
-    if (label_.empty()) label_ = setup.model_label;
+    most_tokens_ = setup.model.config.max_position_embeddings;
+    if (label_.empty()) label_ = setup.model.label;
     if (!compares_cards()) {
       device_label_ = setup.device.label;
       limit_bytes_ = request.memory_limit_bytes;

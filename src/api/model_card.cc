@@ -81,7 +81,7 @@ std::string hyperparameters(const RunSetup& setup) {
   }
   for (const auto& [key, value] : a.optim_args) text += fmt::format(", {}={}", key, value);
   text += "\n- lr_scheduler_type: " + a.lr_scheduler_type + "\n";
-  if (const int64_t warmup = num_warmup_steps(a, setup.max_steps); warmup > 0) {
+  if (const int64_t warmup = num_warmup_steps(a, setup.steps.length.max_steps); warmup > 0) {
     text += fmt::format("- lr_scheduler_warmup_steps: {}\n", warmup);
   }
   text += a.max_steps > 0 ? fmt::format("- training_steps: {}\n", a.max_steps)
@@ -125,7 +125,7 @@ std::string front_matter(const RunSetup& setup, const std::vector<std::string>& 
   const Arguments& a = setup.arguments;
   const bool is_adapter = setup.request.model.lora.has_value();
   std::string text = fmt::format("---\nlibrary_name: {}\n", is_adapter ? "peft" : "transformers");
-  if (!setup.base_model.empty()) text += "base_model: " + yaml_text(setup.base_model) + "\n";
+  if (!setup.model.base_model.empty()) text += "base_model: " + yaml_text(setup.model.base_model) + "\n";
   text += fmt::format("tags:\n- generated_from_trainer\n- plimsoll\n{}", is_adapter ? "- lora\n" : "");
   if (!a.task_name.empty()) text += "datasets:\n- glue\n";
   if (metrics.size() > 1) {
@@ -137,10 +137,10 @@ std::string front_matter(const RunSetup& setup, const std::vector<std::string>& 
 }
 
 std::string what_it_is(const RunSetup& setup) {
-  if (setup.base_model.empty()) return "A model trained from scratch (" + setup.model_label + ")";
+  if (setup.model.base_model.empty()) return "A model trained from scratch (" + setup.model.label + ")";
   const std::optional<LoraConfig>& lora = setup.request.model.lora;
   return (lora ? fmt::format("A LoRA adapter of rank {} for `", lora->r) : "A fine-tuned version of `") +
-         setup.base_model + "`";
+         setup.model.base_model + "`";
 }
 
 std::string file_name(const std::string& path) {
@@ -150,13 +150,13 @@ std::string file_name(const std::string& path) {
 std::string data_sentence(const RunSetup& setup) {
   const Arguments& a = setup.arguments;
   std::string text;
-  if (setup.train) {
-    text = "Trained on " + counted(setup.train->num_rows(), "row");
+  if (setup.data.train) {
+    text = "Trained on " + counted(setup.data.train->num_rows(), "row");
     if (!a.train_file.empty()) text += " of " + file_name(a.train_file);
   }
-  if (setup.evaluate) {
+  if (setup.data.evaluate) {
     text += fmt::format("{} {}", text.empty() ? "Evaluated on" : ", evaluated on",
-                        counted(setup.evaluate->num_rows(), "row"));
+                        counted(setup.data.evaluate->num_rows(), "row"));
     if (!a.validation_file.empty()) text += " of " + file_name(a.validation_file);
   }
   return text + ".\n";
@@ -177,13 +177,14 @@ std::string model_card(const RunSetup& setup, const TrainOutput& output) {
   text +=
       what_it_is(setup) + (a.task_name.empty() ? "." : " on the task " + a.task_name + " of GLUE.") + "\n";
   if (last) {
-    text += fmt::format("After step {} of {}, on the validation data:\n", last->step, setup.max_steps);
+    text += fmt::format("After step {} of {}, on the validation data:\n", last->step,
+                        setup.steps.length.max_steps);
     for (const std::string& key : keys)
       text += fmt::format("- {}: {:.4f}\n", metric_title(key), last->values.at(key));
   }
   text += fmt::format("\n## Model description\n\n{} for sequence classification: {}, width {}, {}.\n",
-                      setup.model.model_type, counted(setup.model.num_hidden_layers, "layer"),
-                      setup.model.hidden_size, counted(setup.model.num_labels, "label"));
+                      setup.model.config.model_type, counted(setup.model.config.num_hidden_layers, "layer"),
+                      setup.model.config.hidden_size, counted(setup.model.config.num_labels, "label"));
   text += "\n## Intended uses & limitations\n\nTo be written by whoever publishes the model.\n";
   text += "\n## Training and evaluation data\n\n" + data_sentence(setup);
   text += "\n## Training procedure\n\n### Training hyperparameters\n\n" + hyperparameters(setup);

@@ -94,7 +94,7 @@ Batch Trainer::next_batch() {
   batch.impl_ = std::make_unique<Batch::Impl>(
       Batch::Impl{.batch = impl_->session.make_batch(),
                   .owner = impl_.get(),
-                  .batches_per_epoch = impl_->session.setup().batches_per_epoch,
+                  .batches_per_epoch = impl_->session.setup().steps.length.batches_per_epoch,
                   .batch_size = impl_->arguments().per_device_train_batch_size});
   PLIMSOLL_CHECK(impl_->session.next_batch(batch.impl_->batch), "batches without end ended");
   return batch;
@@ -127,7 +127,7 @@ double Trainer::forward_backward(const Batch& batch) {
   if (step.micro_batches == 0) {
     // As the Trainer's own loop: the samples of a full step, or what the epoch has left of them. What a loop
     // really does is known at update(), which corrects the difference.
-    const int64_t left = impl_->session.setup().rows_per_epoch - info.position.index;
+    const int64_t left = impl_->session.setup().steps.length.rows_per_epoch - info.position.index;
     const int64_t full = accumulation * impl_->arguments().per_device_train_batch_size;
     step.rows = 0;
     step.denominator = static_cast<double>(accumulation == 1 ? info.num_sequences

@@ -14,10 +14,10 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
   const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
   const Plan plan = build_plan(setup.request);
   PlanReport report = make_plan_report(plan, setup.plan_labels, savings);
-  report.warnings = setup.warnings;
+  report.warnings = setup.diagnostics.warnings;
   if (std::string text = redundant_accumulation(plan); !text.empty())
     report.warnings.push_back(std::move(text));
-  report.notes.insert(report.notes.begin(), setup.notes.begin(), setup.notes.end());
+  report.notes.insert(report.notes.begin(), setup.diagnostics.notes.begin(), setup.diagnostics.notes.end());
   return report;
 }
 

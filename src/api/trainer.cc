@@ -42,7 +42,7 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
 }
 
 std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {
-  return task_of(setup.request.model.problem_type).format_prediction(row, setup.model.id2label);
+  return task_of(setup.request.model.problem_type).format_prediction(row, setup.model.config.id2label);
 }
 
 }  // namespace
@@ -86,8 +86,8 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment)
   impl_ = std::make_unique<Impl>(prepare_run(arguments, purpose_of(task), environment, posix_file_system()));
   impl_->plan = make_plan_report(impl_->session.plan(), impl_->session.setup().plan_labels,
                                  arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut);
-  impl_->plan.warnings = impl_->session.setup().warnings;
-  const std::vector<std::string>& setup_notes = impl_->session.setup().notes;
+  impl_->plan.warnings = impl_->session.setup().diagnostics.warnings;
+  const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
   const Plan& plan = impl_->session.plan();
   std::optional<int64_t> free_bytes;
@@ -114,23 +114,24 @@ std::string Trainer::device_line() const {
 std::vector<std::string> Trainer::description() const {
   const RunSetup& setup = impl_->session.setup();
   std::vector<std::string> lines{fmt::format(
-      "model {}: {}, {}, width {}, {:.1f}M parameters, {}", setup.model_label, setup.model.model_type,
-      counted(setup.model.num_hidden_layers, "layer"), setup.model.hidden_size,
-      static_cast<double>(num_parameters()) / 1e6, counted(setup.model.num_labels, "label"))};
+      "model {}: {}, {}, width {}, {:.1f}M parameters, {}", setup.model.label, setup.model.config.model_type,
+      counted(setup.model.config.num_hidden_layers, "layer"), setup.model.config.hidden_size,
+      static_cast<double>(num_parameters()) / 1e6, counted(setup.model.config.num_labels, "label"))};
   for (const auto& [name, data] :
-       {std::pair<const char*, const std::optional<Dataset>*>{"train", &setup.train},
-        {"validation", &setup.evaluate},
-        {"validation (mismatched)", &setup.evaluate_mismatched},
-        {"test", &setup.predict},
-        {"test (mismatched)", &setup.predict_mismatched}}) {
+       {std::pair<const char*, const std::optional<Dataset>*>{"train", &setup.data.train},
+        {"validation", &setup.data.evaluate},
+        {"validation (mismatched)", &setup.data.evaluate_mismatched},
+        {"test", &setup.data.predict},
+        {"test (mismatched)", &setup.data.predict_mismatched}}) {
     if (*data) lines.push_back(data_line(name, *data));
   }
-  if (!setup.token_cache.empty()) lines.push_back(setup.token_cache);
-  if (setup.train) {
-    const BatchCensus& census = setup.train_census;
+  if (!setup.data.token_cache.empty()) lines.push_back(setup.data.token_cache);
+  if (setup.data.train) {
+    const BatchCensus& census = setup.steps.census;
     int64_t padded = setup.request.batches.train.longest * census.total_sequences;
     lines.push_back(fmt::format(
-        "{} of {}; {}, 0 padded (padding to the longest would make {})", counted(setup.max_steps, "step"),
+        "{} of {}; {}, 0 padded (padding to the longest would make {})",
+        counted(setup.steps.length.max_steps, "step"),
         counted(setup.arguments.per_device_train_batch_size * setup.arguments.gradient_accumulation_steps,
                 "sequence"),
         counted(census.total_tokens, "real token"), padded));
@@ -139,7 +140,7 @@ std::vector<std::string> Trainer::description() const {
 }
 
 int64_t Trainer::max_steps() const {
-  return impl_->session.setup().max_steps;
+  return impl_->session.setup().steps.length.max_steps;
 }
 int64_t Trainer::num_parameters() const {
   return impl_->session.plan().num_parameters();
@@ -189,7 +190,7 @@ TrainOutput Trainer::train(const Announce& announce) {
 MetricMap Trainer::evaluate() {
   impl_->require_no_gradients("evaluate()");
   const RunSetup& setup = impl_->session.setup();
-  if (!setup.evaluate) {
+  if (!setup.data.evaluate) {
     throw_error(ErrorCode::kUsage,
                 "nothing to evaluate: give --validation_file FILE, and --do_eval where the run trains too");
   }
@@ -205,9 +206,9 @@ MetricMap Trainer::evaluate() {
     if (!setup.arguments.skip_memory_metrics) metrics.merge(memory.end("eval"));
     return metrics;
   };
-  MetricMap metrics = evaluate_set(*setup.evaluate);
-  if (setup.evaluate_mismatched)
-    metrics.merge(with_suffix(evaluate_set(*setup.evaluate_mismatched), kMismatchedSuffix));
+  MetricMap metrics = evaluate_set(*setup.data.evaluate);
+  if (setup.data.evaluate_mismatched)
+    metrics.merge(with_suffix(evaluate_set(*setup.data.evaluate_mismatched), kMismatchedSuffix));
   if (impl_->loop && impl_->arguments().include_num_input_tokens_seen != "no") {
     metrics["num_input_tokens_seen"] = static_cast<double>(impl_->loop->tokens_seen());
   }
@@ -217,16 +218,16 @@ MetricMap Trainer::evaluate() {
 
 bool Trainer::has_test_set(TestSet set) const {
   const RunSetup& setup = impl_->session.setup();
-  return (set == TestSet::kTest ? setup.predict : setup.predict_mismatched).has_value();
+  return (set == TestSet::kTest ? setup.data.predict : setup.data.predict_mismatched).has_value();
 }
 
 MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& take, TestSet set) {
   impl_->require_no_gradients("predict()");
   const RunSetup& setup = impl_->session.setup();
-  if (setup.predict && !has_test_set(set)) {
+  if (setup.data.predict && !has_test_set(set)) {
     throw_error(ErrorCode::kUsage, "there is no mismatched test data: only MNLI's own folder has it");
   }
-  if (!setup.predict) {
+  if (!setup.data.predict) {
     throw_error(
         ErrorCode::kUsage,
         "nothing to predict: give --test_file FILE, and --do_predict where the run trains or evaluates too");
@@ -242,7 +243,7 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
     batch.clear();
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
-  const Dataset& data = set == TestSet::kTest ? *setup.predict : *setup.predict_mismatched;
+  const Dataset& data = set == TestSet::kTest ? *setup.data.predict : *setup.data.predict_mismatched;
   MetricMap metrics = impl_->session.evaluate(data, "predict", &batch, progress);
   metrics["predict_samples"] = static_cast<double>(data.num_rows());
   return metrics;
@@ -255,7 +256,7 @@ std::vector<Prediction> Trainer::predict(TestSet set) {
 }
 
 std::vector<std::string> Trainer::label_names() const {
-  return impl_->session.setup().model.id2label;
+  return impl_->session.setup().model.config.id2label;
 }
 
 void Trainer::save_model(const std::string& folder) {

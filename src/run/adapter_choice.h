@@ -1,27 +1,38 @@
-// The adapter of a run: one that is given, or the settings of a new one, and how the base below it is held.
-// Parts of prepare_run (run_setup.h), in the order in which it calls them; not thread-safe.
+// The adapter of a run: an existing one, or the settings of a new one, and the precision in which the base model
+// below it is stored. Functions that read files and return values; thread-safe.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "base/file.h"
+#include "io/ckpt/model_folder.h"
 #include "io/hub/hub_cache.h"
-#include "run/run_setup.h"
+#include "models/lora_config.h"
+#include "models/model.h"
+#include "run/run_purpose.h"
 
 namespace plimsoll {
 
-// Fills the name of the base model and, where an adapter is given, its folder and its settings. The folder of
-// an adapter may stand in the place of the model's: it names its base. Errors: kUsage where settings beside
-// an adapter contradict it or its base is named nowhere, kBadData for a folder that is not there or holds
-// none.
-void find_adapter(RunSetup& setup, const HubEnvironment& hub, FileSystem& files);
+struct AdapterSource {
+  std::string base_model = {};             // the base that a saved adapter names; "" for a model from scratch
+  std::optional<ModelFolder> folder = {};  // of an existing adapter
+  std::optional<LoraConfig> lora = {};     // its settings
+};
 
-// What of the adapter the model must know, and a new adapter's settings. Requires: the model is there.
-// Errors: kUsage for a new adapter where nothing is trained.
-void set_adapter(RunSetup& setup);
+// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may
+// name the folder of an adapter, which names its base. Errors: kUsage if settings contradict the adapter or no base
+// is named; kBadData for a folder that does not exist or contains no adapter.
+AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
+                           FileSystem& files);
 
-// How the base of adapters is held. Errors: kUsage for weights in few bits without an adapter.
-void set_base_weights(RunSetup& setup);
+// Returns the configuration with the number of labels of the adapter's head, if the adapter has no config.json.
+ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 
-// Errors: kUsage where the adapter would be saved into the folder of its base.
-void check_adapter_folder(const RunSetup& setup);
+// Returns the settings of the run's adapter, existing or new, with the precision of its base; none for a run without
+// an adapter. Errors: kUsage for a new adapter in a run that trains nothing, and for a base in few bits without an
+// adapter.
+std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose purpose,
+                                      const ModelConfig& config, const AdapterSource& adapter);
 
 }  // namespace plimsoll

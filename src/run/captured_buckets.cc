@@ -104,14 +104,18 @@ void count_evaluation(const CountedRun& run, const Bucket& largest, CapturedBuck
 }  // namespace
 
 CountedRun counted_run(const RunSetup& setup) {
-  CountedRun run{
-      .purpose = setup.purpose, .arguments = setup.arguments, .sampler = setup.sampler, .start = setup.start};
-  if (setup.train) run.train_lengths = setup.train->tokens.lengths();
-  for (const std::optional<Dataset>* data : {&setup.evaluate, &setup.evaluate_mismatched}) {
-    if (*data) run.evaluated.push_back((*data)->tokens.lengths());
+  const bool trains_on_data = is_training(setup.purpose) && setup.reads_data();
+  CountedRun run{.purpose = trains_on_data ? RunPurpose::kTrain : setup.purpose,
+                 .arguments = setup.arguments,
+                 .sampler = setup.sampler,
+                 .start = setup.steps.start};
+  const DataSets& data = setup.data;
+  if (data.train) run.train_lengths = data.train->tokens.lengths();
+  for (const std::optional<Dataset>* set : {&data.evaluate, &data.evaluate_mismatched}) {
+    if (*set) run.evaluated.push_back((*set)->tokens.lengths());
   }
-  for (const std::optional<Dataset>* data : {&setup.predict, &setup.predict_mismatched}) {
-    if (*data) run.predicted.push_back((*data)->tokens.lengths());
+  for (const std::optional<Dataset>* set : {&data.predict, &data.predict_mismatched}) {
+    if (*set) run.predicted.push_back((*set)->tokens.lengths());
   }
   return run;
 }

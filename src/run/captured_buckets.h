@@ -16,7 +16,7 @@ namespace plimsoll {
 
 // Everything about a run that decides how often it meets each bucket. Owns its lengths.
 struct CountedRun {
-  RunPurpose purpose = RunPurpose::kTrain;
+  RunPurpose purpose = RunPurpose::kTrain;  // kPlan: no data is read
   Arguments arguments = {};
   SamplerOptions sampler = {};
   RunStart start = {};

@@ -19,7 +19,7 @@
 #include "run/host_memory.h"
 #include "run/label_choice.h"
 #include "run/threads.h"
-#include "run/trained_columns.h"
+#include "run/tokenizer_source.h"
 
 namespace plimsoll {
 namespace {
@@ -28,27 +28,30 @@ namespace fs = std::filesystem;
 
 class DataReading {
  public:
-  DataReading(RunSetup& setup, FileSystem& files)
-      : setup_(setup),
-        arguments_(setup.arguments),
+  DataReading(const DataSource& source, FileSystem& files, Diagnostics& diagnostics)
+      : source_(source),
+        arguments_(source.arguments),
+        config_(source.model.config),
         columns_({.text = arguments_.text_column_names, .label = arguments_.label_column_name}),
-        files_(files) {}
+        files_(files),
+        diagnostics_(diagnostics) {}
 
-  void run() {
-    read_data();
-    setup_.label_column = columns_.label;
-    if (is_training()) {
-      const bool is_by_name = arguments_.dataset_name.empty() && !columns_.text.empty();
-      setup_.model.source.json =
-          with_trained_columns(setup_.model.source.json,
-                               is_by_name ? TrainedColumns{columns_.text, columns_.label} : TrainedColumns{});
+  DataSets read() && {
+    if (arguments_.dataset_name == "dummy") {
+      generate();
+    } else {
+      read_files();
     }
+    data_.label_column = columns_.label;
+    const bool is_by_name = arguments_.dataset_name.empty() && !columns_.text.empty();
+    if (is_training() && is_by_name) data_.columns = {columns_.text, columns_.label};
+    return std::move(data_);
   }
 
  private:
-  void warn(std::string text) { setup_.warnings.push_back(std::move(text)); }
+  void warn(std::string text) { diagnostics_.warn(std::move(text)); }
 
-  // The columns of the first file that is read are those of the others too. A task names its own.
+  // Reads a file. All files have the columns of the first one that is read. A task names its own.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     Table table = read_table(path);
     if (task != nullptr && columns_.text.empty()) {
@@ -68,18 +71,18 @@ class DataReading {
     return TextSplit(std::move(table), columns);
   }
 
-  bool is_training() const { return setup_.purpose == RunPurpose::kTrain; }
+  bool is_training() const { return plimsoll::is_training(source_.purpose); }
 
-  // A model that is evaluated or predicts reads the columns that it was trained on, so that a column of
-  // labels never becomes a text. Where they are not there, what is read instead is said.
+  // Returns the columns that the model was trained on, for evaluation and prediction, so that a column of labels is
+  // never read as text. If the file lacks them, a message names the columns that are read instead.
   ColumnChoice columns_of_model(const Table& table) {
-    const TrainedColumns trained = trained_columns(setup_.model.source.json);
+    const TrainedColumns trained = trained_columns(config_.source.json);
     const bool names_label = arguments_.label_column_name != Arguments{}.label_column_name;
     const bool has_trained = table.find_column(trained.label) >= 0;
     const bool has_default = table.find_column(columns_.label) >= 0;
     if (!names_label && !trained.label.empty() && (has_trained || !has_default)) {
       if (has_default && trained.label != columns_.label) {
-        setup_.notes.push_back(
+        diagnostics_.note(
             fmt::format("{}: the labels are those of the column '{}', as in training, not of '{}'",
                         table.file_name(), trained.label, columns_.label));
       }
@@ -94,7 +97,7 @@ class DataReading {
       return choose_columns(table, columns_);
     }
     ColumnChoice choice = choose_columns(table, columns_);
-    // A model of single texts is given single texts.
+    // A model that was trained on single texts reads single texts.
     if (trained.text.size() == 1 && choice.second) {
       choice.second.reset();
       choice.warning.clear();
@@ -109,19 +112,19 @@ class DataReading {
                       table.file_name(), fmt::join(trained.text, "' and '"), table.column_list(), read,
                       choice.second ? "are" : "is"));
     } else if (choice.second && choice.first != "sentence1") {
-      setup_.notes.push_back(
+      diagnostics_.note(
           fmt::format("{}: each text is a pair, of {}; --text_column_names names others, or one alone",
                       table.file_name(), read));
     }
     return choice;
   }
 
-  // Where the file alone is over the limit, reading it would break the limit before a plan could say so.
+  // Refuses a file that alone exceeds the limit: reading it would exceed the limit before a plan could be made.
   void require_file_fits(const std::string& path) const {
     std::error_code unknown;
     const auto size = fs::file_size(path, unknown);
     if (!arguments_.memory_limit || unknown || static_cast<int64_t>(size) <= *arguments_.memory_limit) return;
-    if (setup_.device.options.kind != KernelDevice::kCpu) return;
+    if (source_.device != KernelDevice::kCpu) return;
     throw_error(ErrorCode::kWillNotFit,
                 "{}: the file has {} bytes and lies in memory while it is read, {} bytes are allowed "
                 "(--memory_limit); allow more, or split the file",
@@ -148,7 +151,7 @@ class DataReading {
     warn_of_odd_rows(split);
   }
 
-  // Tokens are all that stays of a text.
+  // Tokenizes a text and frees it: only its tokens are kept.
   Dataset tokenize_and_release(std::optional<TextSplit>& text, std::optional<int64_t> max_rows,
                                LabelUse use) {
     Dataset data = tokenize(*text, max_rows, use);
@@ -173,10 +176,10 @@ class DataReading {
     }
   }
 
-  // What texts are cut to, and who said so.
-  std::string length_words() const {
-    if (arguments_.max_seq_length > setup_.model.max_position_embeddings)
-      return fmt::format("the model's {}", counted(setup_.model.max_position_embeddings, "position"));
+  // Returns the length that texts are cut to, and its origin.
+  std::string describe_length() const {
+    if (arguments_.max_seq_length > config_.max_position_embeddings)
+      return fmt::format("the model's {}", counted(config_.max_position_embeddings, "position"));
     return fmt::format("--max_seq_length {}{}", arguments_.max_seq_length,
                        arguments_.max_seq_length == Arguments{}.max_seq_length ? ", the default" : "");
   }
@@ -187,35 +190,35 @@ class DataReading {
 
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
     keep_first(split, max_rows);
-    const TokenizerEncoder encoder(*setup_.tokenizer);
-    const TokenizeOptions options{
-        .max_seq_length = max_seq_length(setup_), .num_threads = num_run_threads(arguments_), .progress = {}};
+    const TokenizerEncoder encoder(*source_.tokenizer);
+    const TokenizeOptions options{.max_seq_length = max_seq_length(arguments_, config_),
+                                  .num_threads = num_run_threads(arguments_),
+                                  .progress = {}};
     Dataset data;
     if (arguments_.cache_dir.empty()) {
       data.tokens = tokenize_split(split, encoder, options);
-      setup_.token_cache = "token cache: none, --cache_dir is not given";
+      data_.token_cache = "token cache: none, --cache_dir is not given";
     } else {
       CachedTokens cached =
           tokenize_cached(split, encoder, options, arguments_.cache_dir, files_,
                           arguments_.overwrite_cache ? CacheUse::kRewrite : CacheUse::kReadAndWrite);
       data.tokens = std::move(cached.tokens);
-      tell_of_cache(split.table().file_name(), cached);
+      describe_cache(split.table().file_name(), cached);
     }
     const TruncationCount& cut = data.tokens.truncation();
     if (cut.rows > 0) {
       warn(fmt::format("{}: {} of {} {} longer than {}: {} cut off", split.table().file_name(), cut.rows,
-                       counted(split.num_rows(), "text"), cut.rows == 1 ? "was" : "were", length_words(),
+                       counted(split.num_rows(), "text"), cut.rows == 1 ? "was" : "were", describe_length(),
                        counted(cut.tokens, "token")));
     }
-    // What is predicted needs no labels, and those that are there may be of another kind: run_glue drops them
-    // too.
+    // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
     if (split.has_label() && use == LabelUse::kRequired)
-      data.labels = encode_labels(split, setup_.labels, use);
+      data.labels = encode_labels(split, data_.labels, use);
     return data;
   }
 
-  void tell_of_cache(const std::string& file, const CachedTokens& cached) {
-    std::string& line = setup_.token_cache;
+  void describe_cache(const std::string& file, const CachedTokens& cached) {
+    std::string& line = data_.token_cache;
     line += line.empty() ? fmt::format("token cache {}: ", arguments_.cache_dir) : "; ";
     line += file;
     switch (cached.outcome) {
@@ -234,23 +237,19 @@ class DataReading {
     }
   }
 
-  void read_data() {
-    if (arguments_.dataset_name == "dummy") {
-      read_dummy();
-      return;
-    }
+  void read_files() {
     const GlueTask* task = arguments_.task_name.empty() ? nullptr : &find_glue_task(arguments_.task_name);
-    const bool train = setup_.purpose == RunPurpose::kTrain;
+    const bool train = is_training();
     std::optional<TextSplit> train_text =
         train ? read_split(arguments_.train_file, GlueSplit::kTrain, task) : std::nullopt;
-    const bool wants_eval = setup_.purpose == RunPurpose::kEvaluate ||
+    const bool predicts = source_.purpose == RunPurpose::kPredict || arguments_.do_predict;
+    const bool wants_eval = source_.purpose == RunPurpose::kEvaluate ||
                             (train && (arguments_.do_eval || arguments_.eval_strategy != "no"));
     if (train) note_unread_files(wants_eval);
     std::optional<TextSplit> eval_text =
         wants_eval ? read_split(arguments_.validation_file, GlueSplit::kValidation, task) : std::nullopt;
-    std::optional<TextSplit> test_text = setup_.purpose == RunPurpose::kPredict || arguments_.do_predict
-                                             ? read_split(arguments_.test_file, GlueSplit::kTest, task)
-                                             : std::nullopt;
+    std::optional<TextSplit> test_text =
+        predicts ? read_split(arguments_.test_file, GlueSplit::kTest, task) : std::nullopt;
     if (task != nullptr && ((train && !train_text) || (wants_eval && !eval_text))) {
       throw_error(
           ErrorCode::kUsage,
@@ -262,108 +261,115 @@ class DataReading {
       throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");
     if (wants_eval && !eval_text)
       throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
-    if ((setup_.purpose == RunPurpose::kPredict || arguments_.do_predict) && !test_text)
-      throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
-    choose_labels(setup_, train_text ? &*train_text : nullptr, task);
+    if (predicts && !test_text) throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
+    data_.labels =
+        choose_labels(arguments_, source_.model, train_text ? &*train_text : nullptr, task, diagnostics_);
     if (train_text) {
       keep_first(*train_text, arguments_.max_train_samples);
-      setup_.train_data_hash = train_text->text_hash();
-      setup_.train = tokenize_and_release(train_text, arguments_.max_train_samples, LabelUse::kRequired);
+      data_.train_hash = train_text->text_hash();
+      data_.train = tokenize_and_release(train_text, arguments_.max_train_samples, LabelUse::kRequired);
     }
     if (eval_text)
-      setup_.evaluate = tokenize_and_release(eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
+      data_.evaluate = tokenize_and_release(eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
     if (test_text)
-      setup_.predict = tokenize_and_release(test_text, arguments_.max_predict_samples, LabelUse::kOptional);
+      data_.predict = tokenize_and_release(test_text, arguments_.max_predict_samples, LabelUse::kOptional);
     if (task != nullptr && task->name == "mnli") read_mismatched(*task, wants_eval);
     if (task != nullptr) {
-      for (std::string_view metric : task->metrics) setup_.metric_names.emplace_back(metric);
+      for (std::string_view metric : task->metrics) data_.metric_names.emplace_back(metric);
     }
-    setup_.reading_bytes = reading_.peak_bytes();
-    // The allocator would keep what the texts left, and the arena would come on top of it.
+    data_.reading_bytes = reading_.peak_bytes();
+    // Otherwise the allocator keeps the memory of the texts, and the arena is taken in addition.
     malloc_trim(0);
   }
 
-  // As in run_glue a file alone asks for nothing; who named it should know.
+  // Notes files that are named but not read: as in run_glue, naming a file does not request its use.
   void note_unread_files(bool wants_eval) {
     if (!wants_eval && !arguments_.validation_file.empty()) {
-      setup_.notes.push_back(fmt::format(
+      diagnostics_.note(fmt::format(
           "--validation_file {} is not read: --do_eval evaluates at the end, --eval_strategy while training",
           arguments_.validation_file));
     }
     if (!arguments_.do_predict && !arguments_.test_file.empty()) {
-      setup_.notes.push_back(
+      diagnostics_.note(
           fmt::format("--test_file {} is not read: --do_predict predicts it", arguments_.test_file));
     }
   }
 
-  // MNLI's second sets, of other genres than the training data's.
+  // Reads MNLI's second sets, whose genres differ from those of the training data.
   void read_mismatched(const GlueTask& task, bool wants_eval) {
     if (wants_eval && arguments_.validation_file.empty()) {
       std::optional<TextSplit> mismatched =
           read_glue(task, arguments_.dataset_name, GlueSplit::kValidationMismatched);
       take(*mismatched);
-      setup_.evaluate_mismatched =
+      data_.evaluate_mismatched =
           tokenize_and_release(mismatched, arguments_.max_eval_samples, LabelUse::kRequired);
     }
-    if (setup_.predict && arguments_.test_file.empty()) {
+    if (data_.predict && arguments_.test_file.empty()) {
       std::optional<TextSplit> mismatched =
           read_glue(task, arguments_.dataset_name, GlueSplit::kTestMismatched);
       take(*mismatched);
-      setup_.predict_mismatched =
+      data_.predict_mismatched =
           tokenize_and_release(mismatched, arguments_.max_predict_samples, LabelUse::kOptional);
     }
   }
 
-  void read_dummy() {
-    // 4 GiB of ids: beyond it somebody mistyped, and the machine would be the one to say so.
+  void generate() {
+    // 4 GiB of ids. A larger number is a typing error, which would otherwise exhaust the memory of the machine.
     constexpr int64_t kMostTokens = int64_t{1} << 31;
-    if (arguments_.dummy_num_samples > kMostTokens / max_seq_length(setup_)) {
+    if (arguments_.dummy_num_samples > kMostTokens / max_seq_length(arguments_, config_)) {
       throw_error(ErrorCode::kUsage,
                   "--dummy_num_samples {} sequences of {} tokens are more than the {} tokens that random "
                   "data may have; "
                   "give fewer",
-                  arguments_.dummy_num_samples, max_seq_length(setup_), kMostTokens);
+                  arguments_.dummy_num_samples, max_seq_length(arguments_, config_), kMostTokens);
     }
-    const DummyOptions options = dummy_options(setup_);
-    if (setup_.purpose == RunPurpose::kTrain) setup_.train = make_dummy_dataset(options);
-    if (setup_.purpose != RunPurpose::kTrain || arguments_.do_eval || arguments_.eval_strategy != "no") {
-      setup_.evaluate = make_dummy_dataset(options);
+    const DummyOptions options = dummy_options(arguments_, config_);
+    if (is_training()) data_.train = make_dummy_dataset(options);
+    if (!is_training() || arguments_.do_eval || arguments_.eval_strategy != "no") {
+      data_.evaluate = make_dummy_dataset(options);
     }
-    if (setup_.purpose == RunPurpose::kPredict || arguments_.do_predict)
-      setup_.predict = make_dummy_dataset(options);
-    setup_.labels = given_labels({});
-    setup_.labels.num_labels = options.num_labels;
-    for (int i = 0; i < options.num_labels; ++i) setup_.labels.names.push_back("LABEL_" + std::to_string(i));
+    if (source_.purpose == RunPurpose::kPredict || arguments_.do_predict)
+      data_.predict = make_dummy_dataset(options);
+    data_.labels = given_labels({});
+    data_.labels.num_labels = options.num_labels;
+    for (int i = 0; i < options.num_labels; ++i) data_.labels.names.push_back("LABEL_" + std::to_string(i));
   }
 
-  RunSetup& setup_;
+  const DataSource& source_;
   const Arguments& arguments_;
+  const ModelConfig& config_;
   ColumnOptions columns_;
-  bool has_read_ = false;  // a file, whose columns are those of the others
+  bool has_read_ = false;  // a file, whose columns all other files have
   FileSystem& files_;
+  Diagnostics& diagnostics_;
   ReadingMemory reading_;
+  DataSets data_;
 };
 
 }  // namespace
 
-DummyOptions dummy_options(const RunSetup& setup) {
-  const Arguments& arguments = setup.arguments;
+DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config) {
   return {.num_rows = arguments.dummy_num_samples,
-          .length = max_seq_length(setup),
-          .end_id = static_cast<int32_t>(std::min<int64_t>(30000, setup.model.vocab_size)),
+          .length = max_seq_length(arguments, config),
+          .end_id = static_cast<int32_t>(std::min<int64_t>(30000, config.vocab_size)),
           .num_labels = static_cast<int32_t>(arguments.num_labels.value_or(2)),
           .seed = static_cast<uint64_t>(arguments.seed)};
 }
 
-int64_t max_seq_length(const RunSetup& setup) {
-  const Arguments& arguments = setup.arguments;
-  const int64_t length =
-      arguments.dataset_name == "dummy" ? arguments.dummy_seq_length : arguments.max_seq_length;
-  return std::min(length, setup.model.max_position_embeddings);
+void check_data_against_model(const DataSets& data, const ModelConfig& config) {
+  for (const std::optional<Dataset>* set :
+       {&data.train, &data.evaluate, &data.evaluate_mismatched, &data.predict, &data.predict_mismatched}) {
+    if (!*set) continue;
+    if ((*set)->num_rows() == 0) throw_error(ErrorCode::kBadData, "a data file has a header but no rows");
+    if ((*set)->tokens.max_id() >= config.vocab_size) {
+      throw_error(ErrorCode::kBadData, "the data has the token id {}, the model's vocab_size is {}",
+                  (*set)->tokens.max_id(), config.vocab_size);
+    }
+  }
 }
 
-void read_run_data(RunSetup& setup, FileSystem& files) {
-  DataReading(setup, files).run();
+DataSets read_data(const DataSource& source, FileSystem& files, Diagnostics& diagnostics) {
+  return DataReading(source, files, diagnostics).read();
 }
 
 }  // namespace plimsoll

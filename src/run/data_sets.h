@@ -1,22 +1,56 @@
-// Reads the data of a run: chooses the files and the rules by which they are read, and keeps their tokens and
-// labels. One part of prepare_run (run_setup.h); not thread-safe.
+// The data of a run: tokens and labels of its files, or random data. Reads files; not thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "base/file.h"
+#include "io/data/dataset.h"
 #include "io/data/dummy.h"
-#include "run/run_setup.h"
+#include "io/data/labels.h"
+#include "io/text/tokenizer.h"
+#include "kernels/catalog/catalog.h"
+#include "run/model_source.h"
+#include "run/run_purpose.h"
+#include "run/trained_columns.h"
 
 namespace plimsoll {
 
-// The most tokens that a text may have: what the arguments ask for, but no more than the model has positions.
-int64_t max_seq_length(const RunSetup& setup);
-// The options of the random data of --dataset_name dummy.
-DummyOptions dummy_options(const RunSetup& setup);
+struct DataSets {
+  LabelScheme labels = {};
+  std::string label_column = {};  // of the files
+  TrainedColumns columns =
+      {};  // the columns that a trained model remembers; empty unless it found them by name
+  std::optional<Dataset> train = {};
+  std::optional<Dataset> evaluate = {};
+  std::optional<Dataset> evaluate_mismatched = {};  // MNLI
+  std::optional<Dataset> predict = {};
+  std::optional<Dataset> predict_mismatched = {};  // MNLI
+  int64_t reading_bytes = 0;                       // peak while data files were read; 0 if none were
+  uint64_t train_hash = 0;                     // of the part of the training data that is used; 0: random ids
+  std::vector<std::string> metric_names = {};  // empty: those of the problem type
+  std::string token_cache = {};  // a line for people: which tokens were read from the cache or saved there
+};
 
-// Fills the data sets, the scheme of the labels and what else follows from files. Requires: model, purpose
-// and, unless the data is random, tokenizer are there. Warnings join those of the setup. Errors: kUsage where
-// data is missing or contradictory, kBadData for what the files hold, kWillNotFit for a file that alone
-// exceeds the limit.
-void read_run_data(RunSetup& setup, FileSystem& files);
+// Everything that reading depends on. Outlives the call of read_data().
+struct DataSource {
+  const Arguments& arguments;
+  RunPurpose purpose;
+  const ModelSource& model;
+  const Tokenizer* tokenizer;  // null for random data
+  KernelDevice device;
+};
+
+// Reads and tokenizes the data sets of the run. Errors: kUsage for data that is missing or contradictory; kBadData for
+// the content of files; kWillNotFit on a CPU for a file that alone exceeds --memory_limit.
+DataSets read_data(const DataSource& source, FileSystem& files, Diagnostics& diagnostics);
+
+// Checks that every data set has rows, and that the model has an embedding for every token. Errors: kBadData.
+void check_data_against_model(const DataSets& data, const ModelConfig& config);
+
+// The options of the random data of --dataset_name dummy.
+DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config);
 
 }  // namespace plimsoll

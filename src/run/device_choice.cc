@@ -51,14 +51,15 @@ ChosenDevice visible_gpu(const std::string& name, DeviceOptions options) {
   return gpu_device(devices[static_cast<size_t>(ordinal)], std::move(options));
 }
 
-ChosenDevice card_of_table(const std::string& name, RunPurpose purpose, DeviceOptions options,
+ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, DeviceOptions options,
                            std::vector<std::string>& notes) {
+  const std::string& name = arguments.device;
   const std::optional<GpuTarget> target = find_gpu_target(name);
   if (!target) {
     throw_error(ErrorCode::kUsage, "--device {}: expected auto, cpu, cuda:N, or for a plan one of {}", name,
                 table_names());
   }
-  if (purpose != RunPurpose::kPlan) {
+  if (!ends_with_plan(purpose, arguments)) {
     throw_error(ErrorCode::kUsage,
                 "--device {}: a card to plan for; to run on a GPU of this machine give cuda:N", name);
   }
@@ -79,7 +80,7 @@ ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, DeviceOpt
                        std::vector<std::string>& notes) {
   if (arguments.device == "cpu") return cpu_device(std::move(options));
   if (arguments.device.starts_with("cuda:")) return visible_gpu(arguments.device, std::move(options));
-  if (arguments.device != "auto") return card_of_table(arguments.device, purpose, std::move(options), notes);
+  if (arguments.device != "auto") return card_of_table(arguments, purpose, std::move(options), notes);
   // The references run on a CPU. Listing GPUs opens the driver, which takes memory of the process.
   const std::vector<CudaDeviceInfo> devices =
       options.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
@@ -134,7 +135,7 @@ void require_free_memory(const Plan& plan, const std::string& device_label) {
       holders.empty() ? "; the driver names no process that holds the rest" : "; held by" + holders);
 }
 
-std::string planned_beside_held(const Plan& plan) {
+std::string describe_gpu_memory(const Plan& plan) {
   if (!plan.is_on_gpu()) return {};
   const auto memory = gpu_memory(plan.request.device.gpu.uuid);
   const std::string planned = fmt::format("\n  planned: {} MiB", needed_mib(plan));

@@ -1,15 +1,26 @@
 // Chooses the device that a run is planned for. Asks the machine which GPUs it has; allocates nothing on them.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
-#include "run/run_setup.h"
+#include "run/run_purpose.h"
 
 namespace plimsoll {
 
+// The device that a run is planned for.
+struct ChosenDevice {
+  DeviceOptions options = {};
+  std::string label = {};         // for tables and messages: "cpu, 2 threads", "cuda:0, NVIDIA H200"
+  int gpu_ordinal = 0;            // among the visible GPUs
+  bool holds_gpu_driver = false;  // the process has opened the GPU driver, even if it runs on a CPU
+};
+
 // Returns the device that --device names. `auto` is the first visible GPU, or the CPU if there is none. Adds a note
 // for a card that plans only. Errors: kUsage for a name that is no device, and for a card of the table unless the run
-// is a plan; kDevice for a GPU that the machine does not have.
+// ends with its plan; kDevice for a GPU that the machine does not have.
 ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, int num_threads,
                            std::vector<std::string>& notes);
 
@@ -19,7 +30,7 @@ void require_free_memory(const Plan& plan, const std::string& device_label);
 
 // Returns a line for the error message of a run whose GPU failed: the memory that the plan needs there, the memory
 // that is free on the card now, and the processes that hold the rest. "" on a CPU.
-std::string planned_beside_held(const Plan& plan);
+std::string describe_gpu_memory(const Plan& plan);
 
 // Returns the bytes that all processes together hold on the GPU now; 0 on a CPU, or if the driver does not report it.
 int64_t gpu_used_bytes(const PlanRequest& request);

@@ -5,7 +5,6 @@
 
 #include "plimsoll/arguments.h"
 #include "run/run_length.h"
-#include "run/run_setup.h"
 
 namespace plimsoll {
 

@@ -53,20 +53,20 @@ int64_t bytes_of(const std::optional<Dataset>& data) {
 // What a run will hold of data that is made and not read: a plan knows it, and makes none.
 int64_t dummy_bytes(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
-  if (setup.purpose != RunPurpose::kPlan || arguments.dataset_name != "dummy") return 0;
+  if (setup.reads_data() || arguments.dataset_name != "dummy") return 0;
   const int64_t copies =
       1 + (arguments.do_eval || arguments.eval_strategy != "no" ? 1 : 0) + (arguments.do_predict ? 1 : 0);
-  return copies *
-         (dummy_dataset_bytes(dummy_options(setup)) + kSamplerBytesPerRow * arguments.dummy_num_samples);
+  return copies * (dummy_dataset_bytes(dummy_options(arguments, setup.model.config)) +
+                   kSamplerBytesPerRow * arguments.dummy_num_samples);
 }
 
 // Records that the run will log, evaluations included, and one at its end.
 int64_t num_log_records(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   const auto times = [&](const std::string& strategy, double setting) -> int64_t {
-    if (strategy == "epoch") return static_cast<int64_t>(std::ceil(setup.num_epochs)) + 1;
+    if (strategy == "epoch") return static_cast<int64_t>(std::ceil(setup.steps.length.num_epochs)) + 1;
     if (strategy != "steps" || setting <= 0) return 0;
-    return setup.max_steps / interval_steps(setting, setup.max_steps) + 1;
+    return setup.steps.length.max_steps / interval_steps(setting, setup.steps.length.max_steps) + 1;
   };
   return 2 + times(arguments.logging_strategy, arguments.logging_steps) +
          times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
@@ -74,9 +74,10 @@ int64_t num_log_records(const RunSetup& setup) {
 
 // The bytes that an evaluation's metrics keep for the rows of the largest data set.
 int64_t metric_bytes(const RunSetup& setup) {
-  const int64_t bytes_per_row = task_of(setup.labels.kind).metric_bytes_per_row;
+  const int64_t bytes_per_row = task_of(setup.data.labels.kind).metric_bytes_per_row;
   int64_t rows = 0;
-  for (const std::optional<Dataset>* data : {&setup.evaluate, &setup.evaluate_mismatched, &setup.predict}) {
+  for (const std::optional<Dataset>* data :
+       {&setup.data.evaluate, &setup.data.evaluate_mismatched, &setup.data.predict}) {
     if (*data) rows = std::max(rows, (*data)->num_rows());
   }
   return rows * bytes_per_row;
@@ -84,10 +85,10 @@ int64_t metric_bytes(const RunSetup& setup) {
 
 // A matrix in fp32 on its way into 4 or 8 bits, and its codes.
 int64_t quantizing_bytes(const RunSetup& setup) {
-  const std::optional<LoraConfig>& lora = setup.lora;
+  const std::optional<LoraConfig>& lora = setup.model.lora;
   if (!lora || lora->base_weights == BaseWeights::kAsLoaded) return 0;
   int64_t largest = 0;
-  for (const WeightSpec& spec : model_weights(setup.model)) {
+  for (const WeightSpec& spec : model_weights(setup.model.config)) {
     if (spec.shape.size() != 2 || spec.name.find("embeddings") != std::string::npos) continue;
     for (const WeightPart& part : spec.parts) largest = std::max(largest, part.num_rows * spec.shape[1]);
   }
@@ -96,16 +97,16 @@ int64_t quantizing_bytes(const RunSetup& setup) {
 
 // Buckets that the training batches of this run fall into; 1 where the data is not known (the largest).
 int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
-  if (setup.train_census.num_batches == 0) return 1;
+  if (setup.steps.census.num_batches == 0) return 1;
   const std::vector<Bucket> ladder = make_ladder(train);
   int64_t used = 0;
   size_t count = 0;
-  const auto& counts = setup.train_census.counts;
+  const auto& counts = setup.steps.census.counts;
   for (const Bucket& bucket : ladder) {
     const size_t first = count;
     while (count < counts.size() && counts[count].first <= bucket.tokens) ++count;
     // Batches that were not walked may fall into any bucket above the smallest that was.
-    if (count > first || (!setup.train_census.is_exact && count > 0)) ++used;
+    if (count > first || (!setup.steps.census.is_exact && count > 0)) ++used;
   }
   return used;
 }
@@ -144,7 +145,8 @@ int64_t batch_bytes_per_token(const RunSetup& setup) {
 HostMemory estimate_host_memory(const RunSetup& setup, const Bucket& train) {
   HostMemory host;
   const int64_t threads = setup.device.options.num_threads;
-  const int64_t ops = (setup.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.num_hidden_layers;
+  const int64_t ops =
+      (setup.model.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.config.num_hidden_layers;
   if (setup.device.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
   // On a GPU the library of the CPU's products is never called.
   const MatmulLibraryMemory products =
@@ -152,17 +154,22 @@ HostMemory estimate_host_memory(const RunSetup& setup, const Bucket& train) {
   host.process_bytes +=
       kProcessBytes + products.at_start_bytes + threads * kBytesPerThread +
       (train_buckets_used(setup, train) + 4) * (ops * kBytesPerBoundOp + products.per_bucket_bytes);
-  host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
-                    bytes_of(setup.predict) + bytes_of(setup.predict_mismatched) + dummy_bytes(setup);
-  if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
+  host.data_bytes = bytes_of(setup.data.train) + bytes_of(setup.data.evaluate) +
+                    bytes_of(setup.data.evaluate_mismatched) + bytes_of(setup.data.predict) +
+                    bytes_of(setup.data.predict_mismatched) + dummy_bytes(setup);
+  if (setup.tokenizer.tokenizer)
+    host.data_bytes += setup.tokenizer.tokenizer->vocab_size() * kTokenizerBytesPerToken;
   host.data_bytes += batch_bytes_per_token(setup) * train.tokens;
   const bool is_on_gpu = setup.device.options.kind == KernelDevice::kCuda;
   host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
-  host.data_bytes += setup.model.num_labels * kBytesPerLabel;
+  host.data_bytes += setup.model.config.num_labels * kBytesPerLabel;
   host.data_bytes += metric_bytes(setup);
-  if (setup.reading_bytes > 0) {
-    host.reading_bytes = kProcessBytes + threads * kBytesPerThread + setup.reading_bytes;
-    if (setup.tokenizer) host.reading_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
+  if (setup.data.reading_bytes > 0) {
+    host.reading_bytes = kProcessBytes + threads * kBytesPerThread + setup.data.reading_bytes;
+    // The device was chosen before the files were read.
+    if (setup.device.holds_gpu_driver) host.reading_bytes += kGpuDriverBytes;
+    if (setup.tokenizer.tokenizer)
+      host.reading_bytes += setup.tokenizer.tokenizer->vocab_size() * kTokenizerBytesPerToken;
   }
   host.io_bytes = kIoBytes + quantizing_bytes(setup);
   return host;

@@ -12,51 +12,97 @@
 namespace plimsoll {
 namespace {
 
-// A head that was trained for other labels is taken over where it has the same size; that is seldom meant.
-void warn_of_other_labels(RunSetup& setup) {
-  const std::vector<std::string>& model = setup.model.id2label;
+// Warns if a head that was trained for other labels is kept because it has the same size: that is rarely intended.
+void warn_of_other_labels(const ModelConfig& config, const LabelScheme& labels, Diagnostics& diagnostics) {
+  const std::vector<std::string>& model = config.id2label;
   const bool is_generic = std::all_of(model.begin(), model.end(),
                                       [](const std::string& name) { return name.starts_with("LABEL_"); });
-  if (is_generic || setup.model.num_labels != setup.labels.num_labels) return;
-  setup.warnings.push_back(
+  if (is_generic || config.num_labels != labels.num_labels) return;
+  diagnostics.warn(
       fmt::format("the model was trained with the labels {}, the data has {}: its classifier is taken over "
                   "as it is, label for label in this order",
-                  fmt::join(model, ", "), fmt::join(setup.labels.names, ", ")));
+                  fmt::join(model, ", "), fmt::join(labels.names, ", ")));
+}
+
+// Returns the labels of a model that was trained before.
+LabelScheme labels_of_model(const ModelConfig& config, std::optional<LabelKind> kind) {
+  std::vector<std::string> names = config.id2label;
+  for (int64_t i = std::ssize(names); i < config.num_labels; ++i)
+    names.push_back("LABEL_" + std::to_string(i));
+  LabelScheme labels = given_labels(names);
+  const TaskRecord& by_model =
+      config.problem_type ? task_of(*config.problem_type) : default_task(config.num_labels);
+  labels.kind = kind.value_or(by_model.labels);
+  if (labels.kind == LabelKind::kNumbers) labels.names.clear();
+  return labels;
 }
 
 }  // namespace
 
-void choose_labels(RunSetup& setup, const TextSplit* train, const GlueTask* task) {
-  const Arguments& arguments = setup.arguments;
+LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, const TextSplit* train,
+                          const GlueTask* task, Diagnostics& diagnostics) {
+  const ModelConfig& config = model.config;
   LabelOptions options;
   if (!arguments.problem_type.empty()) options.kind = parse_task(arguments.problem_type).labels;
-  if (task != nullptr) {
-    setup.labels = glue_labels(*task);
-  } else if (train != nullptr && train->has_label()) {
-    setup.labels = infer_labels(*train, options);
-  } else {
-    // A fine-tuned model brings its own.
-    std::vector<std::string> names = setup.model.id2label;
-    for (int64_t i = static_cast<int64_t>(names.size()); i < setup.model.num_labels; ++i)
-      names.push_back("LABEL_" + std::to_string(i));
-    setup.labels = given_labels(names);
-    const TaskRecord& by_model =
-        setup.model.problem_type ? task_of(*setup.model.problem_type) : default_task(setup.model.num_labels);
-    setup.labels.kind = options.kind.value_or(by_model.labels);
-    if (setup.labels.kind == LabelKind::kNumbers) setup.labels.names.clear();
-  }
-  if (setup.model.id2label.empty() || setup.labels.names.empty()) return;
-  const int64_t num_in_data = setup.labels.num_labels;
-  if (take_model_order(setup.labels, setup.model.id2label)) return;
-  // A head that is made anew has the size that the data needs.
-  const bool keeps_head = setup.weights && !arguments.ignore_mismatched_sizes && task == nullptr;
-  if (keeps_head && take_model_list(setup.labels, setup.model.id2label)) {
-    setup.notes.push_back(
+  LabelScheme labels = task != nullptr                          ? glue_labels(*task)
+                       : train != nullptr && train->has_label() ? infer_labels(*train, options)
+                                                                : labels_of_model(config, options.kind);
+  if (config.id2label.empty() || labels.names.empty()) return labels;
+  const int64_t num_in_data = labels.num_labels;
+  if (take_model_order(labels, config.id2label)) return labels;
+  // A new head has the size that the data needs.
+  const bool keeps_head = model.weights && !arguments.ignore_mismatched_sizes && task == nullptr;
+  if (keeps_head && take_model_list(labels, config.id2label)) {
+    diagnostics.note(
         fmt::format("the training data has {} of the model's {} labels: the model keeps its list, {}",
-                    num_in_data, setup.labels.num_labels, fmt::join(setup.labels.names, ", ")));
-    return;
+                    num_in_data, labels.num_labels, fmt::join(labels.names, ", ")));
+    return labels;
   }
-  warn_of_other_labels(setup);
+  warn_of_other_labels(config, labels, diagnostics);
+  return labels;
+}
+
+LabelScheme planned_labels(const Arguments& arguments, const ModelConfig& config) {
+  LabelScheme labels;
+  const TaskRecord& task = !arguments.problem_type.empty()
+                               ? parse_task(arguments.problem_type)
+                               : task_of(config.problem_type.value_or(ProblemType::kSingleLabel));
+  labels.kind = task.labels;
+  return labels;
+}
+
+ModelConfig with_labels(ModelConfig config, const Arguments& arguments, const LabelScheme& labels,
+                        DataUse reads) {
+  if (reads == DataUse::kNone) {
+    config.num_labels = arguments.num_labels.value_or(config.num_labels);
+    return config;
+  }
+  if (arguments.num_labels.value_or(labels.num_labels) != labels.num_labels) {
+    throw_error(ErrorCode::kUsage, "--num_labels {}: the data and the model have {}; leave it out",
+                *arguments.num_labels, labels.num_labels);
+  }
+  config.num_labels = labels.num_labels;
+  config.id2label = labels.names_by_id();
+  config.problem_type = task_of(labels.kind).problem_type;
+  return config;
+}
+
+void warn_of_odd_labels(const LabelScheme& labels, const std::string& label_column, const Dataset& train,
+                        Diagnostics& diagnostics) {
+  const std::vector<std::string> names = labels.names_by_id();
+  if (train.num_rows() >= 20 && 2 * std::ssize(names) > train.num_rows()) {
+    diagnostics.warn(fmt::format(
+        "{} labels for {} rows: is '{}' the column of the labels? Name it with --label_column_name",
+        names.size(), train.num_rows(), label_column));
+  }
+  if (train.labels.classes.empty()) return;
+  const LabelBalance balance = label_balance(train.labels, labels.num_labels);
+  if (balance.majority_share <= 0.9) return;
+  diagnostics.warn(fmt::format(
+      "{:.0f} % of the training rows have the label '{}': a model that always says so is right as "
+      "often",
+      100.0 * balance.majority_share,
+      names.empty() ? std::to_string(balance.majority) : names[static_cast<size_t>(balance.majority)]));
 }
 
 }  // namespace plimsoll

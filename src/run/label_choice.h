@@ -1,16 +1,34 @@
-// Which labels a run has and in which order: those of the task, of the training data or of the model. One
-// part of read_run_data() (data_sets.h); not thread-safe.
+// The labels of a run and their order: those of the task, of the training data or of the model. Thread-safe: values.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "io/data/dataset.h"
 #include "io/data/glue.h"
+#include "io/data/labels.h"
 #include "io/data/text_split.h"
-#include "run/run_setup.h"
+#include "run/model_source.h"
+#include "run/run_purpose.h"
 
 namespace plimsoll {
 
-// Fills the scheme of the labels. `train` and `task` may be null. The labels of a model that is fine-tuned
-// further keep their order, and their list where its head is kept. Warnings and notes join those of the
-// setup. Requires: the model is there. Errors: kUsage and kBadData as infer_labels().
-void choose_labels(RunSetup& setup, const TextSplit* train, const GlueTask* task);
+// Returns the labels of a run that reads data. `train` and `task` may be null. The labels of a model that is
+// fine-tuned further keep their order, and their list if the model's head is kept. Errors: kUsage and kBadData as
+// infer_labels().
+LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, const TextSplit* train,
+                          const GlueTask* task, Diagnostics& diagnostics);
+
+// Returns the kind of labels of a plan that reads no data.
+LabelScheme planned_labels(const Arguments& arguments, const ModelConfig& config);
+
+// Returns the configuration with the labels of the run. `reads`: whether they come from data. Errors: kUsage if
+// --num_labels contradicts the data.
+ModelConfig with_labels(ModelConfig config, const Arguments& arguments, const LabelScheme& labels,
+                        DataUse reads);
+
+// Warns if labels of the training data look wrong: more labels than half of the rows, or one label for almost all.
+void warn_of_odd_labels(const LabelScheme& labels, const std::string& label_column, const Dataset& train,
+                        Diagnostics& diagnostics);
 
 }  // namespace plimsoll

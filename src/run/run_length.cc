@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/counted.h"
 #include "io/ckpt/checkpoint.h"
@@ -12,9 +13,9 @@
 namespace plimsoll {
 namespace {
 
-// What a run goes on from; nothing where it begins. What is wrong with the checkpoint is said when it is
-// read.
-std::optional<RunState> state_to_go_on_from(const Arguments& arguments, FileSystem& files) {
+// Returns the state that the run resumes from; none if it begins with its first step. A damaged checkpoint is reported
+// when it is read.
+std::optional<RunState> state_to_resume(const Arguments& arguments, FileSystem& files) {
   const std::string path = resumable_checkpoint(files, arguments);
   if (path.empty()) return std::nullopt;
   try {
@@ -24,12 +25,11 @@ std::optional<RunState> state_to_go_on_from(const Arguments& arguments, FileSyst
   }
 }
 
-// Whether that is a place whose batches are not those that a run from the start makes: with another batch
-// size, other data, or an epoch begun anew.
-bool goes_on_elsewhere(const RunSetup& setup, const RunState& state) {
-  const Arguments& arguments = setup.arguments;
+// Returns true if the batches after the checkpoint are not those of a run from the start: with another batch size, other
+// data, or an epoch that begins anew.
+bool has_other_batches(const Arguments& arguments, const RunLength& length, const RunState& state) {
   const Arguments& before = state.arguments;
-  return arguments.ignore_data_skip || state.data_rows != setup.rows_per_epoch ||
+  return arguments.ignore_data_skip || state.data_rows != length.rows_per_epoch ||
          before.per_device_train_batch_size != arguments.per_device_train_batch_size ||
          before.gradient_accumulation_steps != arguments.gradient_accumulation_steps;
 }
@@ -40,44 +40,48 @@ RunStart start_from(const RunState& state, const Arguments& arguments) {
           .evaluation_is_due = state.evaluation_is_due};
 }
 
-// Room for any batch at all: the longest rows in one.
-void plan_for_any_batch(RunSetup& setup) {
-  BatchSize& largest = setup.train_census.largest;
-  largest.tokens =
-      largest_batch_tokens(setup.train->tokens.lengths(), setup.arguments.per_device_train_batch_size);
-  largest.sequences = std::min<int64_t>(setup.train->num_rows(), setup.arguments.per_device_train_batch_size);
-  setup.notes.push_back(
+// Plans for the largest batch that the data can make: the longest rows together.
+void plan_for_any_batch(const Arguments& arguments, const Dataset& train, BatchSize& largest,
+                        Diagnostics& diagnostics) {
+  largest.tokens = largest_batch_tokens(train.tokens.lengths(), arguments.per_device_train_batch_size);
+  largest.sequences = std::min<int64_t>(train.num_rows(), arguments.per_device_train_batch_size);
+  diagnostics.note(
       fmt::format("the run goes on with other batches than those of its start: the plan has room for the "
                   "largest that the data can make, {} tokens",
                   largest.tokens));
 }
 
-// What an interval of steps or of batches that the run does not reach means. Evaluations and checkpoints come
-// at the end in any case.
-void note_unreached_intervals(RunSetup& setup) {
-  const Arguments& a = setup.arguments;
-  // A plan has no steps.
-  if (setup.asked == RunPurpose::kPlan && !a.dry_run) return;
-  const std::string steps = counted(setup.max_steps, "optimizer step");
-  const auto is_beyond = [&](double interval) { return interval > static_cast<double>(setup.max_steps); };
+// Notes intervals of steps or batches that the run is too short to reach. It evaluates and saves at its end in any case.
+void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagnostics& diagnostics) {
+  const std::string steps = counted(length.max_steps, "optimizer step");
+  const auto is_beyond = [&](double interval) { return interval > static_cast<double>(length.max_steps); };
   if (a.logging_strategy == "steps" && is_beyond(a.logging_steps)) {
-    setup.notes.push_back(fmt::format(
+    diagnostics.note(fmt::format(
         "--logging_steps {}{} is more than the run's {}: no loss of a step is logged or plotted",
         a.logging_steps, a.logging_steps == Arguments{}.logging_steps ? ", the default," : "", steps));
   }
   if (a.eval_strategy == "steps" && is_beyond(a.eval_steps.value_or(0.0))) {
-    setup.notes.push_back(
+    diagnostics.note(
         fmt::format("--eval_steps {} is more than the run's {}: the only evaluation is the one at its end",
                     *a.eval_steps, steps));
   }
-  if (a.gradient_accumulation_steps > setup.batches_per_epoch) {
-    setup.warnings.push_back(fmt::format(
+  if (a.gradient_accumulation_steps > length.batches_per_epoch) {
+    diagnostics.warn(fmt::format(
         "--gradient_accumulation_steps {} is more than an epoch has: each step is made of {}, the "
         "epoch's, and ends with it",
         a.gradient_accumulation_steps,
-        setup.batches_per_epoch == 1 ? "1 micro-batch"
-                                     : fmt::format("{} micro-batches", setup.batches_per_epoch)));
+        length.batches_per_epoch == 1 ? "1 micro-batch"
+                                      : fmt::format("{} micro-batches", length.batches_per_epoch)));
   }
+}
+
+void warn_of_long_warmup(const Arguments& arguments, const RunLength& length, Diagnostics& diagnostics) {
+  const int64_t warmup = num_warmup_steps(arguments, length.max_steps);
+  if (warmup <= 0 || length.max_steps > warmup) return;
+  diagnostics.warn(fmt::format("{} {} not above the {}: the learning rate never reaches {}",
+                               counted(length.max_steps, "optimizer step"),
+                               length.max_steps == 1 ? "is" : "are", counted(warmup, "warm-up step"),
+                               arguments.learning_rate));
 }
 
 }  // namespace
@@ -99,45 +103,41 @@ RunLength run_length(const Arguments& arguments, const Sampler& sampler) {
   return length;
 }
 
-void count_steps(RunSetup& setup, FileSystem& files) {
-  const Arguments& arguments = setup.arguments;
-  setup.sampler = {.strategy = parse_sampling_strategy(arguments.train_sampling_strategy),
-                   .seed = static_cast<uint64_t>(arguments.data_seed.value_or(arguments.seed)),
-                   .batch_size = arguments.per_device_train_batch_size,
-                   .accumulation_steps = arguments.gradient_accumulation_steps,
-                   .last_batch = arguments.dataloader_drop_last ? LastBatch::kDrop : LastBatch::kKeep};
-  if (!setup.train) return;
-  const Sampler sampler(setup.sampler, setup.train->tokens.lengths());
-  const RunLength length = run_length(arguments, sampler);
-  setup.rows_per_epoch = length.rows_per_epoch;
-  setup.batches_per_epoch = length.batches_per_epoch;
-  setup.steps_per_epoch = length.steps_per_epoch;
-  setup.max_steps = length.max_steps;
-  setup.num_epochs = length.num_epochs;
-  note_unreached_intervals(setup);
-  // What is wrong with --lr_scheduler_kwargs is said here, before a plan, not when the loop begins.
-  static_cast<void>(run_schedule(arguments, setup.max_steps));
-  const int64_t warmup = num_warmup_steps(arguments, setup.max_steps);
-  if (warmup > 0 && setup.max_steps <= warmup) {
-    setup.warnings.push_back(fmt::format("{} {} not above the {}: the learning rate never reaches {}",
-                                         counted(setup.max_steps, "optimizer step"),
-                                         setup.max_steps == 1 ? "is" : "are", counted(warmup, "warm-up step"),
-                                         arguments.learning_rate));
-  }
-  const int64_t epochs = (setup.max_steps + setup.steps_per_epoch - 1) / setup.steps_per_epoch;
-  setup.train_census = count_batches(sampler, epochs);
-  // A row that one epoch's last batch drops comes in another's.
-  setup.train_census.largest.longest = setup.train->tokens.longest();
-  if (!setup.train_census.is_exact) {
-    setup.notes.push_back(
+SamplerOptions sampler_options(const Arguments& arguments) {
+  return {.strategy = parse_sampling_strategy(arguments.train_sampling_strategy),
+          .seed = static_cast<uint64_t>(arguments.data_seed.value_or(arguments.seed)),
+          .batch_size = arguments.per_device_train_batch_size,
+          .accumulation_steps = arguments.gradient_accumulation_steps,
+          .last_batch = arguments.dataloader_drop_last ? LastBatch::kDrop : LastBatch::kKeep};
+}
+
+RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Dataset& train, FileSystem& files,
+                     Diagnostics& diagnostics) {
+  const Sampler sampler(sampler_options(arguments), train.tokens.lengths());
+  RunSteps steps{.length = run_length(arguments, sampler)};
+  const RunLength& length = steps.length;
+  // A plan alone runs no steps; --dry_run is the plan of a run that does.
+  if (purpose != RunPurpose::kPlan || arguments.dry_run)
+    note_unreached_intervals(arguments, length, diagnostics);
+  // Reports faults of --lr_scheduler_kwargs before a plan is made instead of when the loop begins.
+  static_cast<void>(run_schedule(arguments, length.max_steps));
+  warn_of_long_warmup(arguments, length, diagnostics);
+  const int64_t epochs = (length.max_steps + length.steps_per_epoch - 1) / length.steps_per_epoch;
+  steps.census = count_batches(sampler, epochs);
+  // The last batch of one epoch may drop a row that another epoch contains.
+  steps.census.largest.longest = train.tokens.longest();
+  if (!steps.census.is_exact) {
+    diagnostics.note(
         fmt::format("too many epochs to look at each batch: the plan has room for the largest that the data "
                     "can make, {} tokens",
-                    setup.train_census.largest.tokens));
+                    steps.census.largest.tokens));
   }
-  if (const std::optional<RunState> state = state_to_go_on_from(arguments, files)) {
-    setup.start = start_from(*state, arguments);
-    if (goes_on_elsewhere(setup, *state)) plan_for_any_batch(setup);
+  if (const std::optional<RunState> state = state_to_resume(arguments, files)) {
+    steps.start = start_from(*state, arguments);
+    if (has_other_batches(arguments, length, *state))
+      plan_for_any_batch(arguments, train, steps.census.largest, diagnostics);
   }
+  return steps;
 }
 
 }  // namespace plimsoll

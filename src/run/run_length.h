@@ -1,12 +1,18 @@
-// How many steps a run makes, and of which batches. One part of prepare_run (run_setup.h); not thread-safe.
+// The length of a training run: its epochs, steps and batches, and where it begins. Reads a checkpoint; thread-safe.
 #pragma once
 
+#include <cstdint>
+
 #include "base/file.h"
-#include "run/run_setup.h"
+#include "io/data/batch_census.h"
+#include "io/data/dataset.h"
+#include "io/data/sampler.h"
+#include "plimsoll/arguments.h"
+#include "run/run_purpose.h"
 
 namespace plimsoll {
 
-// How long a run is, by its data and arguments.
+// The length of a run, by its data and arguments.
 struct RunLength {
   int64_t rows_per_epoch = 0;
   int64_t batches_per_epoch = 0;
@@ -16,9 +22,26 @@ struct RunLength {
 };
 RunLength run_length(const Arguments& arguments, const Sampler& sampler);
 
-// Fills the sampler's options and, where there is training data, steps, epochs and the census of the batches
-// that the run takes. Requires: the data is read. Warnings and notes join those of the setup. Cost: a walk
-// over the batches of the epochs, as count_batches() bounds it.
-void count_steps(RunSetup& setup, FileSystem& files);
+// The position at which a run begins: its first step, or the position that a checkpoint stores.
+struct RunStart {
+  int64_t step = 0;                // number of steps done before
+  DataPosition position;           // of the next batch
+  bool evaluation_is_due = false;  // after that step and before the next one
+};
+
+// The steps of a run that trains.
+struct RunSteps {
+  RunLength length = {};
+  BatchCensus census = {};  // of all batches of the run; empty without data
+  RunStart start = {};
+};
+
+// Returns the order in which a run samples its training data.
+SamplerOptions sampler_options(const Arguments& arguments);
+
+// Counts the steps of a run and its batches. Cost: a walk over the batches of the epochs, as count_batches() bounds
+// it. Errors: kUsage if --lr_scheduler_kwargs do not fit --lr_scheduler_type.
+RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Dataset& train, FileSystem& files,
+                     Diagnostics& diagnostics);
 
 }  // namespace plimsoll

@@ -32,8 +32,8 @@ Bucket bucket_of(const BatchSize& size) {
 Bucket evaluate_bucket(const RunSetup& setup) {
   BatchSize largest;
   bool any = false;
-  for (const std::optional<Dataset>* data :
-       {&setup.evaluate, &setup.evaluate_mismatched, &setup.predict, &setup.predict_mismatched}) {
+  for (const std::optional<Dataset>* data : {&setup.data.evaluate, &setup.data.evaluate_mismatched,
+                                             &setup.data.predict, &setup.data.predict_mismatched}) {
     if (!*data) continue;
     const Sampler sampler(
         {.strategy = SamplingStrategy::kSequential, .batch_size = setup.arguments.per_device_eval_batch_size},
@@ -45,7 +45,8 @@ Bucket evaluate_bucket(const RunSetup& setup) {
     any = true;
   }
   if (!any)
-    largest = largest_batch_without_data(setup.arguments.per_device_eval_batch_size, max_seq_length(setup));
+    largest = largest_batch_without_data(setup.arguments.per_device_eval_batch_size,
+                                         max_seq_length(setup.arguments, setup.model.config));
   return bucket_of(largest);
 }
 
@@ -76,20 +77,19 @@ void take_measured_constant(RunSetup& setup, const Environment& environment, Fil
   const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
   take_gpu_constant(devices.at(static_cast<size_t>(setup.device.gpu_ordinal)).name,
                     Nvml::installed().driver_version(), program_build(), environment, files, gpu,
-                    setup.warnings);
+                    setup.diagnostics.warnings);
 }
 
 // The algorithms of products: a run that goes on keeps those of its checkpoint, for the same bits; others
 // take what an earlier run of their kind measured, or measure.
 void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
-  const bool ends_with_plan = setup.asked == RunPurpose::kPlan;
+  const bool only_plans = ends_with_plan(setup.purpose, arguments);
   PlanRequest& request = setup.request;
-  if (const std::string folder = ends_with_plan ? "" : resumable_checkpoint(files, arguments);
-      !folder.empty()) {
+  if (const std::string folder = only_plans ? "" : resumable_checkpoint(files, arguments); !folder.empty()) {
     const std::string path = join_path(folder, kTuningFile);
     if (files.status(path)) {
-      request.products.tuning = read_tuning_table(files, path, setup.warnings);
+      request.products.tuning = read_tuning_table(files, path, setup.diagnostics.warnings);
       // On another kind of card its choices are worth nothing.
       const bool is_ours = request.products.tuning.empty() ||
                            request.products.tuning.card.find(request.device.gpu.product) != std::string::npos;
@@ -101,8 +101,8 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
   const std::string folder = tuning_cache_folder(arguments.tuning_cache, environment);
   if (folder.empty()) return;
   setup.tuning_file = join_path(folder, tuning_file_name(request));
-  request.products.tuning = read_tuning_table(files, setup.tuning_file, setup.warnings);
-  request.executor.measures_products = !ends_with_plan;
+  request.products.tuning = read_tuning_table(files, setup.tuning_file, setup.diagnostics.warnings);
+  request.executor.measures_products = !only_plans;
 }
 
 // Chooses what the backward pass recomputes, where arguments ask for a choice by planning.
@@ -116,37 +116,38 @@ void choose_what_runs_again(RunSetup& setup) {
                                 : fmt::format("--recompute_budget {:.1f} MiB",
                                               static_cast<double>(*arguments.recompute_budget) / (1 << 20));
   if (!request.passes.is_on("recompute")) {
-    setup.notes.push_back(fmt::format("{} chooses nothing: --stop_after_pass {} leaves recompute out", asked,
-                                      request.passes.stop_after));
+    setup.diagnostics.note(fmt::format("{} chooses nothing: --stop_after_pass {} leaves recompute out", asked,
+                                       request.passes.stop_after));
     return;
   }
   BudgetChoice found =
       is_selective ? choose_selective(request) : choose_recompute(request, *arguments.recompute_budget);
   request.recompute = std::move(found.best.choice);
-  setup.notes.push_back(describe_budget_choice(found, asked));
+  setup.diagnostics.note(describe_budget_choice(found, asked));
 }
 
 RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const DeviceOptions& device = setup.device.options;
-  RunFacts facts{.model = setup.model,
-                 .problem_type = task_of(setup.labels.kind).problem_type,
-                 .lora = setup.lora,
+  RunFacts facts{.model = setup.model.config,
+                 .problem_type = task_of(setup.data.labels.kind).problem_type,
+                 .lora = setup.model.lora,
                  .passes = setup.passes,
                  .device = device};
-  facts.train = setup.purpose == RunPurpose::kTrain ||
-                (setup.purpose == RunPurpose::kPlan && !plans_full_evaluation(arguments));
-  facts.evaluate = setup.purpose != RunPurpose::kTrain || setup.evaluate || setup.predict;
+  const bool trains_on_data = is_training(setup.purpose) && setup.reads_data();
+  facts.train = trains_on_data || (!setup.reads_data() && !plans_full_evaluation(arguments));
+  facts.evaluate = !trains_on_data || setup.data.evaluate || setup.data.predict;
   facts.train_bucket = bucket_of(
-      setup.train ? setup.train_census.largest
-                  : largest_batch_without_data(arguments.per_device_train_batch_size, max_seq_length(setup)));
+      setup.data.train ? setup.steps.census.largest
+                       : largest_batch_without_data(arguments.per_device_train_batch_size,
+                                                    max_seq_length(setup.arguments, setup.model.config)));
   facts.evaluate_bucket = evaluate_bucket(setup);
   facts.host = estimate_host_memory(setup, facts.train_bucket);
   if (device.kind == KernelDevice::kCuda) {
     facts.captured_buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);
   } else {
-    facts.cpu_calibration =
-        read_calibration(arguments.calibration, device.num_threads, environment, files, setup.warnings);
+    facts.cpu_calibration = read_calibration(arguments.calibration, device.num_threads, environment, files,
+                                             setup.diagnostics.warnings);
   }
   return facts;
 }
@@ -170,11 +171,11 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   RequestRemarks remarks;
   setup.request = request_of(arguments, facts_of(setup, environment, files), remarks);
   setup.plan_labels = labels_of(arguments, setup.device.options);
-  setup.plan_labels.model = setup.model_label;
+  setup.plan_labels.model = setup.model.label;
   setup.plan_labels.device = setup.device.label;
   setup.request.executor.gpu_ordinal = setup.device.gpu_ordinal;
-  std::ranges::move(remarks.notes, std::back_inserter(setup.notes));
-  std::ranges::move(remarks.warnings, std::back_inserter(setup.warnings));
+  std::ranges::move(remarks.notes, std::back_inserter(setup.diagnostics.notes));
+  std::ranges::move(remarks.warnings, std::back_inserter(setup.diagnostics.warnings));
   choose_what_runs_again(setup);
   if (setup.request.device.kind == KernelDevice::kCuda) set_tuning(setup, environment, files);
 }

@@ -26,7 +26,8 @@ namespace plimsoll {
 namespace {
 
 BatchCapacity capacity_of(const Bucket& bucket, const RunSetup& setup) {
-  return {.tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.num_labels};
+  return {
+      .tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.config.num_labels};
 }
 
 // A failure of the GPU with the plan's memory and the card's beside it.
@@ -35,7 +36,7 @@ auto on_device(const Plan& plan, const Work& work) {
   try {
     return work();
   } catch (const GpuError& error) {
-    throw Error(error.code(), error.what() + planned_beside_held(plan));
+    throw Error(error.code(), error.what() + describe_gpu_memory(plan));
   }
 }
 
@@ -88,17 +89,18 @@ std::string Session::allocate() {
 }
 
 std::string Session::fill_weights(Executor& executor) const {
-  const bool has_weights = setup_.weights && setup_.weights->has_weights();
-  const WeightsFrom from = setup_.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone;
-  initialise_weights(executor, static_cast<uint64_t>(setup_.arguments.seed), setup_.model.initializer_range,
-                     has_weights ? &*setup_.weights : nullptr, from);
+  const bool has_weights = setup_.model.weights && setup_.model.weights->has_weights();
+  const WeightsFrom from = setup_.model.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone;
+  initialise_weights(executor, static_cast<uint64_t>(setup_.arguments.seed),
+                     setup_.model.config.initializer_range, has_weights ? &*setup_.model.weights : nullptr,
+                     from);
   if (!has_weights) return {};
   const LoadReport report = load_weights(
-      executor, *setup_.weights,
+      executor, *setup_.model.weights,
       setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail,
       from);
-  if (setup_.adapter) load_adapter(executor, *setup_.adapter);
-  return describe_load(report, hugging_face_class(setup_.model), setup_.weights->path());
+  if (setup_.model.adapter) load_adapter(executor, *setup_.model.adapter);
+  return describe_load(report, hugging_face_class(setup_.model.config), setup_.model.weights->path());
 }
 
 void Session::begin_anew() {
@@ -126,16 +128,16 @@ std::string Session::measure_products(Executor& executor) {
 }
 
 MicroBatch Session::make_batch() const {
-  PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
-  return {
-      OwnedBatch(capacity_of(setup_.request.batches.train, setup_), OwnedBatch::label_kind(*setup_.train)),
-      {}};
+  PLIMSOLL_CHECK(setup_.data.train.has_value(), "batches without training data");
+  return {OwnedBatch(capacity_of(setup_.request.batches.train, setup_),
+                     OwnedBatch::label_kind(*setup_.data.train)),
+          {}};
 }
 
 void Session::start_batches(DataPosition position, int64_t num_epochs) {
-  PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
+  PLIMSOLL_CHECK(setup_.data.train.has_value(), "batches without training data");
   loader_ = std::make_unique<Loader>(
-      *setup_.train, Sampler(setup_.sampler, setup_.train->tokens.lengths()),
+      *setup_.data.train, Sampler(setup_.sampler, setup_.data.train->tokens.lengths()),
       capacity_of(setup_.request.batches.train, setup_),
       LoaderOptions{
           .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
@@ -268,7 +270,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   for (size_t i = 0; i < num_batches; ++i) {
     batches.push_back({OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}});
   }
-  EvaluationSums sums(task, setup_.model.num_labels);
+  EvaluationSums sums(task, setup_.model.config.num_labels);
   const auto read = [&](const MicroBatch& batch) {
     on_device(plan_, [&] { sums.add(*executor_, batch, all_logits); });
     if (progress) progress(sums.rows, data.num_rows());
@@ -291,20 +293,21 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   if (data.labels.empty()) return metrics;
   metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.rows, 1));
   if (setup_.arguments.prediction_loss_only) return metrics;
-  std::vector<std::string_view> names(setup_.metric_names.begin(), setup_.metric_names.end());
+  std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
   if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
   MetricList list = sums.metrics->metrics(names);
-  if (setup_.metric_names.size() > 1) add_combined_score(list);
+  if (setup_.data.metric_names.size() > 1) add_combined_score(list);
   for (const auto& [name, value] : list) metrics[name] = value;
   return metrics;
 }
 
 ModelContents Session::model_contents() const {
   ModelContents contents;
-  contents.config_text = model_config_json(setup_.model);
+  contents.config_text = model_config_json(setup_.model.config);
   if (setup_.request.model.lora) {
-    contents.adapter_config_text = adapter_config_json(
-        {.lora = *setup_.request.model.lora, .base_model = setup_.base_model}, setup_.model.model_type);
+    contents.adapter_config_text =
+        adapter_config_json({.lora = *setup_.request.model.lora, .base_model = setup_.model.base_model},
+                            setup_.model.config.model_type);
   }
   contents.tensors = weight_tensors(*executor_);
   contents.carried = tokenizer_files();
@@ -312,10 +315,10 @@ ModelContents Session::model_contents() const {
 }
 
 std::vector<CarriedFile> Session::tokenizer_files() const {
-  if (setup_.tokenizer_folder.empty()) return {};
+  if (setup_.tokenizer.folder.empty()) return {};
   std::vector<CarriedFile> carried;
-  for (const std::string& name : find_tokenizer_files(files_, setup_.tokenizer_folder))
-    carried.push_back({setup_.tokenizer_folder + "/" + name});
+  for (const std::string& name : find_tokenizer_files(files_, setup_.tokenizer.folder))
+    carried.push_back({setup_.tokenizer.folder + "/" + name});
   return carried;
 }
 

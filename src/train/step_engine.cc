@@ -124,13 +124,13 @@ void StepEngine::run_step() {
   const int64_t rows_per_step = accumulation * setup.arguments.per_device_train_batch_size;
   Step step;
   step.info.step = num_steps_ + (pending_ ? 2 : 1);
-  step.info.max_steps = setup.max_steps;
+  step.info.max_steps = setup.steps.length.max_steps;
   bool is_last = false;
   for (; !is_last; ++step.num_enqueued) {
     const MicroBatch& batch = load_batch();
     if (step.num_enqueued == 0) {
-      step.denominator =
-          static_cast<double>(std::min(rows_per_step, setup.rows_per_epoch - batch.info.position.index));
+      step.denominator = static_cast<double>(
+          std::min(rows_per_step, setup.steps.length.rows_per_epoch - batch.info.position.index));
     }
     const EnqueuedBatch enqueued{&batch, session_.micro_batches_done()};
     enqueue(step, enqueued);
@@ -178,8 +178,9 @@ void StepEngine::finish_pending_step() {
   info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
   const RunSetup& setup = session_.setup();
   const int64_t batches_in_epoch = step.last.position.index / setup.arguments.per_device_train_batch_size + 1;
-  info.epoch = static_cast<double>(step.last.position.epoch) +
-               static_cast<double>(batches_in_epoch) / static_cast<double>(setup.batches_per_epoch);
+  info.epoch =
+      static_cast<double>(step.last.position.epoch) +
+      static_cast<double>(batches_in_epoch) / static_cast<double>(setup.steps.length.batches_per_epoch);
   StepTimes& times = step.meets_bucket ? first_steps_ : later_steps_;
   times.ms += info.step_ms;
   ++times.count;

@@ -28,10 +28,10 @@ double seconds_since(Clock::time_point start) {
 RunState planned_state(const RunSetup& setup) {
   RunState state;
   state.arguments = setup.arguments;
-  state.max_steps = setup.max_steps;
-  state.num_epochs = static_cast<int64_t>(std::ceil(setup.num_epochs));
-  state.data_hash = setup.train_data_hash;
-  state.data_rows = setup.rows_per_epoch;
+  state.max_steps = setup.steps.length.max_steps;
+  state.num_epochs = static_cast<int64_t>(std::ceil(setup.steps.length.num_epochs));
+  state.data_hash = setup.data.train_hash;
+  state.data_rows = setup.steps.length.rows_per_epoch;
   return state;
 }
 
@@ -54,7 +54,7 @@ TrainLoop::TrainLoop(Session& session, Callbacks callbacks, StopFlag stop)
       state_(planned_state(session.setup())),
       learning_rate_(arguments_, state_.max_steps, session.plan().request.update.optimizer),
       schedule_(arguments_, state_.max_steps,
-                session.setup().evaluate ? ValidationData::kPresent : ValidationData::kNone),
+                session.setup().data.evaluate ? ValidationData::kPresent : ValidationData::kNone),
       log_(session, callbacks_, state_),
       checkpoints_(session, callbacks_, learning_rate_, state_),
       engine_(session, *this) {
@@ -115,7 +115,7 @@ void TrainLoop::complete_output(TrainOutput& output) const {
   output.last_checkpoint = checkpoints_.last_checkpoint();
   output.best_checkpoint = best_checkpoint_path(state_);
   output.metrics["epoch"] = state_.epoch;
-  output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
+  output.metrics["train_samples"] = static_cast<double>(session_.setup().data.train->num_rows());
 }
 
 // Begins the run. Weights and states change only after every other reason to refuse the run has been checked.
@@ -175,7 +175,7 @@ void TrainLoop::run_steps() {
   if (state_.evaluation_is_due && finish_interrupted_step() == StepEngine::AfterStep::kEnd) return;
   if (state_.step >= state_.max_steps) return;
   engine_.start_batches(state_.position, last_epoch() + 1);
-  if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate) {
+  if (arguments_.eval_on_start && state_.step == 0 && session_.setup().data.evaluate) {
     const StepInfo before{.max_steps = state_.max_steps};
     if (evaluate(before) == Outcome::kInterrupted) {
       save(before);
@@ -194,7 +194,7 @@ void TrainLoop::run_step() {
     engine_.run_step();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDevice) throw;
-    const std::string held = device_has_failed() ? planned_beside_held(session_.plan()) : "";
+    const std::string held = device_has_failed() ? describe_gpu_memory(session_.plan()) : "";
     throw Error(error.code(), error.what() + held + checkpoints_.resume_hint());
   }
 }
@@ -241,7 +241,7 @@ StepEngine::AfterStep TrainLoop::on_step(const FinishedStep& step) {
 // Evaluates and saves after a step. A request to stop may interrupt the evaluation; the resumed run then repeats
 // this part.
 StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
-  const bool evaluates = control_.evaluate && session_.setup().evaluate;
+  const bool evaluates = control_.evaluate && session_.setup().data.evaluate;
   state_.evaluation_is_due = evaluates && evaluate(info) == Outcome::kInterrupted;
   state_.save_is_due = state_.evaluation_is_due && control_.save;
   const bool stop = stop_is_requested();
@@ -274,8 +274,8 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
     metrics.merge(with_suffix(session_.evaluate(data, "eval", nullptr, progress), suffix));
   };
   try {
-    add(*setup.evaluate, "");
-    if (setup.evaluate_mismatched) add(*setup.evaluate_mismatched, kMismatchedSuffix);
+    add(*setup.data.evaluate, "");
+    if (setup.data.evaluate_mismatched) add(*setup.data.evaluate_mismatched, kMismatchedSuffix);
   } catch (const Interrupted&) {
     return Outcome::kInterrupted;
   }
@@ -302,15 +302,16 @@ int64_t TrainLoop::last_epoch() const {
   const RunSetup& setup = session_.setup();
   const int64_t rows_per_step =
       arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
-  const int64_t rows_left = setup.rows_per_epoch - state_.position.index;
+  const int64_t rows_left = setup.steps.length.rows_per_epoch - state_.position.index;
   const int64_t steps_left = (rows_left + rows_per_step - 1) / rows_per_step;
   const int64_t beyond = state_.max_steps - state_.step - steps_left;
   if (beyond <= 0) return state_.position.epoch;
-  return state_.position.epoch + (beyond + setup.steps_per_epoch - 1) / setup.steps_per_epoch;
+  return state_.position.epoch +
+         (beyond + setup.steps.length.steps_per_epoch - 1) / setup.steps.length.steps_per_epoch;
 }
 
 int64_t TrainLoop::rows_trained() const {
-  return state_.position.epoch * session_.setup().rows_per_epoch + state_.position.index;
+  return state_.position.epoch * session_.setup().steps.length.rows_per_epoch + state_.position.index;
 }
 
 PhaseWork TrainLoop::whole_run() const {

@@ -33,7 +33,8 @@ std::string on_cpu(const Method& method) {
   try {
     const RunSetup setup =
         prepare_run(parse_arguments(words).arguments, RunPurpose::kPlan, {}, posix_file_system());
-    EXPECT_FALSE(setup.notes.empty()) << method.name << " has no effect on a CPU, and nothing says so";
+    EXPECT_FALSE(setup.diagnostics.notes.empty())
+        << method.name << " has no effect on a CPU, and nothing says so";
     return why + "; not refused: a note says so, and the run goes on without it";
   } catch (const Error& error) {
     EXPECT_NE(first_line(error.what()).find("CPU"), std::string::npos) << error.what();

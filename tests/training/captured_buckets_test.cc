@@ -244,15 +244,15 @@ TEST(CapturedBuckets, OfEvaluationAreThoseOfAllItsRunsTogether) {
       SCOPED_TRACE(std::to_string(i) + ", " + std::to_string(more));
       const RunSetup setup = planned_for_card(folder, arguments);
       const int64_t evaluations = num_logged(Trainer(arguments).train().log_history);
-      if (setup.evaluate) {
-        const Sampler sampler(setup.sampler, setup.train->tokens.lengths());
+      if (setup.data.evaluate) {
+        const Sampler sampler(setup.sampler, setup.data.train->tokens.lengths());
         EXPECT_EQ(num_evaluations(setup.arguments, run_length(setup.arguments, sampler), {}), evaluations);
       }
       Runs runs;
-      add_runs(setup, setup.evaluate, evaluations + (arguments.do_eval ? 1 : 0), runs);
-      add_runs(setup, setup.predict, arguments.do_predict ? 1 : 0, runs);
+      add_runs(setup, setup.data.evaluate, evaluations + (arguments.do_eval ? 1 : 0), runs);
+      add_runs(setup, setup.data.predict, arguments.do_predict ? 1 : 0, runs);
       EXPECT_EQ(setup.request.captured_buckets.evaluate, num_met_twice(runs));
-      EXPECT_EQ(setup.request.evaluate, setup.evaluate || setup.predict);
+      EXPECT_EQ(setup.request.evaluate, setup.data.evaluate || setup.data.predict);
       runs_of_loops += static_cast<int>(evaluations);
     }
   }
@@ -299,14 +299,14 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
     rest.resume_from_checkpoint = arguments.output_dir + "/checkpoint-4";
     rest.output_dir = folder.path("rest_" + std::to_string(max_steps));
     const RunSetup setup = planned_for_card(folder, rest);
-    EXPECT_TRUE(setup.start.evaluation_is_due);
+    EXPECT_TRUE(setup.steps.start.evaluation_is_due);
     const int64_t evaluations = num_logged(Trainer(rest).train().log_history) - before;
     EXPECT_EQ(evaluations, max_steps == 4 ? 1 : 2);
-    const Sampler sampler(setup.sampler, setup.train->tokens.lengths());
-    EXPECT_EQ(num_evaluations(setup.arguments, run_length(setup.arguments, sampler), setup.start),
+    const Sampler sampler(setup.sampler, setup.data.train->tokens.lengths());
+    EXPECT_EQ(num_evaluations(setup.arguments, run_length(setup.arguments, sampler), setup.steps.start),
               evaluations);
     Runs runs;
-    add_runs(setup, setup.evaluate, evaluations, runs);
+    add_runs(setup, setup.data.evaluate, evaluations, runs);
     EXPECT_EQ(setup.request.captured_buckets.evaluate, num_met_twice(runs));
   }
   // The remaining epochs, starting within one.
@@ -322,8 +322,8 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
       rest.output_dir = folder.path("epochs");
       const RunSetup setup = planned_for_card(folder, rest);
       const int64_t evaluations = num_logged(Trainer(rest).train().log_history) - before;
-      const Sampler sampler(setup.sampler, setup.train->tokens.lengths());
-      EXPECT_EQ(num_evaluations(setup.arguments, run_length(setup.arguments, sampler), setup.start),
+      const Sampler sampler(setup.sampler, setup.data.train->tokens.lengths());
+      EXPECT_EQ(num_evaluations(setup.arguments, run_length(setup.arguments, sampler), setup.steps.start),
                 evaluations)
           << delay << ", " << max_steps;
     }
@@ -344,8 +344,8 @@ TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
       arguments.do_predict = predicts;
       const RunSetup setup = prepare_run(arguments, purpose, {}, posix_file_system());
       Runs runs;
-      if (purpose == RunPurpose::kEvaluate) add_runs(setup, setup.evaluate, 1, runs);
-      add_runs(setup, setup.predict, 1, runs);
+      if (purpose == RunPurpose::kEvaluate) add_runs(setup, setup.data.evaluate, 1, runs);
+      add_runs(setup, setup.data.predict, 1, runs);
       const CapturedBuckets& planned = setup.request.captured_buckets;
       EXPECT_EQ(planned.evaluate, num_met_twice(runs));
       EXPECT_GT(planned.evaluate, 0);

@@ -57,7 +57,7 @@ TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
     arguments.device = "l4";
     arguments.tuning_cache = folder.path("tuning");
     const RunSetup plan = setup_of(arguments, RunPurpose::kPlan);
-    EXPECT_TRUE(plan.train.has_value());
+    EXPECT_TRUE(plan.data.train.has_value());
     EXPECT_EQ(plan.request.device.kind, KernelDevice::kCuda);
     EXPECT_FALSE(plan.request.executor.measures_products) << "there is no GPU to measure on";
     EXPECT_NE(refusal(arguments, RunPurpose::kTrain).find("--device l4: a card to plan for"),
@@ -117,7 +117,8 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   arguments.device = "cpu";
   arguments.offload_optimizer = arguments.offload_activations = false;
   const RunSetup on_cpu = setup_of(arguments, RunPurpose::kPlan);
-  EXPECT_NE(all_of(on_cpu.notes).find("--matmul_workspace has no effect on a CPU"), std::string::npos);
+  EXPECT_NE(all_of(on_cpu.diagnostics.notes).find("--matmul_workspace has no effect on a CPU"),
+            std::string::npos);
   EXPECT_EQ(on_cpu.request.products.workspace_bytes, 32 * kMiB);
 }
 
@@ -128,8 +129,8 @@ TEST(Setup, AConfigJsonStandsForItsFolder) {
   const RunSetup of_folder = setup_of(arguments, RunPurpose::kPlan);
   arguments.config_name = model + "/config.json";
   const RunSetup of_file = setup_of(arguments, RunPurpose::kPlan);
-  EXPECT_EQ(of_file.model.hidden_size, 16);
-  EXPECT_EQ(of_file.model_label, of_folder.model_label);
+  EXPECT_EQ(of_file.model.config.hidden_size, 16);
+  EXPECT_EQ(of_file.model.label, of_folder.model.label);
   arguments.config_name = written(folder, "other.json", "{}");
   EXPECT_NE(refusal(arguments, RunPurpose::kPlan).find("is a file"), std::string::npos);
 }
@@ -149,21 +150,21 @@ TEST(Setup, AModelKeepsItsLabelsWhereTheDataHasAPartOfThem) {
   const std::vector<std::string> list = {"neg", "neu", "POS"};
   for (const RunPurpose purpose : {RunPurpose::kPlan, RunPurpose::kTrain}) {
     const RunSetup setup = setup_of(arguments, purpose);
-    EXPECT_EQ(setup.model.num_labels, 3);
-    EXPECT_EQ(setup.model.id2label, list);
-    EXPECT_EQ(setup.train->labels.classes, (std::vector<int32_t>{2, 0, 2}));
-    ASSERT_FALSE(setup.notes.empty());
-    EXPECT_EQ(setup.notes[0],
+    EXPECT_EQ(setup.model.config.num_labels, 3);
+    EXPECT_EQ(setup.model.config.id2label, list);
+    EXPECT_EQ(setup.data.train->labels.classes, (std::vector<int32_t>{2, 0, 2}));
+    ASSERT_FALSE(setup.diagnostics.notes.empty());
+    EXPECT_EQ(setup.diagnostics.notes[0],
               "the training data has 2 of the model's 3 labels: the model keeps its list, neg, neu, POS");
   }
   EXPECT_EQ(Trainer(arguments).train().step, 1);
 
   // With a different label or a newly initialized head, the label list of the data is used unchanged.
   arguments.ignore_mismatched_sizes = true;
-  EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.num_labels, 2);
+  EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.config.num_labels, 2);
   arguments.ignore_mismatched_sizes = false;
   arguments.train_file = written(folder, "other.csv", "sentence,label\na,pos\nb,odd\n");
-  EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.num_labels, 2);
+  EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.config.num_labels, 2);
 }
 
 TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
@@ -220,7 +221,7 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   arguments.gradient_accumulation_steps = 3;
   arguments.max_steps = 6;
   const RunSetup beyond = setup_of(arguments, RunPurpose::kTrain);
-  const std::string notes = all_of(beyond.notes);
+  const std::string notes = all_of(beyond.diagnostics.notes);
   EXPECT_NE(
       notes.find("--logging_steps 500, the default, is more than the run's 6 optimizer steps: no loss of a "
                  "step is logged or plotted\n"),
@@ -231,16 +232,16 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
                  "its end\n"),
       std::string::npos)
       << notes;
-  EXPECT_NE(all_of(beyond.warnings)
+  EXPECT_NE(all_of(beyond.diagnostics.warnings)
                 .find("--gradient_accumulation_steps 3 is more than an epoch has: each step is made of 2 "
                       "micro-batches, the epoch's, and ends with it\n"),
             std::string::npos)
-      << all_of(beyond.warnings);
+      << all_of(beyond.diagnostics.warnings);
   arguments.logging_steps = 6;
   arguments.eval_steps = 6;
   arguments.gradient_accumulation_steps = 2;
   const RunSetup reached = setup_of(arguments, RunPurpose::kTrain);
-  const std::string said = all_of(reached.notes) + all_of(reached.warnings);
+  const std::string said = all_of(reached.diagnostics.notes) + all_of(reached.diagnostics.warnings);
   EXPECT_EQ(said.find("more than the run's"), std::string::npos) << said;
   EXPECT_EQ(said.find("more than an epoch"), std::string::npos) << said;
 }

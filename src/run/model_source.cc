@@ -1,0 +1,122 @@
+#include "run/model_source.h"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "run/adapter_choice.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns --config_name; for the path of a config.json, its folder.
+std::string config_folder(const Arguments& arguments) {
+  const fs::path given(arguments.config_name);
+  std::error_code ignored;
+  if (given.filename() != "config.json" || !fs::is_regular_file(given, ignored)) return given.string();
+  return given.has_parent_path() ? given.parent_path().string() : ".";
+}
+
+std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub, FileSystem& files) {
+  const std::string name = config_folder(arguments);
+  try {
+    return resolve_model_folder(files, hub, name, arguments.model_revision, kConfigArgument);
+  } catch (const Error& error) {
+    const std::vector<std::string> presets = preset_names();
+    throw Error(error.code(),
+                fmt::format("{}\nPresets that need nothing of this: {}{}", error.what(),
+                            fmt::join(presets, ", "), did_you_mean(name, {presets.begin(), presets.end()})));
+  }
+}
+
+// Returns the preset of that name, unless a file of that name exists.
+std::optional<ModelConfig> preset_without_file(const std::string& name) {
+  std::error_code ignored;
+  if (fs::exists(name, ignored)) return std::nullopt;
+  return find_preset(name);
+}
+
+ModelConfig config_of(const ModelFolder& folder) {
+  return parse_model_config(folder.config_text(), folder.path() + "/config.json");
+}
+
+// Reads the folder of the base model. A plan needs no weights, and no folder for a preset. An adapter's own
+// configuration takes precedence.
+void read_base(const Arguments& arguments, RunPurpose purpose, const std::optional<ModelFolder>& adapter,
+               const HubEnvironment& hub, FileSystem& files, ModelSource& model) {
+  const bool is_plan = purpose == RunPurpose::kPlan;
+  if (const auto preset = is_plan ? preset_without_file(model.base_model) : std::nullopt) {
+    model.config = *preset;
+  } else {
+    const std::string path =
+        resolve_model_folder(files, hub, model.base_model, arguments.model_revision, kModelArgument);
+    model.weights = ModelFolder::open(files, path, is_plan ? WeightsNeeded::kNo : WeightsNeeded::kYes);
+    const bool adapter_has_config = adapter && !adapter->config_text().empty();
+    model.config = config_of(adapter_has_config ? *adapter : *model.weights);
+  }
+  model.label = model.base_model;
+}
+
+void read_config(const Arguments& arguments, const HubEnvironment& hub, FileSystem& files,
+                 ModelSource& model) {
+  if (const auto preset = preset_without_file(arguments.config_name)) {
+    model.config = *preset;
+  } else {
+    model.config =
+        config_of(ModelFolder::open(files, resolve_config(arguments, hub, files), WeightsNeeded::kNo));
+  }
+  if (model.label.empty()) model.label = config_folder(arguments);
+}
+
+void override_config(const Arguments& arguments, ModelConfig& config) {
+  std::string overrides;
+  for (const auto& [key, value] : arguments.config_overrides)
+    overrides += fmt::format("{}{}={}", overrides.empty() ? "" : ",", key, value);
+  apply_config_overrides(config, overrides);
+}
+
+// Returns the last part of a path. Completion in a shell appends a slash.
+std::string last_part(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return fs::path(path).filename().string();
+}
+
+// A saved adapter replaces the weights in its folder, so it must not be saved into the folder of its base.
+void check_adapter_folder(const Arguments& arguments, RunPurpose purpose, const ModelSource& model) {
+  std::error_code ignored;
+  if (purpose != RunPurpose::kTrain || !model.lora || !model.weights ||
+      !fs::equivalent(model.weights->path(), arguments.output_dir, ignored)) {
+    return;
+  }
+  throw_error(ErrorCode::kUsage,
+              "--output_dir {}: it is the folder of the base model, whose weights an adapter needs and would "
+              "replace there; give the adapter a folder of its own",
+              arguments.output_dir);
+}
+
+}  // namespace
+
+ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
+                       FileSystem& files) {
+  AdapterSource adapter = find_adapter(arguments, purpose, hub, files);
+  if (adapter.base_model.empty() && arguments.config_name.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "no model: give --model_name_or_path FOLDER (weights, config.json, tokenizer) or "
+                "--config_name NAME (a "
+                "preset such as bert-base-uncased, or a folder with config.json) to start from scratch");
+  }
+  ModelSource model{.base_model = adapter.base_model};
+  if (!model.base_model.empty()) read_base(arguments, purpose, adapter.folder, hub, files, model);
+  if (!arguments.config_name.empty()) read_config(arguments, hub, files, model);
+  override_config(arguments, model.config);
+  model.label = last_part(model.label);
+  if (adapter.folder) model.config = with_adapter_head(std::move(model.config), *adapter.folder);
+  model.lora = choose_lora(arguments, purpose, model.config, adapter);
+  model.adapter = std::move(adapter.folder);
+  check_adapter_folder(arguments, purpose, model);
+  return model;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,38 @@
+// The purpose of a run, and the warnings and notes that its preparation collects: small values that every part of
+// this room uses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+
+namespace plimsoll {
+
+// The purpose of a run, as its caller states it. It never changes. A plan (kPlan) is the plan of a run that trains.
+enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
+
+inline bool is_training(RunPurpose purpose) {
+  return purpose == RunPurpose::kTrain || purpose == RunPurpose::kPlan;
+}
+
+// Returns true if the run ends when its plan has been made, and hence needs no GPU and no output folder.
+inline bool ends_with_plan(RunPurpose purpose, const Arguments& arguments) {
+  return purpose == RunPurpose::kPlan || arguments.dry_run;
+}
+
+// Whether a run reads its data. A plan does so only if it is given training data and a tokenizer; it then has the
+// exact sizes of the run's batches. Every other run reads its data.
+enum class DataUse : uint8_t { kNone, kReads };
+
+// Messages for people, in the order in which they were found.
+struct Diagnostics {
+  std::vector<std::string> warnings = {};
+  std::vector<std::string> notes = {};
+  void warn(std::string text) { warnings.push_back(std::move(text)); }
+  void note(std::string text) { notes.push_back(std::move(text)); }
+};
+
+}  // namespace plimsoll
