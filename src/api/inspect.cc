@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "api/inspect_run.h"
 #include "base/counted.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -20,6 +19,7 @@
 #include "io/hub/hub_cache.h"
 #include "io/text/tokenizer.h"
 #include "models/model.h"
+#include "show/report/inspect_run.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

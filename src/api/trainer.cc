@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "api/plan_report.h"
-#include "api/run_reports.h"
 #include "api/trainer_state.h"
 #include "base/counted.h"
 #include "device/monitor/host.h"
@@ -15,6 +14,7 @@
 #include "plan/search/redundant_accumulation.h"
 #include "run/device_choice.h"
 #include "tasks/task.h"
+#include "train/run_reports.h"
 #include "train/speed.h"
 
 namespace plimsoll {

@@ -1,16 +1,16 @@
-#include "api/run_reports.h"
+#include "train/run_reports.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "api/model_card.h"
 #include "plan/anatomy/operations.h"
 #include "show/report/plan_json.h"
 #include "show/report/plots.h"
 #include "show/report/profile_json.h"
 #include "show/report/profile_table.h"
 #include "show/report/result_files.h"
+#include "train/model_card.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "api/model_card.h"
+#include "train/model_card.h"
 
 #include <fmt/format.h>
 

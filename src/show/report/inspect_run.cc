@@ -1,4 +1,4 @@
-#include "api/inspect_run.h"
+#include "show/report/inspect_run.h"
 
 #include <algorithm>
 #include <cmath>
