@@ -29,7 +29,7 @@ std::optional<RunState> state_to_resume(const Arguments& arguments, FileSystem& 
 // data, or an epoch that begins anew.
 bool has_other_batches(const Arguments& arguments, const RunLength& length, const RunState& state) {
   const Arguments& before = state.arguments;
-  return arguments.ignore_data_skip || state.data_rows != length.rows_per_epoch ||
+  return arguments.ignore_data_skip || state.data.rows != length.rows_per_epoch ||
          before.per_device_train_batch_size != arguments.per_device_train_batch_size ||
          before.gradient_accumulation_steps != arguments.gradient_accumulation_steps;
 }

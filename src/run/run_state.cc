@@ -112,17 +112,17 @@ std::string run_state_json(const RunState& state) {
   json["max_steps"] = state.max_steps;
   json["micro_batches"] = state.micro_batches;
   json["position"] = {{"epoch", state.position.epoch}, {"index", state.position.index}};
-  json["data"] = {{"hash", state.data_hash}, {"rows", state.data_rows}};
+  json["data"] = {{"hash", state.data.hash}, {"rows", state.data.rows}};
   json["epoch"] = state.epoch;
-  json["tokens_seen"] = state.tokens_seen;
-  json["total_flos"] = state.total_flos;
-  json["loss_sum_since_log"] = state.loss_sum_since_log;
-  json["steps_since_log"] = state.steps_since_log;
-  json["loss_sum"] = state.loss_sum;
-  json["seconds"] = state.seconds;
-  json["best_metric"] = state.best_metric ? number_json(*state.best_metric) : Json(nullptr);
-  json["best_step"] = state.best_step;
-  json["best_checkpoint"] = state.best_checkpoint;
+  json["tokens_seen"] = state.totals.tokens;
+  json["total_flos"] = state.totals.flos;
+  json["loss_sum_since_log"] = state.since_log.loss_sum;
+  json["steps_since_log"] = state.since_log.steps;
+  json["loss_sum"] = state.totals.loss_sum;
+  json["seconds"] = state.totals.seconds;
+  json["best_metric"] = state.best.metric ? number_json(*state.best.metric) : Json(nullptr);
+  json["best_step"] = state.best.step;
+  json["best_checkpoint"] = state.best.checkpoint;
   json["schedule_state"] = numbers_json(state.schedule_state);
   json["callback_states"] = state.callback_states;
   json["due"] = {{"evaluation", state.evaluation_is_due}, {"save", state.save_is_due}};
@@ -155,18 +155,18 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.epoch = json.at("epoch").get<double>();
     // Absent in checkpoints of earlier versions.
     if (const auto data = json.find("data"); data != json.end()) {
-      state.data_hash = data->at("hash").get<uint64_t>();
-      state.data_rows = data->at("rows").get<int64_t>();
+      state.data.hash = data->at("hash").get<uint64_t>();
+      state.data.rows = data->at("rows").get<int64_t>();
     }
-    state.tokens_seen = json.at("tokens_seen").get<int64_t>();
-    state.total_flos = json.at("total_flos").get<double>();
-    state.loss_sum_since_log = json.at("loss_sum_since_log").get<double>();
-    state.steps_since_log = json.at("steps_since_log").get<int64_t>();
-    state.loss_sum = json.at("loss_sum").get<double>();
-    state.seconds = json.at("seconds").get<double>();
-    if (!json.at("best_metric").is_null()) state.best_metric = number_of(json.at("best_metric"));
-    state.best_step = json.at("best_step").get<int64_t>();
-    state.best_checkpoint = json.at("best_checkpoint").get<std::string>();
+    state.totals.tokens = json.at("tokens_seen").get<int64_t>();
+    state.totals.flos = json.at("total_flos").get<double>();
+    state.since_log.loss_sum = json.at("loss_sum_since_log").get<double>();
+    state.since_log.steps = json.at("steps_since_log").get<int64_t>();
+    state.totals.loss_sum = json.at("loss_sum").get<double>();
+    state.totals.seconds = json.at("seconds").get<double>();
+    if (!json.at("best_metric").is_null()) state.best.metric = number_of(json.at("best_metric"));
+    state.best.step = json.at("best_step").get<int64_t>();
+    state.best.checkpoint = json.at("best_checkpoint").get<std::string>();
     state.schedule_state = numbers_of(json.at("schedule_state"));
     state.callback_states = json.at("callback_states").get<std::map<std::string, std::string>>();
     state.arguments = arguments_from_json(json.at("arguments").dump(), source);
@@ -206,20 +206,20 @@ LogHistory read_log(FileSystem& files, const std::string& path) {
 }
 
 std::string best_checkpoint_path(const RunState& state) {
-  if (state.best_checkpoint.empty() || state.best_checkpoint.find('/') != std::string::npos) {
-    return state.best_checkpoint;
+  if (state.best.checkpoint.empty() || state.best.checkpoint.find('/') != std::string::npos) {
+    return state.best.checkpoint;
   }
-  return join_path(state.arguments.output_dir, state.best_checkpoint);
+  return join_path(state.arguments.output_dir, state.best.checkpoint);
 }
 
 void write_trainer_state(const RunState& state, const PutText& put) {
   Json json;
   // Trainer counts no best step where it saves nothing.
   json["best_global_step"] =
-      state.best_metric && state.arguments.save_strategy != "no" ? Json(state.best_step) : Json(nullptr);
-  json["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json(nullptr);
+      state.best.metric && state.arguments.save_strategy != "no" ? Json(state.best.step) : Json(nullptr);
+  json["best_metric"] = state.best.metric ? Json(*state.best.metric) : Json(nullptr);
   json["best_model_checkpoint"] =
-      state.best_checkpoint.empty() ? Json(nullptr) : Json(best_checkpoint_path(state));
+      state.best.checkpoint.empty() ? Json(nullptr) : Json(best_checkpoint_path(state));
   json["epoch"] = state.epoch;
   json["eval_steps"] = state.arguments.eval_steps
                            ? Json(interval_steps(*state.arguments.eval_steps, state.max_steps))
@@ -232,11 +232,11 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["max_steps"] = state.max_steps;
   // Trainer leaves it at zero unless asked to count.
   json["num_input_tokens_seen"] =
-      state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.tokens_seen;
+      state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.totals.tokens;
   json["num_train_epochs"] = state.num_epochs;
   json["save_steps"] = interval_steps(state.arguments.save_steps, state.max_steps);
   json["stateful_callbacks"] = stateful_callbacks(state);
-  json["total_flos"] = state.total_flos;
+  json["total_flos"] = state.totals.flos;
   json["train_batch_size"] = state.arguments.per_device_train_batch_size;
   json["trial_name"] = nullptr;
   json["trial_params"] = nullptr;

@@ -16,15 +16,15 @@ TEST(RunState, KeepsNumbersThatAreNotFinite) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   RunState state;
   state.step = 7;
-  state.best_metric = -kInfinity;
-  state.data_hash = 0xfedcba9876543210u;
-  state.data_rows = 12;
+  state.best.metric = -kInfinity;
+  state.data.hash = 0xfedcba9876543210u;
+  state.data.rows = 12;
   state.schedule_state["best"] = kInfinity;
   const RunState read = parse_run_state(run_state_json(state), "run_state.json");
   EXPECT_EQ(read.step, 7);
-  EXPECT_EQ(read.best_metric, -kInfinity);
-  EXPECT_EQ(read.data_hash, 0xfedcba9876543210u);
-  EXPECT_EQ(read.data_rows, 12);
+  EXPECT_EQ(read.best.metric, -kInfinity);
+  EXPECT_EQ(read.data.hash, 0xfedcba9876543210u);
+  EXPECT_EQ(read.data.rows, 12);
   EXPECT_EQ(read.schedule_state.at("best"), kInfinity);
 }
 

@@ -32,11 +32,11 @@ bool CheckpointPolicy::update_best(int64_t step, const MetricMap& metrics) {
   }
   const bool is_greater_better = arguments_.greater_is_better.value_or(false);
   const bool is_better = !std::isnan(it->second) &&
-                         (!state_.best_metric || (is_greater_better ? it->second > *state_.best_metric
-                                                                    : it->second < *state_.best_metric));
+                         (!state_.best.metric || (is_greater_better ? it->second > *state_.best.metric
+                                                                    : it->second < *state_.best.metric));
   if (!is_better) return false;
-  state_.best_metric = it->second;
-  state_.best_step = step;
+  state_.best.metric = it->second;
+  state_.best.step = step;
   return true;
 }
 
@@ -72,14 +72,14 @@ void CheckpointPolicy::save(int64_t step, const TrainControl& control) {
   if (is_saved(step)) return;
   FileSystem& files = session_.files();
   const std::string folder = "checkpoint-" + std::to_string(step);
-  const bool is_best = state_.best_metric && state_.best_step == step;
-  if (is_best) state_.best_checkpoint = folder;
+  const bool is_best = state_.best.metric && state_.best.step == step;
+  if (is_best) state_.best.checkpoint = folder;
   last_checkpoint_ = save_checkpoint(files, arguments_.output_dir, step, contents(control));
   saved_step_ = step;
   point_link(files, arguments_.output_dir, "last", last_checkpoint_);
   if (is_best) point_link(files, arguments_.output_dir, "best", last_checkpoint_);
   if (arguments_.save_total_limit && *arguments_.save_total_limit > 0) {
-    const bool is_in_output_dir = state_.best_checkpoint.find('/') == std::string::npos;
+    const bool is_in_output_dir = state_.best.checkpoint.find('/') == std::string::npos;
     rotate_checkpoints(files, arguments_.output_dir, *arguments_.save_total_limit, last_checkpoint_,
                        is_in_output_dir ? best_checkpoint_path(state_) : "");
   }
@@ -101,13 +101,13 @@ std::vector<std::string> CheckpointPolicy::choose_final_weights() {
   std::vector<std::string> lines;
   const bool stopped_early = state_.step < state_.max_steps;
   const std::string best =
-      state_.best_metric ? fmt::format("the best {} was {:.4g}, at step {}", best_metric_name(arguments_),
-                                       *state_.best_metric, state_.best_step)
+      state_.best.metric ? fmt::format("the best {} was {:.4g}, at step {}", best_metric_name(arguments_),
+                                       *state_.best.metric, state_.best.step)
                          : "";
   if (!arguments_.load_best_model_at_end) {
     if (!stopped_early) return lines;
     lines.push_back(fmt::format("stopped early: the weights are those of step {}, the last{}", state_.step,
-                                best.empty() || state_.best_step == state_.step
+                                best.empty() || state_.best.step == state_.step
                                     ? ""
                                     : "; " + best + ". --load_best_model_at_end keeps the best"));
     return lines;
@@ -122,7 +122,7 @@ std::vector<std::string> CheckpointPolicy::choose_final_weights() {
   if (best.empty()) {
     lines.push_back(
         fmt::format("warning: nothing was evaluated: the weights are those of step {}, the last", step));
-  } else if (step == state_.best_step) {
+  } else if (step == state_.best.step) {
     lines.push_back(fmt::format("the weights are those of step {}: {}", step, best));
   } else {
     lines.push_back(fmt::format("warning: {}, which was not saved: the weights are those of step {}, {}",

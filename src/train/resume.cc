@@ -107,11 +107,11 @@ void describe_changes(const RunState& saved, const RunState& now, std::vector<st
                                 is_model ? "the weights are those of the checkpoint all the same"
                                          : "the new value holds from here on"));
   }
-  if (saved.data_hash != 0 && now.data_hash != 0 && saved.data_hash != now.data_hash) {
+  if (saved.data.hash != 0 && now.data.hash != 0 && saved.data.hash != now.data.hash) {
     lines.push_back(fmt::format(
         "warning: the training data is not that of the checkpoint (it had {}, now it has {}): the "
         "run goes on at its place in the order of the new data",
-        counted(saved.data_rows, "row"), now.data_rows));
+        counted(saved.data.rows, "row"), now.data.rows));
   }
 }
 
@@ -120,17 +120,17 @@ void describe_changes(const RunState& saved, const RunState& now, std::vector<st
 // only at the end of the run.
 void find_best_checkpoint(FileSystem& files, const Arguments& arguments, const std::string& path,
                           RunState& state) {
-  if (state.best_checkpoint.empty()) return;
-  if (state.best_checkpoint.find('/') == std::string::npos) {
+  if (state.best.checkpoint.empty()) return;
+  if (state.best.checkpoint.find('/') == std::string::npos) {
     const fs::path folder = fs::absolute(path).lexically_normal().parent_path();
     std::error_code ignored;
     if (!fs::equivalent(folder, arguments.output_dir, ignored))
-      state.best_checkpoint = (folder / state.best_checkpoint).string();
+      state.best.checkpoint = (folder / state.best.checkpoint).string();
   }
   if (!arguments.load_best_model_at_end) return;
-  const std::string best = state.best_checkpoint.find('/') == std::string::npos
-                               ? join_path(arguments.output_dir, state.best_checkpoint)
-                               : state.best_checkpoint;
+  const std::string best = state.best.checkpoint.find('/') == std::string::npos
+                               ? join_path(arguments.output_dir, state.best.checkpoint)
+                               : state.best.checkpoint;
   auto damage = find_damage(files, best, VerifyDepth::kSizes);
   for (const ListedCheckpoint& listed : list_checkpoints(files, parent_folder(best))) {
     if (listed.path == best && listed.run != state.run && !damage) damage = "it is another run's by now";
@@ -158,8 +158,8 @@ RunState resumed_state(FileSystem& files, const OpenCheckpoint& checkpoint, cons
   if (files.status(log)) state.log_history = read_log(files, log);
   describe_changes(state, planned, lines);
   find_best_checkpoint(files, arguments, path, state);
-  state.data_hash = planned.data_hash;
-  state.data_rows = planned.data_rows;
+  state.data.hash = planned.data.hash;
+  state.data.rows = planned.data.rows;
   state.max_steps = planned.max_steps;
   state.num_epochs = planned.num_epochs;
   state.has_checkpoint = true;

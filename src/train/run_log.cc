@@ -27,8 +27,8 @@ RunLog::RunLog(const Session& session, const Callbacks& callbacks, RunState& sta
 void RunLog::add_step(const FinishedStep& step) {
   const StepInfo& info = step.info;
   skipped_steps_ = step.skipped_steps;
-  state_.loss_sum_since_log += info.loss;
-  ++state_.steps_since_log;
+  state_.since_log.loss_sum += info.loss;
+  ++state_.since_log.steps;
   sums_.rows += info.num_rows_computed;
   sums_.tokens += info.num_tokens;
   sums_.wait_ms += info.data_wait_ms;
@@ -50,7 +50,7 @@ void RunLog::warn_waiting_at_end() {
 
 void RunLog::record(LogRecord entry) {
   if (arguments_.include_num_input_tokens_seen != "no") {
-    entry.values["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
+    entry.values["num_input_tokens_seen"] = static_cast<double>(state_.totals.tokens);
   }
   state_.log_history.push_back(entry);
   append_text(session_.files(), join_path(arguments_.output_dir, kLogFile), log_line(entry));
@@ -65,7 +65,7 @@ void RunLog::warn(const std::string& text) const {
 void RunLog::log_step(const StepInfo& info) {
   LogRecord entry{.step = info.step, .epoch = info.epoch, .values = {}};
   entry.values["loss"] =
-      state_.loss_sum_since_log / static_cast<double>(std::max<int64_t>(state_.steps_since_log, 1));
+      state_.since_log.loss_sum / static_cast<double>(std::max<int64_t>(state_.since_log.steps, 1));
   // Gradients that overflowed have no norm; the files contain null.
   entry.values["grad_norm"] = std::isfinite(info.grad_norm) ? info.grad_norm : std::nan("");
   entry.values["learning_rate"] = info.learning_rate;
@@ -74,10 +74,10 @@ void RunLog::log_step(const StepInfo& info) {
     entry.values["skipped_steps"] = static_cast<double>(skipped_steps_);
   }
   if (arguments_.include_num_input_tokens_seen != "no") {
-    const double seconds = std::max(state_.seconds, 1e-9);
+    const double seconds = std::max(state_.totals.seconds, 1e-9);
     entry.values["train_runtime"] = std::round(10000.0 * seconds) / 10000.0;
     entry.values["train_tokens_per_second"] =
-        std::round(1000.0 * static_cast<double>(state_.tokens_seen) / seconds) / 1000.0;
+        std::round(1000.0 * static_cast<double>(state_.totals.tokens) / seconds) / 1000.0;
   }
   if (sums_.time_ms > 0) {
     entry.values["tokens_per_second"] = 1000.0 * static_cast<double>(sums_.tokens) / sums_.time_ms;
@@ -88,8 +88,8 @@ void RunLog::log_step(const StepInfo& info) {
     entry.values["unused_row_fraction"] =
         1.0 - static_cast<double>(sums_.tokens) / static_cast<double>(sums_.rows);
   }
-  state_.loss_sum_since_log = 0;
-  state_.steps_since_log = 0;
+  state_.since_log.loss_sum = 0;
+  state_.since_log.steps = 0;
   sums_ = {};
   if (gpu_log_) {
     for (const std::string& warning : gpu_log_->add(entry)) warn(warning);

@@ -30,8 +30,8 @@ RunState planned_state(const RunSetup& setup) {
   state.arguments = setup.arguments;
   state.max_steps = setup.steps.length.max_steps;
   state.num_epochs = static_cast<int64_t>(std::ceil(setup.steps.length.num_epochs));
-  state.data_hash = setup.data.train_hash;
-  state.data_rows = setup.steps.length.rows_per_epoch;
+  state.data.hash = setup.data.train_hash;
+  state.data.rows = setup.steps.length.rows_per_epoch;
   return state;
 }
 
@@ -171,7 +171,7 @@ void TrainLoop::restore(const OpenCheckpoint& checkpoint) {
 
 void TrainLoop::run_steps() {
   engine_.start(state_.step);
-  seconds_before_ = state_.seconds;
+  seconds_before_ = state_.totals.seconds;
   if (state_.evaluation_is_due && finish_interrupted_step() == StepEngine::AfterStep::kEnd) return;
   if (state_.step >= state_.max_steps) return;
   engine_.start_batches(state_.position, last_epoch() + 1);
@@ -226,10 +226,10 @@ StepEngine::AfterStep TrainLoop::on_step(const FinishedStep& step) {
   state_.micro_batches = step.micro_batches;
   state_.position = step.next;
   state_.epoch = info.epoch;
-  state_.tokens_seen += info.num_tokens;
-  state_.total_flos += step.flops;
-  state_.loss_sum += info.loss;
-  state_.seconds = seconds_before_ + step.seconds;
+  state_.totals.tokens += info.num_tokens;
+  state_.totals.flos += step.flops;
+  state_.totals.loss_sum += info.loss;
+  state_.totals.seconds = seconds_before_ + step.seconds;
   log_.add_step(step);
   control_ = {};
   for (const auto& callback : callbacks_) callback->on_step_end(info, control_);
@@ -315,16 +315,16 @@ int64_t TrainLoop::rows_trained() const {
 }
 
 PhaseWork TrainLoop::whole_run() const {
-  return {.seconds = state_.seconds, .samples = rows_trained(), .steps = state_.step};
+  return {.seconds = state_.totals.seconds, .samples = rows_trained(), .steps = state_.step};
 }
 
 MetricMap TrainLoop::final_metrics(const PhaseWork& work) const {
   MetricMap metrics = speed_metrics("train", work);
-  metrics["total_flos"] = state_.total_flos;
+  metrics["total_flos"] = state_.totals.flos;
   if (arguments_.include_num_input_tokens_seen != "no") {
-    metrics["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
+    metrics["num_input_tokens_seen"] = static_cast<double>(state_.totals.tokens);
   }
-  metrics["train_loss"] = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.step, 1));
+  metrics["train_loss"] = state_.totals.loss_sum / static_cast<double>(std::max<int64_t>(state_.step, 1));
   return metrics;
 }
 

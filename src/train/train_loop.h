@@ -52,7 +52,7 @@ class TrainLoop : private StepEngine::Client {
   // the run ends with.
   const std::vector<std::string>& closing_lines() const { return closing_lines_; }
 
-  int64_t tokens_seen() const { return state_.tokens_seen; }
+  int64_t tokens_seen() const { return state_.totals.tokens; }
   double mean_step_ms() const { return engine_.mean_step_ms(); }
 
   TrainLoop(const TrainLoop&) = delete;

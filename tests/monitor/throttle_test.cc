@@ -12,7 +12,7 @@ constexpr const char* kUuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 
 std::string names(uint64_t bits) {
   std::string text;
-  for (const ClockEvent& event : clock_events({.clock_events = bits})) {
+  for (const ClockEvent& event : clock_events({.clocks = {.events = bits}})) {
     EXPECT_TRUE(!event.is_throttling || !event.advice.empty()) << event.name << " comes without advice";
     text += event.name + (event.is_throttling ? "!" : "") + ";";
   }

@@ -22,13 +22,13 @@ std::vector<std::string> GpuLog::add(LogRecord& record) {
   }
   put("gpu_utilization", sample->gpu_percent);
   put("gpu_memory_utilization", sample->memory_percent);
-  put("gpu_sm_clock_mhz", sample->sm_clock_mhz);
-  put("gpu_memory_clock_mhz", sample->memory_clock_mhz);
-  put("gpu_power_w", sample->power_w);
-  put("gpu_power_limit_w", sample->power_limit_w);
-  put("gpu_temperature_c", sample->temperature_c);
-  put("gpu_fan", sample->fan_percent);
-  if (sample->clock_events) {
+  put("gpu_sm_clock_mhz", sample->clocks.sm_mhz);
+  put("gpu_memory_clock_mhz", sample->clocks.memory_mhz);
+  put("gpu_power_w", sample->power.watts);
+  put("gpu_power_limit_w", sample->power.limit_w);
+  put("gpu_temperature_c", sample->thermals.celsius);
+  put("gpu_fan", sample->thermals.fan_percent);
+  if (sample->clocks.events) {
     const std::string names = clock_event_names(*sample);
     record.words["gpu_throttle"] = names.empty() ? "none" : names;
   }

@@ -33,7 +33,7 @@ void put_memory(Json& object, const std::optional<GpuMemory>& memory) {
 }
 
 Json throttle_json(const GpuSample& gpu) {
-  if (!gpu.clock_events) return nullptr;
+  if (!gpu.clocks.events) return nullptr;
   Json list = Json::array();
   for (const ClockEvent& event : clock_events(gpu)) {
     list.push_back(
@@ -73,25 +73,25 @@ void put_figures(Json& object, const GpuSample& gpu) {
   put_memory(object, gpu.memory);
   object["utilization_gpu_percent"] = value_or_null(gpu.gpu_percent);
   object["utilization_memory_percent"] = value_or_null(gpu.memory_percent);
-  object["clock_sm_mhz"] = value_or_null(gpu.sm_clock_mhz);
-  object["clock_sm_max_mhz"] = value_or_null(gpu.max_sm_clock_mhz);
-  object["clock_memory_mhz"] = value_or_null(gpu.memory_clock_mhz);
-  object["clock_memory_max_mhz"] = value_or_null(gpu.max_memory_clock_mhz);
-  object["power_w"] = value_or_null(gpu.power_w);
-  object["power_limit_w"] = value_or_null(gpu.power_limit_w);
-  object["temperature_c"] = value_or_null(gpu.temperature_c);
-  object["temperature_slowdown_c"] = value_or_null(gpu.slowdown_c);
-  object["temperature_margin_c"] = value_or_null(gpu.slowdown_margin_c);
-  object["fan_percent"] = value_or_null(gpu.fan_percent);
+  object["clock_sm_mhz"] = value_or_null(gpu.clocks.sm_mhz);
+  object["clock_sm_max_mhz"] = value_or_null(gpu.clocks.max_sm_mhz);
+  object["clock_memory_mhz"] = value_or_null(gpu.clocks.memory_mhz);
+  object["clock_memory_max_mhz"] = value_or_null(gpu.clocks.max_memory_mhz);
+  object["power_w"] = value_or_null(gpu.power.watts);
+  object["power_limit_w"] = value_or_null(gpu.power.limit_w);
+  object["temperature_c"] = value_or_null(gpu.thermals.celsius);
+  object["temperature_slowdown_c"] = value_or_null(gpu.thermals.slowdown_c);
+  object["temperature_margin_c"] = value_or_null(gpu.thermals.slowdown_margin_c);
+  object["fan_percent"] = value_or_null(gpu.thermals.fan_percent);
   object["throttle"] = throttle_json(gpu);
-  object["ecc_corrected"] = value_or_null(gpu.ecc_corrected);
-  object["ecc_uncorrected"] = value_or_null(gpu.ecc_uncorrected);
-  object["pcie_generation"] = value_or_null(gpu.pcie_generation);
-  object["pcie_generation_max"] = value_or_null(gpu.max_pcie_generation);
-  object["pcie_width"] = value_or_null(gpu.pcie_width);
-  object["pcie_width_max"] = value_or_null(gpu.max_pcie_width);
-  object["nvlinks_up"] = value_or_null(gpu.nvlinks_up);
-  object["nvlinks"] = value_or_null(gpu.nvlinks);
+  object["ecc_corrected"] = value_or_null(gpu.ecc.corrected);
+  object["ecc_uncorrected"] = value_or_null(gpu.ecc.uncorrected);
+  object["pcie_generation"] = value_or_null(gpu.pcie.generation);
+  object["pcie_generation_max"] = value_or_null(gpu.pcie.max_generation);
+  object["pcie_width"] = value_or_null(gpu.pcie.width);
+  object["pcie_width_max"] = value_or_null(gpu.pcie.max_width);
+  object["nvlinks_up"] = value_or_null(gpu.nvlinks.up);
+  object["nvlinks"] = value_or_null(gpu.nvlinks.all);
   object["processes"] = processes_json(gpu);
 }
 

@@ -27,7 +27,7 @@ GpuSum sum_of(const std::vector<GpuSample>& gpus) {
       sum.memory.free_bytes += gpu.memory->free_bytes;
       sum.memory.reserved_bytes += gpu.memory->reserved_bytes;
     }
-    sum.power_w += gpu.power_w.value_or(0);
+    sum.power_w += gpu.power.watts.value_or(0);
     if (!gpu.gpu_percent) continue;
     sum.mean_gpu_percent += *gpu.gpu_percent;
     ++num_percents;

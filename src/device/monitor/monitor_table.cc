@@ -41,32 +41,33 @@ std::string utilisation_words(const GpuSample& gpu) {
 }
 
 std::string temperature_words(const GpuSample& gpu) {
-  if (!gpu.temperature_c) return {};
-  std::string words = fmt::format("{} C", *gpu.temperature_c);
-  if (gpu.slowdown_c) words += fmt::format(", slows down at {} C", *gpu.slowdown_c);
-  if (gpu.slowdown_margin_c) words += fmt::format(", slows down when {} C hotter", *gpu.slowdown_margin_c);
+  if (!gpu.thermals.celsius) return {};
+  std::string words = fmt::format("{} C", *gpu.thermals.celsius);
+  if (gpu.thermals.slowdown_c) words += fmt::format(", slows down at {} C", *gpu.thermals.slowdown_c);
+  if (gpu.thermals.slowdown_margin_c)
+    words += fmt::format(", slows down when {} C hotter", *gpu.thermals.slowdown_margin_c);
   return words;
 }
 
 std::string ecc_words(const GpuSample& gpu) {
-  if (!gpu.ecc_corrected && !gpu.ecc_uncorrected) return {};
-  const int64_t corrected = gpu.ecc_corrected.value_or(0);
-  const int64_t uncorrected = gpu.ecc_uncorrected.value_or(0);
+  if (!gpu.ecc.corrected && !gpu.ecc.uncorrected) return {};
+  const int64_t corrected = gpu.ecc.corrected.value_or(0);
+  const int64_t uncorrected = gpu.ecc.uncorrected.value_or(0);
   if (corrected + uncorrected == 0) return "none since the driver was loaded";
   return fmt::format("{} corrected, {} not, since the driver was loaded{}", corrected, uncorrected,
                      uncorrected > 0 ? ": results may be wrong; reset the GPU, then have it looked at" : "");
 }
 
 std::string pcie_words(const GpuSample& gpu) {
-  if (!gpu.pcie_generation || !gpu.pcie_width) return {};
-  std::string words = fmt::format("generation {} x{}", *gpu.pcie_generation, *gpu.pcie_width);
-  if (gpu.max_pcie_generation && gpu.max_pcie_width)
-    words += fmt::format(", at most {} x{}", *gpu.max_pcie_generation, *gpu.max_pcie_width);
+  if (!gpu.pcie.generation || !gpu.pcie.width) return {};
+  std::string words = fmt::format("generation {} x{}", *gpu.pcie.generation, *gpu.pcie.width);
+  if (gpu.pcie.max_generation && gpu.pcie.max_width)
+    words += fmt::format(", at most {} x{}", *gpu.pcie.max_generation, *gpu.pcie.max_width);
   return words;
 }
 
 void add_events(std::string& text, const GpuSample& gpu) {
-  if (!gpu.clock_events) return;
+  if (!gpu.clocks.events) return;
   const std::vector<ClockEvent> events = clock_events(gpu);
   if (events.empty()) add_row(text, "throttle", "none: nothing holds the clocks back");
   for (const ClockEvent& event : events) {
@@ -133,15 +134,16 @@ void add_gpu(std::string& text, const GpuSample& gpu, const MonitorSample& sampl
   if (gpu.memory) add_row(text, "memory", memory_words(*gpu.memory));
   add_row(text, "utilisation", utilisation_words(gpu));
   add_row(text, "clocks",
-          joined(of_limit("SM", gpu.sm_clock_mhz, gpu.max_sm_clock_mhz, "MHz"),
-                 of_limit("memory", gpu.memory_clock_mhz, gpu.max_memory_clock_mhz, "MHz")));
-  add_row(text, "power", of_limit("", gpu.power_w, gpu.power_limit_w, "W"));
+          joined(of_limit("SM", gpu.clocks.sm_mhz, gpu.clocks.max_sm_mhz, "MHz"),
+                 of_limit("memory", gpu.clocks.memory_mhz, gpu.clocks.max_memory_mhz, "MHz")));
+  add_row(text, "power", of_limit("", gpu.power.watts, gpu.power.limit_w, "W"));
   add_row(text, "temperature", temperature_words(gpu));
-  if (gpu.fan_percent) add_row(text, "fan", fmt::format("{} %", *gpu.fan_percent));
+  if (gpu.thermals.fan_percent) add_row(text, "fan", fmt::format("{} %", *gpu.thermals.fan_percent));
   add_events(text, gpu);
   add_row(text, "ECC errors", ecc_words(gpu));
   add_row(text, "PCIe", pcie_words(gpu));
-  if (gpu.nvlinks) add_row(text, "NVLink", fmt::format("{} of {} links up", *gpu.nvlinks_up, *gpu.nvlinks));
+  if (gpu.nvlinks.all)
+    add_row(text, "NVLink", fmt::format("{} of {} links up", *gpu.nvlinks.up, *gpu.nvlinks.all));
   for (const ContextSample& context : sample.contexts) {
     if (context.index == gpu.index) add_context(text, context);
   }
@@ -188,9 +190,9 @@ std::string line_of(const GpuSample& gpu) {
     line +=
         fmt::format("  {} of {} MiB", whole_mib(gpu.memory->used_bytes), whole_mib(gpu.memory->total_bytes));
   if (gpu.gpu_percent) line += fmt::format("  {} %", *gpu.gpu_percent);
-  if (gpu.sm_clock_mhz) line += fmt::format("  {} MHz", *gpu.sm_clock_mhz);
-  if (gpu.power_w) line += fmt::format("  {:.0f} W", *gpu.power_w);
-  if (gpu.temperature_c) line += fmt::format("  {} C", *gpu.temperature_c);
+  if (gpu.clocks.sm_mhz) line += fmt::format("  {} MHz", *gpu.clocks.sm_mhz);
+  if (gpu.power.watts) line += fmt::format("  {:.0f} W", *gpu.power.watts);
+  if (gpu.thermals.celsius) line += fmt::format("  {} C", *gpu.thermals.celsius);
   const std::string events = clock_event_names(gpu);
   return line + (events.empty() ? "" : "  " + events);
 }

@@ -225,39 +225,40 @@ void Nvml::Functions::read_load(Device device, GpuSample& sample) const {
     sample.gpu_percent = static_cast<int>(rates.gpu);
     sample.memory_percent = static_cast<int>(rates.memory);
   }
-  sample.sm_clock_mhz = read<int>("clocks", sample, clock, device, kClockSm);
-  sample.memory_clock_mhz = read<int>("clocks", sample, clock, device, kClockMemory);
-  sample.power_w = read_watts("power", sample, power, device);
-  sample.power_limit_w = read_watts("power limit", sample, power_limit, device);
-  sample.temperature_c = read<int>("temperature", sample, temperature, device, kSensorGpu);
-  sample.fan_percent = read<int>("fan", sample, fan, device);
-  sample.clock_events = read<uint64_t>("clock events", sample, clock_events, device);
+  sample.clocks.sm_mhz = read<int>("clocks", sample, clock, device, kClockSm);
+  sample.clocks.memory_mhz = read<int>("clocks", sample, clock, device, kClockMemory);
+  sample.power.watts = read_watts("power", sample, power, device);
+  sample.power.limit_w = read_watts("power limit", sample, power_limit, device);
+  sample.thermals.celsius = read<int>("temperature", sample, temperature, device, kSensorGpu);
+  sample.thermals.fan_percent = read<int>("fan", sample, fan, device);
+  sample.clocks.events = read<uint64_t>("clock events", sample, clock_events, device);
 }
 
 void Nvml::Functions::read_limits(Device device, GpuSample& sample) const {
-  sample.max_sm_clock_mhz = read<int>("clocks", sample, max_clock, device, kClockSm);
-  sample.max_memory_clock_mhz = read<int>("clocks", sample, max_clock, device, kClockMemory);
-  sample.slowdown_c = read<int>("slowdown temperature", sample, threshold, device, kThresholdSlowdown);
+  sample.clocks.max_sm_mhz = read<int>("clocks", sample, max_clock, device, kClockSm);
+  sample.clocks.max_memory_mhz = read<int>("clocks", sample, max_clock, device, kClockMemory);
+  sample.thermals.slowdown_c =
+      read<int>("slowdown temperature", sample, threshold, device, kThresholdSlowdown);
   MarginTemperature degrees{.version = kMarginVersion, .margin = 0};
-  if (!sample.slowdown_c && margin != nullptr &&
+  if (!sample.thermals.slowdown_c && margin != nullptr &&
       is_given(margin(device, &degrees), "slowdown temperature", sample)) {
-    sample.slowdown_margin_c = degrees.margin;
+    sample.thermals.slowdown_margin_c = degrees.margin;
   }
-  sample.ecc_corrected = read<int64_t>("ECC errors", sample, ecc, device, kEccCorrected, kEccSinceLoad);
-  sample.ecc_uncorrected = read<int64_t>("ECC errors", sample, ecc, device, kEccUncorrected, kEccSinceLoad);
+  sample.ecc.corrected = read<int64_t>("ECC errors", sample, ecc, device, kEccCorrected, kEccSinceLoad);
+  sample.ecc.uncorrected = read<int64_t>("ECC errors", sample, ecc, device, kEccUncorrected, kEccSinceLoad);
 }
 
 void Nvml::Functions::read_links(Device device, GpuSample& sample) const {
-  sample.pcie_generation = read<int>("PCIe link", sample, pcie_generation, device);
-  sample.max_pcie_generation = read<int>("PCIe link", sample, max_pcie_generation, device);
-  sample.pcie_width = read<int>("PCIe link", sample, pcie_width, device);
-  sample.max_pcie_width = read<int>("PCIe link", sample, max_pcie_width, device);
+  sample.pcie.generation = read<int>("PCIe link", sample, pcie_generation, device);
+  sample.pcie.max_generation = read<int>("PCIe link", sample, max_pcie_generation, device);
+  sample.pcie.width = read<int>("PCIe link", sample, pcie_width, device);
+  sample.pcie.max_width = read<int>("PCIe link", sample, max_pcie_width, device);
   if (nvlink_state == nullptr) return;
   for (unsigned int link = 0; link < kMaxNvLinks; ++link) {
     unsigned int is_up = 0;
     if (!is_given(nvlink_state(device, link, &is_up), "NVLink", sample)) return;
-    sample.nvlinks = sample.nvlinks.value_or(0) + 1;
-    sample.nvlinks_up = sample.nvlinks_up.value_or(0) + (is_up == 1 ? 1 : 0);
+    sample.nvlinks.all = sample.nvlinks.all.value_or(0) + 1;
+    sample.nvlinks.up = sample.nvlinks.up.value_or(0) + (is_up == 1 ? 1 : 0);
   }
 }
 

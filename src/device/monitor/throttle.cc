@@ -18,16 +18,16 @@ constexpr uint64_t kDisplayClocks = 0x100;
 constexpr uint64_t kKnown = 0x1ff;
 
 std::string power_advice(const GpuSample& sample) {
-  const std::string draw = sample.power_w && sample.power_limit_w
-                               ? fmt::format("it draws {:.0f} of the {:.0f} W that it may; ", *sample.power_w,
-                                             *sample.power_limit_w)
+  const std::string draw = sample.power.watts && sample.power.limit_w
+                               ? fmt::format("it draws {:.0f} of the {:.0f} W that it may; ",
+                                             *sample.power.watts, *sample.power.limit_w)
                                : std::string();
   return draw + "raise the limit where card, supply and cooling allow it (nvidia-smi --power-limit)";
 }
 
 std::string cooling_advice(const GpuSample& sample) {
   const std::string heat =
-      sample.temperature_c ? fmt::format("it is at {} C; ", *sample.temperature_c) : std::string();
+      sample.thermals.celsius ? fmt::format("it is at {} C; ", *sample.thermals.celsius) : std::string();
   return heat + "improve the cooling: air flow, room between cards, dust, fans, or lower the power limit";
 }
 
@@ -38,7 +38,7 @@ constexpr const char* kSupplyAdvice =
 }  // namespace
 
 std::vector<ClockEvent> clock_events(const GpuSample& sample) {
-  const uint64_t bits = sample.clock_events.value_or(0);
+  const uint64_t bits = sample.clocks.events.value_or(0);
   std::vector<ClockEvent> events;
   const auto add = [&](uint64_t bit, const char* name, const std::string& advice, bool is_throttling) {
     if ((bits & bit) != 0)
