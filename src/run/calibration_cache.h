@@ -1,6 +1,6 @@
-// Finds and reads calibrations, which correct estimates of time on a CPU: a file for each CPU and number of
-// threads in the user's cache, or the one that --calibration names. Measuring is not done here (`plimsoll
-// bench --calibrate`). Thread-safety: free functions; a file is replaced as a whole.
+// Finds and reads calibrations, which correct estimates of time on a CPU: a file per CPU and number of threads in the
+// user's cache, or the file that --calibration names. `plimsoll bench --calibrate` measures. Thread-safety: free
+// functions; a file is replaced as a whole.
 #pragma once
 
 #include <string>
@@ -12,16 +12,15 @@
 
 namespace plimsoll {
 
-// The name of this machine's CPU in calibrations: "Intel(R) Xeon(R), amx".
+// Returns the name of this machine's CPU in calibrations: "Intel(R) Xeon(R), amx".
 std::string calibrated_cpu();
 
-// Where --calibration auto looks for that CPU and so many threads; "" where the environment has no cache.
+// Returns the file that --calibration auto reads for this CPU and number of threads; "" if the environment has no cache.
 std::string calibration_path(const std::string& cpu, int num_threads, const Environment& environment);
 
-// The calibration that `word`, the value of --calibration, asks for: "auto", "off" or a file. Empty for "off"
-// and where the cache has none; empty with a warning for one of another CPU or number of threads, and for a
-// damaged file in the cache. Errors: those of read_text_file and parse_cpu_calibration for a file that is
-// named.
+// Returns the calibration that `word`, the value of --calibration, selects: "auto", "off" or a file. Empty for "off" and
+// if the cache has none; empty with a warning for one of another CPU or number of threads, and for a damaged file in the
+// cache. Errors: those of read_text_file() and parse_cpu_calibration() for a named file.
 CpuCalibration read_calibration(const std::string& word, int num_threads, const Environment& environment,
                                 FileSystem& files, std::vector<std::string>& warnings);
 

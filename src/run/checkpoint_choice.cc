@@ -32,7 +32,7 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
                   wanted);
     }
     if (const auto damage = find_damage(files, wanted, depth)) {
-      // What is wrong with a file names it by its path already.
+      // The description of damage to a file begins with its path.
       throw_error(
           ErrorCode::kBadData,
           "{}{}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that "
@@ -46,7 +46,7 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
   for (const SkippedCheckpoint& skipped : newest.skipped)
     choice.lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
   if (newest.path.empty() && !newest.skipped.empty()) {
-    // Starting anew would write over what the user may still want to save.
+    // A run from the beginning would write over checkpoints that the user may be able to repair.
     throw_error(ErrorCode::kBadData,
                 "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "
                 "leave --resume_from_checkpoint out to start from the beginning",
@@ -65,7 +65,7 @@ std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments) 
   try {
     return choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
   } catch (const Error&) {
-    return {};  // a plan is made without it; a run was refused before
+    return {};  // a plan does not need it; a run was refused before
   }
 }
 
@@ -77,7 +77,7 @@ void check_resume(FileSystem& files, const Arguments& arguments) {
 }
 
 void check_output_dir(const std::string& output_dir) {
-  // The run makes what is missing of it.
+  // The run creates the missing part of the path.
   fs::path there = fs::absolute(output_dir).lexically_normal();
   std::error_code ignored;
   while (!fs::exists(there, ignored) && there.has_relative_path()) {

@@ -1,6 +1,6 @@
-// Finds and reads the GPU constant, which is what a process holds on a card beside its arena: a file for each
-// card, driver and build of the program in the user's cache. Measuring is not done here (`plimsoll bench
-// --calibrate`). Thread-safety: free functions; a file is replaced as a whole.
+// Finds and reads the GPU constant, the memory that a process holds on a card in addition to its arena: a file per card,
+// driver and build of the program in the user's cache. `plimsoll bench --calibrate` measures. Thread-safety: free
+// functions; a file is replaced as a whole.
 #pragma once
 
 #include <string>
@@ -13,17 +13,15 @@
 
 namespace plimsoll {
 
-// A word that tells this build of the program from others, made of the executable's size and the time when it
-// was written.
+// Returns a word that differs between builds of the program. It is made of the executable's size and modification time.
 std::string program_build();
 
-// The path of the file; "" where the environment has no cache.
+// Returns the path of the file; "" if the environment has no cache.
 std::string gpu_constant_path(const std::string& card, const std::string& driver, const std::string& build,
                               const Environment& environment);
 
-// Replaces the constant in `gpu`, and the words on where it is from, by what was measured for this card,
-// driver and build. Leaves `gpu` as it is where nothing was measured, with a warning where the file is
-// damaged.
+// Replaces the constant in `gpu` and its provenance by the measurement for this card, driver and build. Leaves `gpu`
+// unchanged if there is none, with a warning if the file is damaged.
 void take_gpu_constant(const std::string& card, const std::string& driver, const std::string& build,
                        const Environment& environment, FileSystem& files, GpuTarget& gpu,
                        std::vector<std::string>& warnings);

@@ -1,4 +1,4 @@
-// The schedule of a run's learning rate, as its arguments say. Pure; thread-safe.
+// The schedule of the learning rate that the arguments of a run select. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace plimsoll {
 
-// By the number of the step, or by the metric of evaluations.
+// A schedule by the number of the step, or by the metric of evaluations.
 using RunSchedule = std::variant<Schedule, MetricScheduleOptions>;
 
-// The schedule of a run of so many steps. Errors: kUsage where --lr_scheduler_kwargs do not fit
+// Returns the schedule of a run with this number of steps. Errors: kUsage if --lr_scheduler_kwargs do not fit
 // --lr_scheduler_type.
 RunSchedule run_schedule(const Arguments& arguments, int64_t max_steps);
 

@@ -1,13 +1,13 @@
-// How many threads a run has. Thread-safe; reads what the system lets this process use.
+// The number of threads of a run. Thread-safe; asks the system which processors this process may use.
 #pragma once
 
 #include "plimsoll/arguments.h"
 
 namespace plimsoll {
 
-// Threads of the machine that this process may use.
+// Returns the number of hardware threads that this process may use.
 int available_threads();
-// Threads of a run: as many as are asked for, else all of those.
+// Returns the number of threads of a run: --num_threads if it is set, otherwise all of those.
 int num_run_threads(const Arguments& arguments);
 
 }  // namespace plimsoll

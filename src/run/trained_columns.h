@@ -1,6 +1,6 @@
-// Which columns of a data file a model was trained on, kept as two keys of its config.json under the names of
-// the settings, text_column_names and label_column_name: evaluation and prediction then read the same ones.
-// Hugging Face carries keys that it does not know. Thread-safe: values and pure functions.
+// The columns of a data file that a model was trained on. They are stored as two keys of its config.json under the names
+// of the settings, text_column_names and label_column_name, so that evaluation and prediction read the same columns.
+// Hugging Face keeps keys that it does not know. Thread-safe: values and pure functions.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ struct TrainedColumns {
   std::string label;              // "": not known
 };
 
-// The columns that a config.json names. Keys of an unexpected type are ignored: they are somebody else's.
+// Returns the columns that a config.json names. Keys of an unexpected type are ignored, since another program wrote them.
 TrainedColumns trained_columns(std::string_view config_json);
 
-// The text with these columns; without the keys where they are not known. "" stays as it is if there is
-// nothing to say. Requires: the text is "" or an object of JSON.
+// Returns the text with these columns, or without the keys if the columns are not known. "" is returned as "" in that
+// case. Requires: the text is "" or a JSON object.
 std::string with_trained_columns(const std::string& config_json, const TrainedColumns& columns);
 
 }  // namespace plimsoll

@@ -10,14 +10,14 @@
 namespace plimsoll {
 namespace {
 
-// A table has some dozens to some thousands of entries of about 400 bytes.
+// A table has dozens to thousands of entries of about 400 bytes.
 constexpr int64_t kMaxTuningBytes = int64_t{16} << 20;
 
 std::string bucket_text(const Bucket& bucket) {
   return fmt::format("{} {} {}", bucket.tokens, bucket.sequences, bucket.longest);
 }
 
-// "NVIDIA H200" as a part of a file's name.
+// Returns a name such as "NVIDIA H200" in the form of a file name.
 std::string file_word(const std::string& name) {
   std::string word;
   for (const char c : name) {

@@ -1,4 +1,4 @@
-// The program's folders in the user's cache, which keep measurements between runs: see tuning_cache.h,
+// The program's folders in the user's cache, which store measurements between runs: see tuning_cache.h,
 // calibration_cache.h and gpu_constant_cache.h. Thread-safe: free functions.
 #pragma once
 
@@ -9,17 +9,16 @@
 
 namespace plimsoll {
 
-// The program's folder of that name in XDG_CACHE_HOME, else in HOME/.cache; "" where the environment has
+// Returns the program's folder of that name in XDG_CACHE_HOME, otherwise in HOME/.cache; "" if the environment has
 // neither.
 std::string cache_folder(const std::string& name, const Environment& environment);
 
-// Whether the file is there. False too where this user may not look into the folder: nobody asked for a
-// cache, so that is no error.
+// Returns true if the file exists and its folder can be read. A folder that cannot be read is no error, since the user did
+// not ask for a cache.
 bool is_in_cache(FileSystem& files, const std::string& path);
 
-// Writes the text into a file of a cache, making its folder. Errors: kUsage where `path` is "", which it is
-// in an environment without a cache; the message ends with `what`, which says what the text is. Those of the
-// file system.
+// Writes the text into a file of a cache, creating its folder. Errors: kUsage if `path` is "", as it is in an environment
+// without a cache; the message ends with `what`, a description of the text. Those of the file system.
 void keep_in_cache(FileSystem& files, const std::string& path, const std::string& text,
                    const std::string& what);
 

@@ -25,7 +25,7 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
                                        ": watch one of these");
   }
   const double value = it->second;
-  // As in Trainer, every improvement moves the best, but only one above the threshold is counted as such.
+  // As in Trainer, every improvement changes the best value, but only one above the threshold resets the patience.
   const bool is_better =
       !std::isnan(value) && (!has_best_ || (greater_is_better_ ? value > best_ : value < best_));
   const bool counts = is_better && (!has_best_ || std::fabs(value - best_) > threshold_);
@@ -37,7 +37,7 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
   if (evaluations_without_improvement_ >= patience_) control.stop = true;
 }
 
-// JSON has no infinite numbers; an evaluation that overflowed may be the best so far.
+// JSON has no infinite numbers, but an evaluation that overflowed may be the best so far.
 std::string EarlyStopping::state() const {
   const nlohmann::json best = std::isfinite(best_) ? nlohmann::json(best_) : nlohmann::json(best_ > 0);
   return nlohmann::json{{"has_best", has_best_},

@@ -27,7 +27,7 @@ Located find_any(const ModelFolder& folder, const std::vector<std::string>& name
   return {};
 }
 
-// The element type of a stored tensor. Errors: kBadData where this program has none like it.
+// Returns the element type of a stored tensor. Errors: kBadData for a type that this program does not support.
 DType type_of(const Located& located) {
   const auto dtype = stored_type_dtype(located.tensor->type);
   if (!dtype || !is_floating(*dtype)) {
@@ -38,7 +38,7 @@ DType type_of(const Located& located) {
   return *dtype;
 }
 
-// Serves a tensor piece by piece out of memory that it holds from the first piece to the last.
+// Provides a tensor piece by piece from memory that it holds from the first piece to the last.
 template <typename Make>
 TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, Make make) {
   TensorSource source{.name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
@@ -84,7 +84,7 @@ class Merge {
   }
 
  private:
-  // The head of an adapter may have other labels than the base.
+  // The head of an adapter may have labels that differ from those of the base.
   void set_labels(bool has_config) {
     const Located head = adapter_.find(std::string(kAdapterPrefix) + "classifier.weight");
     if (has_config || head.tensor == nullptr || head.tensor->shape.empty()) return;
@@ -114,7 +114,7 @@ class Merge {
         adapter_.path(), base_.path());
   }
 
-  // What tensors that the base lacks are stored in: as its others.
+  // The type of tensors that the base lacks: that of its other tensors.
   DType usual_type() const {
     for (const SafetensorsFile& file : base_.weight_files()) {
       for (const StoredTensor& tensor : file.tensors()) {

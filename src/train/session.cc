@@ -30,7 +30,7 @@ BatchCapacity capacity_of(const Bucket& bucket, const RunSetup& setup) {
       .tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.config.num_labels};
 }
 
-// A failure of the GPU with the plan's memory and the card's beside it.
+// Runs `work`. If the GPU fails, adds the memory of the plan and of the card to the error.
 template <typename Work>
 auto on_device(const Plan& plan, const Work& work) {
   try {
@@ -73,7 +73,7 @@ std::string Session::allocate() {
   require_fit(plan_, setup_.plan_labels);
   require_free_memory(plan_, setup_.device.label);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
-  // The session's only when all of it is there.
+  // Becomes the session's only when it is complete.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
     executor = std::make_unique<Executor>(plan_);
@@ -227,12 +227,12 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
 
 namespace {
 
-// What an evaluation adds up, batch by batch in order.
+// The sums of an evaluation over its batches, in order.
 struct EvaluationSums {
   EvaluationSums(const TaskRecord& task, int64_t labels)
       : num_labels(labels), metrics(task.new_metric_sums(labels)) {}
 
-  // Adds the outputs that were fetched last.
+  // Adds a batch, with the outputs that were fetched last.
   void add(const Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
     const HostBatch view = batch.view();
     loss_sum += executor.fetched("loss").load(0);
@@ -263,7 +263,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
       data.tokens.lengths());
   const BatchCapacity capacity = capacity_of(setup_.request.batches.evaluate, setup_);
   Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
-  // While one batch runs, its successor is made and given, and then its own outputs are read.
+  // While one batch runs, the next one is loaded and enqueued; then the outputs of the first are read.
   const size_t num_batches = plan_.runs_ahead() ? 2 : 1;
   std::vector<MicroBatch> batches;
   batches.reserve(num_batches);

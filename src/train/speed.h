@@ -1,4 +1,5 @@
-// How fast a phase of a run was, by Hugging Face's names. Pure; thread-safe.
+// The speed of a phase of a run, under Hugging Face's names, and warnings for runs that wait for data. Pure; thread-safe,
+// except for one WaitingWatch.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +10,30 @@
 
 namespace plimsoll {
 
-// What a phase did, and for how long.
+// The work of a phase and its duration.
 struct PhaseWork {
   double seconds = 0;
   int64_t samples = 0;
   int64_t steps = 0;
 };
 
-// <split>_runtime in seconds to four decimals; <split>_samples_per_second and <split>_steps_per_second to
+// Returns <split>_runtime in seconds to four decimals, and <split>_samples_per_second and <split>_steps_per_second to
 // three, as Trainer rounds them.
 MetricMap speed_metrics(const std::string& split, const PhaseWork& work);
 
-// A warning for a run that waits for its data: "" up to 5 % of the time, else what to try beside the workers
-// that it has.
+// Returns a warning for a run that waits for its data, with the number of workers to try; "" if it waits for at most 5 %
+// of the time.
 std::string waiting_text(double fraction, int64_t num_workers);
 
-// Decides when a run that waits for its data is warned: once, at a record of its log or at its end. The first
-// step does not count, for it includes reading the first rows.
+// Decides when a run that waits for its data is warned: once, at a record of its log or at its end. The first step does not
+// count, since it includes reading the first rows.
 class WaitingWatch {
  public:
-  // To be called after each step: how long it waited for data, and how long it took in all.
+  // Counts a step: the time that it waited for data, and the whole time. Called after each step.
   void add(double wait_ms, double step_ms);
-  // The warning by the steps since the last record of the log, or "".
+  // Returns the warning for the steps since the last record of the log, or "".
   std::string at_log(int64_t num_workers);
-  // The warning by all steps of the run, or "". Always "" for runs of less than a second, which have nothing
-  // to win.
+  // Returns the warning for all steps of the run, or "". Always "" for runs of less than a second, which gain nothing.
   std::string at_end(int64_t num_workers);
 
  private:
