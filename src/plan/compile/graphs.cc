@@ -99,14 +99,6 @@ bool products_want_copies(const PlanRequest& request) {
   return select_kernel(problem).row == nullptr;
 }
 
-// Returns true if weights are stored in two parts. Only bf16 allows it: 16 bits hold the exact remainder of
-// a bf16 value, but not that of an fp16 value, whose exponent range is smaller.
-bool splits_weights(const PlanRequest& request) {
-  return request.train && request.precision.activation_dtype == DType::kBF16 &&
-         request.update.optimizer.master_weights != MasterWeights::kWhole &&
-         takes_split_weights(request.update.optimizer);
-}
-
 bool copies_at_use(const PlanRequest& request) {
   return request.precision.copies_at_use && request.precision.activation_dtype && !splits_weights(request);
 }
@@ -334,6 +326,12 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
 }
 
 }  // namespace
+
+bool splits_weights(const PlanRequest& request) {
+  return request.train && request.precision.activation_dtype == DType::kBF16 &&
+         request.update.optimizer.master_weights != MasterWeights::kWhole &&
+         takes_split_weights(request.update.optimizer);
+}
 
 std::string remainder_name(const std::string& weight) {
   return weight + ".remainder";

@@ -40,6 +40,10 @@ bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
 // Returns true if the request computes the training logits of this bucket in chunks.
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 
+// Returns true if weights are stored in two parts. Only bf16 allows it: 16 bits hold the exact remainder of a bf16
+// value, but not that of an fp16 value, whose exponent range is smaller.
+bool splits_weights(const PlanRequest& request);
+
 // Returns the name of the buffer with the half of a split weight that products do not read.
 std::string remainder_name(const std::string& weight);
 

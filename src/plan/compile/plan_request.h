@@ -50,6 +50,9 @@ struct PrecisionOptions {
   // which saves 2 bytes per parameter. It has no effect on weights that are stored in two parts, or if products
   // round weights while they read them.
   bool copies_at_use = false;
+
+  // Returns true if the run has fp32 master weights in addition to 16-bit activations.
+  bool has_masters() const { return activation_dtype && dtype == DType::kF32; }
   friend bool operator==(const PrecisionOptions&, const PrecisionOptions&) = default;
 };
 
@@ -75,6 +78,11 @@ struct DeviceOptions {
   CpuIsa isa = CpuIsa::kBaseline;
   GpuTarget gpu = {};              // used if `kind` is kCuda
   bool reference_kernels = false;  // selects the plain reference kernels only
+
+  bool is_gpu() const { return kind == KernelDevice::kCuda; }
+  // Returns true if the device multiplies bf16.
+  bool has_bf16() const { return is_gpu() ? gpu.bf16_tflops > 0 : has_bf16_products(isa); }
+  bool has_tf32() const { return is_gpu() && gpu.tf32_tflops > 0; }
   friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
 };
 

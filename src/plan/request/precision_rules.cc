@@ -14,13 +14,9 @@ std::string device_name(const DeviceOptions& device) {
   return device.gpu.uuid.empty() ? device.gpu.name : device.gpu.product;
 }
 
-bool has_bf16(const DeviceOptions& device) {
-  return device.kind == KernelDevice::kCuda ? device.gpu.bf16_tflops > 0 : has_bf16_products(device.isa);
-}
-
 // Refuses bf16 if the device does not compute it. `name` is the argument that asks for it.
 void require_bf16(std::string_view name, const DeviceOptions& device) {
-  if (has_bf16(device)) return;
+  if (device.has_bf16()) return;
   if (device.kind == KernelDevice::kCpu) {
     throw_error(ErrorCode::kUsage,
                 "--{}: this CPU cannot multiply bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
@@ -36,7 +32,7 @@ void require_bf16(std::string_view name, const DeviceOptions& device) {
 void require_fp16(std::string_view name, const DeviceOptions& device) {
   if (device.kind == KernelDevice::kCuda || device.reference_kernels) return;
   throw_error(ErrorCode::kUsage, "--{}: Plimsoll cannot compute fp16 on a CPU; {}", name,
-              has_bf16(device)
+              device.has_bf16()
                   ? fmt::format("give --{} instead, or a GPU (--device cuda:0)",
                                 name == "fp16" ? "bf16" : "bf16_full_eval")
                   : "this one has no bf16 either: leave it out, or give a GPU (--device cuda:0)");
@@ -128,7 +124,7 @@ void set_fp32_products(const Arguments& arguments, const DeviceOptions& device, 
     remarks.notes.emplace_back("--tf32 has no effect on a CPU");
     return;
   }
-  if (!on_gpu || device.gpu.tf32_tflops == 0) {
+  if (!device.has_tf32()) {
     throw_error(ErrorCode::kUsage,
                 "--{}: {} has no TF32 (a GPU of compute capability 8.0 or later has); leave it out",
                 takes_tf32 ? "matmul_precision " + word : "tf32", device_name(device));

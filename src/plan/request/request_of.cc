@@ -11,10 +11,6 @@
 namespace plimsoll {
 namespace {
 
-bool is_on_gpu(const DeviceOptions& device) {
-  return device.kind == KernelDevice::kCuda;
-}
-
 OptimizerConfig optimizer_of(const Arguments& arguments) {
   OptimizerConfig optimizer = parse_optimizer(arguments.optim, arguments.optim_args);
   optimizer.beta1 = arguments.adam_beta1;
@@ -53,8 +49,7 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
   const bool is_paged = name != nullptr && name->is_paged;
   if (!trains || (!arguments.offload_optimizer && !is_paged)) return false;
   // Training in 16 bits with fp32 master weights can offload these.
-  const bool has_masters = precision.activation_dtype && precision.dtype == DType::kF32;
-  if (optimizer_state_names(optimizer).empty() && !has_masters) {
+  if (optimizer_state_names(optimizer).empty() && !precision.has_masters()) {
     throw_error(ErrorCode::kUsage,
                 "--offload_optimizer: --optim {} has no states to store in host memory; leave it out",
                 arguments.optim);
@@ -71,7 +66,7 @@ constexpr int64_t kLeastElementsAtOnce = int64_t{512} << 10;
 
 void set_matmul_workspace(const Arguments& arguments, PlanRequest& request, RequestRemarks& remarks) {
   if (!arguments.matmul_workspace) return;
-  if (!is_on_gpu(request.device)) {
+  if (!request.device.is_gpu()) {
     remarks.notes.emplace_back(
         "--matmul_workspace has no effect on a CPU, whose products take what their kernels ask for");
     return;
@@ -86,7 +81,7 @@ UpdateOptions update_of(const Arguments& arguments, const DeviceOptions& device,
   UpdateOptions update;
   update.optimizer = optimizer_of(arguments);
   update.in_backward = arguments.optimizer_in_backward;
-  if (is_on_gpu(device)) {
+  if (device.is_gpu()) {
     update.offload_states = offloads_states(arguments, update.optimizer, precision, trains);
   } else {
     check_offload_on_cpu(arguments, trains, remarks);
@@ -118,7 +113,7 @@ void warn_of_bf16_checkpoint(const Arguments& arguments, const RunFacts& facts, 
 }
 
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device) {
-  if (!is_on_gpu(device)) return arguments.memory_limit;
+  if (!device.is_gpu()) return arguments.memory_limit;
   return std::min(arguments.memory_limit.value_or(device.gpu.memory_bytes), device.gpu.memory_bytes);
 }
 
@@ -142,7 +137,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
-  request.offload.activations = is_on_gpu(facts.device) && facts.train && arguments.offload_activations;
+  request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
   request.batches = {.train = facts.train_bucket,
                      .evaluate = facts.evaluate_bucket,
                      .accumulation_steps = arguments.gradient_accumulation_steps};
@@ -169,7 +164,7 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device) {
   PlanLabels labels;
   const bool card_limits =
-      is_on_gpu(device) && (!arguments.memory_limit || *arguments.memory_limit > device.gpu.memory_bytes);
+      device.is_gpu() && (!arguments.memory_limit || *arguments.memory_limit > device.gpu.memory_bytes);
   if (card_limits) labels.memory_limit = "the memory of " + device.gpu.name;
   if (arguments.dataset_name == "dummy") {
     labels.length_argument = "--dummy_seq_length";

@@ -192,8 +192,7 @@ std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
 
 bool can_use_bf16(const PlanRequest& request) {
   return request.train && request.precision.dtype == DType::kF32 && !request.precision.activation_dtype &&
-         (request.device.kind == KernelDevice::kCuda ? request.device.gpu.bf16_tflops > 0
-                                                     : has_bf16_products(request.device.isa));
+         request.device.has_bf16();
 }
 
 bool can_use_sgd(const PlanRequest& request) {

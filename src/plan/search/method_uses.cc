@@ -6,32 +6,15 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "optim/optimizers.h"
+#include "plan/compile/graphs.h"
 #include "plan/search/method_set.h"
 #include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
 
-bool on_gpu(const PlanRequest& request) {
-  return request.device.kind == KernelDevice::kCuda;
-}
-
-bool has_bf16(const PlanRequest& request) {
-  return on_gpu(request) ? request.device.gpu.bf16_tflops > 0 : has_bf16_products(request.device.isa);
-}
-
-bool has_tf32(const PlanRequest& request) {
-  return on_gpu(request) && request.device.gpu.tf32_tflops > 0;
-}
-
 bool computes_in_f32(const PlanRequest& request) {
   return request.precision.dtype == DType::kF32 && !request.precision.activation_dtype;
-}
-
-bool splits_weights(const PlanRequest& request) {
-  return request.precision.activation_dtype == DType::kBF16 &&
-         request.update.optimizer.master_weights != MasterWeights::kWhole &&
-         takes_split_weights(request.update.optimizer);
 }
 
 // Returns true if the optimizer has no options of --optim_args, which another optimizer may not know.
@@ -57,21 +40,22 @@ bool use_optimizer(PlanRequest& request, OptimizerKind kind) {
 // Each function changes the request as the method's arguments would if they were added to the run's own. It
 // returns false if that is refused or changes nothing.
 bool use_bf16(PlanRequest& request) {
-  if (!computes_in_f32(request) || !has_bf16(request)) return false;
+  if (!computes_in_f32(request) || !request.device.has_bf16()) return false;
   if (request.precision.fp32_products == Fp32Products::kTf32x3) return false;
   request.precision.activation_dtype = DType::kBF16;
   return true;
 }
 
 bool use_fp16(PlanRequest& request) {
-  if (!computes_in_f32(request) || !(on_gpu(request) || request.device.reference_kernels)) return false;
+  if (!computes_in_f32(request) || !(request.device.is_gpu() || request.device.reference_kernels))
+    return false;
   if (request.precision.fp32_products == Fp32Products::kTf32x3 || request.update.in_backward) return false;
   request.precision.activation_dtype = DType::kF16;
   return true;
 }
 
 bool use_products(PlanRequest& request, Fp32Products products) {
-  if (!computes_in_f32(request) || !has_tf32(request)) return false;
+  if (!computes_in_f32(request) || !request.device.has_tf32()) return false;
   if (request.precision.fp32_products != Fp32Products::kF32) return false;
   request.precision.fp32_products = products;
   return true;
@@ -87,7 +71,7 @@ bool use_tf32x3(PlanRequest& request) {
 
 bool use_pure_bf16(PlanRequest& request) {
   const bool in_bf16 = request.precision.activation_dtype.value_or(DType::kBF16) == DType::kBF16;
-  if (request.precision.dtype != DType::kF32 || !in_bf16 || !has_bf16(request)) return false;
+  if (request.precision.dtype != DType::kF32 || !in_bf16 || !request.device.has_bf16()) return false;
   if (request.precision.fp32_products == Fp32Products::kTf32x3) return false;
   request.precision.dtype = DType::kBF16;
   request.precision.activation_dtype = DType::kBF16;
@@ -96,7 +80,7 @@ bool use_pure_bf16(PlanRequest& request) {
 }
 
 bool use_gradients(PlanRequest& request, DType dtype, bool (*use_half)(PlanRequest&)) {
-  if (!on_gpu(request) || request.precision.gradient_dtype || request.precision.dtype != DType::kF32)
+  if (!request.device.is_gpu() || request.precision.gradient_dtype || request.precision.dtype != DType::kF32)
     return false;
   if (request.precision.activation_dtype != dtype && !use_half(request)) return false;
   request.precision.gradient_dtype = dtype;
@@ -112,7 +96,7 @@ bool use_fp16_gradients(PlanRequest& request) {
 }
 
 bool use_copies_at_use(PlanRequest& request) {
-  if (!on_gpu(request) || request.precision.copies_at_use || splits_weights(request)) return false;
+  if (!request.device.is_gpu() || request.precision.copies_at_use || splits_weights(request)) return false;
   if (!request.precision.activation_dtype || request.precision.dtype != DType::kF32) return false;
   request.precision.copies_at_use = true;
   return true;
@@ -141,18 +125,17 @@ bool use_chunked_loss(PlanRequest& request) {
 }
 
 bool has_movable_states(const PlanRequest& request) {
-  const bool has_masters = request.precision.activation_dtype && request.precision.dtype == DType::kF32;
-  return has_masters || !optimizer_state_names(request.update.optimizer).empty();
+  return request.precision.has_masters() || !optimizer_state_names(request.update.optimizer).empty();
 }
 
 bool use_offload_optimizer(PlanRequest& request) {
-  if (!on_gpu(request) || request.update.offload_states || !has_movable_states(request)) return false;
+  if (!request.device.is_gpu() || request.update.offload_states || !has_movable_states(request)) return false;
   request.update.offload_states = true;
   return true;
 }
 
 bool use_offload_activations(PlanRequest& request) {
-  if (!on_gpu(request) || request.offload.activations) return false;
+  if (!request.device.is_gpu() || request.offload.activations) return false;
   request.offload.activations = true;
   return true;
 }
