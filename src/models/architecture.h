@@ -50,7 +50,7 @@ struct Head {
 
 struct Architecture {
   std::string_view model_type;    // the value in config.json
-  std::string_view class_prefix;  // Hugging Face's class is this + "ForSequenceClassification"
+  std::string_view class_prefix;  // Hugging Face's class is this and HeadKind::class_suffix
   // The keys of config.json that common_config_keys() lacks.
   std::span<const ConfigKey> config_keys;
   // Sets the defaults that differ from ModelConfig's.
@@ -76,7 +76,7 @@ const Architecture* find_architecture(std::string_view model_type);
 // Requires: the model_type is one of an architecture, as every checked configuration's is.
 const Architecture& architecture_of(std::string_view model_type);
 
-// Hugging Face's class for this model with a head for sequences: "BertForSequenceClassification".
+// Returns Hugging Face's class for this model with a head for sequences: "BertForSequenceClassification".
 std::string hugging_face_class(const ModelConfig& config);
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "base/head_kind.h"
 #include "models/architecture.h"
 
 namespace plimsoll {
@@ -34,7 +35,8 @@ const Architecture& architecture_of(std::string_view model_type) {
 }
 
 std::string hugging_face_class(const ModelConfig& config) {
-  return std::string(architecture_of(config.model_type).class_prefix) + "ForSequenceClassification";
+  std::string name(architecture_of(config.model_type).class_prefix);
+  return name.append(kSequenceClassification.class_suffix);
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/head_kind.h"
 #include "base/json_document.h"
 
 namespace plimsoll {
@@ -166,7 +167,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"rank_pattern", Json::object()},
                   {"revision", nullptr},
                   {"target_modules", modules_json(targets)},
-                  {"task_type", "SEQ_CLS"},
+                  {"task_type", kSequenceClassification.peft_task_type},
                   {"use_dora", false},
                   {"use_rslora", lora.use_rslora}};
   return json.dump(2) + "\n";

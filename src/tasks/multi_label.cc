@@ -37,6 +37,7 @@ constexpr std::array<std::string_view, 2> kMetrics{"accuracy", "f1"};
 const TaskRecord& multi_label_task() {
   static const TaskRecord record{
       .problem_type = ProblemType::kMultiLabel,
+      .head = &kSequenceClassification,
       .labels = LabelKind::kClasses,
       .has_label_smoothing = false,
       .has_chunked_loss = false,

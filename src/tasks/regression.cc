@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, 3> kMetrics{"mse", "pearson", "spearmanr"
 const TaskRecord& regression_task() {
   static const TaskRecord record{
       .problem_type = ProblemType::kRegression,
+      .head = &kSequenceClassification,
       .labels = LabelKind::kNumbers,
       .has_label_smoothing = false,
       .has_chunked_loss = false,

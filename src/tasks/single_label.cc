@@ -42,6 +42,7 @@ constexpr std::array<std::string_view, 2> kMetrics{"accuracy", "f1"};
 const TaskRecord& single_label_task() {
   static const TaskRecord record{
       .problem_type = ProblemType::kSingleLabel,
+      .head = &kSequenceClassification,
       .labels = LabelKind::kClass,
       .has_label_smoothing = true,
       .has_chunked_loss = true,

@@ -1,7 +1,7 @@
-// A task as one record: the labels that it learns from, its loss, its metrics, and its predictions as text.
-// Code elsewhere asks the record and never switches over the problem type. A file in this folder defines each
-// record, and tasks.inc lists them. Thread-safe: constant data and pure functions; a MetricSums is for one
-// thread.
+// A task as one record: the head of its models, the labels that it learns from, its loss, its metrics, and its
+// predictions as text. Code elsewhere asks the record and never switches over the problem type. A file in this
+// folder defines each record, and tasks.inc lists them. Thread-safe: constant data and pure functions; a MetricSums
+// is for one thread.
 //
 // Shape letters: B sequences, K labels.
 #pragma once
@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/head_kind.h"
 #include "base/label_kind.h"
 #include "base/problem_type.h"
 #include "graph/ir/graph.h"
@@ -43,6 +44,7 @@ class MetricSums {
 
 struct TaskRecord {
   ProblemType problem_type;
+  const HeadKind* head = nullptr;
   LabelKind labels = LabelKind::kClass;
   // A loss that has label smoothing, and one that can be computed over chunks of rows.
   bool has_label_smoothing = false;

@@ -11,10 +11,15 @@
 
 #include "base/counted.h"
 #include "metrics/metrics.h"
+#include "tasks/task.h"
 #include "train/speed.h"
 
 namespace plimsoll {
 namespace {
+
+const HeadKind& head_of(const RunSetup& setup) {
+  return *task_of(setup.request.model.problem_type).head;
+}
 
 constexpr std::string_view kMark = "<!-- Written by Plimsoll after training.";
 
@@ -132,8 +137,8 @@ std::string front_matter(const RunSetup& setup, const std::vector<std::string>& 
     text += "metrics:\n";
     for (size_t i = 1; i < metrics.size(); ++i) text += "- " + metrics[i].substr(5) + "\n";
   }
-  return text + "pipeline_tag: text-classification\nmodel-index:\n- name: " + yaml_text(run_title(a)) +
-         "\n  results: []\n---\n";
+  text += fmt::format("pipeline_tag: {}\n", head_of(setup).pipeline_tag);
+  return text + "model-index:\n- name: " + yaml_text(run_title(a)) + "\n  results: []\n---\n";
 }
 
 std::string what_it_is(const RunSetup& setup) {
@@ -182,9 +187,10 @@ std::string model_card(const RunSetup& setup, const TrainOutput& output) {
     for (const std::string& key : keys)
       text += fmt::format("- {}: {:.4f}\n", metric_title(key), last->values.at(key));
   }
-  text += fmt::format("\n## Model description\n\n{} for sequence classification: {}, width {}, {}.\n",
-                      setup.model.config.model_type, counted(setup.model.config.num_hidden_layers, "layer"),
-                      setup.model.config.hidden_size, counted(setup.model.config.num_labels, "label"));
+  text +=
+      fmt::format("\n## Model description\n\n{} for {}: {}, width {}, {}.\n", setup.model.config.model_type,
+                  head_of(setup).description, counted(setup.model.config.num_hidden_layers, "layer"),
+                  setup.model.config.hidden_size, counted(setup.model.config.num_labels, "label"));
   text += "\n## Intended uses & limitations\n\nTo be written by whoever publishes the model.\n";
   text += "\n## Training and evaluation data\n\n" + data_sentence(setup);
   text += "\n## Training procedure\n\n### Training hyperparameters\n\n" + hyperparameters(setup);

@@ -14,6 +14,7 @@
 #include "plan/anatomy/parameters.h"
 #include "plan/search/suggest.h"
 #include "show/report/recompute_table.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -41,9 +42,9 @@ std::string describe_trainable(const Plan& plan) {
 std::string title(const Plan& plan, const PlanLabels& labels) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.train ? request.batches.train : request.batches.evaluate;
-  std::string first =
-      fmt::format("{} for sequence classification, {} parameters, {}", labels.model_of(request),
-                  format_count(plan.num_parameters()), describe_precision(request));
+  std::string first = fmt::format("{} for {}, {} parameters, {}", labels.model_of(request),
+                                  task_of(request.model.problem_type).head->description,
+                                  format_count(plan.num_parameters()), describe_precision(request));
   if (plan.train) first += ", " + describe_optimizer(request.update.optimizer);
   if (plan.train && plan.num_trainable_parameters() < plan.num_parameters())
     first += describe_trainable(plan);
