@@ -246,10 +246,10 @@ class AddLora {
         if (id != kNoValue && replacement[index_of(id)] != kNoValue) id = replacement[index_of(id)];
       }
       const ValueId y = op.outputs.front();
-      if (op.def == &matmul_op() && has_adapter(op.inputs[1])) {
+      if (op.def == &matmul_op() && has_adapter(op.inputs[MatmulOp::kB])) {
         const Op* bias = bias_of[index_of(y)];
         const ValueId at = bias != nullptr ? bias->outputs.front() : y;
-        pending[index_of(at)] = Pending{op.inputs[1], op.inputs[0]};
+        pending[index_of(at)] = Pending{op.inputs[MatmulOp::kB], op.inputs[MatmulOp::kA]};
       }
       graph_.set_current_module(op.module);
       graph_.set_segment(op.segment);
@@ -267,7 +267,7 @@ class AddLora {
   std::vector<const Op*> find_biases(const std::vector<Op>& ops) const {
     std::vector<const Op*> biases(graph_.values().size(), nullptr);
     for (const Op& op : ops) {
-      if (op.def == &bias_add_op()) biases[index_of(op.inputs[0])] = &op;
+      if (op.def == &bias_add_op()) biases[index_of(op.inputs[BiasAddOp::kX])] = &op;
     }
     return biases;
   }

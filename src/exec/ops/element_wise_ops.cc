@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graph/ops/activation.h"
+#include "graph/ops/activation_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 

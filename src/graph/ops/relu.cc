@@ -1,5 +1,5 @@
 // relu(x): y = max(x, 0). relu_bwd(y, d_y): d_x = d_y where y > 0, from the output.
-#include "graph/ops/activation.h"
+#include "graph/ops/activation_op.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {

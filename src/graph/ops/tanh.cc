@@ -1,5 +1,5 @@
 // tanh(x). tanh_bwd(y, d_y): d_x = d_y (1 - y^2), from the output.
-#include "graph/ops/activation.h"
+#include "graph/ops/activation_op.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {

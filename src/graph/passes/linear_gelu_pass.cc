@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "graph/ops/activation.h"
+#include "graph/ops/activation_op.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/linear_pattern.h"
 #include "graph/passes/pass.h"

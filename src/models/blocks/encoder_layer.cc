@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "graph/ops/activation.h"
+#include "graph/ops/activation_op.h"
 #include "models/architecture.h"
 #include "models/blocks/weight_specs.h"
 

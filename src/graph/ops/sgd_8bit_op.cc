@@ -1,5 +1,5 @@
 // sgd_8bit(lr, step, clip, finite, p_0, g_0, b_0, b_absmax_0, p_1, ...) {momentum, nesterov, weight_decay,
-// part_rows}: sgd with its momentum in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit_update.cc). With
+// part_rows}: sgd with its momentum in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit_op.cc). With
 // {copies} each parameter has one more value, a 16-bit copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"

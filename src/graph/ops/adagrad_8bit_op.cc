@@ -1,5 +1,5 @@
 // adagrad_8bit(lr, step, clip, finite, p_0, g_0, v_0, v_absmax_0, p_1, ...) {lr_decay, epsilon, weight_decay,
-// part_rows}: adagrad with its sums in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit_update.cc). With
+// part_rows}: adagrad with its sums in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit_op.cc). With
 // {copies} each parameter has one more value, a 16-bit copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"

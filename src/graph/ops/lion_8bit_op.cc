@@ -1,5 +1,5 @@
 // lion_8bit(lr, step, clip, finite, p_0, g_0, m_0, m_absmax_0, p_1, ...) {beta1, beta2, weight_decay, part_rows}:
-// lion with its moment in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit_update.cc). With {copies} each
+// lion with its moment in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit_op.cc). With {copies} each
 // parameter has one more value, a 16-bit copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
