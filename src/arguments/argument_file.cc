@@ -30,12 +30,12 @@ std::string read_text(const std::string& path) {
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::is_regular_file(status)) {
     throw_error(ErrorCode::kUsage, "{}: cannot read settings: {}", path,
-                std::filesystem::exists(status) ? "it is not a file" : "there is no such file");
+                std::filesystem::exists(status) ? "it is not a file" : "the file does not exist");
   }
   const uintmax_t size = std::filesystem::file_size(path, error);
   if (!error && size > kMaxFileBytes) {
-    throw_error(ErrorCode::kUsage, "{}: a file of settings has at most {} bytes, this one has {}", path,
-                kMaxFileBytes, size);
+    throw_error(ErrorCode::kUsage, "{}: a file of settings may have at most {} bytes, but this one has {}",
+                path, kMaxFileBytes, size);
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -185,7 +185,7 @@ Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, s
 class DocumentsAdvance final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (mark.pos == last_) throw YAML::ParserException(mark, "what stands here begins nothing");
+    if (mark.pos == last_) throw YAML::ParserException(mark, "this cannot start a YAML document");
     last_ = mark.pos;
   }
   void OnDocumentEnd() override {}
@@ -237,15 +237,15 @@ std::vector<Assignment> read_argument_json(std::string_view text, std::string_vi
   const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
     const size_t at = num_taken == 0 ? 0 : num_taken - 1;
     if (depth > kMaxDepth) {
-      throw_error(ErrorCode::kUsage, "{}: nested deeper than {}; settings need no more", source.at_offset(at),
-                  kMaxDepth);
+      throw_error(ErrorCode::kUsage, "{}: nested deeper than {} levels, which no setting needs",
+                  source.at_offset(at), kMaxDepth);
     }
     if (event != Json::parse_event_t::key || depth != 1) return true;
     last_key = parsed.get<std::string>();
     const std::string place = source.at_offset(at);
     const auto [before, is_new] = keys.emplace(last_key, Key{at, place});
     if (!is_new) {
-      throw_error(ErrorCode::kUsage, "{}: {}: the key is there twice, first in line {}; keep one", place,
+      throw_error(ErrorCode::kUsage, "{}: {}: the key occurs twice, first on line {}; keep one", place,
                   shown(last_key), position_of(text, before->second.offset).line);
     }
     return true;
@@ -281,7 +281,8 @@ std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_
     for (const YAML::Node& found : load_documents(text)) {
       if (found.IsNull()) continue;
       if (!document.IsNull()) {
-        throw_error(ErrorCode::kUsage, "{}: a second document begins here (---); expected one of settings",
+        throw_error(ErrorCode::kUsage,
+                    "{}: a second document begins here (---); expected only one, with settings",
                     source.at_line(line_of(found.Mark())));
       }
       document.reset(found);
@@ -302,7 +303,7 @@ std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_
       const std::string key = item.first.Scalar();
       const std::string where = fmt::format("{}: {}", place, shown(key));
       if (const auto [before, is_new] = lines.emplace(key, line); !is_new) {
-        throw_error(ErrorCode::kUsage, "{}: the key is there twice, first in line {}; keep one", where,
+        throw_error(ErrorCode::kUsage, "{}: the key occurs twice, first on line {}; keep one", where,
                     before->second);
       }
       layer.push_back(

@@ -32,7 +32,7 @@ void check_contradictions(const Arguments& a) {
   }
   if (a.dataloader_num_workers == 0 && a.dataloader_prefetch_factor) {
     throw_error(ErrorCode::kUsage,
-                "--dataloader_prefetch_factor {} needs --dataloader_num_workers above 0, which is 0",
+                "--dataloader_prefetch_factor {} needs --dataloader_num_workers above 0, but it is 0",
                 *a.dataloader_prefetch_factor);
   }
 }
@@ -54,7 +54,7 @@ void check_chunked_loss(const Arguments& a) {
       std::ranges::find(a.disable_pass, "chunked_loss") != a.disable_pass.end()) {
     throw_error(
         ErrorCode::kUsage,
-        "--disable_pass chunked_loss leaves out what --chunked_loss always asks for; give one of them");
+        "--disable_pass chunked_loss disables the pass that --chunked_loss always needs; give one of them");
   }
 }
 
@@ -75,19 +75,19 @@ void check_recompute(const Arguments& a) {
                             : a.recompute == "auto" || a.recompute == "none" ? ""
                                                                              : "--recompute " + a.recompute;
   if (!asked.empty() && std::ranges::find(a.disable_pass, "recompute") != a.disable_pass.end()) {
-    throw_error(ErrorCode::kUsage, "--disable_pass recompute leaves out what {} asks for; give one of them",
-                asked);
+    throw_error(ErrorCode::kUsage,
+                "--disable_pass recompute disables the pass that {} needs; give one of them", asked);
   }
   if (!a.recompute_budget) return;
   if (a.offload_activations) {
     throw_error(
         ErrorCode::kUsage,
-        "--recompute_budget weighs what a card holds against computing it again, and --offload_activations "
-        "takes it away from there; give one of them, or --recompute full beside --offload_activations");
+        "--recompute_budget chooses which activations stay on the card, but --offload_activations moves them "
+        "to the host; give one of them, or combine --recompute full with --offload_activations");
   }
   if (flag == true || a.recompute != "auto") {
     throw_error(ErrorCode::kUsage,
-                "--recompute_budget chooses what is computed again, and {} does too; give one of them",
+                "--recompute_budget and {} both choose what is recomputed; give one of them",
                 flag == true ? "--" + name : "--recompute " + a.recompute);
   }
   if (a.memory_limit && *a.memory_limit < *a.recompute_budget) {
@@ -100,18 +100,16 @@ void check_recompute(const Arguments& a) {
 void check_optimizer_in_backward(const Arguments& a) {
   if (!a.optimizer_in_backward) return;
   if (a.max_grad_norm != 0.0) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--optimizer_in_backward updates weights before all gradients are there, so that no global norm "
-        "can clip them, and --max_grad_norm is {}; give --max_grad_norm 0",
-        a.max_grad_norm);
+    throw_error(ErrorCode::kUsage,
+                "--optimizer_in_backward updates weights before all gradients are known, so it cannot clip "
+                "them to --max_grad_norm {}; give --max_grad_norm 0",
+                a.max_grad_norm);
   }
   if (a.gradient_accumulation_steps > 1) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--optimizer_in_backward drops a gradient once it is used, and --gradient_accumulation_steps {} "
-        "keeps it; give one of them",
-        a.gradient_accumulation_steps);
+    throw_error(ErrorCode::kUsage,
+                "--optimizer_in_backward frees each gradient after its use, but "
+                "--gradient_accumulation_steps {} must keep it; give one of them",
+                a.gradient_accumulation_steps);
   }
   if (a.fp16) {
     throw_error(
@@ -165,7 +163,7 @@ void check_optimizer(const Arguments& a) {
   for (const OptimizerName& other : optimizer_names()) {
     if (other.is_here()) names.push_back(other.name);
   }
-  throw_error(ErrorCode::kUsage, "--optim: '{}' is none of {}{}", a.optim, fmt::join(names, ", "),
+  throw_error(ErrorCode::kUsage, "--optim: '{}' is not one of {}{}", a.optim, fmt::join(names, ", "),
               did_you_mean(a.optim, names));
 }
 
@@ -191,12 +189,14 @@ void refuse_what_is_not_here(const Arguments& arguments) {
 
 void check_interval_setting(std::string_view name, double steps, std::string_view strategy_name) {
   if (steps == 0.0) {
-    throw_error(ErrorCode::kUsage, "--{} is 0, and --{} steps needs it above 0; --{} no turns it off", name,
-                strategy_name, strategy_name);
+    throw_error(ErrorCode::kUsage, "--{} is 0, but --{} steps needs a value above 0; --{} no disables it",
+                name, strategy_name, strategy_name);
   }
   if (steps > 1.0 && steps != std::floor(steps)) {
-    throw_error(ErrorCode::kUsage, "--{} {}: a number of steps above 1 is an integer; below 1 it is a share",
-                name, steps);
+    throw_error(
+        ErrorCode::kUsage,
+        "--{} {}: a number of steps above 1 must be an integer; a value below 1 is a fraction of all steps",
+        name, steps);
   }
 }
 
@@ -214,7 +214,8 @@ void resolve_strategies(Arguments& a) {
   if (a.save_strategy == "steps") check_interval_setting("save_steps", a.save_steps, "save_strategy");
   if (a.warmup_steps > 1.0 && a.warmup_steps != std::floor(a.warmup_steps)) {
     throw_error(ErrorCode::kUsage,
-                "--warmup_steps {}: a number of steps above 1 is an integer; below 1 it is a share",
+                "--warmup_steps {}: a number of steps above 1 must be an integer; a value below 1 is a "
+                "fraction of all steps",
                 a.warmup_steps);
   }
 }
@@ -247,11 +248,11 @@ void check_best_model(const Arguments& a) {
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;
   if (is_mixed || std::fmod(a.save_steps * scale, eval_steps * scale) != 0.0) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but {} is no multiple "
-        "of {}{}",
-        a.save_steps, eval_steps, is_mixed ? " (one is a share of all steps, the other a number)" : "");
+    throw_error(ErrorCode::kUsage,
+                "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but {} is not "
+                "a multiple of {}{}",
+                a.save_steps, eval_steps,
+                is_mixed ? " (one is a fraction of all steps, the other a number)" : "");
   }
 }
 
@@ -294,10 +295,10 @@ void check_compute_type(const Arguments& a) {
   const std::string_view flag = wanted == "float16" ? "--fp16" : "--bf16";
   const std::string advice = wanted == "float32" ? fmt::format("leave {} out", makes_it)
                              : has == "float32"  ? fmt::format("give {}", flag)
-                                                 : fmt::format("give {} in place of {}", flag, makes_it);
+                                                 : fmt::format("give {} instead of {}", flag, makes_it);
   throw_error(ErrorCode::kUsage,
               "--bnb_4bit_compute_dtype {0}: products are computed in the type of the activations, which is "
-              "{1} here; {2} for {0}, or leave --bnb_4bit_compute_dtype out",
+              "{1}; {2} for {0}, or leave --bnb_4bit_compute_dtype out",
               wanted, has, advice);
 }
 
@@ -315,11 +316,10 @@ void check_layers(const Arguments& a) {
 // Fills in the rank if any adapter setting is present; the default rank is that of PEFT.
 void resolve_adapter(Arguments& a) {
   if (a.lora_bias != "none") {
-    throw_error(
-        ErrorCode::kUsage,
-        "--lora_bias {}: this version trains no biases beside adapters; --modules_to_save trains whole "
-        "modules, biases included",
-        a.lora_bias);
+    throw_error(ErrorCode::kUsage,
+                "--lora_bias {}: this version does not train biases with adapters; use --modules_to_save to "
+                "train complete modules including their biases",
+                a.lora_bias);
   }
   if (a.load_in_4bit && a.load_in_8bit) {
     throw_error(ErrorCode::kUsage, "--load_in_4bit and --load_in_8bit exclude each other; give one of them");
@@ -340,9 +340,8 @@ std::vector<std::string> notes_of(const Arguments& arguments) {
     }
   }
   if (!arguments.report_to.empty()) {
-    notes.push_back(
-        fmt::format("--report_to {} has no effect here: log.jsonl and plots are written in any case",
-                    fmt::join(arguments.report_to, ",")));
+    notes.push_back(fmt::format("--report_to {} has no effect here: log.jsonl and plots are always written",
+                                fmt::join(arguments.report_to, ",")));
   }
   return notes;
 }

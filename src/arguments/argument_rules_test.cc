@@ -33,35 +33,33 @@ TEST(ResolveArguments, RefusesContradictionsOfRecomputing) {
       "give one of them");
   EXPECT_EQ(
       error_of({"--recompute_budget", "6GiB", "--activation_checkpointing"}),
-      "--recompute_budget chooses what is computed again, and --activation_checkpointing does too; give "
-      "one of them");
+      "--recompute_budget and --activation_checkpointing both choose what is recomputed; give one of them");
   EXPECT_EQ(error_of({"--recompute_budget", "6GiB", "--recompute", "none"}),
-            "--recompute_budget chooses what is computed again, and --recompute none does too; give one of "
-            "them");
+            "--recompute_budget and --recompute none both choose what is recomputed; give one of them");
   EXPECT_EQ(error_of({"--recompute_budget", "2000", "--memory_limit", "1000"}),
             "--recompute_budget 2000 is more than --memory_limit 1000 allows; give a budget of at most that");
   EXPECT_EQ(error_of({"--recompute", "selective", "--disable_pass", "recompute"}),
-            "--disable_pass recompute leaves out what --recompute selective asks for; give one of them");
+            "--disable_pass recompute disables the pass that --recompute selective needs; give one of them");
   EXPECT_EQ(error_of({"--recompute_budget", "2000", "--disable_pass", "recompute"}),
-            "--disable_pass recompute leaves out what --recompute_budget asks for; give one of them");
+            "--disable_pass recompute disables the pass that --recompute_budget needs; give one of them");
   EXPECT_NO_THROW(parse({"--recompute", "none", "--disable_pass", "recompute"}));
 }
 
 TEST(ResolveArguments, RefusesALossInChunksWithoutItsPass) {
-  EXPECT_EQ(error_of({"--chunked_loss", "always", "--disable_pass", "chunked_loss"}),
-            "--disable_pass chunked_loss leaves out what --chunked_loss always asks for; give one of them");
+  EXPECT_EQ(
+      error_of({"--chunked_loss", "always", "--disable_pass", "chunked_loss"}),
+      "--disable_pass chunked_loss disables the pass that --chunked_loss always needs; give one of them");
   EXPECT_NO_THROW(parse({"--disable_pass", "chunked_loss"}));
 }
 
 TEST(ResolveArguments, RefusesWhatTheOptimizerInTheBackwardPassRulesOut) {
-  EXPECT_EQ(
-      error_of({"--optimizer_in_backward"}),
-      "--optimizer_in_backward updates weights before all gradients are there, so that no global norm can "
-      "clip them, and --max_grad_norm is 1; give --max_grad_norm 0");
+  EXPECT_EQ(error_of({"--optimizer_in_backward"}),
+            "--optimizer_in_backward updates weights before all gradients are known, so it cannot clip them "
+            "to --max_grad_norm 1; give --max_grad_norm 0");
   EXPECT_EQ(
       error_of({"--optimizer_in_backward", "--max_grad_norm", "0", "--gradient_accumulation_steps", "2"}),
-      "--optimizer_in_backward drops a gradient once it is used, and --gradient_accumulation_steps 2 keeps "
-      "it; give one of them");
+      "--optimizer_in_backward frees each gradient after its use, but --gradient_accumulation_steps 2 must "
+      "keep it; give one of them");
   EXPECT_NE(error_of({"--optimizer_in_backward", "--max_grad_norm", "0", "--fp16"}).find("loss scale"),
             std::string::npos);
   EXPECT_NO_THROW(parse({"--optimizer_in_backward", "--max_grad_norm", "0"}));
@@ -74,7 +72,7 @@ TEST(ResolveArguments, RefusesContradictions) {
   EXPECT_EQ(error_of({"--use_cpu", "--device", "cuda:1"}),
             "--use_cpu and --device cuda:1 exclude each other; give one of them");
   EXPECT_EQ(error_of({"--dataloader_prefetch_factor", "4"}),
-            "--dataloader_prefetch_factor 4 needs --dataloader_num_workers above 0, which is 0");
+            "--dataloader_prefetch_factor 4 needs --dataloader_num_workers above 0, but it is 0");
   EXPECT_NO_THROW(parse({"--dataloader_prefetch_factor", "4", "--dataloader_num_workers", "1"}));
 }
 
@@ -105,10 +103,10 @@ TEST(ResolveArguments, BestModelNeedsMatchingStrategies) {
   EXPECT_NO_THROW(parse(with("200", "100")));
   EXPECT_NO_THROW(parse(with("0.2", "0.1")));
   EXPECT_EQ(error_of(with("250", "100")),
-            "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but 250 is no "
+            "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but 250 is not a "
             "multiple of 100");
-  EXPECT_NE(error_of(with("0.25", "0.1")).find("0.25 is no multiple of 0.1"), std::string::npos);
-  EXPECT_NE(error_of(with("100", "0.1")).find("one is a share"), std::string::npos);
+  EXPECT_NE(error_of(with("0.25", "0.1")).find("0.25 is not a multiple of 0.1"), std::string::npos);
+  EXPECT_NE(error_of(with("100", "0.1")).find("one is a fraction"), std::string::npos);
   EXPECT_NO_THROW(
       parse({"--load_best_model_at_end", "--eval_strategy", "epoch", "--save_strategy", "epoch"}));
   EXPECT_NO_THROW(parse({"--load_best_model_at_end", "--eval_strategy", "epoch", "--save_strategy", "best"}));
@@ -116,18 +114,19 @@ TEST(ResolveArguments, BestModelNeedsMatchingStrategies) {
 
 TEST(ResolveArguments, StepsAboveOneAreIntegers) {
   for (const char* name : {"--logging_steps", "--save_steps", "--warmup_steps"}) {
-    EXPECT_NE(error_of({name, "2.5"}).find("is an integer; below 1 it is a share"), std::string::npos)
+    EXPECT_NE(error_of({name, "2.5"}).find("must be an integer; a value below 1 is a fraction"),
+              std::string::npos)
         << name;
     EXPECT_NO_THROW(parse({name, "0.5"})) << name;
     EXPECT_NO_THROW(parse({name, "2.0"})) << name;
   }
-  EXPECT_NE(error_of({"--eval_strategy", "steps", "--eval_steps", "2.5"}).find("is an integer"),
+  EXPECT_NE(error_of({"--eval_strategy", "steps", "--eval_steps", "2.5"}).find("must be an integer"),
             std::string::npos);
   EXPECT_EQ(error_of({"--logging_steps", "0"}),
-            "--logging_steps is 0, and --logging_strategy steps needs it above 0; --logging_strategy no "
-            "turns it off");
+            "--logging_steps is 0, but --logging_strategy steps needs a value above 0; --logging_strategy no "
+            "disables it");
   EXPECT_NO_THROW(parse({"--logging_steps", "0", "--logging_strategy", "no"}));
-  EXPECT_NE(error_of({"--save_steps", "0"}).find("--save_strategy no turns it off"), std::string::npos);
+  EXPECT_NE(error_of({"--save_steps", "0"}).find("--save_strategy no disables it"), std::string::npos);
   EXPECT_NE(error_of({"--eval_strategy=steps", "--logging_steps=0", "--logging_strategy=no"})
                 .find("needs --eval_steps"),
             std::string::npos);
@@ -175,7 +174,7 @@ TEST(ResolveArguments, ChecksOptimizerAndDevice) {
             "adamw_8bit");
   EXPECT_NO_THROW(parse({"--offload_optimizer", "--device", "h200"}));
   const std::string unknown = error_of({"--optim", "adamw_troch"});
-  EXPECT_TRUE(unknown.starts_with("--optim: 'adamw_troch' is none of adamw_torch_fused, adamw_torch, "));
+  EXPECT_TRUE(unknown.starts_with("--optim: 'adamw_troch' is not one of adamw_torch_fused, adamw_torch, "));
   EXPECT_TRUE(unknown.ends_with(", did you mean 'adamw_torch'?")) << unknown;
   EXPECT_NO_THROW(parse({"--device", "l4"}));
   for (const char* bad : {"cuda:", "cuda:x", "cuda0", "cuda:-1", "cuda:12345"}) {
@@ -217,7 +216,7 @@ TEST(ResolveArguments, EverySettingWithoutEffectGetsOneNote) {
   EXPECT_TRUE(quiet.notes.empty());
   EXPECT_EQ(parse({"--report_to", "wandb"}).notes.size(), 1u);
   EXPECT_EQ(parse({"--pad_to_max_length"}).notes.at(0),
-            "--pad_to_max_length has no effect here: there is no padding: sequences lie end to end, with the "
+            "--pad_to_max_length has no effect here: sequences are concatenated without padding, with the "
             "same result");
 }
 
@@ -252,17 +251,17 @@ TEST(ResolveArguments, TheTypeThatFourBitsAreMultipliedInIsThatOfTheActivations)
     std::vector<std::string> more;
     const char* said;
   } cases[] = {
-      {"bfloat16", {}, "float32 here; give --bf16 for bfloat16"},
-      {"float16", {}, "float32 here; give --fp16 for float16"},
-      {"float32", {"--bf16"}, "bfloat16 here; leave --bf16 out for float32"},
-      {"float32", {"--fp16"}, "float16 here; leave --fp16 out for float32"},
-      {"float32", {"--dtype", "bfloat16"}, "bfloat16 here; leave --dtype bfloat16 out for float32"},
+      {"bfloat16", {}, "float32; give --bf16 for bfloat16"},
+      {"float16", {}, "float32; give --fp16 for float16"},
+      {"float32", {"--bf16"}, "bfloat16; leave --bf16 out for float32"},
+      {"float32", {"--fp16"}, "float16; leave --fp16 out for float32"},
+      {"float32", {"--dtype", "bfloat16"}, "bfloat16; leave --dtype bfloat16 out for float32"},
       {"float32",
        {"--bf16", "--dtype", "bfloat16"},
-       "bfloat16 here; leave --bf16 and --dtype bfloat16 out for float32"},
-      {"float16", {"--bf16"}, "bfloat16 here; give --fp16 in place of --bf16 for float16"},
-      {"bfloat16", {"--fp16"}, "float16 here; give --bf16 in place of --fp16 for bfloat16"},
-      {"float16", {"--dtype", "bfloat16"}, "give --fp16 in place of --dtype bfloat16 for float16"},
+       "bfloat16; leave --bf16 and --dtype bfloat16 out for float32"},
+      {"float16", {"--bf16"}, "bfloat16; give --fp16 instead of --bf16 for float16"},
+      {"bfloat16", {"--fp16"}, "float16; give --bf16 instead of --fp16 for bfloat16"},
+      {"float16", {"--dtype", "bfloat16"}, "give --fp16 instead of --dtype bfloat16 for float16"},
   };
   for (const auto& one : cases) {
     const std::string said = error_of(words(one.wanted, one.more));

@@ -47,7 +47,7 @@ void append_setting(std::string& out, const ArgumentInfo& info) {
   }
   if (!info.default_text.empty()) text += fmt::format(" (default {})", info.default_text);
   if (info.status == ArgumentStatus::kNoEffect)
-    text += fmt::format(" Accepted, no effect here: {}.", info.note);
+    text += fmt::format(" Accepted without effect: {}.", info.note);
   if (info.status == ArgumentStatus::kRefused) text += fmt::format(" Refused: {}.", info.note);
   append_wrapped(out, text, 8);
 }
@@ -62,9 +62,9 @@ std::string names_with(ArgumentStatus status) {
 }
 
 void append_status_lists(std::string& out) {
-  out += "\naccepted, no effect here (--help NAME says why):\n";
+  out += "\naccepted without effect (--help NAME explains why):\n";
   append_wrapped(out, names_with(ArgumentStatus::kNoEffect), 8);
-  out += "\nrefused (--help NAME says why):\n";
+  out += "\nrefused (--help NAME explains why):\n";
   append_wrapped(out, names_with(ArgumentStatus::kRefused), 8);
 }
 
@@ -79,48 +79,49 @@ std::string escaped(std::string_view text) {
 
 constexpr std::string_view kPageHead = R"(# Arguments
 
-This page is generated from `include/plimsoll/arguments.inc`, and a test fails when it is stale. To write it anew, run
+This page is generated from `include/plimsoll/arguments.inc`, and a test fails if it is outdated. To update it, run
 `ctest -R arguments_test` in the build directory and copy `ARGUMENTS.md` from there over this file.
 
-## How they are given
+## Syntax
 
-- `--name value` or `--name=value`; `-` and `_` are the same in names.
-- A flag stands alone, or takes `True`/`False`, `1`/`0`, `yes`/`no`, `on`/`off`; `--no_name` turns it off.
+- `--name value` or `--name=value`; `-` and `_` are equivalent in names.
+- A flag takes no value, or `True`/`False`, `1`/`0`, `yes`/`no`, `on`/`off`; `--no_name` disables it.
 - A list takes words separated by commas or blanks; a key=value setting takes `momentum=0.9,nesterov=true` or an object.
 - A size takes bytes or a suffix: `2GiB` and `2G` are 2 x 1024^3 bytes, `2GB` is 2 x 1000^3.
 - A word that ends in `.json`, `.yaml` or `.yml`, or follows `--config`, is a file with any of the settings: one object with
-  their names as keys. The command line wins over files, a later file over an earlier one. `null` means the default.
-- An unknown name is an error that suggests the nearest one. The exit code of every error on this page is 2.
+  their names as keys. The command line overrides files, and a later file overrides an earlier one. `null` means the default.
+- An unknown name is an error that suggests the nearest name. The exit code of every error on this page is 2.
 
-Names of Hugging Face's `TrainingArguments` and example scripts mean what they mean there. Each is implemented; or accepted
-with a note, because it has no effect here; or refused with the reason, if it asks for more than its default.
+Names of Hugging Face's `TrainingArguments` and example scripts have the same meaning as there. Each is either implemented,
+accepted with a note if it has no effect here, or refused with a reason if it requests more than its default.
 
 )";
 constexpr std::string_view kPageRules = R"(
-## What is checked before anything runs
+## Rules that are checked before a run
 
-- Data comes from one place: `dataset_name dummy` and any file exclude each other, as do the folder of a GLUE task and a
+- Data comes from one source: `dataset_name dummy` and any file exclude each other, as do the folder of a GLUE task and a
   `train_file`; any other `dataset_name` needs a `task_name`.
-- `fp16` and `bf16` exclude each other, and so do `use_cpu` and a `device` that is no CPU. `fp16` needs a GPU.
-- `load_best_model_at_end` needs `save_strategy` and `eval_strategy` to be equal (or `save_strategy best`) and `save_steps` to
-  be a multiple of `eval_steps`.
-- Steps above 1 are integers; below 1 they are a share of all steps. `logging_steps`, `eval_steps` and `save_steps` are above 0
-  where their strategy is `steps`; `eval_steps` is `logging_steps` if not given.
+- `fp16` and `bf16` exclude each other, and so do `use_cpu` and a `device` other than a CPU. `fp16` needs a GPU.
+- `load_best_model_at_end` needs equal `save_strategy` and `eval_strategy` (or `save_strategy best`), and `save_steps` must be
+  a multiple of `eval_steps`.
+- Numbers of steps above 1 must be integers; values below 1 are a fraction of all steps. `logging_steps`, `eval_steps` and
+  `save_steps` must be above 0 if their strategy is `steps`; the default of `eval_steps` is `logging_steps`.
 - `reduce_lr_on_plateau`, `greedy`, `save_strategy best` and `early_stopping_patience` need an `eval_strategy`.
 - `dataloader_prefetch_factor` needs `dataloader_num_workers` above 0.
-- `metric_for_best_model` is `loss` where one is needed and none is given; `greater_is_better` follows from its name.
+- The default of `metric_for_best_model` is `loss`; the default of `greater_is_better` follows from its name.
 
-## Which columns of a file are read
+## Columns of a data file
 
-- The labels are the column `label`, or what `--label_column_name` says. The texts are the columns that `--text_column_names`
-  names; else `sentence1` and `sentence2`; else the first two that are not the labels, or the only one.
+- The labels are in the column `label`, or in the one given by `--label_column_name`. The texts are in the columns given by
+  `--text_column_names`, otherwise in `sentence1` and `sentence2`, otherwise in the first two other columns, or the only one.
 - Training writes the names of both into the `config.json` that it saves, as `text_column_names` and `label_column_name`.
-  `eval` and `predict` read the same columns of their files, so that a column of labels is never taken for a second text. The
-  two settings win over what a model remembers.
-- Where a file has not the columns that the model was trained on, as many texts as there are found by the rule above, and a
-  warning names both. A model that remembers none, such as one of Hugging Face's, gets a note where texts are read in pairs.
-- `plimsoll inspect FILE` says what training reads of a file; it takes `--text_column_names`, `--label_column_name` and
-  `--problem_type` too.
+  `eval` and `predict` read the same columns of their files, so that a label column is never mistaken for a second text. The
+  two settings override the names saved in a model.
+- If a file does not have the columns that the model was trained on, the same number of texts is selected by the rule above,
+  and a warning names both. For a model without saved names, such as one of Hugging Face's, a note says if texts are read in
+  pairs.
+- `plimsoll inspect FILE` shows what training reads of a file; it also takes `--text_column_names`, `--label_column_name` and
+  `--problem_type`.
 )";
 
 void append_group_page(std::string& out, ArgumentGroup group) {
@@ -163,7 +164,7 @@ void append_counts(std::string& out) {
 }
 
 void append_old_names_page(std::string& out) {
-  out += "\n## Old names\n\nEach is read with one warning.\n\n| old name | is read as |\n|---|---|\n";
+  out += "\n## Old names\n\nEach is accepted with a warning.\n\n| old name | is read as |\n|---|---|\n";
   for (const OldName& old : old_names()) {
     if (old.kind == NameKind::kPeft) continue;
     const std::string meaning = old.replacement.empty() ? fmt::format("ignored: {}", old.note)
@@ -176,7 +177,7 @@ void append_old_names_page(std::string& out) {
     out += fmt::format("| `{0} {1}` | `{0} {2}` |\n", old.setting, old.value, old.replacement);
   }
   out +=
-      "\n## Names of PEFT\n\nLoraConfig's names that are read as others.\n\n| name | is read as "
+      "\n## Names of PEFT\n\nLoraConfig's names that are translated.\n\n| name | is read as "
       "|\n|---|---|\n";
   for (const OldName& old : old_names()) {
     if (old.kind == NameKind::kPeft) out += fmt::format("| `{}` | `{}` |\n", old.name, old.replacement);
@@ -245,11 +246,10 @@ std::string help_of(std::string_view topic, const std::function<bool(const Argum
     if (!section.empty()) out += fmt::format("{}{}:\n{}", out.empty() ? "" : "\n", to_string(group), section);
   }
   if (!is_known) {
-    throw_error(ErrorCode::kUsage, "--help {}: there is no such group or setting{}", name,
-                did_you_mean_setting(name));
+    throw_error(ErrorCode::kUsage, "--help {}: unknown group or setting{}", name, did_you_mean_setting(name));
   }
   if (name.empty()) append_status_lists(out);
-  if (out.empty()) out = fmt::format("none of the group '{}' has an effect here\n", name);
+  if (out.empty()) out = fmt::format("no setting of the group '{}' has an effect here\n", name);
   return out;
 }
 
@@ -265,7 +265,7 @@ std::string arguments_markdown() {
 std::string format_argument(const Arguments& arguments, std::string_view name) {
   const Setting* setting = find_setting(name);
   if (setting == nullptr) {
-    throw_error(ErrorCode::kUsage, "{}: there is no such setting{}", name, did_you_mean_setting(name));
+    throw_error(ErrorCode::kUsage, "{}: unknown setting{}", name, did_you_mean_setting(name));
   }
   const std::string text = format_value(arguments, *setting);
   return setting->is_secret() && !text.empty() ? "***" : text;

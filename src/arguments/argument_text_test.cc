@@ -36,7 +36,7 @@ TEST(ArgumentsHelp, TakesAGroupOrAName) {
   EXPECT_NE(arguments_help("fsdp").find("Refused: "), std::string::npos);
   EXPECT_EQ(arguments_help("warmup_ratio"), "  --warmup_ratio is an old name of --warmup_steps\n");
   EXPECT_EQ(usage_error([] { arguments_help("learning"); }),
-            "--help learning: there is no such group or setting, did you mean 'learning_rate'?");
+            "--help learning: unknown group or setting, did you mean 'learning_rate'?");
 }
 
 TEST(ArgumentsText, PrintsResolvedValues) {
@@ -48,7 +48,7 @@ TEST(ArgumentsText, PrintsResolvedValues) {
   EXPECT_EQ(format_argument(arguments, "bf16"), "False");
   EXPECT_EQ(format_argument(arguments, "eval_steps"), "");
   EXPECT_EQ(usage_error([&] { format_argument(arguments, "sead"); }),
-            "sead: there is no such setting, did you mean 'seed'?");
+            "sead: unknown setting, did you mean 'seed'?");
 }
 
 // Returns settings that all differ from their defaults and are within their ranges.

@@ -50,7 +50,7 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
   const Setting* setting = find_setting(old.replacement);
   PLIMSOLL_CHECK(setting != nullptr, "old name {} is replaced by unknown {}", old.name, old.replacement);
   if (replacement_is_given) {
-    result.warnings.push_back(fmt::format("{} is {} name of {}, which is given too and wins",
+    result.warnings.push_back(fmt::format("{} is {} name of {}, which is also given and is used",
                                           assignment.where, old.kind == NameKind::kPeft ? "PEFT's" : "an old",
                                           old.replacement));
     return;
@@ -61,7 +61,7 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
     set_from_text(result.arguments, *setting, old.true_value, assignment.where);
     result.explicitly_set.emplace(old.replacement);
   } else {
-    result.warnings.push_back(fmt::format("{} is an old name and ignored, as it is False; see {}",
+    result.warnings.push_back(fmt::format("{} is an old name and is ignored because it is False; see {}",
                                           assignment.where, old.replacement));
     return;
   }
@@ -100,7 +100,7 @@ void apply_layer(const std::vector<Assignment>& layer, ParseResult& result) {
     if (is_new) continue;
     if (slot->second->value != assignment.value && find_setting(assignment.name) != nullptr) {
       result.warnings.push_back(
-          fmt::format("{} is given more than once; the last value wins", assignment.where));
+          fmt::format("{} is given more than once; the last value is used", assignment.where));
     }
     slot->second = &assignment;
   }
@@ -111,7 +111,7 @@ void apply_layer(const std::vector<Assignment>& layer, ParseResult& result) {
     } else if (const OldName* old = find_old_name(assignment.name)) {
       set_old(assignment, *old, last.contains(std::string(old->replacement)), result);
     } else {
-      throw_error(ErrorCode::kUsage, "{}: there is no such setting{}", assignment.where,
+      throw_error(ErrorCode::kUsage, "{}: unknown setting{}", assignment.where,
                   did_you_mean_setting(assignment.name));
     }
   }

@@ -90,8 +90,8 @@ class CommandLine {
     } else if (word.starts_with("--")) {
       read_option(word);
     } else if (is_option(word)) {
-      throw_error(ErrorCode::kUsage,
-                  "{}: there is no such option; names begin with two dashes, as in --learning_rate", word);
+      throw_error(ErrorCode::kUsage, "{}: unknown option; names begin with two dashes, as in --learning_rate",
+                  word);
     } else {
       read_positional(word);
     }
@@ -160,7 +160,7 @@ class CommandLine {
   }
 
   std::string take_value(const std::string& where) {
-    if (!has_value_next()) throw_error(ErrorCode::kUsage, "{}: a value is missing", where);
+    if (!has_value_next()) throw_error(ErrorCode::kUsage, "{}: the value is missing", where);
     return words_[next_++];
   }
 
@@ -200,7 +200,7 @@ class CommandLine {
         return option;
       }
     }
-    throw_error(ErrorCode::kUsage, "--{}: there is no such setting{}", name, did_you_mean_setting(name));
+    throw_error(ErrorCode::kUsage, "--{}: unknown setting{}", name, did_you_mean_setting(name));
   }
 
   std::span<const std::string> words_;

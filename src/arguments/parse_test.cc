@@ -283,7 +283,7 @@ TEST(ArgumentTable, EveryOldValueIsReadAsAnotherAndWarnsOnce) {
 TEST(ParseArguments, ATaskIsReadInAnyCase) {
   EXPECT_EQ(parse({"--dataset_name", "glue", "--task_name", "MRPC"}).arguments.task_name, "mrpc");
   EXPECT_EQ(error_of({"--task_name", "MRP"}),
-            "--task_name: 'MRP' is none of cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli");
+            "--task_name: 'MRP' is not one of cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli");
 }
 
 TEST(ParseArguments, DefaultsAreHuggingFaces) {
@@ -331,7 +331,7 @@ TEST(ParseArguments, FlagsStandAloneOrTakeAWord) {
             "'maybe' after --do_train: expected True or False, or nothing");
   EXPECT_EQ(error_of({"--do_train=maybe"}), "--do_train: expected True or False, got 'maybe'");
   EXPECT_EQ(error_of({"--no_do_train=1"}), "--no_do_train: takes no value");
-  EXPECT_NE(error_of({"--no_learning_rate"}).find("no such setting"), std::string::npos);
+  EXPECT_NE(error_of({"--no_learning_rate"}).find("unknown setting"), std::string::npos);
 }
 
 TEST(ParseArguments, ListsPairsAndSizes) {
@@ -365,20 +365,20 @@ TEST(ParseArguments, SaysBothTypesWhenOneIsWrong) {
             "--seed: expected an integer, got '99999999999999999999'");
   EXPECT_EQ(error_of({"--adam_beta1", "1"}), "--adam_beta1: 1 is outside [0, 1)");
   EXPECT_EQ(error_of({"--eval_strategy", "epochs"}),
-            "--eval_strategy: 'epochs' is none of no, steps, epoch, did you mean 'epoch'?");
-  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: a value is missing");
-  EXPECT_EQ(error_of({"--learning_rate", "--do_train"}), "--learning_rate: a value is missing");
+            "--eval_strategy: 'epochs' is not one of no, steps, epoch, did you mean 'epoch'?");
+  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: the value is missing");
+  EXPECT_EQ(error_of({"--learning_rate", "--do_train"}), "--learning_rate: the value is missing");
   EXPECT_EQ(error_of({"--run_name", std::string("a\0b", 3)}),
             "--run_name: expected a text, got one with a NUL byte in it");
 }
 
 TEST(ParseArguments, SuggestsTheNearestName) {
   EXPECT_EQ(error_of({"--learning_rat", "1"}),
-            "--learning_rat: there is no such setting, did you mean 'learning_rate'?");
-  EXPECT_EQ(error_of({"--lr", "1"}), "--lr: there is no such setting, did you mean 'learning_rate'?");
+            "--learning_rat: unknown setting, did you mean 'learning_rate'?");
+  EXPECT_EQ(error_of({"--lr", "1"}), "--lr: unknown setting, did you mean 'learning_rate'?");
   EXPECT_NE(error_of({"--batch-size=1"}).find("'per_device_train_batch_size'"), std::string::npos);
   EXPECT_NE(error_of({"--prefetch_factor", "1"}).find("'dataloader_prefetch_factor'"), std::string::npos);
-  EXPECT_EQ(error_of({"--xyzzyplugh"}), "--xyzzyplugh: there is no such setting");
+  EXPECT_EQ(error_of({"--xyzzyplugh"}), "--xyzzyplugh: unknown setting");
   EXPECT_NE(error_of({"-lr"}).find("two dashes"), std::string::npos);
   EXPECT_NE(error_of({"train.csv"}).find("expected --name value"), std::string::npos);
 }
@@ -399,7 +399,7 @@ TEST(ParseArguments, TranslatesOldNames) {
   r = parse({"--warmup_steps", "7", "--warmup_ratio", "0.1"});
   EXPECT_EQ(r.arguments.warmup_steps, 7.0);
   ASSERT_EQ(r.warnings.size(), 1u);
-  EXPECT_EQ(r.warnings[0], "--warmup_ratio is an old name of warmup_steps, which is given too and wins");
+  EXPECT_EQ(r.warnings[0], "--warmup_ratio is an old name of warmup_steps, which is also given and is used");
 
   r = parse({"--group_by_length", "False"});
   EXPECT_EQ(r.arguments.train_sampling_strategy, "random");
@@ -407,7 +407,7 @@ TEST(ParseArguments, TranslatesOldNames) {
   EXPECT_EQ(error_of({"--warmup_ratio", "3"}),
             "--warmup_ratio: 3 is outside [0, 1); --warmup_steps takes a number of steps");
   EXPECT_EQ(error_of({"--evaluation_strategy", "x"}),
-            "--evaluation_strategy: 'x' is none of no, steps, epoch");
+            "--evaluation_strategy: 'x' is not one of no, steps, epoch");
   EXPECT_EQ(parse({"--push_to_hub_token", "hf_abc"}).warnings[0].find("hf_abc"), std::string::npos);
 }
 
@@ -421,7 +421,7 @@ TEST(ParseArguments, ReadsPeftsNames) {
   EXPECT_EQ(r.arguments.lora_target_modules, StringList{"value"});
   ASSERT_EQ(r.warnings.size(), 1u);
   EXPECT_EQ(r.warnings[0],
-            "--target_modules is PEFT's name of lora_target_modules, which is given too and wins");
+            "--target_modules is PEFT's name of lora_target_modules, which is also given and is used");
   EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
 }
 

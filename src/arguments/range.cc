@@ -63,7 +63,7 @@ void check_range(const Arguments& arguments, const Setting& setting, std::string
           std::ranges::find(choices, std::string_view(value)) != choices.end()) {
         return;
       }
-      throw_error(ErrorCode::kUsage, "{}: {} is none of {}{}", where, in_quotes(value),
+      throw_error(ErrorCode::kUsage, "{}: {} is not one of {}{}", where, in_quotes(value),
                   fmt::join(choices, ", "), did_you_mean(value, choices));
     } else {
       PLIMSOLL_CHECK(false, "setting {} has a range that its type cannot have", setting.info.name);

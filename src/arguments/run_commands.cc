@@ -144,9 +144,9 @@ bool is_used(RunCommand command, const ArgumentInfo& info) {
 
 std::string describe_other_commands(RunCommand command) {
   if (command == RunCommand::kPlan)
-    return "\nEvery other argument of train is taken too and changes nothing in a plan (train --help).\n";
+    return "\nAll other arguments of train are accepted but do not change a plan (train --help).\n";
   return fmt::format(
-      "\nEvery other argument of train is taken too, with a note that it has no effect on {} (train "
+      "\nAll other arguments of train are accepted, with a note that they have no effect on {} (train "
       "--help).\n",
       to_string(command));
 }
@@ -161,7 +161,7 @@ std::string_view to_string(RunCommand command) {
 bool is_used_by(RunCommand command, std::string_view name) {
   const Setting* setting = find_setting(name);
   if (setting == nullptr)
-    throw_error(ErrorCode::kUsage, "{}: there is no such setting{}", name, did_you_mean_setting(name));
+    throw_error(ErrorCode::kUsage, "{}: unknown setting{}", name, did_you_mean_setting(name));
   return is_used(command, setting->info);
 }
 

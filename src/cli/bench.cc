@@ -32,7 +32,7 @@ void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(unfinished, std::ios::binary);
   file << text;
   if (!file.flush())
-    throw Error(ErrorCode::kDevice, path + ": cannot be written; check its rights and the disk");
+    throw Error(ErrorCode::kDevice, path + ": cannot write the file; check its permissions and the disk");
   fs::rename(unfinished, path);
 }
 
@@ -62,7 +62,7 @@ class Bench {
     for (size_t i = 0; i < rows_.size(); ++i) {
       run_row(i);
       if (stop_signal != 0) {
-        say("stopped; call it again with the same words and it goes on with row " + std::to_string(i + 1));
+        say("stopped; run the same command again to continue with row " + std::to_string(i + 1));
         return static_cast<int>(ErrorCode::kInterrupted);
       }
     }
@@ -106,9 +106,10 @@ class Bench {
       fs::remove(log);
       return true;
     }
-    throw Error(ErrorCode::kUsage, "bench: --peer: " + peer_fault(child) +
-                                       "; install torch and transformers for it, name another interpreter "
-                                       "with --peer_python, or leave --peer out");
+    throw Error(
+        ErrorCode::kUsage,
+        "bench: --peer: " + peer_fault(child) +
+            "; install torch and transformers, give another interpreter with --peer_python, or omit --peer");
   }
 
   // Returns the reason why the other program failed.
@@ -314,7 +315,7 @@ class Bench {
     const bool has_png = write_experiment_png(rows_, origin, stem + ".png");
     print(texts.table);
     print("\nwrote " + stem + ".json, .csv, .svg" +
-          (has_png ? ", .png" : "; no .png, there is no cairo here"));
+          (has_png ? ", .png" : "; no .png, because cairo is not installed"));
     if (!texts.summary.empty()) print(texts.summary);
   }
 

@@ -12,7 +12,8 @@ namespace plimsoll::cli {
 const char* const kBenchUsage =
     "usage: plimsoll bench --experiments [--output_dir DIR] [--use_cpu] [--peer] [arguments of train]\n"
     "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n"
-    "       plimsoll bench --calibrate [--num_threads N] [--device cuda:N]\n\n"
+    "       plimsoll bench --calibrate [--num_threads N] [--device cuda:N]\n"
+    "\n"
     "  --experiments       the experiments of Hugging Face's page on one GPU, then more: every method\n"
     "                      alone and combined, one process each, with memory and speed; on a CPU with a\n"
     "                      smaller model, in minutes\n"
@@ -21,16 +22,17 @@ const char* const kBenchUsage =
     "                      --sweep 'lora_target_modules=all-linear;query,value'\n"
     "  --calibrate         time ops of a training on this CPU, for the predictions of plan, fit and bench\n"
     "                      on it with as many threads; --experiments does so too, for its own rows;\n"
-    "                      with --device cuda:N, what processes hold on that GPU beside their arenas\n"
-    "  --only TEXT,TEXT    the first row and those whose name has one of the texts; with ';' between texts\n"
-    "                      that have commas\n"
-    "  --peer              each row by Hugging Face's Trainer too, where torch and transformers are\n"
+    "                      with --device cuda:N, the memory of processes on that GPU outside their arenas\n"
+    "  --only TEXT,TEXT    the first row and the rows whose name contains one of the texts; separate texts\n"
+    "                      that contain commas with ';'\n"
+    "  --peer              each row also with Hugging Face's Trainer, if torch and transformers are\n"
     "                      installed\n"
-    "  --peer_python FILE  the interpreter for it, python3 unless said\n"
-    "  --peer_script FILE  the script for it, experiments_peer.py of this program unless said\n"
-    "  --output_dir DIR    tables, plots and what each run left, experiments unless said; a bench that was\n"
-    "                      stopped goes on there when it is called again with the same words\n\n"
-    "Every other argument goes to each run and wins over the row's own.";
+    "  --peer_python FILE  the interpreter for it (default: python3)\n"
+    "  --peer_script FILE  the script for it (default: experiments_peer.py of this program)\n"
+    "  --output_dir DIR    tables, plots and the output of each run (default: experiments); a stopped bench\n"
+    "                      continues there when the same command is run again\n"
+    "\n"
+    "Every other argument is passed to each run and overrides the arguments of the row.";
 
 namespace {
 
@@ -61,9 +63,9 @@ std::string own_peer_script() {
   for (const fs::path& place : places) {
     if (fs::is_regular_file(place, ignored)) return place.lexically_normal().string();
   }
-  std::string said = "bench: --peer: experiments_peer.py is in none of its places";
+  std::string said = "bench: --peer: experiments_peer.py was not found; searched";
   for (const fs::path& place : places) said += "\n  " + place.lexically_normal().string();
-  throw Error(ErrorCode::kUsage, said + "\nname it with --peer_script");
+  throw Error(ErrorCode::kUsage, said + "\ngive its path with --peer_script");
 }
 
 }  // namespace
@@ -105,8 +107,9 @@ BenchWords read_bench_words(const std::vector<std::string>& words) {
   if (read.peer_script.empty()) read.peer_script = own_peer_script();
   std::error_code ignored;
   if (!fs::exists(read.peer_script, ignored)) {
-    throw Error(ErrorCode::kUsage, "bench: --peer_script " + read.peer_script +
-                                       ": there is no such file; leave it out for the program's own");
+    throw Error(ErrorCode::kUsage,
+                "bench: --peer_script " + read.peer_script +
+                    ": the file does not exist; omit the option to use the program's own script");
   }
   return read;
 }
@@ -120,7 +123,7 @@ std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
   for (const std::string& text : texts) {
     if (std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return has(one, text); })) continue;
     constexpr size_t kShown = 60;
-    std::string said = "bench: --only " + text + ": no row has it in its name; rows are";
+    std::string said = "bench: --only " + text + ": no row has a name that contains it; the rows are";
     for (size_t i = 0; i < std::min(all.size(), kShown); ++i) said += "\n  " + all[i].name;
     if (all.size() > kShown) said += "\n  and " + std::to_string(all.size() - kShown) + " more";
     throw Error(ErrorCode::kUsage, said);

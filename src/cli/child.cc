@@ -36,7 +36,8 @@ namespace {
 std::string own_program() {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw Error(ErrorCode::kDevice, "/proc/self/exe: " + error.message() + "; is /proc there?");
+  if (error)
+    throw Error(ErrorCode::kDevice, "/proc/self/exe: " + error.message() + "; check that /proc is mounted");
   return path.string();
 }
 
@@ -44,7 +45,7 @@ Child::Child(const std::vector<std::string>& words, std::string log) : log_(std:
   const int file = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) {
     throw Error(ErrorCode::kDevice,
-                log_ + ": cannot be written: " + std::strerror(errno) + "; check --output_dir");
+                log_ + ": cannot write the file: " + std::strerror(errno) + "; check --output_dir");
   }
   std::vector<char*> pointers;
   pointers.reserve(words.size() + 1);

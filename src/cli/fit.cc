@@ -14,15 +14,17 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: plimsoll fit --memory 16GiB --device l4 [--effective_batch_size 64] arguments of train\n"
-    "       plimsoll fit --device all [--prices FILE] [--epoch_samples N] arguments of train\n\n"
-    "  --memory SIZE             what a run may hold: 16GiB, 500MB; the device's own memory unless said\n"
+    "       plimsoll fit --device all [--prices FILE] [--epoch_samples N] arguments of train\n"
+    "\n"
+    "  --memory SIZE             memory for a run: 16GiB, 500MB (default: the memory of the device)\n"
     "  --device NAME             cpu, a card such as l4, several (l4,t4), or all: then cards are ranked\n"
-    "  --effective_batch_size N  sequences of an optimizer step: split into micro-batches as is fastest\n"
-    "  --all_methods             methods that change what is learned too, such as SGD and LoRA\n"
-    "  --prices FILE             lines 'l4,0.71': cards are ranked by what an epoch costs\n"
-    "  --epoch_samples N         sequences of that epoch, 100000 unless said\n"
-    "  --json                    for programs\n\n"
-    "Needs no GPU, no weights and no data. Every answer is a plan, as `plan` and `train --dry_run` make it.";
+    "  --effective_batch_size N  sequences per optimizer step, split into micro-batches in the fastest way\n"
+    "  --all_methods             also methods that change the result of training, such as SGD and LoRA\n"
+    "  --prices FILE             lines 'l4,0.71': rank cards by the cost of an epoch\n"
+    "  --epoch_samples N         sequences per epoch (default: 100000)\n"
+    "  --json                    print JSON for programs\n"
+    "\n"
+    "Needs no GPU, no weights and no data. Every answer was planned, as by `plan` and `train --dry_run`.";
 
 struct FitWords {
   FitOptions options;
@@ -34,25 +36,26 @@ int64_t whole_number(const std::string& name, const std::string& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1)
-    throw Error(ErrorCode::kUsage, "fit: " + name + " " + text + ": expected a whole number from 1 on");
+    throw Error(ErrorCode::kUsage, "fit: " + name + " " + text + ": expected an integer of at least 1");
   return value;
 }
 
 std::vector<CardPrice> read_prices(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    throw Error(ErrorCode::kUsage, "fit: --prices " + path + ": a folder; name a file of lines 'l4,0.71'");
+    throw Error(ErrorCode::kUsage,
+                "fit: --prices " + path + ": it is a folder; give a file with lines such as 'l4,0.71'");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    throw Error(ErrorCode::kUsage, "fit: --prices " + path + ": the file cannot be opened: " +
-                                       std::strerror(errno) + "; check its name and rights");
+    throw Error(ErrorCode::kUsage, "fit: --prices " + path + ": cannot open the file: " +
+                                       std::strerror(errno) + "; check its name and permissions");
   }
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   std::vector<CardPrice> prices = parse_prices(text, path);
   if (prices.empty())
     throw Error(ErrorCode::kUsage,
-                "fit: --prices " + path + ": it has no price; write lines such as 'l4,0.71'");
+                "fit: --prices " + path + ": the file contains no price; write lines such as 'l4,0.71'");
   return prices;
 }
 

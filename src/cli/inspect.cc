@@ -41,10 +41,10 @@ InspectWords read_words(const std::vector<std::string>& words) {
                                          "--label_column_name NAME and --problem_type TYPE");
     }
     if (equals == std::string::npos && i + 1 == words.size())
-      throw Error(ErrorCode::kUsage, "inspect: " + name + ": a value is missing");
+      throw Error(ErrorCode::kUsage, "inspect: " + name + ": the value is missing");
     read.set(name, equals == std::string::npos ? words[++i] : word.substr(equals + 1));
   }
-  if (read.paths.empty()) throw Error(ErrorCode::kUsage, "inspect: no path is given");
+  if (read.paths.empty()) throw Error(ErrorCode::kUsage, "inspect: give at least one path");
   return read;
 }
 
@@ -55,8 +55,8 @@ int run_inspect(const std::vector<std::string>& words) {
     print(
         "usage: plimsoll inspect PATH...   a model folder or a name in Hugging Face's cache, a checkpoint, a "
         ".safetensors, .csv, .tsv, .json or .jsonl file, a tokenizer, log.jsonl, plan.json or memory.json of "
-        "a run;\na data file is read as training reads it, with --text_column_names A,B, --label_column_name "
-        "NAME and --problem_type TYPE as there;\nexit code 4 where a checkpoint is damaged");
+        "a run;\na data file is read as for training, with --text_column_names A,B, --label_column_name NAME "
+        "and --problem_type TYPE;\nexit code 4 if a checkpoint is damaged");
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
   }
   InspectWords read = read_words(words);

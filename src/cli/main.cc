@@ -121,24 +121,23 @@ constexpr Command kCommands[] = {
     {"train", run_train,
      "fine-tune a model; Hugging Face Trainer's argument names; --dry_run prints the plan and stops"},
     {"plan", run_plan,
-     "what a run will hold in memory and do, with no weights and no device needed; --json FILE, --why, "
-     "--modules"},
-    {"eval", run_eval, "loss and metrics of a fine-tuned model on --validation_file"},
-    {"predict", run_predict, "labels for the rows of --test_file"},
+     "the memory and the operations of a run, without weights or a device; --json FILE, --why, --modules"},
+    {"eval", run_eval, "compute loss and metrics of a fine-tuned model on --validation_file"},
+    {"predict", run_predict, "predict labels for the rows of --test_file"},
     {"inspect", run_inspect,
-     "what is in a model folder, checkpoint, .safetensors, data file or tokenizer: plimsoll inspect PATH"},
+     "describe a model folder, checkpoint, .safetensors, data file or tokenizer: plimsoll inspect PATH"},
     {"tokenize", run_tokenize,
-     "a line of text in, a JSON line out: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]"},
+     "tokenize each line of text to a line of JSON: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]"},
     {"fit", run_fit,
-     "what fits into so much memory: methods, batch and length for a device that need not be there; "
+     "find methods, batch and length that fit into a memory, for a device that need not be present; "
      "--memory, --device"},
     {"bench", run_bench,
-     "every method alone and combined, one process each: time, memory, predicted beside measured; "
+     "measure methods alone and combined, one process each: predicted and measured time and memory; "
      "--experiments, --sweep, --peer"},
     {"merge", run_merge,
-     "a base model and an adapter made one model: plimsoll merge --adapter DIR --output_dir DIR"},
+     "merge a base model and an adapter into one model: plimsoll merge --adapter DIR --output_dir DIR"},
     {"monitor", run_monitor,
-     "what the GPUs hold and do: memory, processes, clocks, power, heat; --watch, --json, --capabilities"},
+     "show the GPUs: memory, processes, clocks, power, temperature; --watch, --json, --capabilities"},
 };
 
 constexpr const char* kVersion = "0.1.0";
@@ -150,13 +149,12 @@ std::string usage() {
             command.help + "\n";
   }
   return text +
-         "\nplimsoll COMMAND --help lists the arguments, --help all with those that have no effect here.\n"
+         "\n"
+         "plimsoll COMMAND --help lists the arguments; --help all includes those without effect.\n"
          "Exit codes: 0 done, 1 our bug, 2 usage or configuration, 3 will not fit, 4 bad data or checkpoint, "
-         "5 loss or "
-         "gradient not finite,\n"
+         "5 loss or gradient not finite,\n"
          "6 interrupted and saved, 7 the device or the system failed; 128 + the signal after a second one, "
-         "which saves "
-         "nothing.\n";
+         "which saves nothing.\n";
 }
 
 [[noreturn]] void refuse_command(const std::string& word) {
@@ -168,7 +166,7 @@ std::string usage() {
     names.emplace_back(command.name);
   }
   throw Error(ErrorCode::kUsage,
-              "'" + word + "' is no command; there are " + list + did_you_mean(word, names));
+              "'" + word + "' is not a command; the commands are " + list + did_you_mean(word, names));
 }
 
 int run(int argc, char** argv) {
@@ -192,8 +190,8 @@ int run(int argc, char** argv) {
 int end_of_output(int exit_code) {
   note_output(std::fflush(stdout) == 0);
   if (output_fault == 0) return exit_code;
-  say(std::string("plimsoll: standard output cannot be written: ") + std::strerror(output_fault) +
-      "; what was printed is not complete, check where it is sent");
+  say(std::string("plimsoll: cannot write to standard output: ") + std::strerror(output_fault) +
+      "; the output is incomplete, check its destination");
   return exit_code == 0 ? static_cast<int>(ErrorCode::kDevice) : exit_code;
 }
 
@@ -204,11 +202,11 @@ int run_and_report(int argc, char** argv) {
     say(std::string("plimsoll: ") + error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    say("plimsoll: the system gave no more memory beside the planned arena");
+    say("plimsoll: the system has no more memory for data outside the planned arena");
     return static_cast<int>(ErrorCode::kDevice);
   } catch (const std::filesystem::filesystem_error& error) {
     say("plimsoll: " + error.path1().string() + ": " + error.code().message() +
-        "; check the path, its rights and the space on its disk");
+        "; check the path, its permissions and the free space on its disk");
     return static_cast<int>(ErrorCode::kDevice);
   } catch (const std::exception& error) {
     say(std::string("plimsoll: internal error: ") + error.what());

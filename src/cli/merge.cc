@@ -8,13 +8,14 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: plimsoll merge --adapter DIR --output_dir DIR [--model_name_or_path BASE]\n\n"
-    "  --adapter DIR              what PEFT or plimsoll train saved\n"
-    "  --output_dir DIR           where the base with the adapter in it is written, a plain Hugging Face\n"
-    "                             model; a folder that holds a model is refused\n"
-    "  --model_name_or_path BASE  the base: a folder, or a name in Hugging Face's local cache; unless said\n"
-    "                             what the adapter names\n"
-    "  --overwrite_output_dir     replace a model that the folder holds";
+    "usage: plimsoll merge --adapter DIR --output_dir DIR [--model_name_or_path BASE]\n"
+    "\n"
+    "  --adapter DIR              an adapter saved by PEFT or plimsoll train\n"
+    "  --output_dir DIR           folder for the merged model, a plain Hugging Face model; a folder that\n"
+    "                             contains a model is refused\n"
+    "  --model_name_or_path BASE  the base: a folder, or a name in Hugging Face's local cache (default: the\n"
+    "                             base that the adapter names)\n"
+    "  --overwrite_output_dir     replace a model in the output folder";
 
 }  // namespace
 
@@ -40,7 +41,8 @@ int run_merge(const std::vector<std::string>& words) {
                   "merge: unknown option '" + words[i] +
                       "'; it takes --adapter, --output_dir, --model_name_or_path and --overwrite_output_dir");
     }
-    if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "merge: " + words[i] + ": a value is missing");
+    if (i + 1 == words.size())
+      throw Error(ErrorCode::kUsage, "merge: " + words[i] + ": the value is missing");
     *value = words[++i];
   }
   say(merge_adapter(options, process_environment()));

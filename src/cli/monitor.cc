@@ -15,13 +15,15 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: plimsoll monitor [--device N] [--watch [SECONDS]] [--json] [--capabilities] [--context]\n\n"
-    "  --device N         one GPU: N as nvidia-smi counts, cuda:N as CUDA counts (CUDA_VISIBLE_DEVICES)\n"
-    "  --watch [SECONDS]  again and again, every second unless said; Ctrl-C ends it\n"
-    "  --json             an object for programs, with --watch one a line\n"
-    "  --capabilities     fp16, bf16, tf32 and fp8 on tensor cores: yes or no, and why\n"
-    "  --context          measures what an empty CUDA context takes\n\n"
-    "Memory is in MiB as nvidia-smi counts. Without a GPU the host is shown.";
+    "usage: plimsoll monitor [--device N] [--watch [SECONDS]] [--json] [--capabilities] [--context]\n"
+    "\n"
+    "  --device N         one GPU: N is the index in nvidia-smi, cuda:N that of CUDA (CUDA_VISIBLE_DEVICES)\n"
+    "  --watch [SECONDS]  repeat at this interval (default: 1 second); Ctrl-C ends it\n"
+    "  --json             print a JSON object for programs; with --watch, one per line\n"
+    "  --capabilities     support for fp16, bf16, tf32 and fp8 on tensor cores, with reasons\n"
+    "  --context          measure the memory of an empty CUDA context\n"
+    "\n"
+    "Memory is in MiB, as in nvidia-smi. Without a GPU, only the host is shown.";
 
 struct MonitorWords {
   MonitorOptions options;

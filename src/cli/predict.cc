@@ -26,8 +26,9 @@ MetricMap write_predictions(Trainer& trainer, TestSet set, const std::string& fo
   MetricMap metrics = trainer.predict(
       [&](const Prediction& prediction) { file << rows++ << '\t' << prediction.label << '\n'; }, set);
   if (!file.flush()) {
-    throw Error(ErrorCode::kDevice, unfinished + ": the file cannot be written: " + std::strerror(errno) +
-                                        "; check the rights of the folder and the space on its disk");
+    throw Error(ErrorCode::kDevice,
+                unfinished + ": cannot write the file: " + std::strerror(errno) +
+                    "; check the permissions of the folder and the free space on its disk");
   }
   std::filesystem::rename(unfinished, path);
   print("wrote " + std::to_string(rows) + (rows == 1 ? " prediction to " : " predictions to ") + path);

@@ -19,8 +19,9 @@ void print_plan(const PlanReport& plan, const Arguments& arguments) {
     std::ofstream file(arguments.json);
     file << plan.json;
     if (!file.flush()) {
-      throw Error(ErrorCode::kDevice, "--json " + arguments.json + ": the file cannot be written: " +
-                                          std::strerror(errno) + "; check the path, its rights and the disk");
+      throw Error(ErrorCode::kDevice, "--json " + arguments.json +
+                                          ": cannot write the file: " + std::strerror(errno) +
+                                          "; check the path, its permissions and the disk");
     }
   }
   print(plan.table + plan.savings);

@@ -66,8 +66,8 @@ int run_tokenize(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (word != "--help" && word != "-h") continue;
     print(
-        "usage: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]   lines from FILE or standard "
-        "input; a JSON line each");
+        "usage: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]   reads lines from FILE or standard "
+        "input and prints one line of JSON each");
     return 0;
   }
   const TokenizeWords read = read_words(words);
@@ -77,12 +77,12 @@ int run_tokenize(const std::vector<std::string>& words) {
   if (is_file) {
     std::error_code ignored;
     if (std::filesystem::is_directory(read.path, ignored))
-      throw Error(ErrorCode::kUsage, read.path + ": a folder; tokenize reads a file of lines");
+      throw Error(ErrorCode::kUsage, read.path + ": it is a folder; tokenize reads a text file");
     errno = 0;
     file.open(read.path, std::ios::binary);
     if (!file)
-      throw Error(ErrorCode::kBadData, read.path + ": the file cannot be opened: " + std::strerror(errno) +
-                                           "; check its name and rights");
+      throw Error(ErrorCode::kBadData, read.path + ": cannot open the file: " + std::strerror(errno) +
+                                           "; check its name and permissions");
   }
   std::istream& input = is_file ? file : std::cin;
   const std::string name = is_file ? read.path : "standard input";
@@ -95,7 +95,7 @@ int run_tokenize(const std::vector<std::string>& words) {
       throw Error(error.code(), name + ":" + std::to_string(number) + ": " + error.what());
     }
   }
-  if (input.bad()) throw Error(ErrorCode::kDevice, name + ": reading it failed midway");
+  if (input.bad()) throw Error(ErrorCode::kDevice, name + ": reading failed before the end");
   return 0;
 }
 

@@ -87,8 +87,8 @@ void release_signals() {
 std::string describe_outcome(const Arguments& arguments, const TrainOutput& output,
                              const std::vector<std::string>& written) {
   if (output.was_complete) {
-    return arguments.output_dir + ": training was complete at step " + std::to_string(output.step) +
-           ", its results are as they were";
+    return arguments.output_dir + ": training was already complete at step " + std::to_string(output.step) +
+           "; its results are unchanged";
   }
   const bool is_adapter = arguments.lora_r || !arguments.adapter_name_or_path.empty();
   std::string text = "wrote " + arguments.output_dir + (is_adapter ? ": adapter_" : ": ") +
@@ -96,7 +96,7 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
   for (const std::string& name : written) text += ", " + name;
   if (!output.best_checkpoint.empty()) text += "; best " + output.best_checkpoint;
   if (std::find(written.begin(), written.end(), "README.md") == written.end())
-    text += "; README.md stays as it was, it is not a model card of ours";
+    text += "; README.md was kept, because Plimsoll did not write it";
   return text;
 }
 
@@ -116,9 +116,8 @@ int run_train(const std::vector<std::string>& words) {
   if (parsed.explicitly_set.contains("do_train") && !arguments.do_train) {
     if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, remarks);
     if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, remarks);
-    throw Error(
-        ErrorCode::kUsage,
-        "--do_train False leaves nothing to do: give --do_eval or --do_predict, or leave it out to train");
+    throw Error(ErrorCode::kUsage,
+                "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
   Trainer trainer(arguments, Task::kTrain, process_environment());
   std::optional<StoppedBySignals> stopped_by_signals(std::in_place, trainer);
@@ -130,8 +129,8 @@ int run_train(const std::vector<std::string>& words) {
   if (output.interrupted) {
     stopped_by_signals.reset();
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
-        (arguments.save_only_model ? ", the model alone (--save_only_model): it can be used, not gone on with"
-                                   : "; go on with --resume_from_checkpoint True"));
+        (arguments.save_only_model ? ", only the model (--save_only_model), which cannot be resumed"
+                                   : "; resume with --resume_from_checkpoint True"));
     return static_cast<int>(ErrorCode::kInterrupted);
   }
   MetricMap metrics = output.metrics;

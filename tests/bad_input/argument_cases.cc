@@ -20,7 +20,7 @@ std::vector<Case> value_cases() {
       argument("ArgumentMoreThreadsThanProcessors", 0,
                {"warning: --num_threads 4096 is more than the ", "slower than with "},
                {"--num_threads", "4096"}),
-      argument("ArgumentIdle", 0, {"note: --eval_steps 5 has no effect: --eval_strategy is no"},
+      argument("ArgumentIdle", 0, {"note: --eval_steps has no effect with --eval_strategy no"},
                {"--eval_steps", "5"}),
       argument("ArgumentUnknown", 2, {"--learning_rat", "did you mean 'learning_rate'"},
                {"--learning_rat", "1"}),
@@ -60,7 +60,7 @@ std::vector<Case> value_cases() {
   };
 }
 
-// Recomputation, offloading to host memory, memory limits.
+// Cases of recomputation, offloading and memory limits.
 std::vector<Case> memory_cases() {
   return {
 
@@ -87,7 +87,7 @@ std::vector<Case> memory_cases() {
   };
 }
 
-// Frozen parameters and adapters.
+// Cases of frozen parameters and adapters.
 std::vector<Case> adapter_argument_cases() {
   return {
 
@@ -154,7 +154,7 @@ std::vector<Case> precision_cases() {
       argument("ArgumentFp16OnCpu", 2, {"--fp16", "on a CPU"}, {"--fp16"}),
       argument("ArgumentFp16OnTheCpuThatWasAskedFor", 2, {"--fp16", "cannot compute fp16 on a CPU", "cuda:0"},
                {"--fp16", "--use_cpu"}),
-      // A CPU with bf16 instructions accepts --bf16.
+      // This is no error if the CPU has bf16 instructions.
       cpu_has_bf16() ? argument("ArgumentBf16OnCpu", 0, {"bf16 mixed"}, {"--bf16"})
                      : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave it out"}, {"--bf16"}),
       argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "CPU", "leave it out"},

@@ -1,6 +1,5 @@
-// Runs the real program on bad input. Faults of the user or of the environment must end with the right exit
-// code and with a message that says what is wrong, where, and what to do. Input that only looks odd must be
-// accepted.
+// Faults of the user or the environment end with the right exit code and a message that states the problem,
+// the place and the remedy. Input that only looks unusual is accepted. Every case runs the real program.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <pwd.h>
@@ -41,7 +40,7 @@ void run_cases(const std::vector<Case>& cases) {
                                                              << result.output;
     }
     if (one.exit_code == 0) continue;
-    // The last line is the message. It must be readable.
+    // The last line is the message, and it must be readable.
     EXPECT_LT(result.output.size(), 8000u);
     EXPECT_TRUE(std::ranges::all_of(result.output, [](char c) {
       const auto byte = static_cast<unsigned char>(c);
@@ -78,8 +77,8 @@ TEST(BadInput, Checkpoints) {
   run_cases(checkpoint_cases());
 }
 
-// The error names a tensor of the model. It does not name the optimizer's state, which also has too many
-// tensors.
+// The message must name the model as the difference, not the optimizer state, which is then too large as
+// well.
 TEST(BadInput, ACheckpointOfADeeperModel) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string run = ground().path("deeper");
@@ -94,8 +93,8 @@ TEST(BadInput, ACheckpointOfADeeperModel) {
   EXPECT_NE(result.output.find("has no place in this run's model"), std::string::npos) << result.output;
 }
 
-// If standard output cannot be written, for example to a full disk, every subcommand ends with one line and
-// the right exit code. A training run still saves its model.
+// If standard output is a full disk, every subcommand reports it by its exit code and one line. A training
+// run still saves its model.
 TEST(BadInput, StandardOutputThatTakesNothing) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string out = ground().path("printed_nowhere");
@@ -108,7 +107,7 @@ TEST(BadInput, StandardOutputThatTakesNothing) {
     SCOPED_TRACE(command.front());
     const ProcessResult result = Process(command, ground().path("log"), {}, "/dev/full").wait();
     EXPECT_EQ(result.exit_code, 7) << result.output;
-    const std::string line = "plimsoll: standard output cannot be written: No space left on device";
+    const std::string line = "plimsoll: cannot write to standard output: No space left on device";
     const size_t at = result.output.find(line);
     ASSERT_NE(at, std::string::npos) << result.output;
     EXPECT_EQ(result.output.find('\n', at), result.output.size() - 1) << result.output;
@@ -144,7 +143,7 @@ std::optional<std::string> on_terminal(Words words, unsigned short columns) {
   return written;
 }
 
-// A bar that is wider than the terminal would wrap, and each step would leave a line of it on the screen.
+// A bar wider than the terminal would leave a part of it on an extra line at every step.
 TEST(BadInput, TheBarFitsANarrowTerminal) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().train(ground().data(), {"--max_steps", "4", "--save_strategy", "no"});
@@ -167,8 +166,7 @@ TEST(BadInput, TheBarFitsANarrowTerminal) {
   EXPECT_GE(drawn, 4) << written;
 }
 
-// Warnings about old names of arguments are printed after the line with the device. If the run fails before
-// that line, they are printed before the error.
+// Warnings about old names follow the line of the device and precede an error.
 TEST(BadInput, TheDeviceIsTheFirstLine) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string warning = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
@@ -183,7 +181,7 @@ TEST(BadInput, TheDeviceIsTheFirstLine) {
   EXPECT_TRUE(refused.output.starts_with(warning)) << refused.output;
 }
 
-// A plan prints its warnings and notes after its table, also if an error follows.
+// The warnings and notes of a plan follow its table, also before an error.
 TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().plan(ground().model());
@@ -206,7 +204,7 @@ TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   EXPECT_NE(behind_table(refused).find("\nplimsoll: "), std::string::npos) << refused.output;
 }
 
-// `plimsoll inspect` also accepts the name of a model in Hugging Face's cache.
+// The name of a model in Hugging Face's cache is accepted as well.
 TEST(BadInput, InspectTakesAHubName) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string hub = ground().path("hf_home") + "/hub/models--org--tiny";
@@ -227,7 +225,7 @@ struct ShellResult {
   std::string output;
 };
 
-// Runs a command in a shell, with %s replaced by the program. Returns its exit code and output.
+// Returns the output of a shell command in which %s is the program.
 ShellResult in_shell(std::string command) {
   command.replace(command.find("%s"), 2, place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll"));
   ShellResult result;
@@ -239,7 +237,7 @@ ShellResult in_shell(std::string command) {
   return result;
 }
 
-// Without the variable HOME, the home folder is taken from the password database, as in Hugging Face's tools.
+// As in Hugging Face's tools, the password database provides the home directory if no variable does.
 TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   const passwd* user = getpwuid(getuid());
   if (user == nullptr) GTEST_SKIP() << "this user has no line in the password database";
@@ -248,11 +246,11 @@ TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
       "--model_name_or_path org/not-here");
   EXPECT_EQ(result.exit_code, 4) << result.output;
   const std::string folder = std::string(user->pw_dir) + "/.cache/huggingface/hub/models--org--not-here";
-  EXPECT_NE(result.output.find("(looked for '" + folder + "')"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("(searched '" + folder + "')"), std::string::npos) << result.output;
 }
 
-// A limit on the size of files is reported like a full disk. By default its signal (SIGXFSZ) would end the
-// program without a message.
+// Exceeding the limit of file sizes is reported like a full disk; the signal would otherwise end the program
+// without a message.
 TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = undried(
@@ -264,8 +262,7 @@ TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   EXPECT_NE(result.output.find("File too large"), std::string::npos) << result.output;
 }
 
-// The help of a command lists the arguments that it uses. All other arguments that are given are listed in
-// one note.
+// The help of each command lists the arguments that it uses; arguments that it does not use cause one note.
 TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const ProcessResult help = run_plimsoll({"eval", "--help"}, ground().path("log"));
@@ -282,7 +279,7 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
       << predict.output;
 }
 
-// A plan describes its data in the same words as the run does before it starts.
+// The description of the data in a plan is identical to that at the start of the run.
 TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const Words common = {"--config_name", ground().model(), "--num_threads", "1", "--device", "cpu"};

@@ -1,4 +1,4 @@
-// Checkpoints that are damaged, missing or belong to another run.
+// Checkpoints from which a run cannot be resumed.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -41,7 +41,7 @@ std::vector<Case> checkpoint_cases() {
   return {
       {"CheckpointAtTheEnd",
        0,
-       {"nothing is left to train", "training was complete at step 2", "--max_steps", "as they were"},
+       {"nothing is left to train", "training was already complete at step 2", "--max_steps", "unchanged"},
        [](const Ground& ground) {
          return ground.resume(ground.run_copy(), {"--resume_from_checkpoint", "True", "--max_steps", "2"});
        }},
@@ -79,7 +79,7 @@ std::vector<Case> checkpoint_cases() {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
        }},
-      // The missing checkpoint is reported before the data is read, which is invalid, too.
+      // The error precedes the reading of the data, which is invalid as well.
       {"CheckpointNotThereBeforeData",
        4,
        {"checkpoint-9", "there is no such folder"},

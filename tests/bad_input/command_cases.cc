@@ -17,10 +17,10 @@ std::vector<Case> name_cases() {
   return {
       words("CommandNone", 2, {"usage: plimsoll"}, {}),
       words("CommandHelp", 0, {"usage: plimsoll", "Exit codes"}, {"--help"}),
-      words("CommandMistyped", 2, {"'trian' is no command", "merge, monitor, did you mean 'train'?\n"},
+      words("CommandMistyped", 2, {"'trian' is not a command", "merge, monitor, did you mean 'train'?\n"},
             {"trian"}),
-      words("CommandHelpMistyped", 2, {"'pan' is no command", "did you mean 'plan'?\n"}, {"help", "pan"}),
-      words("CommandUnknown", 2, {"'destroy' is no command", "merge, monitor\n"}, {"destroy"}),
+      words("CommandHelpMistyped", 2, {"'pan' is not a command", "did you mean 'plan'?\n"}, {"help", "pan"}),
+      words("CommandUnknown", 2, {"'destroy' is not a command", "merge, monitor\n"}, {"destroy"}),
       words(
           "PresetUnknown", 4,
           {"'bert-lrage-uncased'", "Presets that need nothing of this", "did you mean 'bert-large-uncased'?"},
@@ -29,10 +29,10 @@ std::vector<Case> name_cases() {
             {"train", "--config_name", "bert-base-uncased", "--task_name", "sst3"}),
       words("CommandHelpOfACommand", 0, {"usage: plimsoll train ", "--learning_rate", "Peak learning rate"},
             {"help", "train"}),
-      words("PlanHelp", 0, {"usage: plimsoll plan ", "--recompute text", "Every other argument of train"},
+      words("PlanHelp", 0, {"usage: plimsoll plan ", "--recompute text", "All other arguments of train"},
             {"plan", "--help"}),
       words("EvalHelp", 0,
-            {"usage: plimsoll eval ", "--validation_file FILE", "Every other argument of train"},
+            {"usage: plimsoll eval ", "--validation_file FILE", "All other arguments of train"},
             {"eval", "--help"}),
       words("PredictHelp", 0, {"usage: plimsoll predict ", "--test_file FILE"}, {"predict", "--help"}),
   };
@@ -48,11 +48,11 @@ std::vector<Case> fit_cases() {
             {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute_budget", "1MiB"}),
       words("FitSelective", 0, {"--recompute selective", "not possible: checkpointing", "to run the first"},
             {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute", "selective"}),
-      words("FitPricesOfAFolder", 2, {"fit: --prices /tmp: a folder; name a file"},
+      words("FitPricesOfAFolder", 2, {"fit: --prices /tmp: it is a folder; give a file"},
             {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/tmp"}),
       words("FitPricesNotThere", 2, {"--prices /nonexistent", "No such file or directory; check its name"},
             {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/nonexistent"}),
-      words("FitPricesEmpty", 2, {"--prices /dev/null: it has no price; write lines such as"},
+      words("FitPricesEmpty", 2, {"--prices /dev/null: the file contains no price; write lines such as"},
             {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/dev/null"}),
       {"FitPriceOfNoCard",
        2,
@@ -147,13 +147,13 @@ std::vector<Case> tokenize_cases() {
        }},
       {"TokenizeNoFile",
        4,
-       {"missing.txt", "cannot be opened", "No such file"},
+       {"missing.txt", "cannot open the file", "No such file"},
        [](const Ground& ground) {
          return Words{"tokenize", "--tokenizer_name", ground.model(), ground.path("missing.txt")};
        }},
       {"TokenizeAFolder",
        2,
-       {"a folder", "a file of lines"},
+       {"a folder", "a text file"},
        [](const Ground& ground) {
          return Words{"tokenize", "--tokenizer_name", ground.model(), ground.model()};
        }},

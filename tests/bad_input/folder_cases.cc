@@ -174,7 +174,7 @@ std::vector<Case> run_end_cases() {
        }},
       {"RunBesideAReadmeOfSomebodyElse",
        0,
-       {"README.md stays as it was"},
+       {"README.md was kept"},
        [](const Ground& ground) {
          const std::string run = ground.path("with_readme");
          std::filesystem::create_directories(run);

@@ -90,7 +90,7 @@ std::vector<Case> weight_cases() {
               "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 90868376\n"),
       {"WeightsTruncated",
        4,
-       {"model.safetensors", "tensor 'classifier.weight' takes bytes", "cut short", "expected size"},
+       {"model.safetensors", "tensor 'classifier.weight' takes bytes", "incomplete", "expected size"},
        [](const Ground& ground) {
          std::string text = read_file(ground.model() + "/model.safetensors");
          text.resize(text.size() - 100);
@@ -117,7 +117,7 @@ std::vector<Case> weight_cases() {
                           4)),
       weights("WeightsNegativeShape", 4, {"'a'", "-2"},
               safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8)),
-      weights("WeightsEndBeforeBegin", 4, {"'a'", "before it begins"},
+      weights("WeightsEndBeforeBegin", 4, {"'a'", "before its start"},
               safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8)),
       weights("WeightsSameNameTwice", 4, {"'a'", "twice"},
               safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"

@@ -1,10 +1,10 @@
-// Lines of tables that are refused with file and line, and odd-looking lines that are accepted.
+// Tables, line by line: errors with file and line, and unusual input that is accepted.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {
-// For string literals that contain zero bytes.
+// These literals have a length and can contain NUL bytes.
 using namespace std::string_literals;
 namespace {
 
@@ -41,7 +41,7 @@ std::vector<Case> reader_cases() {
            "[{\"sentence\": \"word1\", \"label\": 0}, {\"sentence\": \"word2\", \"label\": 1}]"),
       data("CsvRaggedLong", 4, {"ragged.csv:3", "3 fields", "the header has 2", "double quotes"},
            "ragged.csv", "sentence,label\nword1,good\nword2,bad,odd\n"),
-      data("CsvRaggedShort", 4, {"short.csv:3", "1 field", "the header has 2", "fill the missing"},
+      data("CsvRaggedShort", 4, {"short.csv:3", "1 field", "the header has 2", "add the missing"},
            "short.csv", "sentence,label\nword1,good\nword2\n"),
       data("CsvOpenQuote", 4, {"open.csv:3", "quote"}, "open.csv",
            "sentence,label\nword1,good\n\"word2,bad\nword3,good\n"),
@@ -58,7 +58,7 @@ std::vector<Case> reader_cases() {
       data("CsvSameColumnTwice", 4, {"twice.csv:1", "sentence"}, "twice.csv",
            "sentence,sentence,label\na,b,good\n"),
       data("CsvOnlyLabels", 4, {"labels.csv", "column"}, "labels.csv", "label\ngood\nbad\n"),
-      data("CsvMissingLabel", 4, {"missing.csv:3", "no label", "fill it in"}, "missing.csv",
+      data("CsvMissingLabel", 4, {"missing.csv:3", "no label", "add it"}, "missing.csv",
            "sentence,label\nword1,good\nword2,\nword3,bad\n"),
       data("CsvOneLabel", 0, {"warning: 100 %", "'good'"}, "one.csv",
            "sentence,label\nword1,good\nword2,good\n"),
@@ -151,7 +151,7 @@ std::vector<Case> reader_cases() {
        [](const Ground& ground) { return ground.train(ground.path("nothing.csv")); }},
       {"DataIsAFolderOfFiles",
        2,
-       {"files: data files are .csv, .tsv, .json or .jsonl, this is a folder; name a file in it"},
+       {"files: data files must be .csv, .tsv, .json or .jsonl; this is a folder; give a file in it"},
        [](const Ground& ground) {
          std::filesystem::create_directories(ground.path("files"));
          return ground.train(ground.path("files"));

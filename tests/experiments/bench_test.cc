@@ -1,5 +1,5 @@
-// Tests `plimsoll bench` with a model of two layers: the table, its files, sweeps, refusals, and resuming
-// after a kill.
+// Tests `plimsoll bench` with a model of two layers: the table, its files, sweeps, refusals, and continuing
+// after it was killed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// The sanitizers use about 130 MiB per process, which no plan includes.
+// The sanitizers use about 130 MiB of memory per process, which no plan includes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #else
@@ -77,7 +77,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(table.at("program").at("version").get<std::string>().empty());
   EXPECT_FALSE(table.at("machine").at("cpu").get<std::string>().empty());
   EXPECT_EQ(table.at("summary").at("reference"), "vanilla, batch 4");
-  // The plot's caption describes the CPU as the first line of a run does.
+  // The plot's caption contains the description of the CPU from the first line of a run.
   const std::string device = rows[0].at("figures").at("device");
   EXPECT_TRUE(contains(read_file(folder.path("out") + "/rows/01-vanilla-batch-4/output.txt"),
                        "device " + device + "\n"))
@@ -87,7 +87,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(contains(result.output, "as calibration")) << result.output;
   int measured = 0;
   for (const nlohmann::json& row : rows) {
-    // A row without figures must have a reason.
+    // A row without figures has a reason.
     EXPECT_NE(row.at("figures").is_null(), row.at("refused").get<std::string>().empty()) << row.dump(1);
     if (row.at("figures").is_null()) continue;
     ++measured;
@@ -145,7 +145,7 @@ TEST(Bench, SweepsAGridWithMetrics) {
   EXPECT_TRUE(contains(result.output, "accuracy")) << result.output;
 }
 
-// CUDA_VISIBLE_DEVICES hides all GPUs from this test.
+// The environment of the tests hides all GPUs from CUDA.
 TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
   const TestFolder folder("bench_no_gpu");
   for (const Words& what : {Words{"--experiments"}, Words{"--calibrate"}, Words{"--sweep", "seed=1,2"}}) {
@@ -157,7 +157,7 @@ TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
   }
 }
 
-// After a kill at any time, the bench resumes and does not repeat completed rows.
+// If it is killed at any time, it continues at the same row: finished rows are not run again.
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
   write_tiny_model(folder);
@@ -175,7 +175,7 @@ TEST(Bench, GoesOnAfterItWasKilled) {
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "vanilla, batch 4: there already")) << result.output;
   EXPECT_EQ(fs::last_write_time(first_row), written);
-  // With other arguments, completed rows are not reused.
+  // Other arguments mean other work.
   Words others = words;
   others.insert(others.end(), {"--seed", "7"});
   const ProcessResult again = run_plimsoll(others, folder.path("log"));
@@ -196,7 +196,7 @@ TEST(Bench, ASweepsValuesMayHaveCommas) {
   ASSERT_EQ(table.size(), 4u);
   EXPECT_EQ(table[3].at("name"), "seed=2 optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16");
   for (const nlohmann::json& row : table) EXPECT_FALSE(row.at("figures").is_null()) << row.dump(1);
-  // The table shows the arguments that distinguish the rows.
+  // The rows can be distinguished.
   EXPECT_TRUE(contains(result.output, "  seed=1\n    optim_args=momentum_dtype=float32 ")) << result.output;
 }
 
@@ -217,7 +217,7 @@ TEST(Bench, HelpIsPrintedWhateverItIsAskedBeside) {
   }
 }
 
-// If the peer cannot run at all, the bench says so before it runs any row.
+// If the other program can run none of the rows, this is reported before the first row.
 TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   const TestFolder folder("bench_no_peer");
   write_tiny_model(folder);
@@ -232,14 +232,14 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
     EXPECT_FALSE(fs::exists(folder.path("out") + "/calibration")) << "the peer is asked first";
   };
   refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
-          {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "leave --peer out"});
-  // The program finds its own peer script from any working folder.
+          {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "omit --peer"});
+  // The program's own script is found from any folder.
   refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
-  refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "there is no such file"});
+  refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "the file does not exist"});
 }
 
-// A shell script replaces Trainer: it returns figures for most rows and refuses 8-bit SGD. The real script
-// refuses rows that Trainer does not support; it does so before it loads PyTorch.
+// A shell script replaces Trainer: it has figures for most rows and none for 8-bit SGD. The real script
+// refuses rows that Trainer does not support before it needs PyTorch.
 TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   const TestFolder folder("bench_peer");
   write_tiny_model(folder);
@@ -268,12 +268,12 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   EXPECT_EQ(peers.at("selective recompute").at("refused"), "Trainer has nothing like --recompute selective");
   EXPECT_TRUE(contains(result.output, "beside Hugging Face's Trainer")) << result.output;
   EXPECT_TRUE(contains(result.output, "Trainer 2.5 samples/s, 1 MiB")) << result.output;
-  // A refusal of the peer is a result, too, and is not repeated.
+  // A refusal by the other program is a result too.
   const ProcessResult again = run_plimsoll(words, folder.path("log"));
   EXPECT_TRUE(contains(again.output, "[4/4] 8-bit SGD with momentum: there already")) << again.output;
 }
 
-// After a kill during the peer's part of a row, only this row is repeated.
+// If it is killed while the other program runs a row, only that row is run again.
 TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
   const TestFolder folder("bench_peer_kill");
   write_tiny_model(folder);
@@ -314,7 +314,7 @@ TEST(Bench, StopsAtASignalAndSaysHowToGoOn) {
   bench.send(SIGINT);
   const ProcessResult result = bench.wait();
   EXPECT_EQ(result.exit_code, 6) << result.output;
-  EXPECT_TRUE(contains(result.output, "goes on with row 1")) << result.output;
+  EXPECT_TRUE(contains(result.output, "continue with row 1")) << result.output;
 }
 
 TEST(Bench, RefusesWhatItCannotRead) {
@@ -335,9 +335,9 @@ TEST(Bench, RefusesWhatItCannotRead) {
   refused({"bench", "--sweep", "seed=1;"}, "an empty value");
   refused(
       {"bench", "--output_dir", folder.path("out"), "--use_cpu", "--experiments", "--only", "SGD,nonsense"},
-      "--only nonsense: no row has it in its name; rows are\n  vanilla, batch 4\n");
+      "--only nonsense: no row has a name that contains it; the rows are\n  vanilla, batch 4\n");
   refused({"bench", "--output_dir", folder.path("out"), "--sweep", "seed=1,2", "--only", "seed=3"},
-          "--only seed=3: no row has it in its name; rows are\n  seed=1\n  seed=2\n");
+          "--only seed=3: no row has a name that contains it; the rows are\n  seed=1\n  seed=2\n");
 }
 
 TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {
@@ -356,7 +356,7 @@ TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {
   }
 }
 
-// The table is made for these cards: none of its rows is refused, and no two rows are the same run.
+// No row is refused on the cards for which the table was made, and no two rows are equal.
 TEST(Experiments, EveryRowOfAGpuIsARun) {
   std::set<std::string> names;
   std::set<std::string> keys;

@@ -1,4 +1,4 @@
-// Tests `plimsoll fit`: its answers are plans that run, and its refusals say what is missing.
+// Tests `plimsoll fit`: its answers are plans that run, and its refusals state what is missing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ Plan planned(const Arguments& arguments, RunPurpose purpose) {
   return build_plan(request);
 }
 
-// Runs the command of each row that fits with `train --dry_run` in its own process, and compares the memory
-// with the row to the byte. Returns the names of the methods in these rows.
+// Returns the names of the methods whose rows fit. The command of each row must be accepted by `train
+// --dry_run` in a separate process, with the same memory to the byte.
 std::set<std::string> check_commands(const FitReport& report, const Words& words, const TestFolder& folder) {
   std::set<std::string> methods;
   for (const FitRow& row : report.rows) {
@@ -41,8 +41,7 @@ std::set<std::string> check_commands(const FitReport& report, const Words& words
     const Plan told = planned(arguments_of(taken), RunPurpose::kPlan);
     EXPECT_EQ(plan.arena_bytes, told.arena_bytes) << nlohmann::json(row.arguments);
     EXPECT_EQ(plan.total_bytes(), told.total_bytes()) << nlohmann::json(row.arguments);
-    // Only single methods run in their own process. For sets of methods the comparison of plans above is
-    // sufficient.
+    // A process is started only for single methods; sets were planned above.
     if (row.methods.size() < 2) {
       const ProcessResult result =
           run_plimsoll(joined(joined({"train"}, taken), {"--dry_run"}), folder.path("log"));
@@ -69,7 +68,7 @@ Words tiny_arguments(const TestFolder& folder) {
           "1"};
 }
 
-// Returns true if the report lists this method among those that the search considered.
+// Returns true if the search can select the method without a limit.
 bool is_searched(const FitReport& report, std::string_view method) {
   const std::string text = " " + report.searched + ",";
   return contains(text, " " + std::string(method) + ",") || contains(text, " " + std::string(method) + ";");
@@ -84,9 +83,9 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // With two labels the logits are small, and without a memory limit there is no budget.
+    // The logits of two labels are small, and without a limit there is no budget.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
-    // This CPU may lack bf16 products. The report then names the method once, as refused.
+    // The run is on a CPU, which may not support bf16 products; then this is reported once.
     const bool is_refused = contains(report.refused, std::string(method.name));
     EXPECT_EQ(is_searched(report, method.name) || is_refused,
               method.not_on_cpu.empty() && method.not_in_fit.empty())
@@ -100,7 +99,7 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
-  // The smallest limit requires recomputation of a layer, or an optimizer with smaller states.
+  // The memory of one of a few layers must be recomputed, or the update must need fewer bytes.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());
@@ -121,7 +120,7 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   EXPECT_GE(methods.size(), 4u);
 }
 
-// The card is not in this machine, so the rows are compared with `plan`.
+// The card is not in this machine: `plan` plans as `train` would.
 TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   const TestFolder folder("fit_card");
   write_tiny_model(folder);
@@ -152,13 +151,13 @@ TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   EXPECT_GE(rows, 20);
 }
 
-// Verifies that with_methods() makes the same request as reading the methods' words does. It does so for
-// every method, every pair, and every method in a run whose own arguments already name another one.
+// Applying a set of methods to a request must have the same result as parsing its arguments: for every
+// method, every pair, and in addition to the arguments of every other method given by the user.
 class WordsOfMethods {
  public:
   explicit WordsOfMethods(const Words& words) : words_(words) {}
 
-  // Returns nothing if the program refuses the arguments.
+  // Returns nothing if the program refuses it.
   std::optional<PlanRequest> read(const Words& more) const {
     try {
       return prepare_run(arguments_of(joined(words_, more)), RunPurpose::kPlan, Environment{},
@@ -185,8 +184,7 @@ class WordsOfMethods {
   Words words_;
 };
 
-// Returns the methods that change a request. The others are chosen per batch, or train another part of the
-// model.
+// Returns the methods that change a request; the others are chosen per batch, or change the model.
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {
@@ -212,7 +210,7 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
     for (const Method* a : methods) {
       const std::optional<PlanRequest> base = reader.read(words_of(MethodSet().with(*a), own, 0));
       for (const Method* b : methods) {
-        // Adds both methods to the run, and then adds one of them to a run that already names the other.
+        // A pair in addition to the run, and one of the two as an argument of the run itself.
         const MethodSet pair = MethodSet().with(*a).with(*b);
         if (a == b || a->kind != b->kind) {
           const std::optional<PlanRequest> request = with_methods(own, pair);
@@ -244,7 +242,7 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
   EXPECT_GE(refused, 100);
 }
 
-// The commands are compared as they are printed.
+// Tests the commands as they are printed.
 TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   const Words bert{"--config_name", "bert-base-uncased", "--device", "l4"};
   const std::string table = fit_run({.arguments = arguments_of(bert), .effective_batch_size = 1}).table;
@@ -259,7 +257,8 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   EXPECT_FALSE(contains(whole, "FILE")) << "random data needs none: " << whole;
 }
 
-// The bucket of each batch of random data is known in advance, and so is the number of captured programs.
+// The number of times that each split uses the buckets of random data is known, and captured programs are
+// counted from it.
 TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
   const TestFolder folder("fit_captured");
   write_tiny_model(folder);
@@ -289,7 +288,7 @@ TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
       ASSERT_FALSE(report.rows.empty());
       for (const FitRow& row : report.rows) {
         ASSERT_GT(row.micro_batch, 0);
-        // Batches with more sequences than the data has rows are planned at their full size.
+        // Larger batches than the data has rows for are planned with full size.
         if (row.micro_batch > 22) continue;
         const Arguments arguments = arguments_of(joined(words, row.arguments));
         const RunSetup told = prepare_run(arguments, RunPurpose::kPlan, Environment{}, posix_file_system());
@@ -317,7 +316,7 @@ TEST(Fit, RefusesWhatItCannotRead) {
   };
   refused({"fit", "--prices", folder.path("prices")}, "prices:1: expected a card and its price");
   refused({"fit", "--prices", folder.path("cards")}, "cards:2: 'l5' is no card");
-  refused({"fit", "--effective_batch_size", "0"}, "expected a whole number from 1 on");
+  refused({"fit", "--effective_batch_size", "0"}, "expected an integer of at least 1");
   refused({"fit", "--config_name", "bert-base-uncased", "--device", "l5"}, "--device l5");
   refused({"fit", "--memory"}, "needs a value");
 }

@@ -39,7 +39,7 @@ TEST(Resume, EveryStepGoesOnBitForBit) {
   }
 }
 
-// Recomputation changes no bit in fp32, so a run may even resume with another recomputation policy.
+// Recomputation changes no bit in fp32, so a run may resume with another recomputation choice.
 TEST(Resume, RecomputingGoesOnBitForBit) {
   const TestFolder folder("recompute");
   const std::string model = testing::write_tiny_model(folder);
@@ -86,7 +86,7 @@ TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   }
 }
 
-// With --full_determinism no kernel is measured, so the runs need not share a tuning table.
+// Nothing is measured then, so no table has to be equal.
 TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   const TestFolder folder("full_determinism");
   const std::string model = testing::write_tiny_model(folder);
@@ -104,7 +104,7 @@ TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   }
 }
 
-// The tuning cache may have changed or disappeared: a resumed run uses the tuning table of its checkpoint.
+// The cache of tuned products may have changed or disappeared: a resumed run uses those of its checkpoint.
 TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
   const TestFolder folder("tuned");
   const std::string model = testing::write_tiny_model(folder);
@@ -123,8 +123,8 @@ TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
   }
 }
 
-// Resuming a complete run does not change its files. A run that was killed just before its end is completed,
-// with the figures of all its steps.
+// Resuming a completed run changes nothing; one that was killed just before its end is completed, with the
+// figures of all its steps.
 TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
   const TestFolder folder("complete");
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
@@ -146,14 +146,14 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // Simulates an incomplete report after a kill.
+    // This is a leftover of a report that a kill interrupted.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
     std::string told;
     const TrainOutput output = trainer.train([&](const std::string& line) { told += line + "\n"; });
     EXPECT_FALSE(std::filesystem::exists(leftover));
-    EXPECT_NE(told.find("training was complete at step 12"), std::string::npos) << told;
+    EXPECT_NE(told.find("training was already complete at step 12"), std::string::npos) << told;
     EXPECT_EQ(output.step, 12);
     EXPECT_EQ(output.was_complete, !is_killed_before_its_end);
     EXPECT_EQ(trainer.save_reports(output).empty(), !is_killed_before_its_end);
@@ -170,7 +170,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
   EXPECT_NE(text_of("/log.jsonl").find("train_loss"), std::string::npos);
 }
 
-// A damaged newest checkpoint is skipped with a reason, and the run resumes from the one before it.
+// A damaged newest checkpoint is skipped with the reason, and the previous one is used.
 TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
   const TestFolder folder("damaged");
   const std::string model = testing::write_tiny_model(folder);
@@ -194,8 +194,8 @@ TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
   EXPECT_TRUE(told) << "the changed argument is printed";
 }
 
-// With another batch size a run may resume in the middle of one of the new batches. Any combination of rows
-// may then form a batch, and the plan must have space for it.
+// With another batch size a run resumes within what would be one of its batches: any batch may occur, and the
+// plan covers it.
 TEST(Resume, AnotherBatchSizeGoesOn) {
   const TestFolder folder("batch_size");
   Arguments arguments;
@@ -227,7 +227,7 @@ TEST(Resume, AnotherBatchSizeGoesOn) {
   EXPECT_GT(larger_than_from_the_start, 0);
 }
 
-// After a stop request the run finishes the step and saves. The resumed run ends with the same bits.
+// A stop request finishes the step and saves, and the rest of the run ends with the same bits.
 TEST(Resume, StopRequestSavesAndGoesOn) {
   class StopAfter : public Callback {
    public:
@@ -273,7 +273,7 @@ TEST(Training, EarlyStoppingAndBestModel) {
   arguments.greater_is_better = false;
   arguments.save_total_limit = 1;
   arguments.early_stopping_patience = 2;
-  // No loss can improve by this much, so the run stops after the first evaluation and two more.
+  // The required improvement exceeds every loss, so the run stops after the first evaluation and two more.
   arguments.early_stopping_threshold = 100.0;
   Trainer trainer(arguments);
   const TrainOutput output = trainer.train();
@@ -291,7 +291,8 @@ TEST(Training, EarlyStoppingAndBestModel) {
 }
 
 TEST(Training, AccumulationOverTheEndOfAnEpochCountsRealSamples) {
-  // 22 rows in micro-batches of 3, two per step: the last step of an epoch has 4 rows in two micro-batches.
+  // With 22 rows in micro-batches of 3, two per step, the last step of an epoch has 4 rows in two
+  // micro-batches.
   const TestFolder folder("ragged");
   const std::string model = testing::write_tiny_model(folder, 0.0);
   Arguments arguments = testing::tiny_arguments(model, folder.path("run"));

@@ -1,5 +1,4 @@
-// A signal that arrives after a run has failed: there is nothing to stop, and the program still prints its
-// error message.
+// Tests a signal after a run has failed: no run is left to stop, and the program prints its message.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,8 +15,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// The reading end of a named pipe with a capacity of one page. A process that writes more waits until the
-// earlier bytes have been read.
+// The reading end of a named pipe with a capacity of one page: a larger write waits until everything written
+// before has been read.
 class NarrowPipe {
  public:
   static constexpr int kBytes = 4096;
@@ -33,7 +32,7 @@ class NarrowPipe {
   NarrowPipe& operator=(const NarrowPipe&) = delete;
 
   bool is_narrow() const { return is_narrow_; }
-  // Reads up to the end of these words and no byte more, or up to the end of the pipe if they do not occur.
+  // Reads up to the end of these words, and no byte more; if they do not occur, it reads everything.
   std::string read_to(const std::string& words) const {
     fcntl(reader_, F_SETFL, 0);
     std::string text;
@@ -46,8 +45,7 @@ class NarrowPipe {
   bool is_narrow_ = false;
 };
 
-// The error message contains a path of nearly the maximum length. The program therefore waits in the middle
-// of the message, when the run has already ended.
+// The error names a path of maximum length, so the program blocks while printing it, after its run has ended.
 TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
   const TestFolder folder("signal_after_error");
   Arguments arguments = tiny_arguments(write_tiny_model(folder), "");
@@ -67,13 +65,13 @@ TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
   const std::string before = told.read_to("plimsoll: /");
   ASSERT_TRUE(before.ends_with("plimsoll: /")) << before;
   process.send(SIGINT);
-  // Gives the signal handler enough time.
+  // This is long enough for the handler.
   sleep_us(100000);
   EXPECT_TRUE(process.is_running());
   const std::string error = told.read_to("there is no such end");
   std::filesystem::remove(path);
   EXPECT_EQ(process.wait().exit_code, 2) << error;
-  EXPECT_NE(error.find("trains into this folder already"), std::string::npos) << error;
+  EXPECT_NE(error.find("is already training into this folder"), std::string::npos) << error;
   EXPECT_EQ(error.find("finishing the step"), std::string::npos) << error;
 }
 

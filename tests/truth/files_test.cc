@@ -1,4 +1,4 @@
-// Fine-tuning on a file, evaluation and prediction, end to end: files and keys are Hugging Face's.
+// Tests fine-tuning on a file, evaluation and prediction end to end: files and keys equal Hugging Face's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ TEST(Files, PredictingAfterTrainingWritesItsResultsToo) {
   std::erase(words, "--dry_run");
   const ProcessResult train = run_plimsoll(words, ground.path("log"));
   ASSERT_EQ(train.exit_code, 0) << train.output;
-  // Random data has labels.
+  // The random data has labels.
   expect_keys(out + "/predict_results.json",
               {"predict_runtime", "predict_samples", "predict_samples_per_second", "predict_steps_per_second",
                "predict_loss", "predict_accuracy"});
@@ -124,7 +124,7 @@ TEST(Files, GoingOnWithAFinishedRunKeepsItsTrainingResults) {
   words.insert(words.end(), {"--resume_from_checkpoint", "True", "--do_eval"});
   const ProcessResult again = run_plimsoll(words, ground.path("log"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
-  EXPECT_NE(again.output.find("training was complete at step 2"), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("training was already complete at step 2"), std::string::npos) << again.output;
   for (size_t i = 0; i < files.size(); ++i) {
     ASSERT_FALSE(before[i].empty()) << files[i];
     EXPECT_EQ(read_file(out + files[i]), before[i]) << files[i];

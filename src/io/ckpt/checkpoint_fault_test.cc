@@ -152,7 +152,7 @@ TEST(CheckpointFault, FailingAndFullDisks) {
         EXPECT_TRUE(message.starts_with("/out/checkpoint-6 was not saved: cannot ")) << message;
         EXPECT_NE(message.find(error_number == ENOSPC ? "(ENOSPC); free space" : "(EIO); the disk"),
                   std::string::npos);
-        EXPECT_TRUE(message.ends_with("Checkpoints saved before it are untouched"));
+        EXPECT_TRUE(message.ends_with("Earlier checkpoints are unchanged"));
         EXPECT_FALSE(disk->status("/out/tmp-checkpoint-6")) << "the room is given back";
         EXPECT_EQ(find_damage(*disk, "/out/checkpoint-2", VerifyDepth::kHashes), std::nullopt);
         EXPECT_EQ(find_damage(*disk, "/out/checkpoint-4", VerifyDepth::kHashes), std::nullopt);

@@ -64,13 +64,13 @@ std::optional<std::string> file_damage(FileSystem& files, const std::string& fol
   const auto status = files.status(path);
   if (!status || status->kind != FileKind::kFile) return fmt::format("{} is missing", listed.name);
   if (status->size_bytes != listed.size_bytes) {
-    return fmt::format("{} has {} bytes, the manifest says {}", listed.name, status->size_bytes,
+    return fmt::format("{} has {} bytes, but the manifest says {}", listed.name, status->size_bytes,
                        listed.size_bytes);
   }
   if (depth == VerifyDepth::kSizes) return std::nullopt;
   const Hash128 found = hash_file(files, path).hash;
   if (found == listed.hash) return std::nullopt;
-  return fmt::format("{} has the hash {}, the manifest says {}: its content changed", listed.name,
+  return fmt::format("{} has the hash {}, but the manifest says {}: its content changed", listed.name,
                      to_hex(found), to_hex(listed.hash));
 }
 
@@ -81,7 +81,7 @@ std::optional<std::string> why_not_resumable(const internal::Manifest& manifest,
   }
   for (const std::string_view name : {kRunStateFile, kOptimizerFile}) {
     if (!manifest.lists(name))
-      return fmt::format("it holds only the model (no {}), saved with --save_only_model", name);
+      return fmt::format("it contains only the model (no {}), saved with --save_only_model", name);
   }
   return std::nullopt;
 }
@@ -171,7 +171,7 @@ OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
   const auto version = state.find("schema_version");
   const auto value = state.find("state");
   if (version == state.end() || *version != kCheckpointSchemaVersion || value == state.end()) {
-    throw_error(ErrorCode::kBadData, "{}: schema version {} and a 'state' are wanted, found version {}{}",
+    throw_error(ErrorCode::kBadData, "{}: expected schema version {} and a 'state', found version {}{}",
                 state_path, kCheckpointSchemaVersion, version == state.end() ? "none" : version->dump(),
                 value == state.end() ? " and no 'state'" : "");
   }

@@ -119,9 +119,9 @@ TEST(Checkpoint, NewestThatVerifiesIsChosenAndOthersAreExplained) {
       {"/out/checkpoint-14", "model.safetensors has the hash"},
       {"/out/checkpoint-12", "optimizer.safetensors is missing"},
       {"/out/checkpoint-10",
-       "it has no plimsoll_manifest.json: not a checkpoint that Plimsoll finished writing"},
-      {"/out/checkpoint-8", "vocab.txt has 18 bytes, the manifest says 6"},
-      {"/out/checkpoint-6", "the checkpoint has schema version 2, this Plimsoll reads 1"},
+       "it has no plimsoll_manifest.json, so it is not a complete checkpoint of Plimsoll"},
+      {"/out/checkpoint-8", "vocab.txt has 18 bytes, but the manifest says 6"},
+      {"/out/checkpoint-6", "the checkpoint has schema version 2, but this version of Plimsoll reads 1"},
   };
   ASSERT_EQ(newest.skipped.size(), std::size(skipped));
   for (size_t i = 0; i < std::size(skipped); ++i) {

@@ -179,8 +179,8 @@ std::string save_checkpoint(FileSystem& files, const std::string& output_folder,
     commit(files, output_folder, temporary, path);
   } catch (const Error& error) {
     best_effort([&] { remove_tree(files, temporary); });
-    throw Error(error.code(), fmt::format("{} was not saved: {}. Checkpoints saved before it are untouched",
-                                          path, error.what()));
+    throw Error(error.code(),
+                fmt::format("{} was not saved: {}. Earlier checkpoints are unchanged", path, error.what()));
   }
   return path;
 }

@@ -33,8 +33,8 @@ FolderLock::FolderLock(const std::string& folder) {
       if (errno == EWOULDBLOCK) {
         throw_error(
             ErrorCode::kUsage,
-            "{}: {} trains into this folder already. Wait for it to end, or give another --output_dir", path,
-            holder(descriptor_));
+            "{}: {} is already training into this folder. Wait until it ends, or give another --output_dir",
+            path, holder(descriptor_));
       }
       return;
     }

@@ -76,7 +76,7 @@ Json parse_untrusted_json_object(std::string_view text, const std::string& file)
   Json value = parse_untrusted_json(text, file);
   if (!value.is_object()) {
     throw_error(ErrorCode::kBadData,
-                "{}: a JSON object {{...}} is wanted, found {}. Check that it is the file you mean", file,
+                "{}: expected a JSON object {{...}}, found {}. Check that it is the right file", file,
                 value.type_name());
   }
   return value;

@@ -70,7 +70,7 @@ TEST(JsonText, ObjectIsWanted) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "config.json: a JSON object {...} is wanted, found array. Check that it is the file you mean");
+              "config.json: expected a JSON object {...}, found array. Check that it is the right file");
   }
 }
 

@@ -31,12 +31,12 @@ const std::string& text_member(const nlohmann::json& object, const char* key, co
 }
 
 WrittenFile parse_entry(const nlohmann::json& entry, const std::string& file) {
-  if (!entry.is_object()) refuse(file, "'files' holds something else than objects");
+  if (!entry.is_object()) refuse(file, "'files' contains a value that is not an object");
   WrittenFile listed;
   listed.name = text_member(entry, "name", file);
   if (listed.name.empty() || listed.name == ".." ||
       listed.name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-    refuse(file, fmt::format("it lists {}, which is no plain file name", quoted_name(listed.name)));
+    refuse(file, fmt::format("it lists {}, which is not a plain file name", quoted_name(listed.name)));
   }
   listed.size_bytes = whole_number(entry, "bytes", file);
   const auto hash = parse_hash128(text_member(entry, "xxh3_128", file));
@@ -67,15 +67,15 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
   const nlohmann::json json = parse_untrusted_json_object(text, file);
   const int64_t version = whole_number(json, "schema_version", file);
   if (version != kCheckpointSchemaVersion) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the checkpoint has schema version {}, this Plimsoll reads {}; use the version that wrote it",
-        file, version, kCheckpointSchemaVersion);
+    throw_error(ErrorCode::kBadData,
+                "{}: the checkpoint has schema version {}, but this version of Plimsoll reads {}; use the "
+                "version that wrote it",
+                file, version, kCheckpointSchemaVersion);
   }
   Manifest manifest;
   manifest.step = whole_number(json, "step", file);
   if (const auto run = json.find("run"); run != json.end()) {
-    if (!run->is_object()) refuse(file, "'run' is no object");
+    if (!run->is_object()) refuse(file, "'run' is not an object");
     manifest.run = {text_member(*run, "id", file), text_member(*run, "started", file)};
   }
   const auto files = json.find("files");
@@ -87,7 +87,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
 Manifest read_manifest(FileSystem& files, const std::string& folder) {
   const std::string path = join_path(folder, kManifestFile);
   if (!files.status(path)) {
-    throw_error(ErrorCode::kBadData, "{}: it has no {}: not a checkpoint that Plimsoll finished writing",
+    throw_error(ErrorCode::kBadData, "{}: it has no {}, so it is not a complete checkpoint of Plimsoll",
                 folder, kManifestFile);
   }
   return parse_manifest(read_text_file(files, path, kMaxManifestBytes), path);

@@ -57,10 +57,10 @@ bool is_file(FileSystem& files, const std::string& path) {
     const bool pickle = foreign.file == "pytorch_model.bin";
     throw_error(
         ErrorCode::kBadData,
-        "{}: it has no {}, only {} ({}), which Plimsoll does not read{}. Convert it once, where PyTorch is "
-        "installed, with:\n  {}",
+        "{}: it has no {}, only {} ({}), which Plimsoll does not read{}. Convert it once on a machine with "
+        "PyTorch:\n  {}",
         folder, kWeightsFile, foreign.file, foreign.what,
-        pickle ? ", because loading a pickle can run any program" : "",
+        pickle ? ", because loading a pickle can execute code" : "",
         pickle ? fmt::format("cd '{}' && python3 -c \"import torch, safetensors.torch as s; "
                              "w = torch.load('pytorch_model.bin', map_location='cpu', weights_only=True); "
                              "s.save_file({{k: v.clone().contiguous() for k, v in w.items()}}, "
@@ -71,8 +71,8 @@ bool is_file(FileSystem& files, const std::string& path) {
                              folder));
   }
   throw_error(ErrorCode::kBadData,
-              "{}: it has neither {} nor {}. Check that the folder holds a whole model (a download may have "
-              "stopped half-way)",
+              "{}: it has neither {} nor {}. Check that the folder contains a complete model (a download may "
+              "have been interrupted)",
               folder, kWeightsFile, kWeightsIndexFile);
 }
 
@@ -81,10 +81,10 @@ void check_shard_name(const std::string& shard, const std::string& tensor, const
   const auto refuse = [&](const char* why) {
     throw_error(
         ErrorCode::kBadData,
-        "{}: weight_map sends tensor {} to the file {}, {}. Get the file again from a source that you trust",
+        "{}: weight_map maps tensor {} to the file {}, {}. Download the file again from a trusted source",
         file, quoted_name(tensor), quoted_name(shard), why);
   };
-  if (shard.empty()) refuse("a name without letters");
+  if (shard.empty()) refuse("an empty name");
   if (shard.front() == '/') refuse("an absolute path");
   if (shard.find('\\') != std::string::npos) refuse("a name with a backslash");
   if (shard.find('\0') != std::string::npos) refuse("a name with a NUL byte");
@@ -102,9 +102,8 @@ void check_index_against_files(const std::map<std::string, std::string>& weight_
   for (const auto& [tensor, shard] : weight_map) {
     if (shards.at(shard).find(tensor) == nullptr) {
       throw_error(ErrorCode::kBadData,
-                  "{}: weight_map says that tensor {} is in {}, but that file does not have it. Index and "
-                  "shards are of "
-                  "different saves; get all of them again",
+                  "{}: weight_map says that tensor {} is in {}, but that file does not contain it. The index "
+                  "and the shards are from different saves; download all of them again",
                   index_path, quoted_name(tensor), quoted_name(shard));
     }
   }
@@ -114,8 +113,8 @@ void check_index_against_files(const std::map<std::string, std::string>& weight_
       if (mapped == weight_map.end() || mapped->second != shard) {
         throw_error(
             ErrorCode::kBadData,
-            "{}: {} holds tensor {}, which weight_map {}. Index and shards are of different saves; get all "
-            "of them again",
+            "{}: {} contains tensor {}, which weight_map {}. The index and the shards are from different "
+            "saves; download all of them again",
             index_path, quoted_name(shard), quoted_name(tensor.name),
             mapped == weight_map.end() ? "does not list" : "places in " + quoted_name(mapped->second));
       }
@@ -132,8 +131,8 @@ std::map<std::string, SafetensorsFile> open_shards(FileSystem& files, const std:
     const std::string path = join_path(folder, shard);
     if (!is_file(files, path)) {
       throw_error(ErrorCode::kBadData,
-                  "{}: weight_map needs the file {} (for tensor {}), which is not there. Download the model "
-                  "again or copy the missing file",
+                  "{}: weight_map needs the file {} (for tensor {}), which does not exist. Download the "
+                  "model again or copy the missing file",
                   index_path, quoted_name(shard), quoted_name(tensor));
     }
     shards.emplace(shard, SafetensorsFile::open(files, path));
@@ -167,13 +166,13 @@ std::map<std::string, std::string> parse_weight_index(std::string_view json, con
   const auto weight_map = index.find("weight_map");
   if (weight_map == index.end() || !weight_map->is_object() || weight_map->empty()) {
     throw_error(ErrorCode::kBadData,
-                "{}: it has no weight_map that maps tensor names to files. Get the file again", file);
+                "{}: it has no weight_map that maps tensor names to files. Download the file again", file);
   }
   std::map<std::string, std::string> result;
   for (const auto& [tensor, shard] : weight_map->items()) {
     if (!shard.is_string()) {
-      throw_error(ErrorCode::kBadData, "{}: weight_map sends tensor {} to {} {}, a file name is wanted", file,
-                  quoted_name(tensor), shard.type_name(), quoted_name(shard.dump()));
+      throw_error(ErrorCode::kBadData, "{}: weight_map maps tensor {} to {} {}, but a file name is expected",
+                  file, quoted_name(tensor), shard.type_name(), quoted_name(shard.dump()));
     }
     check_shard_name(shard.get_ref<const std::string&>(), tensor, file);
     result.emplace(tensor, shard.get<std::string>());
@@ -193,7 +192,7 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
   const auto status = files.status(path);
   if (!status || status->kind != FileKind::kFolder) {
     throw_error(ErrorCode::kBadData, "{}: {}. A model is a folder with {} and {}", path,
-                status ? "it is no folder" : "there is no such folder", kConfigFile, kWeightsFile);
+                status ? "it is not a folder" : "the folder does not exist", kConfigFile, kWeightsFile);
   }
   ModelFolder model;
   model.path_ = path;
@@ -205,16 +204,15 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
     model.adapter_config_text_ = read_text_file(files, adapter_path, kMaxConfigBytes);
     parse_untrusted_json_object(model.adapter_config_text_, adapter_path);
     if (!is_file(files, join_path(path, kAdapterWeightsFile))) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{}: it has {}, but no {}. Check that the folder holds a whole adapter; save one that lies in "
-          "adapter_model.bin again, with PEFT's save_pretrained",
-          path, kAdapterConfigFile, kAdapterWeightsFile);
+      throw_error(ErrorCode::kBadData,
+                  "{}: it has {}, but no {}. Check that the folder contains a complete adapter; save an "
+                  "adapter in adapter_model.bin again with PEFT's save_pretrained",
+                  path, kAdapterConfigFile, kAdapterWeightsFile);
     }
   }
   if (!is_file(files, config_path) && !model.is_adapter()) {
     throw_error(ErrorCode::kBadData,
-                "{}: it has no {}. Check that the folder holds a whole Hugging Face model", path,
+                "{}: it has no {}. Check that the folder contains a complete Hugging Face model", path,
                 kConfigFile);
   }
   if (is_file(files, config_path)) {

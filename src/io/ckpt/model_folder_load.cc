@@ -32,12 +32,11 @@ View at_row(const WantedTensor& wanted) {
     list += fmt::format("\n  {}: {} in the checkpoint, {} in the model", mismatch.stored_name,
                         format_shape(mismatch.found), format_shape(mismatch.wanted));
   }
-  throw_error(
-      ErrorCode::kBadData,
-      "{}: {} of its tensors have other shapes than the model:{}\n  check that config.json belongs to these "
-      "weights; "
-      "to initialise such tensors anew (a classifier for other labels), add --ignore_mismatched_sizes",
-      folder, mismatched.size(), list);
+  throw_error(ErrorCode::kBadData,
+              "{}: the shapes of {} tensors differ from those of the model:{}\n  check that config.json "
+              "belongs to these weights; to initialise such tensors anew (a classifier for other labels), "
+              "add --ignore_mismatched_sizes",
+              folder, mismatched.size(), list);
 }
 
 // Joins names in sorted order, as Hugging Face lists them.

@@ -146,7 +146,7 @@ void save_model_folder(FileSystem& files, const std::string& folder, const Model
   } catch (const Error& error) {
     remove_temporary_files(files, folder);
     throw Error(error.code(),
-                fmt::format("the model was not saved to '{}': {}. What was saved there before is untouched",
+                fmt::format("the model was not saved to '{}': {}. The model saved there before is unchanged",
                             folder, error.what()));
   }
   for (const WrittenFile& file : written) {

@@ -195,7 +195,7 @@ TEST(ModelFolder, TokenizerFilesAreFoundAndCarriedByteForByte) {
 
 TEST(ModelFolder, FoldersWithoutUsableWeightsSayWhatToDo) {
   MemoryFileSystem files;
-  EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/none"); }).find("/none: there is no such folder"),
+  EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/none"); }).find("/none: the folder does not exist"),
             std::string::npos);
   files.make_folder("/m");
   EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m"); }).find("/m: it has no config.json"),
@@ -210,7 +210,7 @@ TEST(ModelFolder, FoldersWithoutUsableWeightsSayWhatToDo) {
   EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m"); }).find("neither model.safetensors nor"),
             std::string::npos);
   EXPECT_FALSE(ModelFolder::open(files, "/m", WeightsNeeded::kNo).has_weights());
-  EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m/config.json"); }).find("it is no folder"),
+  EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m/config.json"); }).find("it is not a folder"),
             std::string::npos);
   write_synced_file(files, "/m/tf_model.h5", "x");
   EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m"); }).find("TensorFlow weights"),
@@ -229,7 +229,7 @@ TEST(ModelFolder, BadIndexesAreRefused) {
       {"[]", "a JSON object"},
       {R"({"weight_map": {}})", "no weight_map"},
       {R"({"weight_map": ["a"]})", "no weight_map"},
-      {R"({"weight_map": {"a": 1}})", "tensor 'a' to number '1', a file name is wanted"},
+      {R"({"weight_map": {"a": 1}})", "tensor 'a' to number '1', but a file name is expected"},
       {R"({"weight_map": {"a": "/etc/passwd"}})", "'/etc/passwd', an absolute path"},
       {R"({"weight_map": {"a": "../x.safetensors"}})",
        "'../x.safetensors', a path that leads out of the folder"},
@@ -237,7 +237,7 @@ TEST(ModelFolder, BadIndexesAreRefused) {
       {R"({"weight_map": {"a": "b/.."}})", "leads out of the folder"},
       {R"({"weight_map": {"a": "..\\x"}})", "a name with a backslash"},
       {R"({"weight_map": {"a": "x\u0000y"}})", "a name with a NUL byte"},
-      {R"({"weight_map": {"a": ""}})", "a name without letters"},
+      {R"({"weight_map": {"a": ""}})", "an empty name"},
       {R"({"weight_map": {"a": "x", "a": "y"}})", "key 'a' occurs twice"},
       {R"({"weight_map": {"a": "x")", "not valid JSON"},
   };
@@ -261,18 +261,19 @@ TEST(ModelFolder, IndexAndShardsMustAgree) {
     return failure_of([&] { ModelFolder::open(files, "/m"); });
   };
   EXPECT_EQ(with_index([](auto&) {}), "accepted");
-  EXPECT_NE(with_index([](auto& map) {
-              map["new"] = "model-00001-of-00003.safetensors";
-            }).find("tensor 'new' is in 'model-00001-of-00003.safetensors', but that file does not have it"),
-            std::string::npos);
+  EXPECT_NE(
+      with_index([](auto& map) {
+        map["new"] = "model-00001-of-00003.safetensors";
+      }).find("tensor 'new' is in 'model-00001-of-00003.safetensors', but that file does not contain it"),
+      std::string::npos);
   EXPECT_NE(with_index([](auto& map) {
               map.erase("classifier.weight");
-            }).find("holds tensor 'classifier.weight', which weight_map does not list"),
+            }).find("contains tensor 'classifier.weight', which weight_map does not list"),
             std::string::npos);
   EXPECT_NE(
       with_index([](auto& map) {
         map["new"] = "model-00009-of-00003.safetensors";
-      }).find("needs the file 'model-00009-of-00003.safetensors' (for tensor 'new'), which is not there"),
+      }).find("needs the file 'model-00009-of-00003.safetensors' (for tensor 'new'), which does not exist"),
       std::string::npos);
 }
 

@@ -67,7 +67,7 @@ class HeaderEvents : public internal::GuardedEvents {
   }
   bool number_float(double, const std::string& text) {
     return skipping() ||
-           (in_list() ? refuse(here() + "the number " + quoted_name(text) + ", which is not a whole number")
+           (in_list() ? refuse(here() + "the number " + quoted_name(text) + ", which is not an integer")
                       : unexpected("a number"));
   }
   bool string(std::string& value) {
@@ -78,7 +78,8 @@ class HeaderEvents : public internal::GuardedEvents {
     }
     if (depth() != 2 || member_ != "dtype") return unexpected("a string");
     const auto type = parse_stored_type(value);
-    if (!type) return refuse(here() + "the type " + quoted_name(value) + ", which the format does not have");
+    if (!type)
+      return refuse(here() + "the type " + quoted_name(value) + ", which the format does not define");
     current_.tensor.type = *type;
     current_.has_type = true;
     return true;
@@ -132,12 +133,12 @@ class HeaderEvents : public internal::GuardedEvents {
                         : fmt::format("tensor {} has ", quoted_name(key_));
   }
   bool unexpected(const char* what) {
-    if (depth() == 0) return refuse(fmt::format("the header is {}, an object {{...}} is wanted", what));
+    if (depth() == 0) return refuse(fmt::format("the header is {}, but an object {{...}} is expected", what));
     if (key_ == kMetadataKey) {
-      return refuse(fmt::format("__metadata__ holds {}; it maps strings to strings", what));
+      return refuse(fmt::format("__metadata__ contains {}; it must map strings to strings", what));
     }
     if (depth() == 1)
-      return refuse(fmt::format("tensor {} is {}, an object is wanted", quoted_name(key_), what));
+      return refuse(fmt::format("tensor {} is {}, but an object is expected", quoted_name(key_), what));
     return refuse(here() + what + ", which does not belong there");
   }
   void begin_tensor() {
@@ -153,8 +154,8 @@ class HeaderEvents : public internal::GuardedEvents {
                                                   : nullptr;
     if (missing != nullptr) return refuse(fmt::format("tensor {} has no {}", quoted_name(key_), missing));
     if (num_offsets_ != 2) {
-      return refuse(fmt::format("data_offsets of tensor {} has {} numbers, two are wanted", quoted_name(key_),
-                                num_offsets_));
+      return refuse(fmt::format("data_offsets of tensor {} has {} numbers, but two are expected",
+                                quoted_name(key_), num_offsets_));
     }
     current_.tensor.name = key_;
     tensors.push_back(std::move(current_.tensor));
@@ -189,17 +190,17 @@ void check_extent(const StoredTensor& tensor, const std::string& file) {
   const auto bits = elements ? checked_product(*elements, stored_type_bits(tensor.type)) : std::nullopt;
   if (!bits) {
     throw_error(ErrorCode::kBadData,
-                "{}: tensor {}: its shape {} overflows 64 bits. The file is damaged or hostile", file,
+                "{}: tensor {}: its shape {} overflows 64 bits. The file is damaged or was manipulated", file,
                 quoted_name(tensor.name), format_shape(tensor.shape));
   }
   if (*bits % 8 != 0) {
     throw_error(ErrorCode::kBadData,
-                "{}: tensor {}: shape {} of {} takes {} bits, which is no whole number of bytes", file,
+                "{}: tensor {}: shape {} of {} takes {} bits, which is not a whole number of bytes", file,
                 quoted_name(tensor.name), format_shape(tensor.shape), stored_type_name(tensor.type), *bits);
   }
   if (tensor.end < tensor.begin) {
     throw_error(ErrorCode::kBadData,
-                "{}: tensor {}: its data ends at byte {}, before it begins at byte {}. The header is wrong; "
+                "{}: tensor {}: its data ends at byte {}, before its start at byte {}. The header is wrong; "
                 "save or download the file again",
                 file, quoted_name(tensor.name), tensor.end, tensor.begin);
   }
@@ -226,7 +227,7 @@ void check_contiguous(const std::vector<StoredTensor>& tensors, const std::strin
           ErrorCode::kBadData,
           "{}: tensor {} begins at data byte {}, but {} at byte {}: {}. Save or download the file again",
           file, quoted_name(tensor.name), tensor.begin, before, expected,
-          tensor.begin < expected ? "they overlap" : "there is a hole between them");
+          tensor.begin < expected ? "they overlap" : "there is a gap between them");
     }
     expected = tensor.end;
     previous = &tensor;
@@ -245,19 +246,17 @@ void check_file_size(const SafetensorsHeader& header, int64_t file_size_bytes, c
     const auto cut = std::ranges::find_if(header.tensors, [&](const StoredTensor& tensor) {
       return header.data_offset + tensor.end > file_size_bytes;
     });
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: tensor {} takes bytes {} to {}, but the file has only {}: it was cut short. Download or copy it "
-        "again; expected size {}",
-        file, quoted_name(cut->name), header.data_offset + cut->begin, header.data_offset + cut->end,
-        file_size_bytes, expected);
+    throw_error(ErrorCode::kBadData,
+                "{}: tensor {} takes bytes {} to {}, but the file has only {}: it is incomplete. Download or "
+                "copy it again; expected size {}",
+                file, quoted_name(cut->name), header.data_offset + cut->begin, header.data_offset + cut->end,
+                file_size_bytes, expected);
   }
   if (expected < file_size_bytes) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the file has {} bytes, but its tensors end at byte {}: {} bytes follow that belong to none. "
-        "Something was appended to it; `truncate -s {} {}` would restore it",
-        file, file_size_bytes, expected, file_size_bytes - expected, expected, file);
+    throw_error(ErrorCode::kBadData,
+                "{}: the file has {} bytes, but its tensors end at byte {}: {} more bytes follow. Data was "
+                "appended to the file; `truncate -s {} {}` would restore it",
+                file, file_size_bytes, expected, file_size_bytes - expected, expected, file);
   }
 }
 

@@ -30,7 +30,7 @@ constexpr Impostor kImpostors[] = {
     {"GGUF", "is a GGUF file of llama.cpp: get the safetensors version of the model"},
     {"\x89HDF", "is an HDF5 file of TensorFlow: get the safetensors version of the model"},
     {"<", "looks like a web page: the download failed, or it needs a login; download it again"},
-    {"{", "looks like plain JSON: it lacks the 8 bytes of length that a safetensors file starts with"},
+    {"{", "looks like plain JSON: it lacks the 8 bytes with the length at the start of a safetensors file"},
 };
 
 void refuse_impostor(std::string_view start, const std::string& path) {
@@ -47,27 +47,25 @@ std::string read_header_text(const File& file, int64_t size_bytes) {
   const int64_t num_start = file.pread(std::as_writable_bytes(std::span(start)), 0);
   const std::string_view start_text(start.data(), narrow<size_t>(num_start));
   if (size_bytes < 10) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the file has {} bytes, the smallest safetensors file has 10: it is empty or was cut short. "
-        "Download or copy it again",
-        path, size_bytes);
+    throw_error(ErrorCode::kBadData,
+                "{}: the file has {} bytes, but the smallest safetensors file has 10: it is empty or "
+                "incomplete. Download or copy it again",
+                path, size_bytes);
   }
   uint64_t length = 0;
   std::memcpy(&length, start.data(), sizeof(length));
   if (length > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
     refuse_impostor(start_text, path);
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: its first 8 bytes announce a header of {} bytes, the format allows at most {}. It is not a "
-        "safetensors file, or its start is damaged; download or copy it again",
-        path, length, kMaxSafetensorsHeaderBytes);
+    throw_error(ErrorCode::kBadData,
+                "{}: its first 8 bytes announce a header of {} bytes, but the format allows at most {}. It "
+                "is not a safetensors file, or its start is damaged; download or copy it again",
+                path, length, kMaxSafetensorsHeaderBytes);
   }
   const auto header_bytes = static_cast<int64_t>(length);
   if (header_bytes > size_bytes - 8) {
     refuse_impostor(start_text, path);
     throw_error(ErrorCode::kBadData,
-                "{}: the header ends at byte {}, but the file has only {}: it was cut short. Download or "
+                "{}: the header ends at byte {}, but the file has only {}: it is incomplete. Download or "
                 "copy it again",
                 path, 8 + header_bytes, size_bytes);
   }
@@ -159,9 +157,8 @@ void SafetensorsFile::read_rows(const StoredTensor& tensor, RowRange rows, View 
   const bool same = source_type == destination.dtype;
   if (!source_type || (!same && !(is_floating(*source_type) && is_floating(destination.dtype)))) {
     throw_error(ErrorCode::kBadData,
-                "{}: tensor {} (at byte {}) is stored as {}, which does not convert to {}; save the model "
-                "with weights "
-                "in F32, F16 or BF16",
+                "{}: tensor {} (at byte {}) is stored as {}, which cannot be converted to {}; save the model "
+                "with weights in F32, F16 or BF16",
                 path_, quoted_name(tensor.name), header_.data_offset + tensor.begin,
                 stored_type_name(tensor.type), dtype_name(destination.dtype));
   }

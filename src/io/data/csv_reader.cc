@@ -119,8 +119,8 @@ CsvParser::FieldEnd CsvParser::read_quoted() {
         ++place_.column;
         if (read_ < text_.size() && !stops_[static_cast<unsigned char>(text_[read_])]) {
           throw_at_place(name_, place_,
-                         "text after the closing quote of the field that begins at line {}, column {}: '{}'\n"
-                         "  write a quote inside a quoted field twice (\"\")",
+                         "text after the closing quote of the field that begins on line {}, column {}: "
+                         "'{}'\n  write a quote inside a quoted field twice (\"\")",
                          opened.line, opened.column, excerpt(std::string_view(text_).substr(read_), 20));
         }
         return end_field();
@@ -152,7 +152,7 @@ void CsvParser::fail_open_quote(TextPlace opened, size_t cell_begin) const {
   std::string hint = "write a quote inside a quoted field twice (\"\")";
   if (options_.delimiter == ',' && header_tabs_ > 0) {
     hint = fmt::format(
-        "check that the file is CSV (it has {} {} in its header: name it .tsv if it is tab-separated)",
+        "check that the file is CSV (it has {} {} in its header: rename it to .tsv if it is tab-separated)",
         header_tabs_, header_tabs_ == 1 ? "tab" : "tabs");
   }
   throw_at_line(name_, opened.line, "quote opened at column {} is never closed\n  the field begins: {}\n  {}",
@@ -181,12 +181,13 @@ void CsvParser::fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) 
     expected += fmt::format("{}'{}'", expected.empty() ? "" : ", ", column);
   }
   const bool too_many = num_fields > static_cast<int64_t>(columns.size());
-  throw_at_line(name_, line, "this row has {} {}, the header has {}: {}\n  the row's text: {}\n  {}",
+  throw_at_line(name_, line, "this row has {} {}, but the header has {}: {}\n  the row's text: {}\n  {}",
                 num_fields, num_fields == 1 ? "field" : "fields", columns.size(), expected,
                 excerpt(format_row(num_fields, row_begin)),
-                too_many ? (options_.delimiter == '\t' ? "put a field that holds a tab in double quotes"
-                                                       : "put a field that holds a comma in double quotes")
-                         : "put a field that holds a line end in double quotes, or fill the missing fields");
+                too_many
+                    ? (options_.delimiter == '\t' ? "put a field that contains a tab in double quotes"
+                                                  : "put a field that contains a comma in double quotes")
+                    : "put a field that contains a line end in double quotes, or add the missing fields");
 }
 
 void CsvParser::finish_row(int64_t num_fields, size_t row_begin, int64_t line) {
@@ -233,7 +234,7 @@ void CsvParser::read_header() {
   for (size_t i = 0; i < columns.size(); ++i) {
     if (std::find(columns.begin(), columns.begin() + static_cast<std::ptrdiff_t>(i), columns[i]) !=
         columns.begin() + static_cast<std::ptrdiff_t>(i)) {
-      throw_at_line(name_, line, "two columns of the header are called '{}': rename one", columns[i]);
+      throw_at_line(name_, line, "two columns of the header have the name '{}': rename one", columns[i]);
     }
   }
 }
@@ -263,9 +264,8 @@ Table read_csv(TextFile file, const CsvOptions& options) {
   parser.read_rows();
   Table table(file.name, hash64(std::as_bytes(std::span(rules))), parser.columns);
   if (parser.lines.empty()) {
-    throw_error(ErrorCode::kBadData,
-                "{}: the file has a header ({}) but no rows; check that it was written to its end", file.name,
-                table.column_list());
+    throw_error(ErrorCode::kBadData, "{}: the file has a header ({}) but no rows; check that it is complete",
+                file.name, table.column_list());
   }
   file.bytes.resize(parser.written());
   table.adopt(std::move(file.bytes), std::move(parser.ends), std::move(parser.lines),

@@ -104,7 +104,8 @@ TEST(CsvReader, SaysWhatIsWrongAndWhere) {
   } cases[] = {
       {"too few fields",
        "a,b,c\n1,2,3\n4,5\n",
-       {"4: f.csv:3: this row has 2 fields, the header has 3: 'a', 'b', 'c'", "line end in double quotes"}},
+       {"4: f.csv:3: this row has 2 fields, but the header has 3: 'a', 'b', 'c'",
+        "line end in double quotes"}},
       {"too many fields",
        "a,b\n1,2,3\n",
        {"4: f.csv:2: this row has 3 fields, the header has 2", "comma in double quotes"}},
@@ -113,15 +114,19 @@ TEST(CsvReader, SaysWhatIsWrongAndWhere) {
        {"4: f.csv:3: quote opened at column 3 is never closed", "the quick\\nbrown"}},
       {"open quote at the end", "a,b\n1,\"", {"4: f.csv:2: quote opened at column 3 is never closed"}},
       {"open quote in the header", "a,\"b\n1,2\n", {"4: f.csv:1: quote opened at column 3 is never closed"}},
-      {"open quote, tabs in the header", "a\tb\tc\td\n\"1\n", {"it has 3 tabs in its header: name it .tsv"}},
+      {"open quote, tabs in the header",
+       "a\tb\tc\td\n\"1\n",
+       {"it has 3 tabs in its header: rename it to .tsv"}},
       {"text after a quote",
        "a,b\n\"x\"y,2\n",
-       {"4: f.csv:2:4: text after the closing quote of the field that begins at line 2, column 1: 'y,2",
+       {"4: f.csv:2:4: text after the closing quote of the field that begins on line 2, column 1: 'y,2",
         "twice"}},
       {"columns count code points", "a,b\n\xC3\xA4\xC3\xA4,\"x\"y\n", {"f.csv:2:7: text after"}},
       {"header only", "a,b\n", {"4: f.csv: the file has a header ('a', 'b') but no rows; check"}},
       {"empty lines only", "\n\r\n\n", {"4: f.csv: the file has only empty lines"}},
-      {"two columns of one name", "a,b,a\n1,2,3\n", {"4: f.csv:1: two columns of the header are called 'a'"}},
+      {"two columns of one name",
+       "a,b,a\n1,2,3\n",
+       {"4: f.csv:1: two columns of the header have the name 'a'"}},
   };
   for (const auto& c : cases) {
     const std::string error = error_of([&] { parse(c.bytes); });
@@ -193,7 +198,7 @@ TEST(TableReader, PicksTheReaderByExtension) {
   EXPECT_EQ(read_table(folder.write("one.json", "{\"a\": 1}")).num_rows(), 1);
   const std::string error = error_of([&] { read_table(folder.write("a.parquet", "x")); });
   EXPECT_TRUE(error.starts_with("2: ")) << error;
-  EXPECT_NE(error.find("data files are .csv, .tsv, .json or .jsonl"), std::string::npos) << error;
+  EXPECT_NE(error.find("data files must be .csv, .tsv, .json or .jsonl"), std::string::npos) << error;
 }
 
 }  // namespace

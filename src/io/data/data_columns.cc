@@ -24,18 +24,18 @@ std::string place_of_columns(const Table& table) {
 }
 
 std::string first_row_hint(const Table& table) {
-  return table.is_typed() ? "\n  the keys of the first row are the columns: write a key there even if its "
-                            "value is empty"
-                          : "";
+  return table.is_typed()
+             ? "\n  the keys of the first row are the columns: add the key there even if its value is empty"
+             : "";
 }
 
 // Returns a hint for the most frequent cause of a missing column: tab-separated text in a .csv file.
 std::string separator_hint(const Table& table) {
   if (table.num_columns() == 1 && table.columns()[0].find('\t') != std::string::npos) {
-    return "\n  the header holds tabs: name the file .tsv if it is tab-separated";
+    return "\n  the header contains tabs: rename the file to .tsv if it is tab-separated";
   }
   if (table.num_columns() == 1 && table.columns()[0].find(';') != std::string::npos) {
-    return "\n  the header holds semicolons: fields must be separated by commas (.csv) or tabs (.tsv)";
+    return "\n  the header contains semicolons: fields must be separated by commas (.csv) or tabs (.tsv)";
   }
   return "";
 }
@@ -49,13 +49,13 @@ void require_column(const Table& table, const std::string& name) {
 
 ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
   if (options.text.size() > 2) {
-    throw_error(ErrorCode::kUsage, "{} text columns are named, at most 2 (a text or a pair) are possible",
+    throw_error(ErrorCode::kUsage, "{} text columns are given, but at most 2 (a text or a pair) are possible",
                 options.text.size());
   }
   ColumnChoice choice;
   for (const std::string& name : options.text) {
     if (name == options.label) {
-      throw_error(ErrorCode::kUsage, "the column '{}' is named both as text and as label", name);
+      throw_error(ErrorCode::kUsage, "the column '{}' is given both as text and as label", name);
     }
     require_column(table, name);
   }
@@ -77,8 +77,8 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
   }
   if (candidates.empty()) {
     throw_error(ErrorCode::kBadData,
-                "{}: expected a text column beside the label '{}', found {}; the texts belong in columns of "
-                "their own, such as sentence, or sentence1 and sentence2{}{}",
+                "{}: expected a text column in addition to the label '{}', found {}; put the texts into "
+                "columns such as sentence, or sentence1 and sentence2{}{}",
                 place_of_columns(table), options.label, table.column_list(), first_row_hint(table),
                 separator_hint(table));
   }
@@ -98,11 +98,10 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
   if (looks_like_index(choice.first) || (choice.second.has_value() && looks_like_index(*choice.second))) {
     choice.warning = fmt::format(
         "{}: the text is taken from '{}' and '{}' (the first two columns that are not '{}'), and one of them "
-        "looks like "
-        "an index: name the text columns with --text_column_names",
+        "looks like an index: select the text columns with --text_column_names",
         table.file_name(), choice.first, choice.second.value_or(""), options.label);
   } else if (left_out) {
-    choice.warning = fmt::format("{}: a column without a name is left out", table.file_name());
+    choice.warning = fmt::format("{}: a column without a name is ignored", table.file_name());
   }
   return choice;
 }
@@ -111,11 +110,10 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
 
 void require_label_column(const Table& table, const std::string& label) {
   if (table.find_column(label) >= 0) return;
-  throw_error(ErrorCode::kBadData,
-              "{}: no column '{}' for the labels among {}; call it so, or name it with "
-              "--label_column_name{}{}",
-              place_of_columns(table), label, table.column_list(), first_row_hint(table),
-              separator_hint(table));
+  throw_error(
+      ErrorCode::kBadData,
+      "{}: no column '{}' for the labels among {}; rename it, or select it with --label_column_name{}{}",
+      place_of_columns(table), label, table.column_list(), first_row_hint(table), separator_hint(table));
 }
 
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {

@@ -67,19 +67,19 @@ TEST(Columns, SayWhatIsExpectedAndFound) {
   EXPECT_NE(error("a,b\n1,2\n", {{"c"}, "label"}).find("4: f.csv: expected a column 'c', found 'a', 'b'"),
             std::string::npos);
   EXPECT_NE(error("label\n1\n", {})
-                .find("4: f.csv: expected a text column beside the label 'label', found 'label'"),
+                .find("4: f.csv: expected a text column in addition to the label 'label', found 'label'"),
             std::string::npos);
-  EXPECT_NE(error("a\tlabel\n1\t2\n", {{"a"}, "label"}).find("the header holds tabs: name the file .tsv"),
-            std::string::npos);
+  EXPECT_NE(
+      error("a\tlabel\n1\t2\n", {{"a"}, "label"}).find("the header contains tabs: rename the file to .tsv"),
+      std::string::npos);
   EXPECT_NE(error("a;label\n1;2\n", {{"a"}, "label"}).find("semicolons"), std::string::npos);
   // The message first names the option to use and then the possible cause.
-  EXPECT_EQ(
-      error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
-      "4: f.csv: no column 'label' for the labels among 'a;label'; call it so, or name it with "
-      "--label_column_name\n  the header holds semicolons: fields must be separated by commas (.csv) or "
-      "tabs (.tsv)");
-  EXPECT_TRUE(error("a,b\n1,2\n", {{"a", "b", "a"}, "label"}).starts_with("2: 3 text columns are named"));
-  EXPECT_TRUE(error("a,b\n1,2\n", {{"a"}, "a"}).starts_with("2: the column 'a' is named both"));
+  EXPECT_EQ(error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
+            "4: f.csv: no column 'label' for the labels among 'a;label'; rename it, or select it with "
+            "--label_column_name\n  the header contains semicolons: fields must be separated by commas "
+            "(.csv) or tabs (.tsv)");
+  EXPECT_TRUE(error("a,b\n1,2\n", {{"a", "b", "a"}, "label"}).starts_with("2: 3 text columns are given"));
+  EXPECT_TRUE(error("a,b\n1,2\n", {{"a"}, "a"}).starts_with("2: the column 'a' is given both"));
 }
 
 TEST(Columns, OfJsonAreThoseOfItsFirstRow) {

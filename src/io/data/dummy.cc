@@ -32,7 +32,7 @@ Dataset make_dummy_dataset(const DummyOptions& options) {
   }
   if (options.first_id < 0 || options.end_id <= options.first_id) {
     throw_error(ErrorCode::kUsage,
-                "--dataset_name dummy: its ids begin at {}, but the model's vocab_size is {}; take a larger "
+                "--dataset_name dummy: its ids begin at {}, but the model's vocab_size is {}; use a larger "
                 "vocabulary, or data from a file",
                 options.first_id, options.end_id);
   }

@@ -216,7 +216,7 @@ std::filesystem::path glue_file(const GlueTask& task, const std::filesystem::pat
       tried += fmt::format("\n    {}", (where / name).string());
     }
   }
-  throw_error(ErrorCode::kBadData, "no file of GLUE's {} in {}; looked for:{}\n  unpack GLUE's {} there",
+  throw_error(ErrorCode::kBadData, "no file of GLUE's {} in {}; searched:{}\n  unpack GLUE's {} there",
               task.folder, folder.string(), tried, task.folder);
 }
 

@@ -62,7 +62,7 @@ class RowParser {
   void add_value(simdjson::dom::element value);
   size_t find_column(std::string_view key, size_t guess) const;
   [[noreturn]] void fail_key_twice(std::string_view key, int64_t line) const {
-    throw_at_line(file_.name, line, "the key '{}' is given twice in one row", key);
+    throw_at_line(file_.name, line, "the key '{}' occurs twice in one row", key);
   }
   [[noreturn]] void fail_syntax(simdjson::error_code error, size_t begin, size_t end) const;
 
@@ -78,7 +78,7 @@ void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end
   const std::string_view row = std::string_view(file_.bytes).substr(begin, end - begin);
   if (error == simdjson::DEPTH_ERROR) {
     throw_at_place(file_.name, place_of(file_.bytes, static_cast<int64_t>(begin)),
-                   "this row is nested more than {} deep: {}", kMaxJsonDepth, excerpt(row));
+                   "this row is nested more than {} levels deep: {}", kMaxJsonDepth, excerpt(row));
   }
   ErrorFinder finder;
   nlohmann::json::sax_parse(row.begin(), row.end(), &finder);
@@ -88,7 +88,7 @@ void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end
   for (const std::string_view word : {"NaN", "nan", "Infinity", "inf"}) {
     if (rest.starts_with(word) || rest.starts_with("-" + std::string(word)) ||
         (rest.size() > 1 && rest.substr(1).starts_with(word))) {
-      throw_at_place(file_.name, place, "{} is not JSON: write a finite number, or null where there is none",
+      throw_at_place(file_.name, place, "{} is not JSON: write a finite number, or null for a missing one",
                      word);
     }
   }
@@ -239,7 +239,7 @@ Table read_json(const TextFile& file) {
   if (scanner.at('[')) {
     read_rows(scanner, rows);
   } else {
-    scanner.take('{', "an array of objects, {\"data\": [...]} or one object a line");
+    scanner.take('{', "an array of objects, {\"data\": [...]} or one object per line");
     bool found = false;
     scanner.skip_space();
     bool more = !scanner.at('}');
@@ -265,8 +265,7 @@ Table read_json(const TextFile& file) {
     if (!found) {
       throw_error(ErrorCode::kBadData,
                   "{}: the file is an object without \"data\": expected an array of objects, {{\"data\": "
-                  "[...]}} or one "
-                  "object a line",
+                  "[...]}} or one object per line",
                   file.name);
     }
   }

@@ -53,7 +53,7 @@ size_t JsonScanner::skip_value() {
   }
   if (depth > 0) {
     throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(begin)),
-                   "the value that begins here is never closed: {}\n  the file may have been cut short",
+                   "the value that begins here is never closed: {}\n  the file may be incomplete",
                    excerpt(text_.substr(begin)));
   }
   if (at_ == begin) {

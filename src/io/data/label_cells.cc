@@ -76,15 +76,15 @@ std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char deli
     std::optional<std::vector<JsonItem>> items = find_json_list(split.label(row));
     if (!items.has_value()) {
       fail_at_row(split, row,
-                  fmt::format("the label begins with '[' and is no list of JSON: {}\n  write [0, 1, 0] or "
-                              "[\"a\", \"b\"], in quotes where the file's fields are separated by commas; or "
+                  fmt::format("the label begins with '[' but is not a JSON list: {}\n  write [0, 1, 0] or "
+                              "[\"a\", \"b\"], in quotes if the file's fields are separated by commas; or "
                               "names separated by '{}', the first without '['",
                               excerpt(split.label(row)), delimiter));
     }
     for (JsonItem& item : *items) {
       if (item.kind == CellKind::kNull || item.kind == CellKind::kList || item.kind == CellKind::kObject) {
         fail_at_row(split, row,
-                    fmt::format("a list of labels holds {}: {}", cell_kind_name(item.kind),
+                    fmt::format("a list of labels contains {}: {}", cell_kind_name(item.kind),
                                 excerpt(split.label(row))));
       }
       if (item.kind == CellKind::kBool) item.text.assign(1, item.text == "true" ? '1' : '0');

@@ -68,19 +68,18 @@ std::string describe_unseen_label(const std::string& label, const ClassLookup& l
   switch (lookup.origin()) {
     case LabelOrigin::kTrainingData:
       return fmt::format(
-          "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows of this "
-          "label to the training file",
+          "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows with "
+          "this label to the training file",
           label, lookup.known());
     case LabelOrigin::kModel:
       return fmt::format(
-          "the label '{}' is not one of the model's labels, {}\n  correct the row, or take a model that was "
+          "the label '{}' is not one of the model's labels, {}\n  correct the row, or use a model that was "
           "trained with this label",
           label, lookup.known());
     case LabelOrigin::kTask:
       return fmt::format(
-          "the label '{}' is not one of the task's labels, {}\n  correct the row, or leave --task_name out "
-          "if "
-          "the data is not GLUE's",
+          "the label '{}' is not one of the task's labels, {}\n  correct the row, or omit --task_name if the "
+          "data is not GLUE's",
           label, lookup.known());
   }
   return {};
@@ -98,7 +97,7 @@ Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUs
   for (int64_t row = 0; row < split.num_rows(); ++row) {
     if (is_label_missing(split, row)) {
       if (use == LabelUse::kRequired) {
-        fail_at_row(split, row, "this row has no label; fill it in, or take the row out");
+        fail_at_row(split, row, "this row has no label; add it, or remove the row");
       }
       labels.classes.push_back(kNoLabel);
       continue;
@@ -125,7 +124,7 @@ Labels encode_sets(const TextSplit& split, const LabelScheme& scheme, LabelUse u
       continue;
     }
     if (split.label_kind(row) == CellKind::kNull) {
-      fail_at_row(split, row, "this row has no label\n  a row of no class is an empty list");
+      fail_at_row(split, row, "this row has no label\n  a row without a class has an empty list");
     }
     for (const JsonItem& item : label_items(split, row, scheme.delimiter)) {
       const std::optional<int32_t> id = lookup.find(item.text);
@@ -145,7 +144,7 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
   for (int64_t row = 0; row < split.num_rows(); ++row) {
     if (is_label_missing(split, row)) {
       if (use == LabelUse::kRequired) {
-        fail_at_row(split, row, "this row has no label; fill it in, or take the row out");
+        fail_at_row(split, row, "this row has no label; add it, or remove the row");
       }
       labels.values.insert(labels.values.end(), static_cast<size_t>(labels.width),
                            std::numeric_limits<float>::quiet_NaN());
@@ -158,7 +157,7 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
     if (static_cast<int64_t>(items.size()) != labels.width) {
       fail_at_row(
           split, row,
-          fmt::format("this label has {}, those of the {} have {}", counted(items.size(), "number"),
+          fmt::format("this label has {}, but those of the {} have {}", counted(items.size(), "number"),
                       scheme.origin == LabelOrigin::kTrainingData ? "training data" : "model", labels.width));
     }
     for (const JsonItem& item : items) {

@@ -12,8 +12,8 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kWhatToWrite =
-    "\n  lists of 0 and 1 are read as vectors here, a target for each class; classes that are called 0 and 1 "
-    "are put in quotes: [\"0\", \"1\"]";
+    "\n  lists of 0 and 1 are read as vectors here, with one target per class; put the names of classes 0 "
+    "and 1 in quotes: [\"0\", \"1\"]";
 
 bool is_target(const JsonItem& item) {
   const std::optional<double> value = as_number(item.text);
@@ -36,11 +36,10 @@ void refuse_bare_vector(const TextSplit& split, int64_t row, const std::vector<J
   }
   drop_repeats(names);
   if (names.size() == items.size()) return;
-  fail_at_row(
-      split, row,
-      fmt::format("the label names a class twice: {}\n  a vector of 0 and 1, a target for each class, "
-                  "is written as a list: [0, 1, 0]",
-                  excerpt(split.label(row))));
+  fail_at_row(split, row,
+              fmt::format("the label contains a class twice: {}\n  write a vector of 0 and 1, with one "
+                          "target per class, as a list: [0, 1, 0]",
+                          excerpt(split.label(row))));
 }
 
 }  // namespace
@@ -87,15 +86,15 @@ void require_vectors(const TextSplit& split, char delimiter) {
       first_line = split.line(row);
     }
     if (items.size() != *width) {
-      fail_at_row(
-          split, row,
-          fmt::format("a list of {} as label, that of line {} has {}: {}{}", counted(items.size(), "number"),
-                      first_line, *width, excerpt(split.label(row)), kWhatToWrite));
+      fail_at_row(split, row,
+                  fmt::format("the label is a list of {}, but that of line {} has {}: {}{}",
+                              counted(items.size(), "number"), first_line, *width, excerpt(split.label(row)),
+                              kWhatToWrite));
     }
     for (const JsonItem& item : items) {
       if (is_target(item)) continue;
       fail_at_row(split, row,
-                  fmt::format("a list of 0 and 1 holds '{}': {}{}", excerpt(item.text),
+                  fmt::format("a list of 0 and 1 contains '{}': {}{}", excerpt(item.text),
                               excerpt(split.label(row)), kWhatToWrite));
     }
   }

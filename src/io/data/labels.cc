@@ -42,7 +42,7 @@ LabelScheme infer_regression(const TextSplit& train) {
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     int64_t width = 1;
     if (is_label_missing(train, row)) {
-      fail_at_row(train, row, "this row has no label; fill it in, or take the row out");
+      fail_at_row(train, row, "this row has no label; add it, or remove the row");
     }
     if (is_label_list(train, row)) {
       const std::vector<JsonItem> items = label_items(train, row, ',');
@@ -58,7 +58,7 @@ LabelScheme infer_regression(const TextSplit& train) {
     }
     if (width != scheme.num_labels || width == 0) {
       fail_at_row(train, row,
-                  fmt::format("this label has {}, the first row's has {}", counted(width, "number"),
+                  fmt::format("this label has {}, but that of the first row has {}", counted(width, "number"),
                               scheme.num_labels));
     }
   }
@@ -71,7 +71,7 @@ LabelScheme infer_multi_label(const TextSplit& train, char delimiter) {
   scheme.delimiter = delimiter;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (train.label_kind(row) == CellKind::kNull) {
-      fail_at_row(train, row, "this row has no label\n  a row of no class is an empty list");
+      fail_at_row(train, row, "this row has no label\n  a row without a class has an empty list");
     }
   }
   LabelLists lists = survey_lists(train, delimiter);
@@ -99,17 +99,17 @@ LabelScheme infer_classes(const TextSplit& train, bool integers) {
   std::unordered_map<std::string, bool> seen;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (is_label_missing(train, row)) {
-      fail_at_row(train, row, "this row has no label; fill it in, or take the row out");
+      fail_at_row(train, row, "this row has no label; add it, or remove the row");
     }
     if (train.label_kind(row) == CellKind::kList || train.label_kind(row) == CellKind::kObject) {
       fail_at_row(train, row,
-                  fmt::format("the label is {}, but one class a row is wanted: {}",
+                  fmt::format("the label is {}, but one class per row is expected: {}",
                               cell_kind_name(train.label_kind(row)), excerpt(train.label(row))));
     }
     if (seen.emplace(class_name(train.label(row), integers), true).second && seen.size() > 100000) {
       throw_error(ErrorCode::kBadData,
-                  "{}: more than 100000 different labels in column '{}': is it the label? name it with "
-                  "--label_column_name",
+                  "{}: more than 100000 different labels in column '{}': check that it is the label, or "
+                  "select another with --label_column_name",
                   train.table().file_name(), train.table().column_list());
     }
   }
@@ -149,7 +149,7 @@ LabelKinds survey(const TextSplit& train) {
     if (train.table().is_typed() && numeric != *first_numeric) {
       fail_at_row(
           train, row,
-          fmt::format("the label is {} here, but was {} in line {}: {}", cell_kind_name(kind),
+          fmt::format("the label is {} here, but was {} on line {}: {}", cell_kind_name(kind),
                       *first_numeric ? "a number" : "not a number", first_line, excerpt(train.label(row))));
     }
   }
@@ -200,7 +200,7 @@ LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options) {
   PLIMSOLL_CHECK(train.num_rows() >= 1);
   if (!train.has_label()) {
     throw_error(ErrorCode::kBadData,
-                "{}: expected a label column, found {}\n  name it with --label_column_name",
+                "{}: expected a label column, found {}\n  select it with --label_column_name",
                 train.table().file_name(), train.table().column_list());
   }
   if (options.kind == LabelKind::kNumbers) {

@@ -156,7 +156,7 @@ TEST(Labels, VectorsGoWithAModelsOwnLabels) {
             (std::vector<float>{1, 0, 1, 0, 1, 0}));
   EXPECT_NE(error_of([&] {
               encode_labels(json_labels({"[0, 1, 0]", "[1, 1]"}), scheme);
-            }).find("4: train.jsonl:2: this label has 2 numbers, those of the model have 3"),
+            }).find("4: train.jsonl:2: this label has 2 numbers, but those of the model have 3"),
             std::string::npos);
 }
 
@@ -232,25 +232,25 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
        "4: train.csv:3: the label 'x' is not a number, which regression needs"},
       {"null", infer(json_labels({"1", "null"})), "4: train.jsonl:2: this row has no label"},
       {"mixed", infer(json_labels({"1", "\"a\""})),
-       "4: train.jsonl:2: the label is text here, but was a number in line 1: a"},
+       "4: train.jsonl:2: the label is text here, but was a number on line 1: a"},
       {"object", infer(json_labels({"{\"a\": 1}"})), "4: train.jsonl:1: the label is an object"},
       {"list for one class", infer(json_labels({"[1]"}), LabelKind::kClass),
        "4: train.jsonl:1: the label is a list"},
-      {"list of lists", infer(json_labels({"[[1]]"})), "4: train.jsonl:1: a list of labels holds a list"},
+      {"list of lists", infer(json_labels({"[[1]]"})), "4: train.jsonl:1: a list of labels contains a list"},
       {"vectors of two lengths", infer(json_labels({"[1.0, 0.0]", "[1.0]"})),
-       "4: train.jsonl:2: a list of 1 number as label, that of line 1 has 2: [1.0]"},
+       "4: train.jsonl:2: the label is a list of 1 number, but that of line 1 has 2: [1.0]"},
       {"vectors of integers of two lengths", infer(json_labels({"[1, 0]", "[0, 1]", "[1]"})),
-       "4: train.jsonl:3: a list of 1 number as label, that of line 1 has 2: [1]"},
+       "4: train.jsonl:3: the label is a list of 1 number, but that of line 1 has 2: [1]"},
       {"vector with another number", infer(json_labels({"[1, 0, 0]", "[0, 0, 2]"})),
-       "4: train.jsonl:2: a list of 0 and 1 holds '2': [0,0,2]"},
+       "4: train.jsonl:2: a list of 0 and 1 contains '2': [0,0,2]"},
       {"vector with a fraction", infer(json_labels({"[1.0, 0.0]", "[0.5, 1.0]"})),
-       "4: train.jsonl:2: a list of 0 and 1 holds '0.5'"},
+       "4: train.jsonl:2: a list of 0 and 1 contains '0.5'"},
       {"brackets that are no list", infer(csv_labels({"a", "[0,1"}), LabelKind::kClasses),
-       "4: train.csv:3: the label begins with '[' and is no list of JSON: [0,1"},
+       "4: train.csv:3: the label begins with '[' but is not a JSON list: [0,1"},
       {"vector without brackets", infer(csv_labels({"0,1", "1,0,0"}), LabelKind::kClasses),
-       "4: train.csv:3: the label names a class twice: 1,0,0"},
+       "4: train.csv:3: the label contains a class twice: 1,0,0"},
       {"targets of two lengths", infer(json_labels({"[1.5, 2]", "[1]"}), LabelKind::kNumbers),
-       "4: train.jsonl:2: this label has 1 number, the first row's has 2"},
+       "4: train.jsonl:2: this label has 1 number, but that of the first row has 2"},
       {"empty item", infer(csv_labels({"a,,b"}), LabelKind::kClasses),
        "4: train.csv:2: an empty label between two"},
       {"no label anywhere", infer(json_labels({"[]", "[]"})), "no row has a label"},

@@ -106,11 +106,11 @@ void Loader::require_room(std::span<const int32_t> rows, const DataPosition& pos
   for (const int32_t row : rows) tokens += sampler_.lengths()[static_cast<size_t>(row)];
   const auto sequences = static_cast<int64_t>(rows.size());
   if (tokens <= capacity_.tokens && sequences <= capacity_.sequences) return;
-  throw_error(
-      ErrorCode::kUsage,
-      "the batch at row {} of epoch {} has {} tokens in {} sequences, and the plan has room for {} in {}: "
-      "it covers the epochs that --num_train_epochs or --max_steps ask for; set them to what will be run",
-      position.index, position.epoch, tokens, sequences, capacity_.tokens, capacity_.sequences);
+  throw_error(ErrorCode::kUsage,
+              "the batch at row {} of epoch {} has {} tokens in {} sequences, but the plan was made for at "
+              "most {} in {}: it covers the epochs that --num_train_epochs or --max_steps request; set them "
+              "to the length of the run",
+              position.index, position.epoch, tokens, sequences, capacity_.tokens, capacity_.sequences);
 }
 
 void Loader::assemble(Slot& slot, const BatchBuffers& out) {

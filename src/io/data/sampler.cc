@@ -73,7 +73,7 @@ SamplingStrategy parse_sampling_strategy(std::string_view word) {
     return SamplingStrategy::kGroupByLength;
   }
   throw_error(ErrorCode::kUsage,
-              "--train_sampling_strategy is random, sequential or group_by_length, found '{}'", word);
+              "--train_sampling_strategy must be random, sequential or group_by_length, not '{}'", word);
 }
 
 void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const int32_t> lengths,
@@ -98,11 +98,10 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> lengths)
   if (options.last_batch == LastBatch::kDrop) {
     rows_per_epoch_ -= rows_per_epoch_ % options.batch_size;
     if (rows_per_epoch_ == 0) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--dataloader_drop_last leaves nothing: {} rows are fewer than a batch of {}\n  use a smaller "
-          "--per_device_train_batch_size",
-          num_rows(), options.batch_size);
+      throw_error(ErrorCode::kUsage,
+                  "--dataloader_drop_last leaves no data: {} rows are fewer than a batch of {}\n  use a "
+                  "smaller --per_device_train_batch_size",
+                  num_rows(), options.batch_size);
     }
   }
   order_.resize(lengths_.size());

@@ -205,15 +205,16 @@ TEST(Sampler, KeepsOrDropsTheLastBatch) {
   EXPECT_TRUE(
       error_of([&] {
         Sampler({SamplingStrategy::kRandom, 0, 11, 1, LastBatch::kDrop}, lengths);
-      }).starts_with("2: --dataloader_drop_last leaves nothing: 10 rows are fewer than a batch of 11"));
+      }).starts_with("2: --dataloader_drop_last leaves no data: 10 rows are fewer than a batch of 11"));
 }
 
 TEST(Sampler, StrategiesHaveTrainersNames) {
   EXPECT_EQ(parse_sampling_strategy("random"), SamplingStrategy::kRandom);
   EXPECT_EQ(parse_sampling_strategy("sequential"), SamplingStrategy::kSequential);
   EXPECT_EQ(parse_sampling_strategy("group_by_length"), SamplingStrategy::kGroupByLength);
-  EXPECT_TRUE(
-      error_of([] { parse_sampling_strategy("sorted"); }).starts_with("2: --train_sampling_strategy is"));
+  EXPECT_TRUE(error_of([] {
+                parse_sampling_strategy("sorted");
+              }).starts_with("2: --train_sampling_strategy must be"));
 }
 
 }  // namespace

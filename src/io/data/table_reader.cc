@@ -41,9 +41,9 @@ Table read_table(const std::filesystem::path& path) {
     return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
   }
   std::error_code ignored;
-  throw_error(ErrorCode::kUsage, "{}: data files are .csv, .tsv, .json or .jsonl, this {}", path.string(),
-              std::filesystem::is_directory(path, ignored) ? "is a folder; name a file in it"
-              : extension.empty() ? "one is without extension; rename it after what it holds"
+  throw_error(ErrorCode::kUsage, "{}: data files must be .csv, .tsv, .json or .jsonl; this {}", path.string(),
+              std::filesystem::is_directory(path, ignored) ? "is a folder; give a file in it"
+              : extension.empty() ? "one has no extension; rename it according to its format"
                                   : fmt::format("one is '{}'; convert it", extension));
 }
 

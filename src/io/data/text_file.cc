@@ -18,17 +18,16 @@ void check_is_text(const TextFile& file) {
   const std::string& bytes = file.bytes;
   if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) {
     throw_error(ErrorCode::kBadData,
-                "{}: the file begins with a UTF-16 byte order mark, but UTF-8 is wanted\n"
-                "  convert it: iconv -f UTF-16 -t UTF-8 {} > converted",
+                "{}: the file begins with a UTF-16 byte-order mark, but UTF-8 is expected\n  convert it: "
+                "iconv -f UTF-16 -t UTF-8 {} > converted",
                 file.name, file.name);
   }
   if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
     const auto offset = static_cast<int64_t>(nul);
-    throw_at_place(
-        file.name, place_of(bytes, offset),
-        "NUL byte (0x00) at byte {}: this is not a text file, or it is UTF-16 without a byte order mark\n"
-        "  look at it with `file`; text must be UTF-8",
-        offset);
+    throw_at_place(file.name, place_of(bytes, offset),
+                   "NUL byte (0x00) at byte {}: this is not a text file, or it is UTF-16 without a "
+                   "byte-order mark\n  examine it with `file`; text must be UTF-8",
+                   offset);
   }
   if (!simdjson::validate_utf8(bytes.data(), bytes.size())) {
     const size_t offset = find_invalid_utf8(bytes);
@@ -51,8 +50,8 @@ TextFile text_file_from_memory(std::string name, std::string bytes) {
   }
   file.bytes = std::move(bytes);
   if (file.bytes.empty()) {
-    throw_error(ErrorCode::kBadData,
-                "{}: the file is empty; check that it was written to its end, or name another", file.name);
+    throw_error(ErrorCode::kBadData, "{}: the file is empty; check that it is complete, or name another",
+                file.name);
   }
   check_is_text(file);
   return file;
@@ -62,12 +61,12 @@ TextFile read_data_file(const std::filesystem::path& path) {
   const std::string name = path.string();
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    throw_error(ErrorCode::kBadData, "{}: this is a folder, a data file is wanted", name);
+    throw_error(ErrorCode::kBadData, "{}: this is a folder, but a data file is expected", name);
   }
   errno = 0;
   std::ifstream stream(path, std::ios::binary | std::ios::ate);
   if (!stream) {
-    throw_error(ErrorCode::kBadData, "{}: cannot open the file: {}; check its name and rights", name,
+    throw_error(ErrorCode::kBadData, "{}: cannot open the file: {}; check its name and permissions", name,
                 std::strerror(errno));
   }
   // A pipe has no size, so it is read in pieces.

@@ -27,7 +27,7 @@ TEST(TextFile, SaysWhatIsWrongAndWhere) {
       {"", "4: f.csv: the file is empty"},
       {"\xEF\xBB\xBF", "4: f.csv: the file is empty"},
       {"ab\ncd\0e"s, "4: f.csv:2:3: NUL byte (0x00) at byte 5"},
-      {"\xFF\xFE"s + "a\0"s, "4: f.csv: the file begins with a UTF-16 byte order mark"},
+      {"\xFF\xFE"s + "a\0"s, "4: f.csv: the file begins with a UTF-16 byte-order mark"},
       {"ok\n\xC3\xA4 caf\xE9 x", "4: f.csv:2:6: byte 0xE9 is not valid UTF-8"},
       {"a\xC0\xAF", "4: f.csv:1:2: byte 0xC0 is not valid UTF-8"},     // overlong
       {"\xED\xA0\x80", "4: f.csv:1:1: byte 0xED is not valid UTF-8"},  // surrogate

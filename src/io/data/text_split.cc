@@ -46,13 +46,12 @@ void TextSplit::check_text(int64_t table_row, int64_t column) {
   if (kind == CellKind::kNull) {
     throw_at_line(
         table_.file_name(), table_.line(table_row),
-        "the text column '{}' is null or missing in this row\n  leave the row out, or write an empty string",
+        "the text column '{}' is null or missing in this row\n  remove the row, or write an empty string",
         name);
   }
   throw_at_line(table_.file_name(), table_.line(table_row),
-                "expected text in column '{}', found {}: {}\n  put it in quotes if it is meant as text, or "
-                "name the text "
-                "columns with --text_column_names (found {})",
+                "expected text in column '{}', found {}: {}\n  put it in quotes if it is a text, or select "
+                "the text columns with --text_column_names (found {})",
                 name, cell_kind_name(kind), excerpt(table_.cell(table_row, column)), table_.column_list());
 }
 
@@ -87,8 +86,7 @@ TextSplit TextSplit::skipping_incomplete_rows(Table table, const ColumnChoice& c
     split.rows_.push_back(row);
   }
   if (split.rows_.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: no row has all the columns that are needed",
-                split.table_.file_name());
+    throw_error(ErrorCode::kBadData, "{}: no row has all required columns", split.table_.file_name());
   }
   return split;
 }

@@ -51,13 +51,13 @@ std::string header_fault(const Header& header, const TokenCacheKey& key, int64_t
     return "it is not a token cache";
   }
   if (header.version != kTokenCacheVersion) {
-    return fmt::format("it is of version {}, this program writes {}", header.version, kTokenCacheVersion);
+    return fmt::format("it has version {}, but this program writes {}", header.version, kTokenCacheVersion);
   }
   if (header.header_hash != hash_header(header)) {
     return "its header is damaged";
   }
   if (header.key.hash() != key.hash()) {
-    return "it is of another data file, tokenizer or length";
+    return "it belongs to another data file, tokenizer or length";
   }
   const int64_t per_token = static_cast<int64_t>(header.id_bytes) + (header.has_types != 0 ? 1 : 0);
   const bool sane = (header.id_bytes == 2 || header.id_bytes == 4) && header.num_tokens >= 0 &&

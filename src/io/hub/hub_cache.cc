@@ -82,7 +82,7 @@ std::string commit_of(FileSystem& files, const std::string& repository, const st
     commit.pop_back();
   if (commit.empty() || commit.find('/') != std::string::npos || !is_revision(commit)) {
     throw_error(ErrorCode::kBadData,
-                "{}: a commit hash is wanted, found '{}'. Remove the folder '{}' and download it again", ref,
+                "{}: expected a commit hash, found '{}'. Remove the folder '{}' and download it again", ref,
                 commit, repository);
   }
   return commit;
@@ -124,21 +124,21 @@ bool is_hub_name(std::string_view text) {
 
 std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environment, const std::string& name,
                               const std::string& revision, const FolderArgument& argument) {
-  PLIMSOLL_CHECK(is_hub_name(name), "'{}' is no hub name", name);
+  PLIMSOLL_CHECK(is_hub_name(name), "'{}' is not a hub name", name);
   if (!is_revision(revision)) {
-    throw_error(ErrorCode::kUsage, "--model_revision '{}' is no branch, tag or commit", revision);
+    throw_error(ErrorCode::kUsage, "--model_revision '{}' is not a branch, tag or commit", revision);
   }
   const std::string repository = join_path(hub_cache_folder(environment), repository_folder(name));
   if (!is_folder(files, repository)) {
     throw_error(ErrorCode::kBadData,
-                "'{}' is neither a folder here nor in Hugging Face's cache (looked for '{}'). {}", name,
-                repository, how_to_get(name, revision, argument));
+                "'{}' is neither a folder nor in Hugging Face's cache (searched '{}'). {}", name, repository,
+                how_to_get(name, revision, argument));
   }
   const std::string snapshots = join_path(repository, "snapshots");
   std::string snapshot = join_path(snapshots, commit_of(files, repository, revision));
   if (!is_folder(files, snapshot)) {
     throw_error(ErrorCode::kBadData,
-                "'{}' is in Hugging Face's cache, but not its revision '{}' (looked for '{}'). {}", name,
+                "'{}' is in Hugging Face's cache, but not its revision '{}' (searched '{}'). {}", name,
                 revision, snapshot, how_to_get(name, revision, argument));
   }
   return snapshot;

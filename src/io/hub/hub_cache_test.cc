@@ -93,14 +93,14 @@ TEST_F(HubCacheTest, FindsBranchesTagsAndCommits) {
 }
 
 TEST_F(HubCacheTest, SaysHowToGetWhatIsNotThere) {
-  EXPECT_EQ(failure_of([&] { resolve_model_folder(files_, environment_, "org/other"); }),
-            "'org/other' is neither a folder here nor in Hugging Face's cache (looked for "
-            "'/hf/hub/models--org--other'). "
-            "Plimsoll does not download it by itself. Get it into the cache with\n"
-            "  hf download org/other\n"
-            "or into a folder with\n"
-            "  git lfs install && git clone https://huggingface.co/org/other other\n"
-            "and then use --model_name_or_path ./other");
+  EXPECT_EQ(
+      failure_of([&] { resolve_model_folder(files_, environment_, "org/other"); }),
+      "'org/other' is neither a folder nor in Hugging Face's cache (searched '/hf/hub/models--org--other'). "
+      "Plimsoll does not download it by itself. Get it into the cache with\n"
+      "  hf download org/other\n"
+      "or into a folder with\n"
+      "  git lfs install && git clone https://huggingface.co/org/other other\n"
+      "and then use --model_name_or_path ./other");
   const std::string tokenizer =
       failure_of([&] { resolve_model_folder(files_, environment_, "nodir", "main", kTokenizerArgument); });
   EXPECT_TRUE(tokenizer.ends_with("and then use --tokenizer_name ./nodir")) << tokenizer;
@@ -130,7 +130,7 @@ TEST_F(HubCacheTest, RefusesWhatIsNoModel) {
             std::string::npos);
   EXPECT_NE(failure_of([&] {
               find_in_hub_cache(files_, environment_, "org/name", "evil");
-            }).find("a commit hash is wanted"),
+            }).find("expected a commit hash"),
             std::string::npos);
   EXPECT_THROW(find_in_hub_cache(files_, environment_, "org/name", "../.."), Error);
 }

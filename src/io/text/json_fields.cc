@@ -11,8 +11,8 @@ Json parse_json(const std::string& text, const std::string& where) {
     return Json::parse(text);
   } catch (const Json::exception& error) {
     // The text is malformed or contains a number that no type can represent.
-    throw_error(ErrorCode::kBadData, "{} is not valid JSON: {}; copy the file again from where it came",
-                where, error.what());
+    throw_error(ErrorCode::kBadData, "{} is not valid JSON: {}; copy the file again from its source", where,
+                error.what());
   }
 }
 

@@ -28,7 +28,7 @@ std::string type_of(const JsonFields& fields) {
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) {
-    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source",
                 fields.name_of(key));
   }
   return *std::move(value);
@@ -55,7 +55,7 @@ void check_pre_tokenizer(const JsonFields& root) {
 WordPieceSpec read_model(const JsonFields& root) {
   const auto fields = root.object("model");
   if (!fields)
-    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source",
                 root.name_of("model"));
   // Old files omit the type of a WordPiece model.
   if (const auto type = fields->text("type"); type && *type != "WordPiece") unsupported(root, "model", *type);
@@ -90,7 +90,7 @@ SpecialIds read_template_tokens(const JsonFields& processor) {
     const auto fields = required(tokens, entry.key().c_str(), tokens.object(entry.key()));
     const Json* ids = fields.array("ids");
     if (ids == nullptr) {
-      throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+      throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source",
                   fields.name_of("ids"));
     }
     std::vector<int32_t>& list = result[entry.key()];
@@ -142,7 +142,7 @@ std::vector<TemplatePiece> read_template(const JsonFields& processor, const char
                                          const SpecialIds& special) {
   const Json* pieces = processor.array(key);
   if (pieces == nullptr) {
-    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source",
                 processor.name_of(key));
   }
   std::vector<TemplatePiece> result;
@@ -237,7 +237,7 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
   if (const auto twice = std::adjacent_find(spec.model.vocab.begin(), spec.model.vocab.end(), same_id);
       twice != spec.model.vocab.end()) {
     throw_error(ErrorCode::kBadData,
-                "{}: model.vocab gives '{}' and '{}' the same id {}; copy the file again from where it came",
+                "{}: model.vocab gives '{}' and '{}' the same id {}; copy the file again from its source",
                 where, twice->first, std::next(twice)->first, twice->second);
   }
   const auto has_unk = [&](const auto& entry) { return entry.first == spec.model.unk_token; };

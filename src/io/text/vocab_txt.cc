@@ -27,7 +27,7 @@ std::string_view trim_end(std::string_view line) {
 std::vector<std::pair<std::string, int32_t>> parse_vocab_txt(std::string_view text,
                                                              const std::string& where) {
   if (text.empty()) {
-    throw_error(ErrorCode::kBadData, "{} is empty; copy the file again from where it came", where);
+    throw_error(ErrorCode::kBadData, "{} is empty; copy the file again from its source", where);
   }
   std::unordered_map<std::string_view, int32_t> ids;
   int64_t line_number = 0;

@@ -228,7 +228,7 @@ TEST(ExperimentPicture, BreaksLongNames) {
 TEST(ExperimentPicture, IsTheSameAsPngWhereThereIsCairo) {
   const std::string path = ::testing::TempDir() + "/plimsoll_experiments.png";
   std::filesystem::remove(path);
-  if (!experiment_picture(four_rows(), origin()).write_png(path)) GTEST_SKIP() << "there is no cairo";
+  if (!experiment_picture(four_rows(), origin()).write_png(path)) GTEST_SKIP() << "cairo is not installed";
   EXPECT_GT(std::filesystem::file_size(path), 10000u);
   std::filesystem::remove(path);
   EXPECT_THROW(experiment_picture(four_rows(), origin()).write_png("/nowhere/at/all.png"), Error);

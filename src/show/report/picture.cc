@@ -157,7 +157,7 @@ bool Picture::write_png(const std::string& path, double scale) const {
   const cairo_status_t status = cairo.surface_write_to_png(surface.get(), path.c_str());
   if (status != CAIRO_STATUS_SUCCESS) {
     throw_error(ErrorCode::kDevice,
-                "{}: the picture cannot be written: {}; check the path, its rights and the disk", path,
+                "{}: the picture cannot be written: {}; check the path, its permissions and the disk", path,
                 cairo.status_to_string(status));
   }
   return true;

@@ -212,10 +212,11 @@ std::string describe_formulas(const Plan& plan) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
     if (!formula.applies) continue;
-    return wrapped(fmt::format(
-        "people say {:g} bytes a parameter for {}: {:.0f} MiB; here {:.1f} + {:.1f} of activations (--why)",
-        formula.bytes_per_parameter, formula.name, static_cast<double>(formula.bytes) / 1048576.0,
-        parameters.sum(), parameters.activations));
+    return wrapped(
+        fmt::format("rule of thumb for {1}: {0:g} bytes per parameter, {2:.0f} MiB; this plan: {3:.1f} + "
+                    "{4:.1f} for activations (--why)",
+                    formula.bytes_per_parameter, formula.name, static_cast<double>(formula.bytes) / 1048576.0,
+                    parameters.sum(), parameters.activations));
   }
   return "";
 }
@@ -309,7 +310,7 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
 
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings) {
   if (savings.empty()) return "";
-  std::string text = "cheapest ways to go further, each planned (time a sample, estimated):\n";
+  std::string text = "cheapest ways to save more memory, each planned (estimated time per sample):\n";
   for (const Suggestion& saving : savings) {
     std::string line =
         fmt::format("{}: -{} MiB, {}", saving.arguments, format_mib(plan.total_bytes() - saving.total_bytes),

@@ -68,7 +68,8 @@ TEST(PlanTable, ShowsTheAnatomyToTheDigit) {
   for (const char* words :
        {"bert-large-uncased for sequence classification, 335.1M parameters, fp32, AdamW\n",
         "batch 4 x 512 (2048 tokens), on cpu, 2 threads\n", "| forward   ", "| backward  ", "| optimizer ",
-        "\npeak: train, ", "people say 16 bytes a parameter for AdamW in fp32: 5114 MiB; here 12.",
+        "\npeak: train, ",
+        "rule of thumb for AdamW in fp32: 16 bytes per parameter, 5114 MiB; this plan: 12.",
         "tensor contractions", "statistical normalizations", "element-wise operators", " samples/s; forward ",
         "not calibrated here"}) {
     EXPECT_NE(table.find(words), std::string::npos) << words << "\n" << table;
@@ -131,7 +132,7 @@ TEST(SavingsText, SaysWhatToTypeWhatItSavesAndWhatItCosts) {
       {.arguments = "--optim sgd", .total_bytes = total - (1 << 20)},
       {.arguments = "--slow", .total_bytes = total - (1 << 20), .relative_time = 2.5}};
   const std::vector<std::string> expected{
-      "cheapest ways to go further, each planned (time a sample, estimated):",
+      "cheapest ways to save more memory, each planned (estimated time per sample):",
       "  --bf16: -40.0 MiB, 5.0 x faster; rounds differently",
       "  --per_device_train_batch_size 2 --gradient_accumulation_steps 2: -1.5 MiB, +12 % time; same",
       "    effective batch; gradients then accumulate",
@@ -148,7 +149,7 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
   for (const char* words :
        {"kernels of train, ", "  matmul ", "passes of train\n", "  fuse ", "switched off",
         "passes of evaluate\n", "saved for the backward pass, at the peak", "encoder.layer.*.",
-        "formulas that people quote", "> AdamW in fp32", "AdamW, mixed precision"}) {
+        "rules of thumb", "> AdamW in fp32", "AdamW, mixed precision"}) {
     EXPECT_NE(why.find(words), std::string::npos) << words << "\n" << why;
   }
 }

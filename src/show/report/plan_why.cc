@@ -127,7 +127,7 @@ std::string format_saved(const Plan& plan) {
 
 std::string format_formulas(const Plan& plan) {
   const ParameterBytes parameters = parameter_bytes(plan);
-  std::string text = "formulas that people quote, bytes a parameter (> for this run)\n";
+  std::string text = "rules of thumb, bytes per parameter (> for this run)\n";
   for (const QuotedFormula& formula : parameters.quoted) {
     text += left_aligned((formula.applies ? "> " : "  ") + formula.name, 38) +
             right_aligned(fmt::format("{:g}", formula.bytes_per_parameter), 4) +
@@ -141,7 +141,7 @@ std::string format_formulas(const Plan& plan) {
 std::string format_update_place(const Plan& plan) {
   if (!plan.train || !plan.train->update_place) return "";
   const UpdatePlace& place = *plan.train->update_place;
-  const auto ms = [](double value) { return fmt::format("{:.1f} ms a step", value); };
+  const auto ms = [](double value) { return fmt::format("{:.1f} ms per step", value); };
   std::string text = place.is_at_use
                          ? "updates run in the next step's forward pass, where their weights are read: " +
                                ms(place.at_use_ms) + ", " + ms(place.in_step_ms) + " within their own"
