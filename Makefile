@@ -1,15 +1,15 @@
 # The commands of this repository. CMake builds; this file only calls scripts/ in the right order.
 #
-#   make            install the packages that are missing (Debian, root or sudo) and build: build/plimsoll
-#   make test       the same, then every test that is not labelled long
-#   make demo       the same, then train a classifier on this machine's own package descriptions
-#   make test-gpu   the tests that need an NVIDIA GPU, on the GPU at hand
-#   make test-long  long tests, sanitizers, fuzzers (about three hours on two cores)
+#   make            install missing packages (Debian, root or sudo) and build: build/plimsoll
+#   make test       also run every test that is not labelled long
+#   make demo       also train a classifier on this machine's own package descriptions
+#   make test-gpu   run the tests that need an NVIDIA GPU on the first GPU
+#   make test-long  run long tests, sanitizers and fuzzers (about three hours on two cores)
 #   make bench      build the benchmarks: build-bench/
 #   make install    install to PREFIX (default /usr/local): program, library, headers, CMake package
-#   make clean      remove build folders; what was trained (runs/) and downloaded (data/) stays
+#   make clean      remove build folders; trained models (runs/) and downloads (data/) are kept
 #
-# JOBS=N sets how many compilers and tests run at once (default: one a core).
+# JOBS=N sets how many compilers and tests run at once (default: one per core).
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)

@@ -1,7 +1,8 @@
-# CUDA: built where nvcc is found, stubs otherwise (src/device/none). The program links the CUDA runtime statically and
-# opens the driver, NVML and the libraries for products at run time, so one binary runs with and without a driver.
+# CUDA code is built if nvcc is found; otherwise stubs are used (src/device/none). The program links the CUDA
+# runtime statically and opens the driver, NVML and the product libraries at run time, so one binary runs with
+# and without a driver.
 #
-# The architectures that a release is built for. sm_75 has no bf16; the newest also gets PTX for those to come.
+# The architectures of a release. sm_75 has no bf16; the newest architecture also gets PTX for later ones.
 set(PLIMSOLL_CUDA_RELEASE_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
 option(PLIMSOLL_CUDA "Build for NVIDIA GPUs too, where nvcc is found" ON)
 set(PLIMSOLL_CUDA_ARCHITECTURES "90-real" CACHE STRING "CUDA architectures to build for, or RELEASE for all of them")
@@ -31,7 +32,7 @@ endif()
 set(PLIMSOLL_CUDA_BUILT ${PLIMSOLL_HAS_CUDA} CACHE INTERNAL "")
 if(PLIMSOLL_HAS_CUDA)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
-  # CMake 3.25 does not know that nvcc has C++20.
+  # CMake 3.25 does not know that nvcc supports C++20.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
@@ -46,8 +47,8 @@ else()
   message(STATUS "CUDA: not built; the program runs on CPUs")
 endif()
 
-# plimsoll_cuda_sources(TARGET SOURCES...): sources (.cu, or .cc that includes CUDA's headers) of a library of the house,
-# compiled only where CUDA is built.
+# plimsoll_cuda_sources(TARGET SOURCES...): adds sources (.cu, or .cc that includes CUDA's headers) to a
+# library if CUDA is enabled.
 function(plimsoll_cuda_sources target)
   if(PLIMSOLL_HAS_CUDA)
     target_sources(${target} PRIVATE ${ARGN})
@@ -55,8 +56,9 @@ function(plimsoll_cuda_sources target)
   endif()
 endfunction()
 
-# plimsoll_gpu_test(NAME [APART] SOURCES ... DEPS ...): a test that needs a GPU. Built where CUDA is, run by `make test-gpu` alone.
-# It prints a line of figures for each suite that compares numbers (tests/support/suite_figures.cc).
+# plimsoll_gpu_test(NAME [APART] SOURCES ... DEPS ...): a test that needs a GPU. It is built if CUDA is
+# enabled and run only by `make test-gpu`. It prints a line of figures per suite that compares numbers
+# (tests/support/suite_figures.cc).
 function(plimsoll_gpu_test name)
   cmake_parse_arguments(ARG "APART" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   foreach(source ${ARG_SOURCES})
@@ -71,7 +73,7 @@ function(plimsoll_gpu_test name)
   endif()
 endfunction()
 
-# plimsoll_gpu_variant(NAME PROGRAM): a test program that is built for the CPU, run again on the first GPU.
+# plimsoll_gpu_variant(NAME PROGRAM): runs a test program that is built for the CPU again on the first GPU.
 function(plimsoll_gpu_variant name program)
   if(PLIMSOLL_HAS_CUDA AND PLIMSOLL_BUILD_TESTS)
     add_test(NAME ${name} COMMAND ${program})

@@ -1,4 +1,5 @@
-# Every library that is not ours, found where the system's package manager put it; nothing is downloaded at configure time.
+# Finds all external libraries where the system's package manager installed them; nothing is downloaded at
+# configure time.
 find_package(Threads REQUIRED)
 if(NOT PLIMSOLL_TSAN)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
@@ -10,11 +11,12 @@ find_package(simdjson REQUIRED)
 find_package(fmt REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
-# Headers alone: the library is opened when a picture is written as PNG, so that no other run loads it or needs it.
+# Only the headers are needed: the library is opened when a picture is written as PNG, so no other run loads
+# it.
 pkg_check_modules(CAIRO cairo)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
-# Its generation decides what it holds beside the arena, which the plan counts.
+# The version determines the memory that the library holds outside the arena, which the plan includes.
 file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h PLIMSOLL_ONEDNN_MAJOR REGEX "define DNNL_VERSION_MAJOR")
 string(REGEX REPLACE ".*DNNL_VERSION_MAJOR +" "" PLIMSOLL_ONEDNN_MAJOR "${PLIMSOLL_ONEDNN_MAJOR}")
 add_library(plimsoll_dnnl INTERFACE)

@@ -1,4 +1,4 @@
-# Compiler warnings and sanitizers, on INTERFACE targets that users of the library never inherit.
+# Compiler warnings and sanitizers on INTERFACE targets that users of the library do not inherit.
 add_library(plimsoll_flags INTERFACE)
 target_compile_options(plimsoll_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;\
 -Wold-style-cast;-Wnon-virtual-dtor;-Woverloaded-virtual;-Wno-sign-conversion;-ffp-contract=off;-fno-math-errno>"
@@ -7,8 +7,8 @@ if(PLIMSOLL_WERROR)
   target_compile_options(plimsoll_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
-# Instrumented builds are -O1, whatever the build type says (the last -O of a command line counts): their code is checked,
-# not measured, and builds in half the time. Line tables are all the debug information that a report needs.
+# Instrumented builds use -O1 for every build type (the last -O of a command line counts): their code is
+# checked, not measured, and builds in half the time. Reports need only line tables as debug information.
 if(PLIMSOLL_SANITIZE)
   target_compile_options(plimsoll_flags INTERFACE
     -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all)
@@ -22,10 +22,10 @@ if(PLIMSOLL_TSAN)
   target_link_options(plimsoll_flags INTERFACE -fsanitize=thread)
 endif()
 if((PLIMSOLL_SANITIZE OR PLIMSOLL_TSAN) AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC loses track of initialisation behind the sanitizers' checks, in std::variant for example; its manual says so.
+  # The sanitizers' checks hide initializations from GCC, for example in std::variant, as its manual states.
   target_compile_options(plimsoll_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
 if(PLIMSOLL_BUILD_FUZZ)
-  # Every library counts its branches, so that the fuzzer sees which inputs reach new ones.
+  # Every library counts its branches, so that the fuzzer detects inputs that reach new ones.
   target_compile_options(plimsoll_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -1,8 +1,8 @@
-# What `cmake --install` puts where, and the target `plimsoll_product` that builds all of it.
+# The files that `cmake --install` installs, and the target `plimsoll_product` that builds them.
 #
-# Programs of others link one shared library, libplimsoll: the rooms behind the public API and the libraries they need are its
-# own affair, so that a user's project finds nothing but headers and plimsoll::plimsoll. The command line links the rooms
-# statically: it starts faster, and the file runs from anywhere.
+# Other programs link one shared library, libplimsoll. The rooms of the implementation and the libraries that
+# they need stay private, so a user's project sees only headers and plimsoll::plimsoll. The command line links
+# the rooms statically: it starts faster, and the file runs from anywhere.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -11,12 +11,13 @@ add_custom_target(plimsoll_product)
 if(TARGET plimsoll)
   add_dependencies(plimsoll_product plimsoll)
   install(TARGETS plimsoll RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  # `plimsoll bench --peer` looks for it there, from where the program lies.
+  # `plimsoll bench --peer` searches for it there, relative to the program.
   install(FILES ${PROJECT_SOURCE_DIR}/bench/experiments_peer.py DESTINATION share/plimsoll)
 endif()
 
 if(TARGET plimsoll_api)
-  # A shared library must have a source of its own; every symbol comes from the API's archive, taken as a whole.
+  # A shared library must have its own source; all symbols come from the API's archive, which is linked
+  # completely.
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/library_version.cc
     CONTENT "extern \"C\" const char* plimsoll_library_version() { return \"@PROJECT_VERSION@\"; }\n" @ONLY)
   add_library(plimsoll_shared SHARED ${PROJECT_BINARY_DIR}/generated/library_version.cc)
@@ -40,7 +41,7 @@ if(TARGET plimsoll_api)
   install(FILES ${PROJECT_BINARY_DIR}/generated/plimsollConfig.cmake
                 ${PROJECT_BINARY_DIR}/generated/plimsollConfigVersion.cmake
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plimsoll)
-  # The pages that README links to lie beside it as in the tree.
+  # The pages that README links to are installed next to it, as in the tree.
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md
           DESTINATION ${CMAKE_INSTALL_DOCDIR})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

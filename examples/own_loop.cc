@@ -1,5 +1,5 @@
-// How to write your own training loop with Plimsoll: making the plan, reading the data, forward and backward
-// and the update are calls to a Trainer; what happens between them is up to you. Run it as
+// Shows how to write a custom training loop with Plimsoll. A Trainer makes the plan, reads the data, and does
+// the forward pass, the backward pass and the update; the code between these calls is your own. Run it as
 //
 //   own_loop [arguments of plimsoll train]
 //
@@ -10,8 +10,8 @@
 
 #include "plimsoll/trainer.h"
 
-// SGD with momentum. Biases and norms do not decay; the classifier learns ten times as fast. The state is the
-// one that --optim plans for each parameter, zero before the first step.
+// SGD with momentum. Biases and norms do not decay, and the classifier learns ten times as fast. The state is
+// the one that --optim plans for each parameter, zero before the first step.
 static void update_own(const plimsoll::OwnParameter& parameter, double rate) {
   const bool is_norm = parameter.name.find("LayerNorm") != std::string_view::npos;
   const double decay = is_norm || parameter.name.ends_with("bias") ? 0.0 : 0.01;
@@ -28,12 +28,12 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> words(argv + 1, argv + argc);
     plimsoll::Arguments arguments = plimsoll::parse_arguments(words).arguments;
-    // The plan has room for every batch of so many steps.
+    // The plan covers every batch of this number of steps.
     if (arguments.max_steps < 0) arguments.max_steps = 20;
     const bool is_own = arguments.optim == "sgd" && arguments.optim_args.contains("momentum");
 
-    // Before anything is allocated, the plan says what the run will hold; train() of the Trainer holds the
-    // same.
+    // Before anything is allocated, the plan states the memory of the run, which equals that of
+    // Trainer::train().
     plimsoll::Trainer trainer(arguments);
     std::printf("planned: %ld bytes in the arena, %.1f MiB in all\n", trainer.plan().arena_bytes,
                 static_cast<double>(trainer.plan().total_bytes) / 1048576.0);
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
       for (int64_t micro = 0; micro < arguments.gradient_accumulation_steps; ++micro) {
         loss += trainer.forward_backward(trainer.next_batch());
       }
-      // A schedule of one's own: linear to nothing.
+      // A custom schedule: linear decay to zero.
       const double done = static_cast<double>(trainer.step()) / static_cast<double>(trainer.max_steps());
       const double rate = arguments.learning_rate * (1.0 - done);
       if (is_own) {

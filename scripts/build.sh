@@ -1,16 +1,17 @@
 #!/bin/sh
 # Configures a preset of CMakePresets.json once and builds targets in its folder.
 #
-#   scripts/build.sh PRESET [TARGET...]      (no target: everything)
+#   scripts/build.sh PRESET [TARGET...]      (without a target: everything)
 #
-# A folder that is configured keeps its settings: Ninja itself runs CMake again when a CMakeLists.txt changes. On a terminal
-# Ninja's progress line is shown; elsewhere only what a compiler says. CUDA code is built for the GPUs of this machine, and
-# where there are none for the default of cmake/PlimsollCuda.cmake; PLIMSOLL_CUDA_ARCHITECTURES (80-real, RELEASE) overrides.
+# A configured folder keeps its settings: Ninja itself runs CMake again if a CMakeLists.txt changes. On a
+# terminal Ninja's progress line is shown, elsewhere only the output of compilers. CUDA code is built for the
+# GPUs of this machine, or without a GPU for the default of cmake/PlimsollCuda.cmake;
+# PLIMSOLL_CUDA_ARCHITECTURES (80-real, RELEASE) overrides both.
 set -eu
 preset=$1
 shift
 
-# The first binaryDir after the preset's name.
+# Returns the first binaryDir after the preset's name.
 folder=$(awk -v name="\"$preset\"" -F'"' '
   $0 ~ "\"name\": " name { seen = 1 }
   seen && $2 == "binaryDir" { sub(/^\$\{sourceDir\}\//, "", $4); print $4; exit }' CMakePresets.json)

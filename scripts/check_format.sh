@@ -1,8 +1,9 @@
 #!/bin/sh
-# Names every C++ and CUDA file that clang-format would change; exits with 1 if there is one. Changes nothing.
+# Names every C++ and CUDA file that clang-format would change, and exits with 1 if there are any. Changes
+# nothing.
 #
-# The tree is formatted by clang-format 14, Debian 12's. Other versions break lines a little differently, so with one of them
-# the same list is printed as a note and does not fail.
+# The tree is formatted by clang-format 14, the version of Debian 12. Other versions break lines slightly
+# differently, so with one of them the list is printed as a note without failing.
 set -eu
 scripts/setup.sh format
 formatter=$(command -v clang-format-14 || command -v clang-format)

@@ -24,7 +24,8 @@ if [ ! -f build/compile_commands.json ]; then
   exit 2
 fi
 
-# Sources that the build knows; changed headers are read through them. Fuzzers and benches are built by other presets.
+# Only sources in the build are checked; changed headers are read through them. Other presets build fuzzers
+# and benchmarks.
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' | while read -r file; do
   if grep -qF "$PWD/$file\"" build/compile_commands.json; then echo "$file"; fi
 done)
@@ -35,7 +36,7 @@ fi
 
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-# A file is begun before the deadline or left out; one that is begun may go on for another minute.
+# A file is started before the deadline or skipped; a started one may take another minute.
 export results deadline=$(($(date +%s) + seconds))
 read_one() {
   local file=$1 status=0 left=$((deadline - $(date +%s)))
@@ -44,7 +45,8 @@ read_one() {
     return 0
   fi
   timeout "$((left + 60))" clang-tidy -p build --quiet "$file" >"$results/log.$$" 2>/dev/null || status=$?
-  # clang 14 does not know all of C++20 (bindings that lambdas capture); what it cannot compile, the compiler has.
+  # clang 14 does not support all of C++20 (bindings captured by lambdas); the compiler checks what it cannot
+  # parse.
   if grep -E '(warning|error): ' "$results/log.$$" | grep -v '\[clang-diagnostic-error\]' >"$results/found.$$"; then
     cat "$results/found.$$" >>"$results/findings"
   elif grep -qF '[clang-diagnostic-error]' "$results/log.$$"; then

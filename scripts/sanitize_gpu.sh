@@ -1,13 +1,15 @@
 #!/bin/bash
-# The small-model suite under NVIDIA's compute-sanitizer on the GPU at hand: accesses beyond a buffer (memcheck), hazards in
-# shared memory (racecheck), reads of what nobody wrote (initcheck). Every buffer of the plan has a block of memory of its own
-# (--debug_allocations): in one arena a neighbour's bytes look like one's own.
+# Runs the small-model suite under NVIDIA's compute-sanitizer on this machine's GPU: accesses outside a buffer
+# (memcheck), hazards in shared memory (racecheck), reads of unwritten memory (initcheck). Every buffer of the
+# plan has its own block of memory (--debug_allocations), because in one arena an access to a neighbouring
+# buffer would not be detected.
 #
 #   scripts/sanitize_gpu.sh [memcheck|racecheck|initcheck ...]     default: all three
 #
-# A tool keeps one core busy, not the card: SANITIZE_JOBS=N has N programs run at a time (default: one), with their verdicts in
-# the same order. Programs come from build/, or from the folder in PLIMSOLL_BIN, where all of them lie side by side. Exit code 1 if a tool
-# reports an error, 2 where there is no GPU, no compute-sanitizer or no program.
+# A tool keeps one core busy, not the card: SANITIZE_JOBS=N runs N programs at a time (default: one), with
+# their verdicts in the same order. Programs come from build/, or from the folder in PLIMSOLL_BIN, which then
+# contains all of them. Exit code 1 if a tool reports an error, 2 if there is no GPU, no compute-sanitizer or
+# no program.
 set -uo pipefail
 tools=("$@")
 [ ${#tools[@]} -gt 0 ] || tools=(memcheck racecheck initcheck)
@@ -24,13 +26,14 @@ trap 'rm -rf "$out"' EXIT
 small="--config_name bert-base-uncased --dataset_name dummy --dummy_seq_length 48 --max_steps 3 --max_seq_length 48
   --per_device_train_batch_size 4 --device cuda:0 --debug_allocations --logging_steps 1 --save_strategy no
   --config_overrides num_hidden_layers=2,hidden_size=128,num_attention_heads=2,intermediate_size=256,vocab_size=512"
-# Of a size at which the norms of the first layer are the epilogue of its products on Hopper, in two batches: the second is a
-# replay. The last layer's attention is that of the first tokens.
+# The size is chosen such that the norms of the first layer are the epilogue of its products on Hopper, in two
+# batches, of which the second is a replay. The attention of the last layer computes the first tokens.
 evaluated="--config_name bert-base-uncased --dataset_name dummy --dummy_seq_length 64 --max_seq_length 64 --dummy_num_samples 176
   --per_device_eval_batch_size 88 --bf16_full_eval --device cuda:0 --debug_allocations
   --config_overrides num_hidden_layers=2,hidden_size=768,num_attention_heads=12,intermediate_size=768,vocab_size=512"
 failed=0 parts=0 reported=0 names=()
-# The verdicts of what has ended, up to the first that has not: one line where all is well, the last lines on failure.
+# Prints the verdicts of finished programs, up to the first unfinished one: one line on success, the last
+# lines on failure.
 report() {
   local log status
   while [ "$reported" -lt "$parts" ] && [ -f "$out/$((reported + 1)).status" ]; do
@@ -47,7 +50,8 @@ report() {
     rm -f "$log"
   done
 }
-# One program under one tool, as soon as fewer than SANITIZE_JOBS are at work. Its folder for output is $out/N.
+# Runs one program under one tool as soon as fewer than SANITIZE_JOBS are running. Its output folder is
+# $out/N.
 check() {
   local tool=$1 name=$2 part
   shift 2
@@ -64,10 +68,11 @@ check() {
     mv "$out/$part.ended" "$out/$part.status"
   ) &
 }
-# Where to: the number that check() gives to what comes next.
+# Returns the output folder of the next call of check().
 next() { echo "$out/$((parts + 1))"; }
 
-# Racecheck takes no filter of kernels: with cuBLASLt's own ones (nvjet) left out, it breaks down at the first of them.
+# Racecheck accepts no filter of kernels: without cuBLASLt's own kernels (nvjet) it fails at the first of
+# them.
 for tool in "${tools[@]}"; do
   for options in "" "--tf32 True" "--tf32 True --chunked_loss always --optim adamw_8bit" "--optim sgd" \
     "--bf16" "--gradient_accumulation_steps 2 --bf16" "--fp16"; do
@@ -76,12 +81,13 @@ for tool in "${tools[@]}"; do
   done
   # shellcheck disable=SC2086
   check "$tool" "eval --bf16_full_eval" "$plimsoll" eval $evaluated --output_dir "$(next)"
-  # Initcheck sees nothing in these: their buffers are uploaded full of NaNs, and what is read without having been written is
-  # one in the result.
+  # Initcheck is useless for these tests: their buffers are uploaded full of NaNs, and a read of unwritten
+  # memory gives a NaN in the result.
   [ "$tool" = initcheck ] && continue
   for test in attention attention_first_token element_wise embedding layer_norm loss matmul optimizer quantization; do
-    # Under a tool each of some thousand allocations costs its time, and under racecheck every access to shared memory: there
-    # tests named Small stand for the sweeps over shapes, and for element-wise kernels without shared memory.
+    # Under a tool each of several thousand allocations is slow, and under racecheck every access to shared
+    # memory. Tests named Small replace the sweeps over shapes there, and also cover element-wise kernels
+    # without shared memory.
     filter=-*MoreTensorsThanALaunch*
     if [ "$tool" = racecheck ]; then
       case $test in

@@ -38,7 +38,8 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
 fi
 
 missing_of() {
-  # A package that dpkg knows as installed; anything else (never seen, removed, half configured) is missing.
+  # Only packages that dpkg reports as installed count; all others (unknown, removed, half configured) are
+  # missing.
   # shellcheck disable=SC2086
   installed=$(dpkg-query -W -f='${Package} ${db:Status-Abbrev}\n' $wanted 2>/dev/null | awk '$2 == "ii" || $2 == "hi" {print $1}')
   for package in $wanted; do
@@ -75,8 +76,8 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if [ -n "$missing" ]; then echo "setup: installing $missing"; else echo "setup: fetching apt's package lists"; fi
-# DPkg::Lock::Timeout waits for another apt that runs at the same time, as on a machine that has just started. A failed
-# update is no reason to stop: the lists may be there, and one repository out of several may be down.
+# DPkg::Lock::Timeout waits for another apt that runs at the same time, as on a machine that has just started.
+# A failed update is not fatal: the lists may exist, and one of several repositories may be unavailable.
 quiet() {
   $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq -o DPkg::Lock::Timeout=600 \
     -o Dpkg::Use-Pty=0 -o APT::Install-Recommends=false -o Acquire::Retries=3 "$@" </dev/null >>"$log" 2>&1

@@ -1,12 +1,14 @@
 #!/bin/bash
-# Every test with the label gpu, on the GPU at hand: kernels against their references, parity with transformers, the plan
-# against NVML. Prints the card, the driver, the date and the commit first, then a line for each test with its time, and in the
-# end what the tests measured, a line each that begins with "figure: ": the worst error of each family of kernels as a share of
-# its bound, parity in units of the reference's own error, planned and held memory. bench/results/ keeps the last output.
+# Runs every test with the label gpu on this machine's GPU: kernels against their references, parity with
+# transformers, the plan against NVML. Prints the card, the driver, the date and the commit, then a line per
+# test with its time, and finally the measurements of the tests in lines that begin with "figure: ": the worst
+# error of each family of kernels relative to its bound, parity in units of the reference's own error, planned
+# and used memory. bench/results/ contains the last output.
 #
 #   scripts/test_gpu.sh [CTEST ARGUMENT...]
 #
-# Tests of memory want a card on which nobody else works meanwhile. Exit code 1 if a test fails, 2 where there is no GPU or no nvcc.
+# Tests of memory need a card that no other process uses meanwhile. Exit code 1 if a test fails, 2 if there is
+# no GPU or no nvcc.
 set -uo pipefail
 if ! command -v nvidia-smi >/dev/null || ! card=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader); then
   echo "test-gpu: no NVIDIA GPU is visible here" >&2
@@ -26,6 +28,6 @@ fi
 failed=0 log=build/Testing/Temporary/LastTest.log
 rm -f "$log"
 ctest --test-dir build -L '^gpu$' --output-on-failure --no-tests=error "$@" || failed=1
-# The log has what every test said, those that passed too.
+# The log contains the output of all tests, including those that passed.
 grep -s '^figure: ' "$log"
 exit $failed

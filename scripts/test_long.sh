@@ -24,12 +24,12 @@ run_asan() {
 }
 
 run_tsan() {
-  # Built without OpenMP, the tests cannot tell oneDNN how many threads a product may have.
+  # Built without OpenMP, the tests cannot tell oneDNN the permitted number of threads per product.
   scripts/setup.sh build && scripts/build.sh tsan && OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} \
     ctest --test-dir build-tsan -LE '^(long|slow_sanitized)$' --output-on-failure --no-tests=error -j "$jobs"
 }
 
-# The sanitizer's runtime is a package of its own, named after clang's version.
+# The sanitizer's runtime is a separate package, named after clang's version.
 setup_fuzz() {
   scripts/setup.sh build fuzz || return 2
   local major
@@ -37,21 +37,21 @@ setup_fuzz() {
   scripts/setup.sh "package:libclang-rt-$major-dev"
 }
 
-# Sets cpu_s to the seconds of CPU that the programs which this shell began took, by way of FILE: in a shell begun for a pipe or
-# $() they would not count.
+# Sets cpu_s to the CPU seconds of the programs that this shell started, through FILE: in a shell started for
+# a pipe or $() they would not count.
 read_cpu_seconds() {
   times >"$1"
   cpu_s=$(awk -F'[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$1")
 }
 
-# Again until it has had its time: on a machine with other work an hour is not an hour of CPU.
+# Repeats until the time is reached: on a busy machine an hour is not an hour of CPU time.
 run_one_fuzzer() {
   local program=$1 seconds=$2 name dictionary=() inputs=0 cpu_s=0
   name=$(basename "$program")
   if [ -f "$program.dict" ]; then dictionary=("-dict=$program.dict"); fi
   mkdir -p "build-fuzz/corpus/$name" build-fuzz/findings
   while [ "$cpu_s" -lt "$seconds" ]; do
-    # One thread a fuzzer, so that an idle machine gives it a second of CPU in a second.
+    # Each fuzzer has one thread, so that an idle machine gives it one second of CPU time per second.
     if ! OMP_NUM_THREADS=1 "$program" -max_total_time=$((seconds - cpu_s)) -rss_limit_mb=4096 -timeout=25 -print_final_stats=1 "${dictionary[@]}" \
       -artifact_prefix="build-fuzz/findings/$name-" "build-fuzz/corpus/$name" >"build-fuzz/$name.log" 2>&1; then
       echo "fuzz: $name: FOUND SOMETHING; input in build-fuzz/findings, report in build-fuzz/$name.log:"
@@ -67,7 +67,7 @@ export -f read_cpu_seconds run_one_fuzzer
 
 run_fuzz() {
   setup_fuzz || return 2
-  # The targets by name: their libraries are built with them, benches and examples are not.
+  # The targets are built by name: this builds their libraries, but no benchmarks and examples.
   [ -f build-fuzz/build.ninja ] || scripts/build.sh fuzz help >/dev/null || return 2
   local targets
   mapfile -t targets < <(ninja -C build-fuzz -t targets all | sed -n 's#^\([^/: ]*_fuzz\): phony.*#\1#p' | grep -v '^cmake_' | sort -u)

@@ -1,12 +1,11 @@
 // bag_of_words --train_file F --validation_file F --test_file F [--epochs 30]
 //
-// Two baselines that know nothing of transformers: the most frequent class, and a multinomial logistic
-// regression on words and pairs of neighbouring words. A program of its own: it shares no code with the
-// engine.
+// Two baselines without transformers: the most frequent class, and a multinomial logistic regression on words
+// and pairs of neighbouring words. A separate program without code from the engine.
 //
 // Features: tf-idf (term frequency 1 + ln n, inverse document frequency 1 + ln((1 + N) / (1 + n_t)), rows of
-// length 1) of the training rows' unigrams and bigrams. Training: AdaGrad on single rows, one thread; the
-// epoch with the best accuracy on the validation file is kept. Same input, same figures.
+// length 1) of the training rows' unigrams and bigrams. Training: AdaGrad on single rows with one thread; the
+// epoch with the best accuracy on the validation file is kept. The same input gives the same figures.
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -36,7 +35,7 @@ struct Feature {
 };
 using SparseRow = std::vector<Feature>;
 
-// Lower-case runs of letters, digits and bytes above ASCII.
+// Returns the runs of letters, digits and bytes above ASCII in lower case.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   bool inside = false;
@@ -130,7 +129,7 @@ class LogisticRegression {
     }
   }
 
-  // scores_ holds the gradient by the scores.
+  // scores_ contains the gradient with respect to the scores.
   void step(size_t first, float value) {
     constexpr float kRate = 0.3f;
     for (size_t k = 0; k < num_classes_; ++k) {

@@ -1,7 +1,7 @@
 // make_dataset --output_dir DIR [--min_class 200] [--max_train_rows 0] [--vocab_file FILE] [--vocab_size
 // 8000] < LISTS
 //
-// Reads what `apt-cache dumpavail` prints and writes train.tsv, validation.tsv and test.tsv, and a line of
+// Reads the output of `apt-cache dumpavail` and writes train.tsv, validation.tsv, test.tsv and a line of
 // statistics.
 #include <cstdio>
 #include <exception>

@@ -14,7 +14,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\v' || c == '\f';
 }
 
-// Without leading, trailing and repeated blanks; other control characters go too, since no reader of TSV
+// Removes leading, trailing and repeated blanks, and other control characters, because no reader of TSV
 // expects them.
 std::string cleaned(std::string_view text) {
   std::string result;
@@ -29,7 +29,7 @@ std::string cleaned(std::string_view text) {
   return result;
 }
 
-// The value of "Field: value" if the line is that field.
+// Returns the value of "Field: value" if the line is that field.
 bool take_field(std::string_view line, std::string_view field, std::string& value) {
   if (!line.starts_with(field) || line.size() <= field.size() || line[field.size()] != ':') return false;
   value = cleaned(line.substr(field.size() + 1));
@@ -46,7 +46,7 @@ struct Counted {
   int64_t count;
 };
 
-// Most frequent first; equal counts in the order of bytes.
+// Returns the entries by decreasing count; equal counts are in the order of their bytes.
 std::vector<Counted> by_count(const std::unordered_map<std::string, int64_t>& counts, int64_t at_least) {
   std::vector<Counted> sorted;
   for (const auto& [piece, count] : counts) {
@@ -58,8 +58,9 @@ std::vector<Counted> by_count(const std::unordered_map<std::string, int64_t>& co
   return sorted;
 }
 
-// Runs of ASCII letters and digits, lower case; what else is printable ASCII stands alone, as WordPiece's
-// pre-tokenizer has it. Bytes above ASCII are left out: the vocabulary is for English descriptions.
+// Returns runs of ASCII letters and digits in lower case; other printable ASCII characters are separate
+// words, as in WordPiece's pre-tokenizer. Bytes above ASCII are dropped, because the vocabulary is for
+// English descriptions.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   bool inside = false;
@@ -96,7 +97,7 @@ std::vector<Package> read_packages(std::istream& lists) {
       finish();
       continue;
     }
-    // The long description, or a folded field.
+    // The line belongs to the long description or a folded field.
     if (line[0] == ' ' || line[0] == '\t') continue;
     if (take_field(line, "Package", package.name) || take_field(line, "Section", package.section) ||
         take_field(line, "Description", package.description)) {
@@ -142,7 +143,8 @@ Dataset make_dataset(const std::vector<Package>& packages, int64_t min_class, in
   ordered.reserve(packages.size());
   for (const Package& package : packages) ordered.push_back(&package);
   std::ranges::sort(ordered, [](const Package* a, const Package* b) {
-    // The part of the hash that split_of() does not read decides, so that each split is in random order.
+    // The part of the hash that split_of() does not use determines the order, so that each split is in random
+    // order.
     const uint64_t x = name_hash(a->name) / 100;
     const uint64_t y = name_hash(b->name) / 100;
     return x != y ? x < y : a->name < b->name;
@@ -173,7 +175,7 @@ std::string make_vocabulary(const std::vector<LabelledText>& rows, int64_t size)
   for (const LabelledText& row : rows) {
     for (const std::string& word : words_of(row.text)) {
       if (word.size() < 2) continue;
-      counts[word] += 2;  // a whole word saves more pieces than an ending of the same count
+      counts[word] += 2;  // a complete word saves more pieces than an ending with the same count
       for (size_t length = 2; length <= 6 && length < word.size(); ++length) {
         ++counts["##" + word.substr(word.size() - length)];
         ++counts[word.substr(0, length)];

@@ -14,7 +14,7 @@ std::vector<Package> packages_of(const std::string& lists) {
   return read_packages(stream);
 }
 
-// `count` packages of a section, with names that no other section has.
+// Returns `count` packages of a section, with names that no other section has.
 std::string lists_of(const std::string& section, int count) {
   std::string lists;
   for (int i = 0; i < count; ++i) {
@@ -50,11 +50,11 @@ TEST(PackageList, SplitsByNameAloneIntoEightyTenTen) {
   int members[3] = {};
   constexpr int kNames = 20000;
   for (int i = 0; i < kNames; ++i) ++members[static_cast<int>(split_of("lib" + std::to_string(i) + "-dev"))];
-  // Five standard deviations of a binomial count.
+  // The tolerance is five standard deviations of a binomial count.
   EXPECT_NEAR(members[0], 0.8 * kNames, 5 * 57);
   EXPECT_NEAR(members[1], 0.1 * kNames, 5 * 43);
   EXPECT_NEAR(members[2], 0.1 * kNames, 5 * 43);
-  // The hash is a promise: a changed one would move packages between the splits of two versions.
+  // The hash must not change: that would move packages between the splits of two versions.
   EXPECT_EQ(name_hash(""), 17665956581633026203u);
 }
 
@@ -83,7 +83,7 @@ TEST(PackageList, CapsTrainingRowsWithoutChangingTheOthers) {
   ASSERT_EQ(capped.train.size(), 50u);
   EXPECT_EQ(capped.test.size(), whole.test.size());
   EXPECT_EQ(capped.train[49].text, whole.train[49].text);
-  // Hash order, not name order.
+  // The order is by hash, not by name.
   EXPECT_FALSE(std::ranges::is_sorted(whole.train, {}, &LabelledText::text));
 }
 

@@ -1,8 +1,8 @@
 // score_predictions --test_file ROWS.tsv --predictions predict_results.txt [--show N]
 //
-// Scores what `plimsoll predict` wrote ("index<TAB>prediction", a header and a line a row) against the labels
-// of the rows, with the same code that scores the baselines. With --show it also prints N rows, evenly
-// spread, with both labels.
+// Compares the output of `plimsoll predict` ("index<TAB>prediction", a header and one line per row) with the
+// labels of the rows, using the same code that scores the baselines. With --show it also prints N evenly
+// spaced rows with both labels.
 #include <algorithm>
 #include <cstdio>
 #include <exception>

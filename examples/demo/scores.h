@@ -1,6 +1,5 @@
-// Accuracy and macro-averaged F1 of guesses against labels, counted as scikit-learn does: F1 of a class is
-// 2 TP / (2 TP + FP + FN), its mean goes over every class that occurs among labels or guesses. Pure
-// functions.
+// Accuracy and macro-averaged F1 of guesses, computed as in scikit-learn: the F1 of a class is 2 TP / (2 TP +
+// FP + FN), and the mean includes every class that occurs among labels or guesses. Pure functions.
 #pragma once
 
 #include <span>
