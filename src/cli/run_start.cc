@@ -10,7 +10,7 @@ namespace plimsoll::cli {
 
 void print_plan(const PlanReport& plan, const Arguments& arguments) {
   if (arguments.json == "-") {
-    // Nothing else is printed, so that another program can read the JSON from a pipe.
+    // Prints nothing else, so that another program can read the JSON from a pipe.
     print(plan.json);
     return;
   }

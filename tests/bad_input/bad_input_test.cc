@@ -237,7 +237,7 @@ ShellResult in_shell(std::string command) {
   return result;
 }
 
-// As in Hugging Face's tools, the password database provides the home directory if no variable does.
+// The password database provides the home directory if no variable does, as in Hugging Face's tools.
 TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   const passwd* user = getpwuid(getuid());
   if (user == nullptr) GTEST_SKIP() << "this user has no line in the password database";

@@ -194,7 +194,7 @@ TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   Process process(killed_run(model, run, kManySteps), pipe);
-  // Nothing is written to it any more, so reading would not end.
+  // No data is written to it any more, so reading would not end.
   std::filesystem::remove(pipe);
   wait_for_checkpoint(process, run);
   close(reader);

@@ -498,7 +498,7 @@ TEST(OffloadOptimizer, GoesOnWithTheSameNoise) {
   expect_goes_on(test);
 }
 
-// Whether `op` is a copy that touches other elements on the host than `copy` does.
+// Returns true if `op` is a copy that touches other elements on the host than `copy` does.
 bool are_apart(const Op& copy, const Op& op) {
   const std::optional<Slice> a = slice_of(copy.attributes), b = slice_of(op.attributes);
   return op.def == copy.def && a && b &&

@@ -33,7 +33,7 @@ struct TinyCase {
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
 };
 
-// Whether the tests of this process run on a GPU, which is so if PLIMSOLL_TEST_DEVICE is set (see
+// Returns true if the tests of this process run on a GPU, that is, if PLIMSOLL_TEST_DEVICE is set (see
 // CMakeLists.txt). Cases with the reference kernels and cases in fp64 run on a CPU even then. fp16 has
 // kernels on a GPU, and on a CPU only the reference kernels.
 bool tests_run_on_gpu();

@@ -134,7 +134,7 @@ TEST(Compare, MostlyZeroIsAVerdictOfItsOwn) {
   EXPECT_EQ(compare(got, want, {}).verdict, Verdict::kMostlyZero);
   EXPECT_TRUE(compare(got, want, {.zeros = Zeros::kExpected}).ok());
   EXPECT_TRUE(compare(filled("compare/got", {0.0, 1.0}), std::vector<double>{0.0, 1.0}, {}).ok());
-  // Zeros in place of other values give the verdict kMostlyZero, however large the limit is.
+  // Zeros instead of other values give the verdict kMostlyZero, however large the limit is.
   EXPECT_EQ(
       compare(filled("compare/got", {0.0, 0.0, 0.0}), std::vector<double>{1.0, 1.0, 1.0}, {.absolute = 9.0})
           .verdict,

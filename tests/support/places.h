@@ -1,4 +1,4 @@
-// Where tests find files that are not built into them. An environment variable has priority, so that programs
+// Finds files of tests that are not built into them. An environment variable has priority, so that programs
 // built here also run on another machine, where the source tree has another path. Without the variable, the
 // path known at build time is used.
 //

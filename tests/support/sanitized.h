@@ -1,5 +1,5 @@
-// Whether a test runs under AddressSanitizer, where it may take ten times as long. A test that runs every
-// case of something is skipped there, with a reason, if other tests run the same code on fewer cases.
+// Detects AddressSanitizer, under which a test may take ten times as long. A test that runs every case of
+// something is skipped there, with a reason, if other tests run the same code on fewer cases.
 #pragma once
 
 namespace plimsoll::test {

@@ -86,7 +86,7 @@ TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   }
 }
 
-// Nothing is measured then, so no table has to be equal.
+// No algorithm is measured then, so no table has to be equal.
 TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   const TestFolder folder("full_determinism");
   const std::string model = testing::write_tiny_model(folder);
