@@ -15,18 +15,19 @@ namespace plimsoll {
 class ArenaMap {
  public:
   struct Block {
-    int64_t offset = 0;  // of its first byte from the start of the arena
+    int64_t offset = 0;  // distance of the first byte from the start of the arena
     int64_t bytes = 0;
     std::byte* data = nullptr;
   };
 
   // The whole arena in one block.
   explicit ArenaMap(std::byte* data, int64_t bytes) : blocks_{{0, bytes, data}} {}
-  // A block for each buffer that the plan has in this space, from `take(bytes)`, which is asked for exactly
-  // the bytes that the buffer has in the largest bucket.
+  // Requests a block for each buffer that the plan has in this space. take(bytes) is called with exactly the
+  // bytes that the buffer has in the largest bucket.
   ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take);
 
-  // The address of the byte at this offset. Errors: kInternal where no buffer is. Cost: O(log blocks).
+  // Returns the address of the byte at this offset. Errors: kInternal if no buffer contains it. Cost: O(log
+  // blocks).
   std::byte* at(int64_t offset) const;
 
   // Calls body(offset, address, bytes) for each block's part of the range [begin, end).
@@ -40,7 +41,7 @@ class ArenaMap {
   }
 
  private:
-  std::vector<Block> blocks_;  // by offset
+  std::vector<Block> blocks_;  // ordered by offset
 };
 
 }  // namespace plimsoll

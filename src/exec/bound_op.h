@@ -19,7 +19,7 @@ namespace plimsoll {
 struct BoundOp {
   std::function<void()> run;
   Segment segment = Segment::kForward;
-  uint32_t index = 0;  // of the op in its program
+  uint32_t index = 0;  // index of the op in its program
 };
 
 // The arenas of both spaces.

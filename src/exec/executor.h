@@ -34,7 +34,7 @@ struct HostBatch {
 
 // The outputs of a step for the host.
 struct StepOutputs {
-  double loss = 0;  // of its last micro-batch
+  double loss = 0;  // loss of the last micro-batch
   double grad_norm = 0;
   bool is_finite = false;      // the loss and all gradients are finite; otherwise nothing was updated
   std::string first_bad = {};  // the first gradient that is not finite, or ""
@@ -154,7 +154,7 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::map<int64_t, BoundProgram> by_tokens;  // bound at the first use of a bucket
-    BoundProgram* bound = nullptr;              // of the staged batch
+    BoundProgram* bound = nullptr;              // program of the staged batch
     Bucket bucket;
     Bucket staged;  // the part of the bucket that the batch fills
     std::vector<OpTime> times;
@@ -176,7 +176,7 @@ class Executor {
 
   const Plan& plan_;
   std::unique_ptr<ExecutorBackend> backend_;
-  bool copies_are_stale_ = true;  // of weights that the host has written since
+  bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
   bool is_train_undisturbed_ = false;
   bool updated_ = false;  // since the host has written states: an output tells what they count
   Program train_;

@@ -16,7 +16,7 @@
 namespace plimsoll {
 
 struct TuningLimits {
-  int candidates = 8;  // of the library, best guess first
+  int candidates = 8;  // number of the library's proposals that are measured, its best guess first
   // Each round measures all candidates, one after another; the median over the rounds counts. A disturbance of some
   // milliseconds then affects all candidates, or one candidate in few rounds.
   int rounds = 3;
@@ -26,9 +26,10 @@ struct TuningLimits {
   // H200, so that one of eight equal candidates looks fastest.
   int duel_rounds = 5;
   double least_gain = 0.02;
-  double warm_up_seconds = 0.25;  // for measurements that do not count, while the clocks of an idle card rise
-  double seconds = 3.0;           // time limit for products of smaller buckets
-  double largest_seconds = 9.0;   // time limit for products of the largest buckets
+  double warm_up_seconds =
+      0.25;              // duration of measurements that do not count, while the clocks of an idle card rise
+  double seconds = 3.0;  // time limit for products of smaller buckets
+  double largest_seconds = 9.0;  // time limit for products of the largest buckets
 };
 
 // The functions that a device provides for tuning.

@@ -104,7 +104,8 @@ TEST(Tuning, WhatDisturbsForAWhileChangesNoChoice) {
   busy.times = {1.0, 1.01, 0.9};
   busy.disturbance = [](int turn, int) { return turn % 50 < 3 ? 1.2 : 1.0; };
   EXPECT_EQ(chosen(tune_products(plan, busy)), 2);
-  // Every round of one candidate in turn looks better than it is, its duel does not.
+  // One candidate after the other has a round that looks better than it is; its duel with the best does not
+  // confirm that.
   StubMeasurer lucky;
   lucky.times = {1.0, 1.0, 1.0};
   lucky.disturbance = [count = 0](int, int candidate) mutable {
@@ -166,7 +167,7 @@ TEST(Tuning, TimeIsShort) {
   ASSERT_GT(in_largest, 8u);
   // A product is measured 19 times: three candidates in three rounds, two in a duel of five.
   constexpr int kEach = 3 * 3 + 2 * 5;
-  // The largest buckets take all of the time: no other is begun.
+  // Measuring the largest buckets takes all of the time, so no other bucket is measured.
   StubMeasurer slow;
   slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);

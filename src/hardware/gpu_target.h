@@ -19,16 +19,16 @@ struct GpuTarget {
   int sm = 0;                  // compute capability, 90 for 9.0
   int64_t memory_bytes = 0;    // memory available to processes, as printed by nvidia-smi
   double memory_gb_per_s = 0;  // reads plus writes
-  double f32_tflops = 0;       // on the CUDA cores
+  double f32_tflops = 0;       // rate of the CUDA cores
   double tf32_tflops = 0;      // dense products on tensor cores; 0 if unsupported
   double bf16_tflops = 0;      // 0 if unsupported
   double f16_tflops = 0;
-  double link_gb_per_s = 0;  // to host memory, in each direction, both at once
+  double link_gb_per_s = 0;  // rate of the link to host memory in each direction, while both are busy
   // Memory of a training process: context, modules of the program, and library handles.
   int64_t constant_bytes = 0;
   std::string provenance = {};           // source of the rates
   std::string constant_provenance = {};  // source of constant_bytes
-  std::string uuid = {};                 // of a card in this machine; empty in the table
+  std::string uuid = {};                 // UUID of a card in this machine; empty in the table
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 struct Table {
-  std::vector<Lowering> rows;          // by family
+  std::vector<Lowering> rows;          // ordered by family
   std::vector<const Lowering*> by_op;  // in the order of the schemas' addresses
 
   Table() {

@@ -55,7 +55,7 @@ void read_labels(ModelConfig& config, const Json& json, const ConfigReader& read
   }
 }
 
-// The keys that all architectures spell alike.
+// The keys whose names are the same in all architectures.
 constexpr std::array kCommonKeys{
     ConfigKey{"vocab_size", &ModelConfig::vocab_size},
     ConfigKey{"max_position_embeddings", &ModelConfig::max_position_embeddings},

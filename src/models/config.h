@@ -22,7 +22,7 @@ struct ConfigSource {
 };
 
 struct ModelConfig {
-  std::string model_type = "bert";  // of one of architectures()
+  std::string model_type = "bert";  // type name of one of architectures()
   std::string hidden_act = "gelu";  // one of the names in base/activation.h
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;

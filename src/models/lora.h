@@ -67,7 +67,7 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
 // has, as in PEFT. Errors: kUsage for an excluded module, a layer or an unquantized module that the model lacks.
 void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& config);
 
-// Returns whether as_loaded_modules names this weight of the base. Errors: kUsage if they name a part of it.
+// Returns true if as_loaded_modules names this weight of the base. Errors: kUsage if they name a part of it.
 bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config);
 
 // Freezes the model's weights, except for the modules to save, and appends the adapter's weights.

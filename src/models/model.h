@@ -18,7 +18,7 @@ enum class Mode : uint8_t { kTrain, kEvaluate };
 
 struct ForwardOptions {
   Mode mode = Mode::kTrain;
-  DType dtype = DType::kF32;  // of weights and activations; f64 runs on the reference kernels
+  DType dtype = DType::kF32;  // type of weights and activations; f64 runs on the reference kernels
 };
 
 struct ForwardGraph {

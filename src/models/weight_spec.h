@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 enum class Initializer : uint8_t {
-  kNormal,  // with the configuration's initializer_range as standard deviation
+  kNormal,  // normally distributed, with the configuration's initializer_range as standard deviation
   kZeros,
   kOnes,
   kUniform  // between -1 / sqrt(columns) and 1 / sqrt(columns): Kaiming's uniform with the slope sqrt(5)
@@ -17,12 +17,12 @@ enum class Initializer : uint8_t {
 // A tensor of a checkpoint that fills some rows of a weight. The spellings are tried in order.
 struct WeightPart {
   std::vector<std::string> disk_names;
-  int64_t first_row = 0;  // of dimension 0
+  int64_t first_row = 0;  // first row along dimension 0
   int64_t num_rows = 0;
 };
 
 struct WeightSpec {
-  std::string name;  // of the value in the graph
+  std::string name;  // name of the value in the graph
   std::vector<int64_t> shape;
   Initializer initializer = Initializer::kNormal;
   bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)

@@ -62,7 +62,7 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double momentum = 0.0;  // for SGD; above 0 for 8-bit SGD
+  double momentum = 0.0;  // used by SGD; must be above 0 for 8-bit SGD
   bool nesterov = false;
   AdafactorOptions adafactor = {};
   AdagradOptions adagrad = {};

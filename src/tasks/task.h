@@ -21,7 +21,7 @@
 namespace plimsoll {
 
 struct LossOptions {
-  DType dtype = DType::kF32;  // of the labels that are numbers, and of the denominator
+  DType dtype = DType::kF32;  // type of labels that are numbers, and of the denominator
   int64_t num_labels = 0;
   double label_smoothing = 0.0;
 };

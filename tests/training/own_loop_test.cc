@@ -323,7 +323,7 @@ TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
       });
     }
     EXPECT_EQ(elements, ours.num_parameters());
-    // A rule without effect shows the weights of both.
+    // A rule that changes no weights copies those of both trainers.
     for (Trainer* trainer : {&theirs, &ours}) {
       trainer->forward_backward(trainer->next_batch());
       trainer->update_by([&](const OwnParameter& parameter) {

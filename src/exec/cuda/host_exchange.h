@@ -42,7 +42,7 @@ class HostExchange {
     int64_t end = 0;
   };
   struct Sent {
-    bool is_changed = false;    // by the host, since it was sent
+    bool is_changed = false;    // the host has changed it since it was sent
     bool is_in_flight = false;  // the copy to the device may still read the twin
   };
 
@@ -56,8 +56,8 @@ class HostExchange {
   Range update_ = {};   // the inputs of Inputs::kUpdate
   Range outputs_ = {};  // up to the end of all_
   int64_t staged_begin_ = 0;
-  PinnedMemory twin_;               // of all_
-  Sent sent_[2] = {};               // by Inputs
+  PinnedMemory twin_;               // a copy of all_
+  Sent sent_[2] = {};               // indexed by Inputs
   bool outputs_stale_ = false;      // a segment ran after the last fetch
   bool outputs_in_flight_ = false;  // a fetch was started, and no caller has waited for it
   CudaSideStream staging_;

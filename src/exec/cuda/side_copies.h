@@ -62,8 +62,8 @@ class SideCopies {
  private:
   CudaStream ops_;
   CudaEvent ops_so_far_;
-  std::vector<CudaSideStream> streams_;  // by the space that they copy to
-  std::vector<CudaEvent> ends_;          // of the copies of a segment, in the order of their starts
+  std::vector<CudaSideStream> streams_;  // indexed by the space that they copy to
+  std::vector<CudaEvent> ends_;          // ends of the copies of a segment, in the order of their starts
   size_t num_started_ = 0;
   std::vector<std::pair<uint32_t, CudaEvent*>> in_flight_;  // the position that waits, and for what
 };

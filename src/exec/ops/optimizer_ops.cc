@@ -42,8 +42,8 @@ std::vector<OptimizerTensor> update_tensors(const BindContext& context, int stat
 
 // A tensor of a checkpoint within a parameter of an update.
 struct UpdatePart {
-  int input = 0;  // of the op: the first value of the parameter
-  int copy = -1;  // of the op: the 16-bit copy, if there is one
+  int input = 0;  // index of the op's input: the first value of the parameter
+  int copy = -1;  // index of the op's input: the 16-bit copy, or -1
   int64_t index = 0;
   int64_t first_row = 0, rows = 0, row_elements = 0;
 

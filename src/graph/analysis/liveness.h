@@ -29,7 +29,7 @@ struct Lifetime {
   uint32_t first = 0;
   uint32_t last = 0;
   std::vector<ValueId> sizes =
-      {};  // one version of each type; the largest of them in a bucket determines the bytes
+      {};  // one version of each type; the largest version in a bucket determines the bytes
 };
 
 // Returns every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph

@@ -72,7 +72,7 @@ class Backward final : public GradientContext {
   Graph& graph_;
   Op op_;
   std::vector<bool> reaches_;
-  std::vector<std::vector<ValueId>> terms_;  // by forward value
+  std::vector<std::vector<ValueId>> terms_;  // indexed by forward value
 };
 
 }  // namespace

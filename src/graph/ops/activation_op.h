@@ -1,5 +1,5 @@
-// Element-wise functions f with f(0) = 0 and their gradients, as ops. Their FLOPs are counted alike for all
-// functions of one op. Stateless; thread-safe.
+// Element-wise functions f with f(0) = 0 and their gradients, as ops. All functions of one op count the same
+// number of FLOPs. Stateless; thread-safe.
 #pragma once
 
 #include <array>
@@ -69,7 +69,7 @@ class ActivationOp final : public OpSchema, private PointwiseOp {
   static constexpr std::array kOutputs{OutputOperand::required(kY, "y")};
 };
 
-// d_x of the value that it reads, and of d_y, in d_y's type.
+// Returns d_x, computed from d_y and the value that the gradient op reads. d_x has the type of d_y.
 class ActivationBwdOp final : public OpSchema, private PointwiseBwdOp {
  public:
   ActivationBwdOp(std::string_view name, double flops_per_element)

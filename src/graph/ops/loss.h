@@ -34,7 +34,7 @@ inline constexpr std::array kElementLossBwdInputs{
 class LossBwd final : public OpSchema {
  public:
   struct Figures {
-    std::string_view name;  // of this op
+    std::string_view name;  // name of this op
     OpGroup group;
     std::span<const InputOperand> inputs;
     double flops;  // per element of the first input

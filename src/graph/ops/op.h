@@ -25,9 +25,9 @@ enum class OpWork : uint8_t {
   kAttention,
   kAttentionBackward,
   kElements,
-  kUpdate,          // of parameters, by an optimizer
-  kUpdateOfCodes,   // with states in 8 bits
-  kFactoredUpdate,  // with sums over rows and columns (Adafactor)
+  kUpdate,          // update of parameters by an optimizer
+  kUpdateOfCodes,   // update with optimizer states in 8 bits
+  kFactoredUpdate,  // update with sums over rows and columns (Adafactor)
   kCopy,            // between memory spaces
 };
 

@@ -75,7 +75,7 @@ struct InputOperand {
   }
 };
 
-// Whether an op can run without memory for an output that no other op reads.
+// Says if an op can run without memory for an output that no other op reads.
 enum class OutputMemory : uint8_t { kNeeded, kOptional };
 
 // One row of a table of outputs.

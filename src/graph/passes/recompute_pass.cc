@@ -163,7 +163,7 @@ class Recompute {
   Graph& graph_;
   const RecomputeChoice& choice_;
   std::vector<bool> from_forward_;  // transient values of the forward pass
-  std::vector<bool> runs_again_;    // by forward op
+  std::vector<bool> runs_again_;    // indexed by forward op
   std::vector<bool> pinned_;
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;

@@ -143,7 +143,7 @@ class GreedyOrder {
   const Graph& graph_;
   Dependences dependences_;
   std::vector<Effect> effects_;
-  std::vector<uint32_t> reads_left_;  // of each root, by ops that have not run yet
+  std::vector<uint32_t> reads_left_;  // number of ops that still read each root
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {

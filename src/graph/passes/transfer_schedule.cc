@@ -113,15 +113,15 @@ class EarlySchedule {
   size_t first_deferred_ = 0;  // states stay on the device from this update on
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // the minimum at a position or later
-  std::vector<double> rest_ms_;      // from a position to the end of its segment
-  std::vector<double> arrival_ms_;   // when the copies of an update are on the device,
+  std::vector<double> rest_ms_;      // time from a position to the end of its segment
+  std::vector<double> arrival_ms_;   // times at which the copies of an update are on the device,
   std::vector<double> return_ms_;    // and when they are back on the host
   std::vector<StateTransfer> transfers_;
   size_t updated_ = 0;      // updates that are done
-  size_t ended_ = 0;        // of those, the ones whose bytes are free
-  int64_t held_bytes_ = 0;  // of the others whose copies have started
+  size_t ended_ = 0;        // number of those whose bytes are free
+  int64_t held_bytes_ = 0;  // bytes of the others whose copies have started
   double now_ms_ = 0;
-  double link_in_free_ms_ = 0;  // when the last copy in each direction has ended
+  double link_in_free_ms_ = 0;  // times at which the last copy in each direction has ended
   double link_out_free_ms_ = 0;
 };
 
@@ -139,7 +139,7 @@ ForwardPass simulate_forward(std::span<const MovedUpdate> updates, std::span<con
   int64_t held = 0;
   for (const MovedUpdate& update : updates.last(deferred)) held += update.bytes;
   size_t ended = 0;
-  double done = 0;  // when the first `ended` copies have ended
+  double done = 0;  // time at which the first `ended` copies have ended
   const auto end_next = [&] {
     const int64_t bytes = updates[updates.size() - ++ended].bytes;
     held -= bytes;

@@ -17,11 +17,11 @@ namespace plimsoll {
 struct MovedUpdate {
   uint32_t op = 0;  // its position
   Segment segment = Segment::kOptimizer;
-  int64_t bytes = 0;      // of all its states: what is copied in each direction
+  int64_t bytes = 0;      // bytes of all its states, copied once in each direction
   bool follows = false;   // only updates, and ops that compute gradients for them by rows, separate it
                           // from the update before it
   bool ends_run = false;  // other ops separate it from the next update, which is in the same segment
-  std::vector<int64_t> state_bytes = {};  // of each state; they add up to `bytes`
+  std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
 };
 
 // Returns the updates whose states the pass offload_states moves, in the order of their positions.
@@ -29,7 +29,7 @@ std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
 
 // The memory and the time that a step leaves for copies of states.
 struct MemoryHeadroom {
-  std::vector<int64_t> live_bytes = {};  // on the device at each position, without the states
+  std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
   std::vector<double> op_ms = {};        // the time of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
   double link_bytes_per_ms = 0;          // in one direction while the other is busy too

@@ -78,7 +78,7 @@ class ForwardSchedule {
   // does.
   bool can_prefetch(size_t count) {
     const size_t n = segments_.size();
-    double behind_ms = 0;  // from a position to the end of its segment
+    double behind_ms = 0;  // time from a position to the end of its segment
     double link_ms = 0;    // the part of it in which the link is busy
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
@@ -168,17 +168,18 @@ class ForwardSchedule {
   std::span<const Segment> segments_;
   const MemoryHeadroom& room_;
   uint32_t end_of_forward_;
-  std::vector<int64_t> bytes_before_;   // of the states of the first k updates
+  std::vector<int64_t> bytes_before_;   // bytes of the states of the first k updates
   std::vector<size_t> updated_before_;  // the number of updates before a position of the forward pass
-  std::vector<double> arrival_ms_;      // when the copies of an update are on the device, 0 if prefetched,
-  std::vector<double> return_ms_;       // and when they are back on the host
+  std::vector<double>
+      arrival_ms_;  // times at which the copies of an update are on the device, 0 if prefetched,
+  std::vector<double> return_ms_;  // and when they are back on the host
   TransferSchedule found_;
   size_t started_ = 0;          // updates whose copies to the device have been started
   size_t updated_ = 0;          // updates that are done
-  size_t ended_ = 0;            // of those, the ones whose bytes are free
-  int64_t held_bytes_ = 0;      // of the others whose copies have started
-  double now_ms_ = 0;           // from the start of the forward pass
-  double link_in_free_ms_ = 0;  // when the last copy in each direction has ended
+  size_t ended_ = 0;            // number of those whose bytes are free
+  int64_t held_bytes_ = 0;      // bytes of the others whose copies have started
+  double now_ms_ = 0;           // time since the start of the forward pass
+  double link_in_free_ms_ = 0;  // times at which the last copy in each direction has ended
   double link_out_free_ms_ = 0;
 };
 

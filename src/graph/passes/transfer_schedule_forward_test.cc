@@ -91,7 +91,7 @@ TEST(ForwardSchedule, NeverExceedsTheLimit) {
   EXPECT_GT(found, 5);
 }
 
-// All states fit at once: as many are prefetched as the end of the step has time for.
+// All states fit at once. The number of prefetched ones is limited by the time at the end of the step.
 TEST(ForwardSchedule, PrefetchesEndWithTheStep) {
   LateStep step;
   step.room.most_bytes = 1000;

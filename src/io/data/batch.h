@@ -31,7 +31,7 @@ struct BatchInfo {
   int64_t num_tokens = 0;
   int64_t num_sequences = 0;
   int64_t longest = 0;
-  DataPosition position;  // of the first row of the batch
+  DataPosition position;  // position of the first row of the batch
   DataPosition next;      // position from which a run resumes after this batch
   bool last_in_epoch = false;
   bool operator==(const BatchInfo&) const = default;

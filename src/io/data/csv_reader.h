@@ -30,7 +30,7 @@ struct CsvOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;
   HeaderRule header = HeaderRule::kFirstRow;
   RaggedRule ragged = RaggedRule::kError;
-  std::vector<std::string> given_columns;  // with HeaderRule::kGiven
+  std::vector<std::string> given_columns;  // names of the columns for HeaderRule::kGiven
 };
 
 // Parses the text. The table reuses the memory of the file and moves the cells together in place, so the peak

@@ -30,7 +30,7 @@ struct LabelLists {
   bool any_repeat = false;      // a list of only 0 and 1 contains one of them twice
   bool any_descending = false;  // one of the lists is [1, 0]
   bool equal_widths = true;
-  size_t width = 0;  // of the first list
+  size_t width = 0;  // length of the first list
 
   bool are_vectors() const;
 };

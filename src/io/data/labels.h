@@ -78,7 +78,7 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
 
 enum class LabelUse {
   kRequired,  // an unknown label is an error
-  kOptional,  // for prediction: -1 and empty cells become kNoLabel (values: NaN)
+  kOptional,  // used for prediction: -1 and empty cells become kNoLabel (values: NaN)
 };
 
 // Encodes the labels of a split. Errors: kBadData with file:line for an unknown label (the message lists the

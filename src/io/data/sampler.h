@@ -62,8 +62,8 @@ class Sampler {
   // The rows of a batch, valid until the next call, and its position.
   struct Step {
     std::span<const int32_t> rows;
-    DataPosition position;  // of the first row of the batch
-    DataPosition next;      // of the next batch
+    DataPosition position;  // position of the first row of the batch
+    DataPosition next;      // position of the next batch
     bool last_in_epoch = false;
   };
   // Returns the batch at the current position and moves past it. Cost: proportional to the batch, and a

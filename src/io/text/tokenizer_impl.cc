@@ -25,7 +25,7 @@ std::array<ByteClass, 256> make_byte_classes() {
 std::vector<AddedTokenMatcher::Pattern> patterns_of(const TokenizerSpec& spec,
                                                     const BertNormalizer& normalizer, bool normalized) {
   std::vector<AddedTokenMatcher::Pattern> patterns;
-  std::map<std::string, std::string> seen;  // from pattern to token
+  std::map<std::string, std::string> seen;  // maps a pattern to its token
   NormalizedText text;
   for (const AddedToken& token : spec.added_tokens) {
     if (token.normalized != normalized) continue;

@@ -39,7 +39,7 @@ struct WordPieceSpec {
 struct TemplatePiece {
   enum class Kind : uint8_t { kFirst, kSecond, kSpecial } kind = Kind::kFirst;
   int32_t type_id = 0;
-  std::vector<int32_t> special_ids;  // only for kSpecial
+  std::vector<int32_t> special_ids;  // used only by kSpecial
 
   friend bool operator==(const TemplatePiece&, const TemplatePiece&) = default;
 };
@@ -73,7 +73,7 @@ inline constexpr int64_t kMaxTokenizerFileBytes = int64_t{1} << 29;
 
 // The contents of the files in a folder; no value if a file is absent.
 struct TokenizerFiles {
-  std::string folder;  // for messages
+  std::string folder;  // name of the folder in messages
   std::optional<std::string> tokenizer_json, vocab_txt, tokenizer_config, special_tokens_map, added_tokens;
 };
 

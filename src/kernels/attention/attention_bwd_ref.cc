@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// One sequence and one head of it.
+// One head of one sequence.
 struct Head {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;

@@ -117,7 +117,7 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
   using namespace attention;  // NOLINT: the kernels of this file
   const int64_t shared = shared_bytes_of_block();
-  const bool is_short = args.tokens <= 64 * args.sequences;  // on average
+  const bool is_short = args.tokens <= 64 * args.sequences;  // sequences have at most 64 tokens on average
   if (args.head_dim <= 32 && is_short) {
     launch<32, 4, 64>(args, stream);
   } else if (args.head_dim <= 32) {

@@ -22,7 +22,7 @@ __device__ inline uint32_t tf32_offset(int row, int chunk) {
 // 2 and 0 <= j < 4, which is every other one of eight rows.
 struct Tf32Part {
   int chunk, group;
-  uint32_t offset;  // of element (0, 0)
+  uint32_t offset;  // offset of element (0, 0)
   __device__ Tf32Part() {
     chunk = static_cast<int>(threadIdx.x) % 16;
     group = static_cast<int>(threadIdx.x) / 16;

@@ -60,7 +60,7 @@ class Softmax {
 
  private:
   float largest_ = -INFINITY;
-  float sum_ = 0.0f;  // over this thread's rows
+  float sum_ = 0.0f;  // sum over this thread's rows
 };
 
 // The weighted sums of a part of a sequence, for all heads. Each warp holds an eighth of the columns of u and

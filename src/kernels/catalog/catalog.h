@@ -71,7 +71,7 @@ using FamilyProblem =
 // A kernel applied to tensors of given sizes on a given target: the question that the catalog answers.
 struct Problem {
   std::string_view kernel = {};  // "attention_fwd"
-  DType dtype = DType::kF32;     // of the activations
+  DType dtype = DType::kF32;     // type of the activations
   KernelTarget target = {};
   FamilyProblem family = {};
 };
@@ -112,7 +112,7 @@ struct Refusal {
 };
 struct Selection {
   const KernelRow* row = nullptr;  // null if every row refuses
-  int64_t scratch_bytes = 0;       // of `row`
+  int64_t scratch_bytes = 0;       // scratch memory of `row`
   int64_t library_bytes = 0;       // upper bound of the bytes that its library allocates while it runs
   std::vector<Refusal> refused;    // the rows of this kind of device that come before `row`, in order
 };

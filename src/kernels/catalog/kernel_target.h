@@ -31,11 +31,11 @@ inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
 
 struct KernelTarget {
   KernelDevice device = KernelDevice::kCpu;
-  int num_threads = 1;                                       // of a CPU
-  CpuIsa isa = CpuIsa::kBaseline;                            // of a CPU
+  int num_threads = 1;                                       // used on a CPU
+  CpuIsa isa = CpuIsa::kBaseline;                            // used on a CPU
   int sm = 0;                                                // compute capability of a GPU, 90 for 9.0
-  Fp32Products fp32_products = Fp32Products::kF32;           // on a GPU
-  int64_t matmul_workspace_bytes = kCublasLtWorkspaceBytes;  // of each cuBLASLt product
+  Fp32Products fp32_products = Fp32Products::kF32;           // used on a GPU
+  int64_t matmul_workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each cuBLASLt product
 };
 
 // The answer of an implementation to a problem. A refusal has a reason, which `plan --why` prints.

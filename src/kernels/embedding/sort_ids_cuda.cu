@@ -25,7 +25,7 @@ constexpr int kMostBlocks = 8;  // the largest cluster that every card with clus
 static_assert(kThreads >= kDigits);
 
 struct List {
-  const int32_t* ids;  // of the tokens in their original order
+  const int32_t* ids;  // ids of the tokens in their original order
   int2* halves[2];     // alternating destinations of the passes
 };
 

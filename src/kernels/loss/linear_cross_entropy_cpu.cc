@@ -87,7 +87,7 @@ class Chunks {
  private:
   LinearCrossEntropyScratch parts_;
   bool copies_weight_;
-  std::map<int64_t, Prepared> prepared_;  // by the number of rows of a chunk: at most two entries
+  std::map<int64_t, Prepared> prepared_;  // indexed by the number of rows of a chunk; at most two entries
   std::byte* scratch_ = nullptr;
   ConstView w_;
 };

@@ -77,7 +77,7 @@ class Chunks {
 
  private:
   LinearCrossEntropyScratch parts_;
-  std::map<int64_t, Prepared> prepared_;  // by the number of rows of a chunk: at most two entries
+  std::map<int64_t, Prepared> prepared_;  // indexed by the number of rows of a chunk; at most two entries
 };
 
 class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {

@@ -30,7 +30,7 @@ struct LinearCrossEntropyProblem {
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   Fp32Products fp32 = Fp32Products::kF32;             // not kTf32x3
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // on a GPU, of each product
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each product on a GPU
 };
 
 // The part that one of its kernels computes: the loss; d_x; d_w and d_bias.
@@ -51,7 +51,7 @@ struct LinearCrossEntropyScratch {
   int64_t narrow = 0;     // a chunk of logits in the type of x, if `wide` has another type
   int64_t wide = 0;       // a chunk of logits in the type that the loss reads
   int64_t weight = 0;     // w in the type of x
-  int64_t workspace = 0;  // of products and column sums
+  int64_t workspace = 0;  // scratch memory of products and column sums
   int64_t workspace_bytes = 0;
   int64_t bytes = 0;
 };

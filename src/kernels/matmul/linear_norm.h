@@ -39,7 +39,7 @@ struct LinearNormArgs {
   ConstView beta;      // [N]
   View y;              // [T, N]
   double eps = 1e-5;
-  std::span<std::byte> scratch = {};  // for the GPU kernels, with the size from the catalog
+  std::span<std::byte> scratch = {};  // used by the GPU kernels; the catalog states its size
 };
 
 // Computes y with plain loops, summing in double, and rounds it once.

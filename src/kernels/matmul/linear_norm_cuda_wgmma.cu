@@ -75,7 +75,7 @@ struct Norm {
 struct Rows {
   const float4* factors;  // each of two columns
   Sums sums[2];
-  uint64_t seen[2][2];  // of two blocks
+  uint64_t seen[2][2];  // last loaded sums of two blocks
   Norm norms[2];
 };
 

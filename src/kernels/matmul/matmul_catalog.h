@@ -47,7 +47,7 @@ struct MatmulProblem {
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   CpuProducts cpu_products = CpuProducts::kLibrary;
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // on a GPU, for the library
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of the library on a GPU
 };
 
 // Returns the implementation that the catalog prefers for the problem on a CPU.
@@ -57,11 +57,11 @@ inline constexpr int64_t kAmxPartsMinSize = 64;
 
 // The blocks in which matmul_cpu_amx computes a product. None of these numbers grows when the product shrinks.
 struct AmxBlocks {
-  int64_t rows = 0;     // of A that a thread splits at a time
-  int64_t columns = 0;  // of B that all threads split at a time
-  int64_t terms = 0;    // of both
-  int64_t a_bytes = 0;  // of parts of A, for each thread
-  int64_t b_bytes = 0;  // of parts of B
+  int64_t rows = 0;     // rows of A that a thread splits at a time
+  int64_t columns = 0;  // columns of B that all threads split at a time
+  int64_t terms = 0;    // terms of A and B that are split at a time
+  int64_t a_bytes = 0;  // bytes of parts of A per thread
+  int64_t b_bytes = 0;  // bytes of parts of B
 };
 AmxBlocks matmul_amx_blocks(const MatmulProblem& problem);
 
@@ -111,7 +111,7 @@ struct LinearProblem {
   int64_t terms = 0;
   DType dtype = DType::kBF16;
   int sm = 0;
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // for the library, if it computes the product
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of the library, if it computes the product
 };
 // Returns the layer that a product x w^T of the ops linear_gelu, linear_norm and linear_add is.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);

@@ -43,10 +43,10 @@ namespace plimsoll {
 struct AdafactorTensor {
   View param = {};
   ConstView grad = {};
-  View row = {};     // of a matrix; null: the tensor is a vector
-  View column = {};  // of a matrix
-  View v = {};       // of a vector
-  View m = {};       // with beta1
+  View row = {};     // row state of a matrix; null if the tensor is a vector
+  View column = {};  // column state of a matrix
+  View v = {};       // state of a vector
+  View m = {};       // first moment, if beta1 is used
   View low = {};     // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
   int64_t rows = 1;  // 1 for a vector
   int64_t columns = 0;
@@ -76,12 +76,12 @@ struct AdafactorArgs {
   // The noise for parameters in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
-  View scratch = {};  // for all tensors, one after the other
+  View scratch = {};  // scratch memory of all tensors, one after the other
 };
 
 // Returns 1 - b, the weight of the new squares. Errors: kInternal for a step below 1.
 double adafactor_new_share(const AdafactorArgs& args);
-// Returns a for a parameter with that rms.
+// Returns the rate a of the formula above for a parameter with this rms.
 double adafactor_rate(const AdafactorArgs& args, double param_rms);
 
 // Relative error bounds in fp32 of one update from the same starting values, u = 2^-24, for the states and

@@ -21,7 +21,7 @@ struct AdafactorRow {
   const float* g;
   float* p;
   float* m;
-  const float* factor;  // of each column
+  const float* factor;  // factor of each column
   float row_factor, scale, decay, beta1;
 };
 }  // namespace plimsoll

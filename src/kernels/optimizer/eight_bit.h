@@ -1,29 +1,6 @@
-// Optimizer states in 8 bits: the numbers that codes stand for, how a state is stored in them (block-wise
+// Optimizer states in 8 bits: the numbers that the codes represent, how a state is stored in them (block-wise
 // dynamic quantization), and the rules for updates with such states (adamw.h, lion.h, sgd.h, adagrad.h).
-// Internal to the folder. Thread-safe: constants and pure functions.
-//
-// The elements of a tensor, in order, form blocks of kEightBitBlock; the last block may be shorter. A block
-// stores the largest magnitude of its elements in fp32 (absmax) and for each element the code whose number is
-// nearest to x / absmax; if two numbers are equally near, the one nearer to 0. A block whose absmax is below
-// 2^-126 is zero. The numbers are those of Dettmers et al., "8-bit Optimizers via Block-wise Quantization"
-// (arXiv 2110.02861, section 2), rounded as in bitsandbytes: 0, 1, and for every decade from 10^-6 to 1 the
-// middles of equal bins, twice as many as in the decade below. Unsigned decades have 2 to 128 bins, signed
-// ones 1 to 64 on either side of 0 (there is no -1). Codes number them in ascending order.
-//
-// An update with 8-bit states handles a block at a time, as bitsandbytes does on a CPU: it reads the states
-// of the block as numbers, updates all elements by the formula of the optimizer, and then rounds the states
-// to 8 bits again. Types: the references take any floating type for param, grad and absmax. The other kernels
-// take absmax in f32, gradients in f32, bf16 or f16, and parameters in f32 or in bf16 alone, which are
-// rounded stochastically (tensor_list.h). Codes are u8. Scalars and accumulation are those of the optimizer;
-// a number is the product of two fp32 numbers, rounded once. Requires of every tensor: m (and v, if the
-// optimizer has it) are codes, and m_absmax (v_absmax) has eight_bit_blocks(count) elements. The states of
-// Adagrad are not negative. CUDA kernels update all tensors in one launch, or in several if there are more
-// than some 400. The parameters of one call are all f32 or all bf16 alone. Special values: `finite` must be
-// given if gradients may be NaN, because a NaN has no code. Aliasing: no tensor overlaps another. Scratch:
-// none (at most 4 KiB of stack per thread). Repeatability: the same bits for any number of threads. Error:
-// the bound that the optimizer states holds per element for param and for the states before they are rounded
-// to 8 bits. absmax differs by at most the largest bound of its block. A code differs by at most one, and
-// only if the quotient is within eight_bit_quotient_error of the limit between two codes.
+// Internal to the folder.
 #pragma once
 
 #include <array>
@@ -71,8 +48,8 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
 // the lower of two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed it, the next
 // code is nearer. No cell needs two limits. Codes of magnitudes are counted from the code of 0, so the codes
 // of negative numbers mirror those of positive ones.
-inline constexpr uint32_t kEightBitFirstCell = (127u - 23u)
-                                               << 7;  // of 2^-23; every smaller magnitude rounds to 0
+inline constexpr uint32_t kEightBitFirstCell =
+    (127u - 23u) << 7;  // in units of 2^-23; every smaller magnitude rounds to 0
 inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;  // the last one is that of 1
 
 // Returns the bits of the largest fp32 number that rounds to the lower of two neighbouring numbers: their

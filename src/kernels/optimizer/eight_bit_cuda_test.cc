@@ -125,7 +125,7 @@ TEST(Lion8BitCuda, TakesMoreTensorsThanALaunch) {
 
 TEST(Sgd8BitCuda, OneStepMatchesTheReference) {
   for (const Kernel kernel : {Kernel::kSgd, Kernel::kNesterov}) {
-    check({.kernel = kernel}, kEightBitCounts);  // which starts the momentum
+    check({.kernel = kernel}, kEightBitCounts);  // the first step, which starts the momentum
     check({.kernel = kernel, .step = 2}, kEightBitCounts);
     check({.kernel = kernel, .step = 17, .grads = DType::kBF16, .low = DType::kF16}, kEightBitCounts);
   }

@@ -302,7 +302,7 @@ TEST(EightBit, ZerosStayZerosAndStatesOfZeroBytesAreZero) {
     EightBitList list("eight_bit_zero", DType::kF32, {300});
     list.fill();
     start_fixture(list);
-    list.param(0).fill(0.0);  // which the decay leaves as it is
+    list.param(0).fill(0.0);  // weight decay does not change zeros
     list.grad(0).fill(0.0);
     // The second step of SGD reads the momentum.
     update.cpu(list.tensors(), {.step = 2, .clip = 0.7f});

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   // elements whose squares are added in fp32
-constexpr int kGroups = 4;  // that a thread loads at once
+constexpr int kGroups = 4;  // number of groups that a thread loads at once
 constexpr int kChunk = kThreads * kGroup * kGroups;
 constexpr int kFinishThreads = 1024;
 
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kThreads)
 struct NormOutputs {
   Scalar norm;
   OptionalScalar loss;
-  Scalar finite;  // null data where nobody asks
+  Scalar finite;  // null data if no caller needs it
   int64_t* first_bad;
 };
 

@@ -22,7 +22,7 @@
 namespace plimsoll {
 
 struct AdjustLossScaleArgs {
-  ConstView norm = {};      // of the scaled gradients
+  ConstView norm = {};      // norm of the scaled gradients
   ConstView finite = {};    // 0: a gradient is not finite
   View scale = {};          // read and written
   View good_steps = {};     // read and written: steps since the scale changed

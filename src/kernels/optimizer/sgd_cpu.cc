@@ -13,7 +13,7 @@
 #define PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
 namespace plimsoll {
 
-// The use of the momentum in this step: there is none, step 1 starts it, a later step continues it.
+// The use of the momentum in this step: not used, started by step 1, or continued by a later step.
 enum class SgdBuffer : uint8_t { kNone, kStart, kContinue };
 
 // The coefficients of a call, rounded to fp32 once, and the arrays of a piece.

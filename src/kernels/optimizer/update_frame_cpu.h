@@ -15,7 +15,7 @@ namespace plimsoll {
 
 // The tensors that the kernel of one optimizer accepts.
 struct CpuUpdate {
-  const char* name;  // for messages
+  const char* name;  // name in messages
   UpdateStates states;
   bool takes_bf16_states = false;
   bool takes_split_parameters = false;

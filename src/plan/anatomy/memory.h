@@ -40,8 +40,8 @@ struct PhaseMemory {
   PurposeBytes by_purpose{};
   int64_t gaps_bytes =
       0;  // bytes between buffers at the peak of the phase, which layout adds to the sum of live buffers
-  int64_t arena_bytes = 0;   // of the arena, used by the phase
-  int64_t unused_bytes = 0;  // of the arena, not used by the phase
+  int64_t arena_bytes = 0;   // bytes of the arena that the phase uses
+  int64_t unused_bytes = 0;  // bytes of the arena that the phase does not use
   int64_t constant_bytes = 0;
   int64_t total_bytes = 0;
 };
@@ -49,7 +49,7 @@ struct PhaseMemory {
 // The op at which the most bytes of a program's transient region are live. If there are several, the first.
 struct PeakPlace {
   Phase phase = Phase::kTrain;
-  size_t position = 0;  // from 0
+  size_t position = 0;  // index of the op, starting at 0
   size_t num_ops = 0;
   std::string op = {};      // the op's name
   std::string output = {};  // its first output
@@ -64,9 +64,10 @@ struct ConstantLine {
 };
 
 struct MemoryAnatomy {
-  std::vector<PhaseMemory> phases = {};  // in the order of Phase; kResume only where it differs from kLoad
-  std::vector<PeakPlace> peaks = {};     // of each program, train first
-  size_t largest = 0;                    // index into phases of the phase that needs the most
+  std::vector<PhaseMemory> phases =
+      {};                             // in the order of Phase; contains kResume only if it differs from kLoad
+  std::vector<PeakPlace> peaks = {};  // peak of each program, train first
+  size_t largest = 0;                 // index into phases of the phase that needs the most
   std::vector<ConstantLine> constants = {};  // the parts of constant_bytes
   const PhaseMemory* find(Phase phase) const;
   const PeakPlace* peak_of(Phase phase) const;

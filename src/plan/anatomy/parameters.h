@@ -15,7 +15,7 @@ struct QuotedFormula {
   std::string name = {};     // "AdamW in fp32"
   std::string made_of = {};  // "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
-  int64_t bytes = 0;     // for this model
+  int64_t bytes = 0;     // bytes by the formula for this model
   bool applies = false;  // true for the formula that people would use for this plan
 };
 

@@ -17,7 +17,7 @@ struct Recomputation {
   int64_t again_bytes = 0;  // recomputed values
   double flops = 0;         // per step
   double ms = 0;
-  std::map<std::string, int> ops = {};  // how often each op runs again per micro-batch
+  std::map<std::string, int> ops = {};  // number of times that each op runs again per micro-batch
 };
 
 // Returns blocks in the order of the forward pass, without blocks that neither keep nor recompute values.

@@ -30,7 +30,7 @@ class KernelChoice {
 
  private:
   OpKinds kinds_;
-  std::vector<Selection> selections_;  // of each kind of op, from the last choose()
+  std::vector<Selection> selections_;  // selection for each kind of op, made by the last choose()
 };
 
 }  // namespace plimsoll

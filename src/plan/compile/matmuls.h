@@ -22,7 +22,8 @@ std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, con
 struct CustomMatmul {
   std::string_view kernel = {};  // the implementation's name
   int64_t count = 0;             // ops
-  bool is_part = false;          // of an op that does more; its kernel uses the library if there are few rows
+  bool is_part =
+      false;  // the product is a part of a fused op, whose kernel uses the library if there are few rows
 };
 // Returns the distinct products of a program that kernels of this program compute in one bucket on a GPU, including those
 // within linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.

@@ -81,7 +81,7 @@ struct Plan {
   std::vector<WeightSpec> weights = {};
   std::vector<WeightCopy> weight_copies = {};  // valid after loading and after each update
   std::map<std::string, SplitWeight> split_weights =
-      {};  // by the name of the weight, which is not a buffer itself
+      {};  // key: the name of the weight, which is not a buffer itself
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
   std::map<std::string, size_t> persistent_by_name = {};

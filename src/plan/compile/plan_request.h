@@ -119,7 +119,7 @@ struct OffloadOptions {
   // With UpdateOptions::offload_states: transfers states to the device as early as memory below the peak allows,
   // which depends on the bucket, instead of right before their update.
   bool early_states = true;
-  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // only with `early_states`
+  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // used only with `early_states`
 };
 
 // States when the training program computes logits in chunks of rows instead of all at once: if they are larger
@@ -141,7 +141,7 @@ struct CapturedBuckets {
 
 // How a GPU's library of matrix products is used.
 struct GpuProductOptions {
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // of each product
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each product
   TuningTable tuning = {};  // chosen algorithms; if empty, the library's first choices
 };
 

@@ -30,7 +30,7 @@ constexpr int64_t bytes_in_arena(int64_t bytes, KernelDevice device) {
 struct OpPlan {
   const KernelRow* kernel = nullptr;
   std::vector<Refusal> refused = {};    // faster rows that declined, and why
-  int64_t scratch_offset = -1;          // from the start of the arena
+  int64_t scratch_offset = -1;          // offset from the start of the arena
   int64_t scratch_bytes = 0;            // in the largest bucket
   std::optional<Space> copies_to = {};  // set for a copy between spaces: it runs while later ops run
   uint32_t copy_end = 0;                // such a copy has ended before the op at this position starts
@@ -55,7 +55,7 @@ struct TransientBuffer {
   ValueId root = kNoValue;  // kNoValue for scratch
   uint32_t op = 0;          // the op that the scratch belongs to
   Purpose purpose = Purpose::kTemporary;
-  int64_t offset = 0;  // from the start of the arena
+  int64_t offset = 0;  // offset from the start of the arena
   int64_t bytes = 0;
   uint32_t first = 0;  // the position of the first op that uses it
   uint32_t last = 0;   // the position of the last one
@@ -65,7 +65,7 @@ struct TransientBuffer {
 // their own segment; and the estimated time of a step for each, which is infinity if there is no such plan.
 struct UpdatePlace {
   bool is_at_use = false;
-  double at_use_ms = std::numeric_limits<double>::infinity();  // or at least as long as in_step_ms
+  double at_use_ms = std::numeric_limits<double>::infinity();  // infinite, or at least as long as in_step_ms
   double in_step_ms = std::numeric_limits<double>::infinity();
 };
 

@@ -247,7 +247,7 @@ class LeastEnds {
   // Returns the first checked position from here on.
   static size_t next_watched(size_t position) { return (position + kStep - 1) / kStep; }
 
-  std::vector<int64_t> ends_;  // at the checked positions
+  std::vector<int64_t> ends_;  // lower bounds of the ends at the checked positions
   std::vector<int64_t> most_;  // the largest allowed ends there
 };
 

@@ -22,7 +22,7 @@ enum class Effect : uint8_t {
 // A changed set of arguments and the memory that it needs.
 struct Suggestion {
   std::string arguments;    // as a user types them
-  int64_t total_bytes = 0;  // of the plan
+  int64_t total_bytes = 0;  // bytes of the changed plan
   bool fits = false;
   double relative_time = 1;  // estimated time per sample, relative to the unchanged plan
   std::string note = {};     // other effects of the change, or why it does not help; may be empty

@@ -333,8 +333,8 @@ class SetSearch {
            static_cast<double>(split.shape.micro_batch);
   }
 
-  // A set that recomputes whole layers may recompute less: as little as the memory allows, for the batches
-  // that do not fit with the subject's own policy.
+  // If a batch does not fit with the subject's own policy, a set that recomputes whole layers may instead
+  // recompute only as much as the memory requires.
   void try_budgets() {
     std::vector<Node*> nodes;
     for (const FitAnswer& answer : result_.answers) {

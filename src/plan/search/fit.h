@@ -34,9 +34,10 @@ struct FitAnswer {
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
   int64_t total_bytes = 0;
-  double ms_per_sample = 0;      // estimated
-  int64_t largest_batch = 0;     // without accumulation, with sequences of `longest` tokens; 0: none fits
-  int64_t longest_sequence = 0;  // with micro_batch and accumulation; at least `longest`
+  double ms_per_sample = 0;   // estimated
+  int64_t largest_batch = 0;  // without accumulation, with sequences of `longest` tokens; 0: none fits
+  int64_t longest_sequence =
+      0;  // longest sequence that fits with micro_batch and accumulation; at least `longest`
 };
 
 // A set that cannot be planned for this device, for example because no kernel computes it.

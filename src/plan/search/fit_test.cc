@@ -276,7 +276,7 @@ struct PlannedSet {
   MethodSet set = {};
   FitShape shape = {};
   int64_t bytes = 0;  // lower bound
-  double ms = 0;      // with headroom for early copies
+  double ms = 0;      // estimated time with headroom for early copies
 };
 
 // Plans every set in every split, without bounds.

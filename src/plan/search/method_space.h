@@ -97,7 +97,7 @@ class MethodSpace {
   std::vector<const Method*> savers_;
   const Method* budget_ = nullptr;
   std::vector<MethodSet> base_sets_;
-  std::vector<Elements> elements_;  // of the whole model, then of each trained part
+  std::vector<Elements> elements_;  // elements of the whole model, then of each trained part
 };
 
 }  // namespace plimsoll

@@ -111,7 +111,8 @@ PlanRequest bert_large_on_h200() {
   return request;
 }
 
-// Smaller states, fewer states, or states elsewhere: as far as the device and the run allow.
+// A method may make states smaller, reduce their number, or store them elsewhere, if the device and the run
+// allow it.
 TEST(Suggest, MethodsOfTheTableAreTried) {
   const Plan plan = build_plan(bert_large_on_h200());
   const std::vector<Suggestion> list = suggest_changes(plan, int64_t{5} << 30);

@@ -38,7 +38,7 @@ struct Rows {
 // Blocks process groups of adjacent rows in the order of the blocks, so that all blocks read and write in one
 // moving window of memory. Elements are numbered in 32 bits from the first row of an iteration.
 struct Place {
-  int rows;             // of the tensors
+  int rows;             // number of rows of the tensors
   int thread, threads;  // within the group
   int group, groups;
 };

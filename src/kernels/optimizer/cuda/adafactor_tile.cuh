@@ -33,14 +33,14 @@ struct AdafactorEntry {
   int32_t num_tiles;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // whether every address of every row, and its noise, allows packs of four
+  bool packs;  // every address of every row, and its noise, allows packs of four
 };
 
 // The tile that a block of threads works on, and the columns of the thread.
 struct AdafactorTile {
   int row, num_rows;
-  int64_t column;   // of the thread's first
-  int num_columns;  // of the thread, 0 to 4
+  int64_t column;   // the thread's first column
+  int num_columns;  // number of columns of the thread, 0 to 4
   int index;        // in the tensor
 
   __device__ __forceinline__ AdafactorTile(const AdafactorEntry& entry, uint32_t chunk)

@@ -15,7 +15,7 @@ struct EightBitEntry {
   const void* grad;
   uint8_t* m;
   float* m_absmax;
-  uint8_t* v;  // null where the update has no such state
+  uint8_t* v;  // null if the update has no such state
   float* v_absmax;
   void* low;  // null: none
   int64_t count;

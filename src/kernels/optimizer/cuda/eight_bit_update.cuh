@@ -32,7 +32,7 @@ inline constexpr int64_t kEightBitChunk = kChunkBlocks * kEightBitBlock;
 // table only when it reaches another tensor.
 struct EightBitCursor {
   uint32_t chunk = 0;
-  uint32_t first_chunk = 0;   // of the tensor
+  uint32_t first_chunk = 0;   // first chunk of the tensor
   uint32_t end_chunk = 0;     // after the last tensor there are none
   uint32_t whole_blocks = 0;  // the blocks that allow packs
   int index = 0;              // the entry of the tensor
@@ -143,7 +143,7 @@ __device__ __forceinline__ void update_eight_bit(const Table& table, EightBitSha
 struct EightBitEntryMaker {
   const char* kernel;
   bool has_v;
-  DType param_dtype;  // of all tensors
+  DType param_dtype;  // type of the parameters of all tensors
 
   EightBitEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});

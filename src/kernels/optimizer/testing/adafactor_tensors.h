@@ -60,7 +60,7 @@ class AdafactorList {
   GuardedBuffer& param(size_t i) { return *buffers_[5 * i]; }
   GuardedBuffer& grad(size_t i) { return *buffers_[5 * i + 1]; }
   GuardedBuffer& row(size_t i) { return *buffers_[5 * i + 2]; }
-  GuardedBuffer& column(size_t i) { return *buffers_[5 * i + 3]; }  // of a vector: v
+  GuardedBuffer& column(size_t i) { return *buffers_[5 * i + 3]; }  // for a vector: its state v
   GuardedBuffer& m(size_t i) { return *buffers_[5 * i + 4]; }
 
   int64_t scratch_bytes() const {
