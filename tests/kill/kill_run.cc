@@ -119,8 +119,8 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
   int killed = 0;
   int restarts = 0;
   const int64_t step_us = whole_us.count() / kSteps;
-  // A run may end before it is killed. The moments are drawn by step, so most runs do not, whatever their
-  // speed.
+  // A run may end before it is killed. The moments of the kills are drawn relative to the duration of a step,
+  // so on fast and slow machines most runs are killed before they end.
   for (int round = 0; killed < kills; ++round) {
     ASSERT_LT(round, 2 * kills + 8) << "runs end before they are killed";
     const std::string run = folder.path("run" + std::to_string(round));

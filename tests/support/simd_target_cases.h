@@ -1,6 +1,6 @@
 // Runs a test body once for each instruction set that the Highway kernels are compiled for and that this CPU
-// supports, fastest first. Not thread-safe, because the selection is global. The library of the kernel must
-// be linked, since it brings Highway along.
+// supports, fastest first. Not thread-safe, because the selection is global. A test must link the kernel's
+// library, which links Highway.
 #pragma once
 
 #include "device/cpu/simd_targets.h"

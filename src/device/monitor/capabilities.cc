@@ -5,8 +5,8 @@
 namespace plimsoll {
 namespace {
 
-// The first compute capability whose tensor cores take a format, as NVIDIA's CUDA C++ Programming Guide has
-// it in "Compute Capabilities".
+// The first compute capability whose tensor cores support a format, from the section "Compute Capabilities"
+// of NVIDIA's CUDA C++ Programming Guide.
 struct Format {
   const char* name;
   int first_sm;

@@ -1,4 +1,5 @@
-// Which number formats a GPU multiplies on its tensor cores, by its compute capability. Pure; thread-safe.
+// Lists the number formats that the tensor cores of a GPU multiply, by its compute capability. Pure;
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ struct Capability {
   std::string why = {};
 };
 
-// fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute capability 9.0.
+// Returns fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute capability 9.0.
 std::vector<Capability> gpu_capabilities(int sm);
 
 }  // namespace plimsoll

@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\n\r") - first + 1);
 }
 
-// The value after "name:" in a file of such lines; empty where there is none.
+// Returns the value after "name:" in a file of such lines, or an empty text if there is no such line.
 std::string_view field(std::string_view text, std::string_view name) {
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find('\n', start), text.size());
@@ -49,7 +49,8 @@ int64_t kilobytes(std::string_view text, std::string_view name) {
   return leading_number<int64_t>(field(text, name)).value_or(0) * 1024;
 }
 
-// Keeps the tighter limit. Version 1 writes a number near 2^63 where there is none, version 2 the word "max".
+// Keeps the tighter limit. If there is no limit, version 1 writes a number near 2^63 and version 2 the word
+// "max".
 void consider(MachineMemory& memory, const std::string& limit_file, const std::string& usage_file) {
   const std::optional<int64_t> limit = leading_number<int64_t>(file_text(limit_file));
   if (!limit || *limit >= (int64_t{1} << 60)) return;
@@ -58,7 +59,7 @@ void consider(MachineMemory& memory, const std::string& limit_file, const std::s
   memory.cgroup_used_bytes = leading_number<int64_t>(file_text(usage_file));
 }
 
-// A group and every group that it lies in may have a limit.
+// A group and each of its parents may have a limit.
 void consider_with_parents(MachineMemory& memory, const std::string& root, std::string group,
                            std::string_view limit_name, std::string_view usage_name) {
   while (true) {

@@ -1,5 +1,5 @@
-// What the operating system says of this process and this machine: memory, limits, the CPU's name.
-// Reads Linux's /proc and /sys at the time of the call; what it cannot find reads as 0 or as nothing. It
+// Reads from the operating system the memory of this process and this machine, their limits, and the CPU's
+// name. Reads Linux's /proc and /sys at the time of the call; values that it cannot find are 0 or empty. It
 // prints nothing and changes nothing. Thread-safe. Errors: none.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Where the system's files are; tests put a folder of their own there.
+// The folders of the system's files. Tests replace them by their own.
 struct SystemPaths {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
@@ -26,24 +26,25 @@ ProcessMemory process_memory(const SystemPaths& paths = {});
 
 struct MachineMemory {
   int64_t total_bytes = 0;
-  int64_t available_bytes = 0;  // without swapping, as the kernel estimates
+  int64_t available_bytes = 0;  // memory available without swapping, as the kernel estimates it
   std::optional<int64_t> cgroup_limit_bytes =
-      {};  // the tightest limit of this process's control groups, version 1 or 2
-  std::optional<int64_t> cgroup_used_bytes = {};  // of the group with that limit
-  // What this process may take now: the smaller of what is available and what the control group leaves.
+      {};  // the lowest limit of this process's control groups, version 1 or 2
+  std::optional<int64_t> cgroup_used_bytes = {};  // memory used by the group with that limit
+  // Returns the number of bytes that this process may allocate now: the smaller of the available memory and
+  // the unused part of the control group's limit.
   int64_t takeable_bytes() const;
 };
 MachineMemory machine_memory(const SystemPaths& paths = {});
-// What to warn of where a run needs more bytes than this machine can give now; "" where it fits or where the
-// machine does not say.
+// Returns a warning if a run needs more bytes than this machine can provide now; "" if it fits or the
+// available memory is unknown.
 std::string shortage_text(int64_t needed_bytes, const MachineMemory& memory);
 
-// The CPU's name as /proc/cpuinfo has it; "" where it has none.
+// Returns the CPU's name from /proc/cpuinfo; "" if it has none.
 std::string cpu_name(const SystemPaths& paths = {});
 
-// "AVX-512 + AMX": an instruction set as people write it.
+// Formats an instruction set for people: "AVX-512 + AMX".
 std::string isa_words(CpuIsa isa);
-// The first line of a run: "device cpu: Some CPU, 2 threads, AVX-512 + AMX".
+// Returns the first line of a run: "device cpu: Some CPU, 2 threads, AVX-512 + AMX".
 std::string cpu_device_line(int num_threads, CpuIsa isa, const std::string& name);
 
 }  // namespace plimsoll

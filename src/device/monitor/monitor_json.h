@@ -1,4 +1,4 @@
-// A sample of the monitor as JSON for programs. Pure; thread-safe.
+// Formats a sample of the monitor as JSON for programs. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-// One object on one line, without a newline. Memory in MiB (1048576 bytes), rounded down as nvidia-smi does;
-// a figure that the driver does not say is null.
+// Returns one object on one line, without a newline. Memory is in MiB (1048576 bytes), rounded down as
+// nvidia-smi does. A figure that the driver does not report is null.
 std::string monitor_json(const MonitorSample& sample);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// A sample of the monitor as text for people. Pure; thread-safe.
+// Formats a sample of the monitor as text for people. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace plimsoll {
 
-// A block of rows for each GPU, the sum where there are several, the host where there is none. A figure that
-// the driver does not say has no row. Newline at the end.
+// Returns a block of rows per GPU, and the sum if there are several; without a GPU, the host. Figures that
+// the driver does not report have no row. Ends with a newline.
 std::string monitor_table(const MonitorSample& sample);
 
-// One line for each GPU, or one of the host: for a log that grows. Newline at the end.
+// Returns one line per GPU, or one line for the host, for a growing log. Ends with a newline.
 std::string monitor_lines(const MonitorSample& sample);
 
 }  // namespace plimsoll

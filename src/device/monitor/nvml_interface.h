@@ -1,6 +1,6 @@
-// The part of NVML that this room uses, declared by ourselves: the library's own header is not on every
-// machine that builds this program. Names, numbers and layouts as NVIDIA's "NVML API Reference Guide"
-// documents them; a versioned struct carries its size and version in its first field. Declarations only.
+// Declares the part of NVML that this room uses, because the machine that builds this program may not have
+// the library's own header. Names, numbers and layouts are those of NVIDIA's "NVML API Reference Guide"; a
+// versioned struct has its size and version in its first field. Declarations only.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace plimsoll::nvml {
 
 using Device = struct NvmlDevice*;
 
-// Statuses that are told apart.
+// Statuses that the program distinguishes.
 inline constexpr int kSuccess = 0;
 inline constexpr int kInvalidArgument = 2;
 inline constexpr int kNotSupported = 3;

@@ -130,7 +130,7 @@ class CudaMeasurer final : public ProductMeasurer {
   CudaDevice& device_;
   std::byte* memory_;
   int64_t bytes_;
-  std::vector<CudaEvent> events_;  // two for each run
+  std::vector<CudaEvent> events_;  // two events per run
 };
 
 }  // namespace

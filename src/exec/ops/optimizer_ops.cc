@@ -89,7 +89,7 @@ Args update_args(const BindContext& context) {
 std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context, int states) {
   const bool has_v = states > 1;
   std::vector<OptimizerTensor> tensors;
-  int64_t block = 0;  // within the absmax of the parameter
+  int64_t block = 0;  // number of the first block in the parameter's absmax
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
     const auto input = [&](int offset, int64_t element) {

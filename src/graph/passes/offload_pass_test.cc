@@ -293,7 +293,8 @@ TEST(OffloadStates, SlicesOfAStateAreCopiedOneByOne) {
   const std::vector<CopyInFlight> copies = find_copies(graph);
   ASSERT_EQ(copies.size(), 6u);
   EXPECT_EQ(copies[2].end, 5u);
-  // The copy must not end before %m.stored.1 is written next to what it reads.
+  // The copy need not end before %m.stored.1 is written, because that writes other elements than the copy
+  // reads.
   EXPECT_EQ(copies[3].op, 5u);
   EXPECT_EQ(copies[3].end, 8u);
 }

@@ -191,7 +191,7 @@ class OffloadStates {
     }
   }
 
-  // Copies the states of an update in the step before it.
+  // Moves the copies of an update's states to the device into the step before it.
   void prefetch(Moved& update) {
     update.is_prefetched = true;
     for (size_t k = 0; k < update.staged.size(); ++k) {

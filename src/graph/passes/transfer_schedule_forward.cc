@@ -74,8 +74,8 @@ class ForwardSchedule {
     found_.prefetched = count;
   }
 
-  // Goes backwards from the end of the step: each copy starts as late as it can and still end before its segment
-  // does.
+  // Returns true if the states of `count` updates can be prefetched. Goes backwards from the end of the step:
+  // each copy starts as late as possible such that it still ends before its segment does.
   bool can_prefetch(size_t count) {
     const size_t n = segments_.size();
     double behind_ms = 0;  // time from a position to the end of its segment

@@ -36,7 +36,7 @@ struct JsonItem {
   CellKind kind = CellKind::kNull;
   std::string text;
 };
-// Parses a JSON list. Returns nothing if the text is not one; a kList cell always is.
+// Parses a JSON list. Returns nothing if the text is not a JSON list. The text of a kList cell always is one.
 std::optional<std::vector<JsonItem>> find_json_list(std::string_view text);
 
 }  // namespace plimsoll

@@ -110,7 +110,7 @@ __device__ inline uint32_t kept_halves(const Dropout& dropout, uint32_t numbers)
 // The Philox rounds that are equal for all rows and the same keys. After start_block(), only draw_block()
 // remains for each row.
 struct BlockStart {
-  uint32_t word1 = 0, word3 = 0;  // words 1 and 3 of the counter after two rounds and one round
+  uint32_t word1 = 0, word3 = 0;  // word 1 of the Philox counter after two rounds, and word 3 after one round
   uint32_t high = 0, low = 0;     // the third round's product of word 0
 };
 // Requires: `block` is the low half of attention_random_block().

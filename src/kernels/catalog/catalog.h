@@ -134,7 +134,7 @@ std::vector<KernelMatrixEntry> kernel_matrix();
 // each cell the name of the best row.
 std::string kernel_matrix_markdown();
 
-// Names that rows consist of; families add theirs in their own headers.
+// Names for the entries of a catalog row. Families define further names in their own headers.
 namespace catalog_rows {
 inline constexpr DTypeSet kF64{1u << static_cast<uint32_t>(DType::kF64)};
 inline constexpr DTypeSet kF32{1u << static_cast<uint32_t>(DType::kF32)};

@@ -72,7 +72,7 @@ struct Cluster {
 #endif
 };
 
-// One pass: its source, its destination, and the digit by which it sorts.
+// One pass of the radix sort: its source, its destination, and the digit by which it sorts.
 struct Pass {
   const int2* from;  // null in the first pass
   int2* to;

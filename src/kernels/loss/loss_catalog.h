@@ -21,8 +21,8 @@ struct LinearCrossEntropyProblem {
   int64_t chunk_rows = 0;  // a number larger than `rows` makes one chunk
   int64_t hidden = 0;      // H
   int64_t classes = 0;     // K
-  DType x = DType::kF32;   // the logits have this type too
-  DType w = DType::kF32;   // on a CPU, f32 w with bf16 x is rounded
+  DType x = DType::kF32;   // type of x and of the logits
+  DType w = DType::kF32;   // type of the weight; on a CPU, f32 w is rounded if x is bf16
   DType d_w = DType::kF32;
   DType bias_dtype = DType::kF32;
   MatmulBias bias = MatmulBias::kNone;

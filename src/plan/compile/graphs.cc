@@ -254,7 +254,7 @@ int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
   return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 64));
 }
 
-// Returns the pass with a check that undoes it unless it lowers the peak.
+// Wraps a pass such that its effect is undone unless it lowers the peak.
 Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
     Graph changed = graph;

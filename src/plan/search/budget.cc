@@ -26,8 +26,8 @@ double mib(int64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// The bytes of gradients that each block's backward pass leaves until the optimizer runs, and those of the
-// head.
+// Bytes of the gradients that exist from a block's backward pass until the optimizer runs, for each block and
+// for the head.
 struct GradientBytes {
   std::vector<int64_t> of_block;
   int64_t of_head = 0;

@@ -195,7 +195,8 @@ class Search {
     return question;
   }
 
-  // Tries the smallest run of all methods. If it does not fit either, tries it with shorter sequences.
+  // Combines methods to the run that needs the least memory, and tries it. If it does not fit, tries it with
+  // shorter sequences.
   void try_combined() {
     const PlanRequest& request = plan_.request;
     Change change(request, labels_);
