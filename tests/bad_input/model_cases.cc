@@ -107,7 +107,7 @@ std::vector<Case> weight_cases() {
               safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
                           "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
                           12)),
-      weights("WeightsHole", 4, {"hole", "'b' begins at data byte 8", "'a' ends at byte 4"},
+      weights("WeightsHole", 4, {"gap", "'b' begins at data byte 8", "'a' ends at byte 4"},
               safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                           "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
                           12)),

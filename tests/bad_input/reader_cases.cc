@@ -158,7 +158,7 @@ std::vector<Case> reader_cases() {
        }},
       {"DataRowOfTooManyFields",
        4,
-       {"wide.tsv:2: this row has 4 fields, the header has 2", "the row's text: \\tb\\tc\\td\n"},
+       {"wide.tsv:2: this row has 4 fields, but the header has 2", "the row's text: \\tb\\tc\\td\n"},
        [](const Ground& ground) {
          return ground.train(ground.file("wide.tsv", "sentence\tlabel\n\tb\tc\td\n"));
        }},

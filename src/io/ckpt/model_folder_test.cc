@@ -201,8 +201,9 @@ TEST(ModelFolder, FoldersWithoutUsableWeightsSayWhatToDo) {
   EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m"); }).find("/m: it has no config.json"),
             std::string::npos);
   write_synced_file(files, "/m/config.json", "[1]");
-  EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m"); }).find("/m/config.json: a JSON object"),
-            std::string::npos);
+  EXPECT_NE(
+      failure_of([&] { ModelFolder::open(files, "/m"); }).find("/m/config.json: expected a JSON object"),
+      std::string::npos);
   write_synced_file(files, "/m/config.json", "{\"a\": NaN}");
   EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m"); }).find("/m/config.json: line 1, column 7"),
             std::string::npos);

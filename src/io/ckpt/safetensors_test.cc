@@ -122,7 +122,7 @@ std::vector<BadFile> bad_files() {
       {"shape string", file_of(one("\"F32\"", "[\"1\"]", "[0,4]"), 4), {"shape of tensor 'a' has a string"}},
       {"shape over 64 bits",
        file_of(one("\"F32\"", "[99999999999999999999]", "[0,4]"), 4),
-       {"not a whole number"}},
+       {"not an integer"}},
       {"shape over 63 bits",
        file_of(one("\"F32\"", "[18446744073709551615]", "[0,4]"), 4),
        {"larger than any file"}},

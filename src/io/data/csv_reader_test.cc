@@ -108,7 +108,7 @@ TEST(CsvReader, SaysWhatIsWrongAndWhere) {
         "line end in double quotes"}},
       {"too many fields",
        "a,b\n1,2,3\n",
-       {"4: f.csv:2: this row has 3 fields, the header has 2", "comma in double quotes"}},
+       {"4: f.csv:2: this row has 3 fields, but the header has 2", "comma in double quotes"}},
       {"open quote",
        "a,b\n1,2\n3,\"the quick\nbrown\n",
        {"4: f.csv:3: quote opened at column 3 is never closed", "the quick\\nbrown"}},
