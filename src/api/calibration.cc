@@ -1,4 +1,4 @@
-// Factors by which estimates of time on this CPU are corrected, from runs that timed every op.
+// Computes factors that correct estimates of time on this CPU, from runs that timed every op.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

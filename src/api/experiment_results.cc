@@ -1,4 +1,4 @@
-// What runs of experiments left, and the texts of their table.
+// Reads the files that runs of experiments wrote, and makes the texts of their table.
 #include <fmt/chrono.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 namespace plimsoll {
 namespace {
 
-// Samples a second between the first record at a third of the steps or later and the last one; 0 where there
-// are fewer than two.
+// Returns the samples per second between the first record at a third of the steps or later and the last one; 0 if there are
+// fewer than two such records.
 double steady_samples_per_s(const std::string& path, double samples_per_step) {
   constexpr int64_t kMost = int64_t{256} << 20;
   const std::string text = read_text_file(posix_file_system(), path, kMost);
@@ -51,7 +51,7 @@ std::string utc_text(std::chrono::system_clock::time_point time) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
 }
 
-// When a file was written; "" where the system does not say.
+// Returns the time when a file was written; "" if the system does not report it.
 std::string date_of(const std::string& path) {
   std::error_code error;
   const auto written = std::filesystem::last_write_time(path, error);
@@ -60,7 +60,7 @@ std::string date_of(const std::string& path) {
   return utc_text(std::chrono::time_point_cast<std::chrono::system_clock::duration>(time));
 }
 
-// The device of a run on this machine. A plan may be of a CPU that is elsewhere and names none.
+// Returns the device of a run on this machine. A plan may be for a CPU of another machine and name none.
 std::string device_of(const nlohmann::json& request) {
   if (!request.at("gpu").is_null()) return request.at("device");
   constexpr std::string_view kBegin = "device ";
@@ -92,7 +92,7 @@ ExperimentFigures read_experiment(const std::string& folder) {
         .is_calibrated = plan.at("estimate").at("is_calibrated"),
         .date = date_of(join_path(folder, "train_results.json")),
         .evaluation = {}};
-    // A run of a step or two has no steady state.
+    // A run of one or two steps reaches no steady state.
     if (figures.samples_per_s <= 0) figures.samples_per_s = results.at("train_samples_per_second");
     const std::string evaluation_path = join_path(folder, "eval_results.json");
     if (!posix_file_system().status(evaluation_path)) return figures;

@@ -1,4 +1,4 @@
-// What processes hold on a GPU beside their arenas, from runs that were alone on it.
+// Computes the memory that a process holds on a GPU in addition to its arena, from runs that were alone on the card.
 #include <fmt/chrono.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// "NVIDIA H200" of "cuda:0, NVIDIA H200".
+// Returns "NVIDIA H200" for "cuda:0, NVIDIA H200".
 std::string card_of(const std::string& device) {
   const size_t comma = device.find(", ");
   if (!device.starts_with("cuda:") || comma == std::string::npos)

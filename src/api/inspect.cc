@@ -40,7 +40,7 @@ std::string inspect_safetensors(const std::string& path) {
                      counted(file.tensors().size(), "tensor"), counted(elements, "element"), tensors);
 }
 
-// At most 40 rows: a name, and how many data rows have it.
+// Returns a table of at most 40 labels: the name, and the number of rows that have it.
 std::string count_lines(const std::vector<std::string>& names, const std::vector<int64_t>& counts) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -50,7 +50,7 @@ std::string count_lines(const std::vector<std::string>& names, const std::vector
   return text;
 }
 
-// What training learns from the column of labels.
+// Returns a text on what training learns from the column of labels.
 std::string label_text(const TextSplit& split, const InspectOptions& options) {
   LabelOptions wanted;
   if (!options.problem_type.empty()) wanted.kind = parse_task(options.problem_type).labels;
@@ -74,7 +74,7 @@ std::string label_text(const TextSplit& split, const InspectOptions& options) {
   return fmt::format("  {}: {}\n", problem, what) + count_lines(names, counts);
 }
 
-// The columns and labels as training takes them.
+// Returns a text on the columns and labels that training would use.
 std::string reading_text(Table table, const InspectOptions& options) {
   const ColumnChoice columns =
       choose_columns(table, {.text = options.text_column_names, .label = options.label_column_name});
@@ -170,7 +170,7 @@ bool is_data_file(const std::string& path) {
                              [&](const char* data) { return extension == data; });
 }
 
-// What is no path may be the name of a model, which every other command takes in a path's place.
+// A word that is no path may be the name of a model, which every other command accepts instead of a path.
 std::string find_hub_folder(const std::string& name, const Environment& environment) {
   const bool is_file = fs::path(name).extension() == ".safetensors" || is_data_file(name);
   if (is_file || !is_hub_name(name)) {
@@ -220,7 +220,7 @@ LineTokenizer::~LineTokenizer() = default;
 
 namespace {
 
-// The same bytes are refused in training data.
+// Training data with these bytes is refused as well.
 void require_utf8(std::string_view line) {
   const size_t at = find_invalid_utf8(line);
   if (at == line.size()) return;

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// Weights that are read may not be replaced.
+// Checks that the output does not replace weights that are read.
 void refuse_same_folder(const std::string& output, const std::string& read, std::string_view what) {
   std::error_code ignored;
   if (!std::filesystem::equivalent(output, read, ignored)) return;
@@ -26,7 +26,7 @@ void refuse_same_folder(const std::string& output, const std::string& read, std:
       output, what);
 }
 
-// Nor may a model that was written before, unless the user says so.
+// Checks that the output does not replace an existing model, unless the user permits it.
 void refuse_other_model(const std::string& output) {
   std::error_code error;
   for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(output, error)) {

@@ -36,7 +36,7 @@ struct Monitor::Impl {
 
   MonitorOptions options;
   Nvml nvml;
-  std::string uuid;  // of the GPU that was asked for by its number in CUDA
+  std::string uuid;  // of the GPU that was selected by its CUDA number
   std::optional<int> index;
   std::vector<ContextSample> contexts;
 
@@ -103,7 +103,7 @@ void Monitor::Impl::choose_device() {
   }
 }
 
-// CUDA and NVML count differently where CUDA_VISIBLE_DEVICES is set; the UUID is the same.
+// CUDA and NVML number devices differently if CUDA_VISIBLE_DEVICES is set; the UUID is the same.
 ContextSample Monitor::Impl::measure_context(const GpuSample& gpu, const std::vector<CudaDeviceInfo>& devices,
                                              const std::string& why_none) const {
   ContextSample context{.index = gpu.index};

@@ -1,4 +1,4 @@
-// A loop of the user's own over the engine: batches, forward and backward, updates.
+// The calls for a loop that the user writes: batches, forward and backward passes, updates.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -34,15 +34,15 @@ double Batch::epoch() const {
 
 namespace {
 
-// Multiplies the gradients that were added up over micro-batches: once a step, where a loop did other samples
-// than it was counted on to do.
+// Scales the gradients that were accumulated over micro-batches. Done once per step if the loop used another number of
+// samples than expected.
 void scale_gradients(Executor& executor, double factor) {
   std::vector<std::byte> piece(size_t{1} << 20);
   int64_t num_scaled = 0;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kGradient) continue;
-    // Its elements alone: the buffer's own bytes are rounded up, and with --debug_allocations nothing of it
-    // lies behind the last element.
+    // Only the elements: the size of the buffer is rounded up, and with --debug_allocations the memory ends after the last
+    // element.
     const int64_t width = dtype_bytes(buffer.type.dtype);
     const int64_t bytes = executor.elements(buffer.name) * width;
     for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece)) {
@@ -113,7 +113,7 @@ double Trainer::forward_backward(const Batch& batch) {
                 "forward_backward() of a batch that another Trainer made: take one from this Trainer's "
                 "next_batch()");
   }
-  // A train() that failed to go on from a checkpoint may have given the memory back.
+  // A train() that failed to resume from a checkpoint may have freed the memory.
   impl_->start();
   const int64_t accumulation = impl_->arguments().gradient_accumulation_steps;
   OwnStep& step = impl_->own_step;
@@ -125,8 +125,8 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = batch.impl_->batch.info;
   if (step.micro_batches == 0) {
-    // As the Trainer's own loop: the samples of a full step, or what the epoch has left of them. What a loop
-    // really does is known at update(), which corrects the difference.
+    // As in the Trainer's own loop: the samples of a full step, or those that remain in the epoch. The real number is known
+    // at update(), which corrects the difference.
     const int64_t left = impl_->session.setup().steps.length.rows_per_epoch - info.position.index;
     const int64_t full = accumulation * impl_->arguments().per_device_train_batch_size;
     step.rows = 0;
@@ -185,7 +185,7 @@ void Trainer::update_by(const UpdateRule& rule) {
   impl_->finish_gradients();
   Executor& executor = impl_->session.executor();
   if (impl_->own_parameters.empty()) impl_->own_parameters = executor.updated_parameters();
-  // No optimizer has more states of a weight's shape.
+  // No optimizer has more states with the shape of a weight.
   std::array<std::span<float>, 4> states;
   for (const UpdatedParameter& parameter : impl_->own_parameters) {
     const auto count = static_cast<size_t>(parameter.count);

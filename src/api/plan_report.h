@@ -1,4 +1,4 @@
-// From a plan to the public report: texts and sums.
+// Makes the public report of a plan: texts and sums. Pure; thread-safe.
 #pragma once
 
 #include "plan/compile/plan.h"

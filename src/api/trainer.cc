@@ -47,8 +47,8 @@ std::string predicted_label(const RunSetup& setup, const std::vector<float>& row
 
 }  // namespace
 
-// A call of train(). However it ends, no wish to stop is left for the next one, and a loop of one's own
-// counts on from the updates of the run that it began.
+// A call of train(). When it ends, in any way, it clears the request to stop, and a loop that the user writes continues the
+// count of updates of the run.
 class Trainer::Impl::TrainCall {
  public:
   explicit TrainCall(Impl& impl) : impl_(impl) {}
@@ -59,7 +59,7 @@ class Trainer::Impl::TrainCall {
   TrainCall(const TrainCall&) = delete;
   TrainCall& operator=(const TrainCall&) = delete;
 
-  // From here on weights, states and batches are the run's, and figures are told of it.
+  // From here on weights, states, batches and reported figures are those of this run.
   void begin(std::unique_ptr<TrainLoop> begun) {
     impl_.loop = std::move(begun);
     impl_.batches_started = false;
@@ -175,7 +175,7 @@ TrainOutput Trainer::train(const Announce& announce) {
     output = loop.run([&](const std::vector<std::string>& lines) {
       call.begin(std::move(next));
       announce_all(lines);
-      // What the run will do stands there also where it comes to no end.
+      // Written first, so that the file describes a run that does not reach its end as well.
       if (!loop.is_complete()) replace_file(files, join_path(folder, kPlanFile), impl_->plan.json);
     });
   } catch (const Error& error) {
@@ -198,7 +198,7 @@ MetricMap Trainer::evaluate() {
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
-  // Each set has its own time, rows and memory.
+  // Each set has its own time, number of rows and memory.
   const auto evaluate_set = [&](const Dataset& data) {
     const MemoryPhase memory;
     MetricMap metrics = impl_->session.evaluate(data, "eval", nullptr, progress);
@@ -280,7 +280,7 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   if (!output.interrupted && write_model_card(posix_file_system(), folder, impl_->session.setup(), output)) {
     written.emplace_back("README.md");
   }
-  // Its last file says that all of them are there.
+  // The last file that is written shows that all of them are complete.
   write_run_reports(posix_file_system(), folder, impl_->session, impl_->plan, memory(), output,
                     impl_->arguments().run_name);
   return written;

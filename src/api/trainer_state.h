@@ -1,5 +1,5 @@
-// What a Trainer and its batches hold: shared by the files that implement include/plimsoll/trainer.h. Not
-// thread-safe, but `stop` may be set from anywhere.
+// The state of a Trainer and its batches, shared by the files that implement include/plimsoll/trainer.h. Not thread-safe,
+// except that any thread may set `stop`.
 #pragma once
 
 #include <atomic>
@@ -18,48 +18,48 @@ namespace plimsoll {
 
 struct Batch::Impl {
   MicroBatch batch;
-  const void* owner = nullptr;  // whose plan has room for it: the Trainer that made it
+  const void* owner = nullptr;  // the Trainer that made it, whose plan has room for it
   int64_t batches_per_epoch = 1;
   int64_t batch_size = 1;
 };
 
-// The optimizer step that a loop of the user's own is in.
+// The current optimizer step of a loop that the user wrote.
 struct OwnStep {
-  int64_t micro_batches = 0;  // whose gradients are added up
-  int64_t rows = 0;           // in them
-  double denominator = 1;     // by which the loss of each was divided
+  int64_t micro_batches = 0;  // number of micro-batches whose gradients were added
+  int64_t rows = 0;           // number of rows in them
+  double denominator = 1;     // the divisor of each loss
 };
 
 struct Trainer::Impl {
   explicit Impl(RunSetup setup) : session(std::move(setup), posix_file_system()) {}
 
-  MemoryPhase init_memory;  // begins with the object, before the plan is made
+  MemoryPhase init_memory;  // begins when the object is made, before the plan
   Session session;
   PlanReport plan;
   std::vector<std::shared_ptr<Callback>> callbacks;
   std::atomic<bool> stop{false};
-  std::unique_ptr<TrainLoop> loop;  // the last that began
+  std::unique_ptr<TrainLoop> loop;  // the last one that began
   std::string loaded;
-  MetricMap init_metrics;  // its end, until a phase reports it
-  // A loop of one's own.
+  MetricMap init_metrics;  // of init_memory, until a phase reports them
+  // The state of a loop that the user wrote.
   bool batches_started = false;
   int64_t steps = 0;
   OwnStep own_step;
-  std::vector<UpdatedParameter> own_parameters;  // found at the first update by a rule of the user's own
+  std::vector<UpdatedParameter> own_parameters;  // filled at the first update by a rule of the user
 
   class TrainCall;
 
   void start();
-  // Throws kUsage, saying what to call first, where this Trainer was not made to train.
+  // Throws kUsage, naming the call that must come first, if this Trainer was not made to train.
   void require_training(const char* function) const;
   void require_gradients(const char* function) const;
-  // Throws kUsage, with the reason, where the plan keeps what a rule of the user's own cannot work on.
+  // Throws kUsage, with the reason, if a rule of the user cannot update the weights as the plan stores them.
   void require_own_update() const;
-  // Ends the step whose gradients are there: they are those of the mean over its samples after it.
+  // Completes the gradients of a step: afterwards they are those of the mean over its samples.
   void finish_gradients();
-  // Throws kUsage while gradients wait for update(): the same memory serves other programs.
+  // Throws kUsage if gradients wait for update(), since other programs use the same memory.
   void require_no_gradients(const char* function) const;
-  // The first phase that ends tells of the initialisation too, as in Trainer.
+  // Adds the metrics of the initialisation to those of the first phase that ends, as in Trainer.
   void add_init_metrics(MetricMap& metrics) { metrics.merge(std::exchange(init_metrics, {})); }
   const Arguments& arguments() const { return session.setup().arguments; }
   double step_ms() const { return loop ? loop->mean_step_ms() : 0.0; }

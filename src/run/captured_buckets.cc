@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// How often a segment runs in each bucket of a ladder.
+// Counts the runs of a segment in each bucket of a ladder.
 class BucketRuns {
  public:
   explicit BucketRuns(const Bucket& largest) : ladder_(make_ladder(largest)), runs_(ladder_.size()) {}
@@ -37,7 +37,7 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
   });
 }
 
-// Of epochs that are alike, one that is begun and two more meet everything twice that comes again.
+// If all epochs have the same batches, a first, partial epoch and two more meet everything twice that recurs.
 constexpr int64_t kEnoughAlike = 3;
 
 // Fills `train` and `update`. An optimizer segment runs in the bucket of its step's last micro-batch.
@@ -51,7 +51,7 @@ void count_training(const CountedRun& run, const Bucket& largest, int64_t max_wa
   sampler.seek(run.start.position);
   BucketRuns micro_batches(largest);
   BucketRuns updates(largest);
-  int64_t rows = is_alike ? 0 : sampler.num_rows();  // that were put in order
+  int64_t rows = is_alike ? 0 : sampler.num_rows();  // number of rows that were sampled
   int64_t epochs = 0;
   int64_t in_step = 0;
   for (int64_t steps = run_length(run.arguments, sampler).max_steps - run.start.step; steps > 0;) {
@@ -82,7 +82,7 @@ void count_set(const std::vector<int32_t>& lengths, int64_t batch_size, int64_t 
   }
 }
 
-// Those of the training loop, and the one at the end.
+// Returns the number of evaluations during training plus the final one.
 int64_t times_evaluated(const CountedRun& run) {
   if (run.purpose != RunPurpose::kTrain) return run.purpose == RunPurpose::kEvaluate ? 1 : 0;
   const Sampler sampler(run.sampler, run.train_lengths);
@@ -126,7 +126,7 @@ CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, con
   if (run.purpose == RunPurpose::kPlan) return {.train = 1, .update = 1};
   CapturedBuckets captured{.train = 0, .update = 0, .evaluate = 0};
   const bool trains = run.purpose == RunPurpose::kTrain;
-  // Ops that are timed one by one are given so.
+  // With --profile, ops are launched one by one and nothing is captured.
   if (trains && run.arguments.profile) return captured;
   if (trains) count_training(run, train, max_walked_rows, captured);
   count_evaluation(run, evaluate, captured);

@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// Everything about a run that decides how often it meets each bucket. Owns its lengths.
+// Everything that determines how often a run meets each bucket. Owns its lengths.
 struct CountedRun {
   RunPurpose purpose = RunPurpose::kTrain;  // kPlan: no data is read
   Arguments arguments = {};
@@ -22,30 +22,30 @@ struct CountedRun {
   RunStart start = {};
   std::vector<int32_t> train_lengths = {};           // of the rows; empty for a run that does not train
   std::vector<std::vector<int32_t>> evaluated = {};  // the lengths of each set that is evaluated
-  std::vector<std::vector<int32_t>> predicted = {};  // and of each that is predicted
+  std::vector<std::vector<int32_t>> predicted = {};  // the lengths of each set that is predicted
 };
-// Requires: the data is read and the steps are counted.
+// Returns it. Requires: the data has been read and the steps have been counted.
 CountedRun counted_run(const RunSetup& setup);
 
-// Counts them for a run from its start, or from its checkpoint, to its end. Exact, but for these cases.
-// Upper bounds:
+// Counts them for a run from its start, or from its checkpoint, to its end. The count is exact except in these cases.
+// It is an upper bound for:
 //  - Runs with more batches than count_batches() walks: every bucket counts.
-//  - Steps that leave something for the next one (ProgramPlan::deferred_after): a forward pass behind an
-//    evaluation or a save counts, though it does not run the whole segment.
-//  - Runs that are stopped early: the steps that they do not do count.
-// Not counted:
-//  - What a callback or a caller's own loop does beside the run.
+//  - Steps that defer work to the next one (ProgramPlan::deferred_after): a forward pass after an evaluation or a save
+//    counts, although it does not run the whole segment.
+//  - Runs that stop early: the remaining steps count as well.
+// It does not include:
+//  - Work of a callback or of a caller's own loop in addition to the run.
 //  - The forward pass that looks for a value that is not finite.
-//  - Steps that are done again, where a checkpoint turns out to be damaged only when its hashes are verified,
-//    and the run goes on from an earlier one.
+//  - Steps that are repeated because a checkpoint turns out to be damaged when its hashes are verified, so that the run
+//    resumes from an earlier one.
 //
 // Requires: `train` and `evaluate` are the largest buckets of the run. Cost: that of the sampler, for the
 // rows that are trained on.
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows = kMaxWalkedRows);
 
-// The same for random data whose batches are those of `request` instead of those of the run: all rows are as
-// long as the longest of the request's bucket.
+// Counts them for random data with the batches of `request` instead of those of the run: all rows have the length of the
+// longest row of the request's bucket.
 CapturedBuckets captured_buckets_of_dummy(CountedRun run, const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -16,41 +16,41 @@
 namespace plimsoll {
 namespace {
 
-// The program, its libraries as far as they are touched and the allocator's slack: the VmHWM less arena and
-// data of runs with one bucket, rounded up.
+// The program, the touched pages of its libraries and the allocator's slack: VmHWM minus arena and data in runs with one
+// bucket, rounded up.
 constexpr int64_t kProcessBytes = 26 * kMiB;
-// The driver of a GPU, opened to see which devices there are: 3 to 24 MiB more were seen in runs on a CPU of
-// a machine with an H200 (driver 580).
+// The driver of a GPU, opened to list the devices. Runs on a CPU held 3 to 24 MiB more on a machine with an H200 (driver
+// 580).
 constexpr int64_t kGpuDriverBytes = 40 * kMiB;
-// A thread's stack and what oneDNN keeps for it.
+// A thread's stack and the memory that oneDNN keeps per thread.
 constexpr int64_t kBytesPerThread = 1 * kMiB;
-// A chunk of a checkpoint on its way, with conversion, and its JSON texts.
+// A chunk of a checkpoint during transfer and conversion, and its JSON texts.
 constexpr int64_t kIoBytes = 4 * kMiB;
-// Of a tokenizer's vocabulary, trie and tables, per token.
+// A tokenizer's vocabulary, trie and tables, per token.
 constexpr int64_t kTokenizerBytesPerToken = 256;
-// Ops of a layer, forward and backward, before any are fused into one, and with an adapter beside each linear
-// module. What is left of them is about half.
+// Number of ops per layer, forward and backward, before fusion; kOpsPerAdaptedLayer: with an adapter for each linear module.
+// About half of them remain after fusion.
 constexpr int64_t kOpsPerLayer = 60;
 constexpr int64_t kOpsPerAdaptedLayer = 140;
-// Closures of a bound bucket, for each of these ops. Seen: 1300 to 1500 bytes for each that is left.
+// Closures of a bound bucket, per op before fusion. Measured: 1300 to 1500 bytes per op that remains.
 constexpr int64_t kBytesPerBoundOp = 896;
 
-// A record of the run's log: what LogHistory keeps of it, and what the plot of the losses makes of it at the
-// end (two lists of points and their text). A GPU has nine figures and a word more.
+// A record of the run's log in LogHistory, and its share of the plot of losses at the end (two lists of points and their
+// text). On a GPU a record has nine more numbers and a word.
 constexpr int64_t kBytesPerLogRecord = 232;
 constexpr int64_t kBytesPerGpuRecord = 94;
-// A label: its name on both sides of config.json, as lists, as JSON and as text when the model is saved.
-// Seen: 720 to 745 bytes.
+// A label: its name in both maps of config.json, as lists, as JSON and as text when the model is saved. Measured: 720 to
+// 745 bytes.
 constexpr int64_t kBytesPerLabel = 768;
 
-// Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
+// The sampler's lengths and order, in addition to the tokens: two i32 and one u64 key per row.
 constexpr int64_t kSamplerBytesPerRow = 16;
 
 int64_t bytes_of(const std::optional<Dataset>& data) {
   return data ? data->held_bytes() + kSamplerBytesPerRow * data->num_rows() : 0;
 }
 
-// What a run will hold of data that is made and not read: a plan knows it, and makes none.
+// Returns the bytes of the random data that the run generates and its plan does not.
 int64_t dummy_bytes(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   if (setup.reads_data() || arguments.dataset_name != "dummy") return 0;
@@ -60,7 +60,7 @@ int64_t dummy_bytes(const RunSetup& setup) {
                    kSamplerBytesPerRow * arguments.dummy_num_samples);
 }
 
-// Records that the run will log, evaluations included, and one at its end.
+// Returns the number of records that the run will log, including evaluations and the one at its end.
 int64_t num_log_records(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   const auto times = [&](const std::string& strategy, double setting) -> int64_t {
@@ -83,7 +83,7 @@ int64_t metric_bytes(const RunSetup& setup) {
   return rows * bytes_per_row;
 }
 
-// A matrix in fp32 on its way into 4 or 8 bits, and its codes.
+// Returns the bytes of the largest matrix in fp32 while it is quantized, and of its codes.
 int64_t quantizing_bytes(const RunSetup& setup) {
   const std::optional<LoraConfig>& lora = setup.model.lora;
   if (!lora || lora->base_weights == BaseWeights::kAsLoaded) return 0;
@@ -95,7 +95,7 @@ int64_t quantizing_bytes(const RunSetup& setup) {
   return 6 * largest;
 }
 
-// Buckets that the training batches of this run fall into; 1 where the data is not known (the largest).
+// Returns the number of buckets that the training batches of this run use; 1 (the largest) if no data is read.
 int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   if (setup.steps.census.num_batches == 0) return 1;
   const std::vector<Bucket> ladder = make_ladder(train);
@@ -118,13 +118,13 @@ void ReadingMemory::note(int64_t more_bytes) {
 }
 
 void ReadingMemory::add_table(const TextSplit& text) {
-  // The list of rows comes when the table is whole.
+  // The list of rows is made when the table is complete.
   note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
   held_bytes_ += text.held_bytes();
 }
 
 void ReadingMemory::add_data(const Dataset& data) {
-  // Tokens lie in parts before they are joined; lengths and labels grow by doubling.
+  // Tokens are stored in parts before they are joined; lengths and labels grow by doubling.
   note(2 * data.held_bytes() + 16 * data.num_rows());
   held_bytes_ += data.held_bytes();
 }
@@ -136,7 +136,7 @@ void ReadingMemory::release(const TextSplit& text) {
 int64_t batch_bytes_per_token(const RunSetup& setup) {
   constexpr int64_t kBytes = 16;  // id, type, position and label
   const Arguments& arguments = setup.arguments;
-  // On a GPU a batch is made and given while the one before runs.
+  // On a GPU a batch is loaded and enqueued while the previous one runs.
   const int64_t in_hand = setup.device.options.kind == KernelDevice::kCpu ? 1 : 2;
   return kBytes *
          (in_hand + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
@@ -148,7 +148,7 @@ HostMemory estimate_host_memory(const RunSetup& setup, const Bucket& train) {
   const int64_t ops =
       (setup.model.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.config.num_hidden_layers;
   if (setup.device.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
-  // On a GPU the library of the CPU's products is never called.
+  // A run on a GPU never calls the library for matrix products on a CPU.
   const MatmulLibraryMemory products =
       setup.device.options.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
   host.process_bytes +=

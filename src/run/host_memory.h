@@ -9,13 +9,13 @@ struct RunSetup;
 struct Dataset;
 class TextSplit;
 
-// Adds up the memory of data files while they are read and tokenized, which is over before the arena is
-// taken. An upper bound.
+// Adds up the memory of data files while they are read and tokenized, which ends before the arena is taken. An upper
+// bound.
 class ReadingMemory {
  public:
-  // A file was read; its table stays until it is released.
+  // Adds the table of a file, which is held until release().
   void add_table(const TextSplit& text);
-  // The table became this data, which stays.
+  // Adds the tokens and labels made from a table, which are held to the end.
   void add_data(const Dataset& data);
   void release(const TextSplit& text);
   int64_t peak_bytes() const { return peak_bytes_; }
@@ -26,8 +26,8 @@ class ReadingMemory {
   int64_t peak_bytes_ = 0;
 };
 
-// Bytes of all training batches that the loader holds at a time, the one in use included, for each token of
-// the largest bucket.
+// Returns the bytes of all training batches that the loader holds at a time, including the current one, per token of the
+// largest bucket.
 int64_t batch_bytes_per_token(const RunSetup& setup);
 
 // Returns the bytes of the process, the data and the I/O buffers, for a run whose largest training batch is `train`.

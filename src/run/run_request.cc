@@ -50,8 +50,8 @@ Bucket evaluate_bucket(const RunSetup& setup) {
   return bucket_of(largest);
 }
 
-// Numbers in file names give the order in which passes ran, over all programs: copies of the options share
-// it.
+// Makes passes write the graph into numbered files. The numbers give the order of passes over all programs, since copies of
+// the options share the counter.
 void dump_passes_into(FileSystem& files, const std::string& folder, PassOptions& passes) {
   make_folders(files, folder);
   passes.dump = [&files, folder, count = std::make_shared<int>(0)](std::string_view pass,
@@ -80,8 +80,8 @@ void take_measured_constant(RunSetup& setup, const Environment& environment, Fil
                     setup.diagnostics.warnings);
 }
 
-// The algorithms of products: a run that goes on keeps those of its checkpoint, for the same bits; others
-// take what an earlier run of their kind measured, or measure.
+// Sets the algorithms of matrix products. A run that resumes uses those of its checkpoint, so that it computes the same
+// bits; other runs use the table of an earlier run of their kind, or measure.
 void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const bool only_plans = ends_with_plan(setup.purpose, arguments);
@@ -90,7 +90,7 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
     const std::string path = join_path(folder, kTuningFile);
     if (files.status(path)) {
       request.products.tuning = read_tuning_table(files, path, setup.diagnostics.warnings);
-      // On another kind of card its choices are worth nothing.
+      // The table of another kind of card does not apply.
       const bool is_ours = request.products.tuning.empty() ||
                            request.products.tuning.card.find(request.device.gpu.product) != std::string::npos;
       if (is_ours) return;
@@ -105,8 +105,8 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
   request.executor.measures_products = !only_plans;
 }
 
-// Chooses what the backward pass recomputes, where arguments ask for a choice by planning.
-void choose_what_runs_again(RunSetup& setup) {
+// Chooses what the backward pass recomputes, if arguments request a choice by planning.
+void choose_recomputation(RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   PlanRequest& request = setup.request;
   const bool is_selective = arguments.recompute == "selective";
@@ -176,7 +176,7 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   setup.request.executor.gpu_ordinal = setup.device.gpu_ordinal;
   std::ranges::move(remarks.notes, std::back_inserter(setup.diagnostics.notes));
   std::ranges::move(remarks.warnings, std::back_inserter(setup.diagnostics.warnings));
-  choose_what_runs_again(setup);
+  choose_recomputation(setup);
   if (setup.request.device.kind == KernelDevice::kCuda) set_tuning(setup, environment, files);
 }
 

@@ -21,13 +21,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// JSON has no number that is not finite; a metric may be one (the correlation with a constant).
+// Writes a number that need not be finite, which JSON cannot represent: a correlation with a constant is NaN.
 Json number_json(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return value;
 }
-// Errors: Json::exception for what number_json() does not write.
+// Reads such a number. Errors: Json::exception for a value that number_json() does not write.
 double number_of(const Json& json) {
   if (!json.is_string()) return json.get<double>();
   const auto& text = json.get_ref<const std::string&>();
@@ -49,7 +49,7 @@ std::map<std::string, double> numbers_of(const Json& json) {
   return numbers;
 }
 
-// The log within a state of version 1.
+// Reads the log within a state of version 1.
 LogHistory parse_log(const Json& list) {
   LogHistory history;
   for (const Json& entry : list) {
@@ -68,7 +68,7 @@ LogHistory parse_log(const Json& list) {
   return history;
 }
 
-// The states of callbacks under the names and in the form that Trainer gives them.
+// Returns the states of callbacks under the names and in the form that Trainer uses.
 Json stateful_callbacks(const RunState& state) {
   Json json;
   json["TrainerControl"] = {{"args",
@@ -214,7 +214,7 @@ std::string best_checkpoint_path(const RunState& state) {
 
 void write_trainer_state(const RunState& state, const PutText& put) {
   Json json;
-  // Trainer counts no best step where it saves nothing.
+  // Trainer records no best step if it saves nothing.
   json["best_global_step"] =
       state.best.metric && state.arguments.save_strategy != "no" ? Json(state.best.step) : Json(nullptr);
   json["best_metric"] = state.best.metric ? Json(*state.best.metric) : Json(nullptr);
@@ -230,7 +230,7 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["is_world_process_zero"] = true;
   json["logging_steps"] = interval_steps(state.arguments.logging_steps, state.max_steps);
   json["max_steps"] = state.max_steps;
-  // Trainer leaves it at zero unless asked to count.
+  // Trainer leaves it at zero unless it is asked to count.
   json["num_input_tokens_seen"] =
       state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.totals.tokens;
   json["num_train_epochs"] = state.num_epochs;

@@ -23,7 +23,7 @@ const HeadKind& head_of(const RunSetup& setup) {
 
 constexpr std::string_view kMark = "<!-- Written by Plimsoll after training.";
 
-// YAML's plain form where it is safe, else JSON's, which YAML reads too.
+// Returns YAML's plain form if it is safe, otherwise the JSON form, which YAML reads too.
 std::string yaml_text(const std::string& text) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   const bool is_plain = !text.empty() && (is_letter(text.front()) || text.front() == '/') &&
@@ -40,7 +40,7 @@ std::string run_title(const Arguments& a) {
   return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
-// "eval_f1" to "F1", "eval_loss" to "Loss", "eval_combined_score" to "Combined Score".
+// Returns the title of a metric: "F1" for "eval_f1", "Loss" for "eval_loss", "Combined Score" for "eval_combined_score".
 std::string metric_title(std::string_view key) {
   if (key.starts_with("eval_")) key.remove_prefix(5);
   std::string title;
@@ -54,7 +54,7 @@ std::string metric_title(std::string_view key) {
   return title;
 }
 
-// The metrics of an evaluation that say how good the model is, the loss first.
+// Returns the metrics of an evaluation that measure the quality of the model, with the loss first.
 std::vector<std::string> quality_keys(const MetricMap& metrics) {
   static const std::set<std::string, std::less<>> kSpeed = {
       "eval_runtime", "eval_samples", "eval_samples_per_second", "eval_steps_per_second"};
@@ -98,7 +98,7 @@ std::string hyperparameters(const RunSetup& setup) {
   return text;
 }
 
-// A row per evaluation, beside the training loss that was logged last before it.
+// Returns a table with a row per evaluation: the training loss that was logged last before it, and its metrics.
 std::string results_table(const LogHistory& history) {
   std::string text;
   std::vector<std::string> keys;

@@ -1,5 +1,5 @@
-// README.md of a run: a model card with the front matter, the headings and the table that Hugging Face's
-// Trainer writes, filled with this run's settings and results. Pure; thread-safe.
+// The README.md of a run: a model card with the front matter, headings and table of Hugging Face's Trainer, and the settings
+// and results of this run. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -10,11 +10,10 @@
 
 namespace plimsoll {
 
-// The text, with its newline at the end.
+// Returns the text, with a newline at its end.
 std::string model_card(const RunSetup& setup, const TrainOutput& output);
 
-// Whether `text` is a card that model_card wrote, and so may be written over; a README of somebody else may
-// not.
+// Returns true if model_card() wrote `text`, so that it may be overwritten. A README from another source must not be.
 bool is_model_card(std::string_view text);
 
 }  // namespace plimsoll

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// "" where there is no file.
+// Returns the text of a file; "" if it does not exist.
 std::string read_text(FileSystem& files, const std::string& path) {
   if (!files.status(path)) return {};
   const auto file = files.open_read(path);
@@ -24,7 +24,7 @@ std::string read_text(FileSystem& files, const std::string& path) {
   return text;
 }
 
-// The metrics that a results file holds; none where there is no readable file.
+// Returns the metrics of a results file; none if the file cannot be read.
 MetricMap read_metrics(FileSystem& files, const std::string& path) {
   MetricMap metrics;
   const std::string text = read_text(files, path);
@@ -84,7 +84,7 @@ struct Profile {
   ProfileContext context;
 };
 
-// Nothing if no step was measured.
+// Returns the profile of the training program; nothing if no step was measured.
 std::optional<Profile> measured_profile(const Session& session, double step_ms) {
   if (!session.is_allocated() || !session.plan().train) return std::nullopt;
   const ProgramPlan& program = *session.plan().train;
@@ -105,13 +105,13 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
   profile.context.peak_gflops = session.ceilings().product_gflops;
   profile.context.peak_gb_per_s = session.ceilings().copy_gb_per_s;
   for (size_t i = 0; i < times.size(); ++i) {
-    // First runs stand for the others where there are none.
+    // If an op ran only once, its first run is used.
     const OpTime& time = times[i].runs > 0 ? times[i] : first_times[i];
     const auto runs = static_cast<double>(std::max<int64_t>(time.runs, 1));
     const double runs_per_step =
         static_cast<double>(times[i].runs + first_times[i].runs) / static_cast<double>(num_steps + num_first);
     profile.ms_per_step.push_back(time.milliseconds / runs * runs_per_step);
-    // Of the buckets that ran, which need not be the largest.
+    // The buckets that ran need not be the largest.
     profile.ops[i].flops = time.flops / runs;
     profile.ops[i].bytes = time.bytes / runs;
   }
