@@ -45,10 +45,10 @@ void plan_for_any_batch(const Arguments& arguments, const Dataset& train, BatchS
                         Diagnostics& diagnostics) {
   largest.tokens = largest_batch_tokens(train.tokens.lengths(), arguments.per_device_train_batch_size);
   largest.sequences = std::min<int64_t>(train.num_rows(), arguments.per_device_train_batch_size);
-  diagnostics.note(
-      fmt::format("the run goes on with other batches than those of its start: the plan has room for the "
-                  "largest that the data can make, {} tokens",
-                  largest.tokens));
+  diagnostics.note(fmt::format(
+      "the run resumes with batches that differ from those of its start: the plan has room for the "
+      "largest that the data can make, {} tokens",
+      largest.tokens));
 }
 
 // Notes intervals of steps or batches that the run is too short to reach. It evaluates and saves at its end in any case.

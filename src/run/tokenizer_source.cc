@@ -54,8 +54,8 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
     return DataUse::kNone;
   }
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
-    diagnostics.note(
-        fmt::format("{} is not read for want of a tokenizer (--tokenizer_name FOLDER): {}", given, instead));
+    diagnostics.note(fmt::format("{} is not read, since there is no tokenizer (--tokenizer_name FOLDER): {}",
+                                 given, instead));
     return DataUse::kNone;
   }
   return DataUse::kReads;

@@ -92,9 +92,9 @@ void CheckpointPolicy::set_resumed_from(const std::string& path, int64_t step) {
 }
 
 std::string CheckpointPolicy::resume_hint() const {
-  if (last_checkpoint_.empty()) return "\n  nothing was saved before";
-  return fmt::format("\n  {} is whole{}", last_checkpoint_,
-                     arguments_.save_only_model ? "" : ": go on with --resume_from_checkpoint True");
+  if (last_checkpoint_.empty()) return "\n  no checkpoint was saved before";
+  return fmt::format("\n  {} is complete{}", last_checkpoint_,
+                     arguments_.save_only_model ? "" : ": resume with --resume_from_checkpoint True");
 }
 
 std::vector<std::string> CheckpointPolicy::choose_final_weights() {

@@ -101,16 +101,16 @@ void describe_changes(const RunState& saved, const RunState& now, std::vector<st
     const std::string& name = difference.name;
     if (name == "resume_from_checkpoint" || name == "output_dir" || name == "replace_checkpoints") continue;
     const bool is_model = name == "model_name_or_path" || name == "config_name";
-    lines.push_back(fmt::format("{}--{}: was {}, is now {}: {}", is_model ? "warning: " : "", name,
-                                difference.before.empty() ? "(not set)" : difference.before,
-                                difference.after.empty() ? "(not set)" : difference.after,
-                                is_model ? "the weights are those of the checkpoint all the same"
-                                         : "the new value holds from here on"));
+    lines.push_back(fmt::format(
+        "{}--{}: was {}, is now {}: {}", is_model ? "warning: " : "", name,
+        difference.before.empty() ? "(not set)" : difference.before,
+        difference.after.empty() ? "(not set)" : difference.after,
+        is_model ? "the weights are still those of the checkpoint" : "the new value applies from now on"));
   }
   if (saved.data.hash != 0 && now.data.hash != 0 && saved.data.hash != now.data.hash) {
     lines.push_back(fmt::format(
         "warning: the training data is not that of the checkpoint (it had {}, now it has {}): the "
-        "run goes on at its place in the order of the new data",
+        "run continues at its position in the order of the new data",
         counted(saved.data.rows, "row"), now.data.rows));
   }
 }
@@ -204,8 +204,8 @@ void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegi
     const std::optional<RunIdentity>& run = endangered.back().run;
     throw_error(ErrorCode::kUsage,
                 "{} holds checkpoints of another run{}: {}. This run could write over them. Give another "
-                "--output_dir; or --resume_from_checkpoint True to go on from the newest; or "
-                "--replace_checkpoints to let this run's take their places, step by step",
+                "--output_dir; or --resume_from_checkpoint True to resume from the newest; or "
+                "--replace_checkpoints to let this run replace them, step by step",
                 arguments.output_dir, run ? " (" + describe_begin(*run) + ")" : "", list_names(endangered));
   }
   lines.push_back(fmt::format(

@@ -70,7 +70,7 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
       "training data, from 0): {}. {}",
       step.info.step, std::isnan(loss) ? "nan" : "infinite", where.empty() ? "the loss itself" : where,
       row_list(rows_of(*enqueued.batch)),
-      is_bad_model ? "It came so with the model: take another copy of it"
+      is_bad_model ? "The files of the model contain it: use another copy of the model"
                    : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 

@@ -154,7 +154,7 @@ void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::s
   if (is_complete()) {
     lines.push_back(
         fmt::format("warning: nothing is left to train: training was complete at step {}, this run ends at "
-                    "{}. Raise --max_steps or --num_train_epochs to go on",
+                    "{}. Raise --max_steps or --num_train_epochs to continue",
                     state_.step, state_.max_steps));
   }
 }

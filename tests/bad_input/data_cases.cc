@@ -107,7 +107,7 @@ std::vector<Case> plan_cases() {
        }},
       {"PlanOfDataWithoutATokenizer",
        0,
-       {"note: --train_file is not read for want of a tokenizer", "batches of 8 texts of 32 tokens"},
+       {"note: --train_file is not read, since there is no tokenizer", "batches of 8 texts of 32 tokens"},
        [plan](const Ground& ground) {
          return plan(ground, {"--train_file", ground.data()});
        }},

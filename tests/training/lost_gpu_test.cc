@@ -69,7 +69,7 @@ TEST(ALostGpu, InTheMiddleOfARunWhatWasSavedGoesOnOnTheCpu) {
       EXPECT_EQ(error.code(), ErrorCode::kDevice) << error.what();
       const std::string message = error.what();
       for (const char* part : {"the GPU reports", "planned: ", "MiB are used on the card now",
-                               " is whole: go on with --resume_from_checkpoint True"}) {
+                               " is complete: resume with --resume_from_checkpoint True"}) {
         EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
       }
     }
