@@ -1,4 +1,4 @@
-// Which runs the table of experiments, a sweep and a calibration are made of.
+// Defines the runs of the table of experiments, of a sweep and of a calibration.
 #include "plimsoll/experiments.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// One option with its values, as they stand on a command line.
+// One option with its values, as on a command line.
 struct Option {
   std::string name;
   Words words;
@@ -31,7 +31,7 @@ std::vector<Option> options_of(const Words& words) {
   return options;
 }
 
-// `words`, then `more`; an option that both have keeps the place of the first and the value of the second.
+// Returns `words` and then `more`; an option in both keeps the position of the first and the value of the second.
 Words merged(const Words& words, const Words& more) {
   std::vector<Option> options = options_of(words);
   for (Option& option : options_of(more)) {
@@ -50,7 +50,7 @@ Words merged(const Words& words, const Words& more) {
   return all;
 }
 
-// A name for a folder: what is no letter and no digit becomes one '-'.
+// Returns a name for a folder: characters other than letters and digits become one '-'.
 std::string key_of(std::string_view name) {
   std::string key;
   for (const char c : name) {
@@ -65,15 +65,14 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-// Steps of a row on a GPU. Speed is that of the last two thirds (steady_samples_per_s): 30 steps of a batch
-// of 4, and 18 of one of 32, which take longer.
+// Steps of a row on a GPU. The speed is that of the last two thirds (steady_samples_per_s): 30 steps with a batch of 4, and
+// 18 steps with a batch of 32, which take longer.
 constexpr const char* kGpuSteps = "50";
 constexpr const char* kGpuStepsOfLargeBatch = "30";
 constexpr const char* kAllSamples = "-1";
 
-// What every row has in common: random ids, as in the documents, nothing saved, and a log that tells the
-// steady state. The learning rate is small so that no choice of optimizer diverges on labels that mean
-// nothing.
+// Returns the arguments of all rows: random ids, as in the documents, no checkpoints, and a log that shows the steady
+// state. The learning rate is small so that no optimizer diverges on random labels.
 Words common_words(ExperimentDevice device) {
   const bool on_gpu = device == ExperimentDevice::kGpu;
   return {"--config_name",
@@ -104,7 +103,7 @@ Words common_words(ExperimentDevice device) {
           "True"};
 }
 
-// A row as data. `methods`: what it changes; the summary takes rows that change one thing.
+// Makes a row. `methods`: the methods that it uses; the summary contains rows that use one.
 struct Row {
   std::string name;
   Words methods;
@@ -114,7 +113,7 @@ struct Row {
 const Words kSplit{"--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "4"};
 const Words kCheckpointing{"--gradient_checkpointing", "True"};
 
-// The nine of the documents, in their order. `half` is their fp16, or what stands for it.
+// Returns the nine rows of the documents, in their order. `half`: fp16, or the type that replaces it.
 std::vector<Row> document_rows(const std::string& half) {
   const Words option{"--" + half, "True"};
   const Words small = merged(kSplit, kCheckpointing);
@@ -146,7 +145,7 @@ Words batch_32() {
 
 const Words kUpdateInBackward{"--optimizer_in_backward", "True", "--max_grad_norm", "0"};
 
-// Beyond the documents: each method of ours alone, then what they come to together.
+// Returns further rows: each of Plimsoll's methods alone, then all of them together.
 std::vector<Row> our_rows(ExperimentDevice device) {
   const Words bf16{"--bf16", "True"};
   std::vector<Row> rows{
@@ -229,7 +228,7 @@ std::vector<Row> our_rows(ExperimentDevice device) {
   return rows;
 }
 
-// Where a ';' stands between values, a comma is a part of one. Errors: kUsage for an empty value.
+// Splits values at ';' if there is one, otherwise at ','. Errors: kUsage for an empty value.
 Words split_values(std::string_view values, std::string_view sweep) {
   const char separator = values.find(';') != std::string_view::npos ? ';' : ',';
   Words parts;
@@ -242,7 +241,7 @@ Words split_values(std::string_view values, std::string_view sweep) {
   return parts;
 }
 
-// "NAME=VALUE,VALUE": the words of each value.
+// Returns the arguments for each value of "NAME=VALUE,VALUE".
 std::vector<Words> values_of(const std::string& sweep) {
   const size_t equals = sweep.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == sweep.size()) {
@@ -259,7 +258,7 @@ std::vector<Words> values_of(const std::string& sweep) {
                 name);
   }
   const std::string_view text = std::string_view(sweep).substr(equals + 1);
-  // A comma between two values of the sweep, or within one of a list: either would be a guess.
+  // A comma may separate two values of the sweep or be part of a list; the program does not guess.
   const bool has_commas_of_its_own = info->type == "list" || info->type == "key=value";
   if (has_commas_of_its_own && text.find(',') != std::string_view::npos &&
       text.find(';') == std::string_view::npos) {

@@ -54,7 +54,7 @@ std::string names_of(const std::vector<const Method*>& methods) {
   return names;
 }
 
-// "t4 has no TF32 (a GPU of ...); leave it out": "no TF32".
+// Returns the short form of a reason: "no TF32" for "t4 has no TF32 (a GPU of ...); leave it out".
 std::string short_reason(std::string reason, const std::string& device) {
   for (const std::string& beginning : {device + " ", std::string("has ")}) {
     if (reason.starts_with(beginning)) reason.erase(0, beginning.size());
@@ -62,7 +62,7 @@ std::string short_reason(std::string reason, const std::string& device) {
   return reason.substr(0, std::min(reason.find(" ("), reason.find(';')));
 }
 
-// A run on a device, and what was found of it.
+// A run on a device, and the answers that were found for it.
 struct AskedDevice {
   std::string device = {};
   AskedRun run = {};
@@ -74,7 +74,7 @@ class Fit {
  public:
   Fit(const FitOptions& options, const Environment& environment)
       : options_(options), environment_(environment), base_(options.arguments) {
-    // A plan is made for batches of the longest sequences, whatever the data; so the data need not be read.
+    // A plan is made for batches of the longest sequences, so that the data need not be read.
     length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
     evaluates_ = base_.do_eval || base_.do_predict || base_.eval_strategy != "no";
     if (base_.dataset_name != "dummy") base_.dataset_name.clear();
@@ -132,7 +132,7 @@ class Fit {
                      .host_bytes_per_token = batch_bytes_per_token(setup)};
     PlanRequest& request = asked.subject.request;
     request.evaluate = evaluates_;
-    // Of random data, which is the only one that is read.
+    // `fit` reads only random data.
     if (setup.data.train && request.device.kind == KernelDevice::kCuda) {
       asked.subject.captured_buckets = [run = counted_run(setup)](const PlanRequest& of) {
         return captured_buckets_of_dummy(run, of);
@@ -155,7 +155,7 @@ class Fit {
 
   FitQuestion question() const {
     FitQuestion question{.effective_batch = effective_, .longest = length_, .most_tokens = most_tokens_};
-    // Of a card that is compared with others only the fastest counts.
+    // If cards are compared, only the fastest answer of each counts.
     if (compares_cards()) {
       question.num_answers = 1;
       question.of_each_effect = false;
@@ -195,7 +195,7 @@ class Fit {
     }
   }
 
-  // Of the run for which there are the fewest bytes.
+  // Adds the run that needs the least memory.
   void add_smallest(const AskedDevice& asked_device, const MethodSpace& space) {
     const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question());
     if (!smallest) return;
@@ -245,7 +245,7 @@ class Fit {
     refused_[device][compares_cards() ? short_reason(reason, device) : reason].push_back(methods);
   }
 
-  // A line for each reason; of cards, a line for those that say the same.
+  // Returns a line per reason; cards with the same reason share a line.
   std::string refused_text() const {
     std::string text;
     std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_text;
@@ -280,7 +280,7 @@ class Fit {
   void rank() {
     std::vector<FitRow>& rows = report_.rows;
     if (compares_cards()) {
-      // By cost where there are prices, else by speed.
+      // Sorts by cost if prices are known, otherwise by speed.
       std::stable_sort(rows.begin(), rows.end(), [](const FitRow& a, const FitRow& b) {
         if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
         if ((a.epoch_cost > 0) != (b.epoch_cost > 0)) return a.epoch_cost > 0;
@@ -294,13 +294,13 @@ class Fit {
     for (FitRow& row : rows) row.relative_speed = reference > 0 ? row.samples_per_s / reference : 0;
   }
 
-  // By the limit, or a budget below it.
+  // Returns the limit, or a budget below it.
   int64_t allowed_bytes() const {
     const int64_t limit = limit_bytes_.value_or(0);
     return std::min(limit, base_.recompute_budget.value_or(limit));
   }
 
-  // What other methods or no clipping would make of a run of which nothing fits, where that is less.
+  // Returns a text about other methods, or a run without clipping, if nothing fits and they need less memory.
   std::string what_else_is_there(const std::string& device, int64_t needed) {
     std::string text;
     const auto note = [&](const std::string& how, const AskedDevice& asked_device,

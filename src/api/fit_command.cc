@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// The search chooses it, or resolving filled it in, which is no word of the user.
+// Returns true for an argument that the search chooses, or that was filled in and not given by the user.
 bool is_no_word(const ArgumentDifference& difference) {
   for (const std::string_view name :
        {"per_device_train_batch_size", "gradient_accumulation_steps", "eval_steps", "metric_for_best_model",
@@ -46,8 +46,7 @@ FitCommand fit_command(const Arguments& arguments, const std::string& label) {
   const auto add = [&](const std::string& name, const std::string& value) {
     command.words += fmt::format("{}--{} {}", command.words.empty() ? "" : " ", name, value);
   };
-  // A configuration says how large a model is. To train it there have to be weights, or a tokenizer and no
-  // weights, and data.
+  // A configuration states only the size of a model. Training also needs data and either weights or a tokenizer.
   const bool reads_text = arguments.dataset_name != "dummy";
   const bool needs_data = arguments.dataset_name.empty() && arguments.train_file.empty();
   const bool needs_tokenizer = reads_text && arguments.model_name_or_path.empty() &&

@@ -8,16 +8,16 @@
 namespace plimsoll {
 
 struct FitCommand {
-  // The words of the run, without those that the search chooses and without a card's name, which is not that
-  // of a device of the machine that will run it.
+  // The arguments of the run, without those that the search chooses and without the name of a card, which is no device of
+  // the machine that runs it.
   std::string words = {};
-  // What a user has to fill in, where something of the run was not said: a sentence; or empty.
+  // A sentence that names the arguments that the user has to add; empty if the command is complete.
   std::string to_fill_in = {};
 };
-// `label`: what the model is called.
+// Returns the command. `label`: the name of the model.
 FitCommand fit_command(const Arguments& arguments, const std::string& label);
 
-// A word as a shell takes it for what it is.
+// Returns the word quoted for a shell.
 std::string shell_word(const std::string& word);
 
 }  // namespace plimsoll

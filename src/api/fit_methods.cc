@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// The arguments with a method's words: only what these set is taken over. Errors: kUsage where it is refused.
+// Returns the arguments with those that a method sets. Errors: kUsage if the combination is refused.
 Arguments with_words(const Arguments& arguments, const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const nlohmann::json set = nlohmann::json::parse(arguments_json(parsed.arguments));
@@ -51,18 +51,18 @@ FitMethods methods_beside(const AskedRun& run, const PlanRequest& own, Effect mo
     if (!method.not_in_fit.empty()) continue;
     const MethodSet alone = MethodSet().with(method);
     if (effect_of(alone, own) > most) continue;
-    // A method that changes nothing on this device, such as tf32 on a CPU, would only repeat what is there.
+    // A method that changes nothing on this device, such as tf32 on a CPU, would only repeat another answer.
     if (own.device.kind == KernelDevice::kCpu && !method.not_on_cpu.empty()) continue;
     const bool has_budget = method.name == "recompute_budget";
     if (has_budget && (!own.memory_limit_bytes || *own.memory_limit_bytes < kMiB)) continue;
     try {
-      // They are read by themselves first: none may rest on what the run says.
+      // The method's arguments are read alone first: they must be complete without those of the run.
       PlanRequest clipped = own;
       clipped.update.optimizer.max_grad_norm = 1.0;
       const std::vector<std::string> words =
           words_of(alone, clipped, has_budget ? *own.memory_limit_bytes / kMiB * kMiB : 0);
       with_words(run.arguments, words);
-      // How much is computed again is chosen for a batch, and this is not yet one of them.
+      // The amount of recomputation is chosen per batch, and no batch is chosen yet.
       if (!has_budget) {
         const Arguments changed = with_words(run.planned, words);
         const RunSetup setup = prepare_run(changed, RunPurpose::kPlan, environment, posix_file_system());

@@ -1,5 +1,5 @@
-// Which methods of the table can stand beside the arguments of a run, as reading them says: what `fit`
-// searches. Reads the files that the arguments name; thread-safe.
+// Selects the methods of the table that combine with the arguments of a run, which `fit` then searches. It tries to read
+// the arguments with each method, and reads the files that they name; thread-safe.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// A run that is asked about: its arguments, and what is planned of them. What is computed again, where each
-// plan chooses it for its own batch, is left out of these.
+// A run that `fit` is asked about: its arguments, and those that are planned, which omit a choice of recomputation that
+// each plan makes for its own batch.
 struct AskedRun {
   Arguments arguments = {};  // as given
   Arguments planned = {};
@@ -24,17 +24,17 @@ AskedRun asked_run(const Arguments& arguments);
 
 struct FitMethods {
   MethodScope scope = {};
-  // Methods that the device or an argument rules out, and what the program says of each, without the
-  // arguments that it names first.
+  // Methods that the device or an argument rules out, with the reason, which omits the arguments at the beginning of the
+  // message.
   std::vector<std::pair<const Method*, std::string>> refused = {};
 };
 
-// Of those that have at most that effect on the run. `own`: the request that the run's arguments alone make.
-// Errors: kUsage never; others as prepare_run(). Cost: reads the arguments once for each method.
+// Returns the methods that have at most the effect `most` on the run. `own`: the request of the run's arguments alone.
+// Errors: as prepare_run(), but never kUsage. Cost: reads the arguments once per method.
 FitMethods methods_beside(const AskedRun& run, const PlanRequest& own, Effect most,
                           const Environment& environment);
 
-// What the program said, without a second line and the arguments that it names first.
+// Returns the first line of a message, without the arguments at its beginning.
 std::string reason_of(const std::string& said);
 
 }  // namespace plimsoll

@@ -23,7 +23,7 @@ inline bool ends_with_plan(RunPurpose purpose, const Arguments& arguments) {
   return purpose == RunPurpose::kPlan || arguments.dry_run;
 }
 
-// Whether a run reads its data. A plan does so only if it is given training data and a tokenizer; it then has the
+// The use of data by a run. A plan reads data only if it is given training data and a tokenizer; it then has the
 // exact sizes of the run's batches. Every other run reads its data.
 enum class DataUse : uint8_t { kNone, kReads };
 

@@ -41,7 +41,7 @@ TEST(RunState, KeepsItsRunAndWhatIsDue) {
   EXPECT_FALSE(read.save_is_due);
 }
 
-// The log lies in a file of its own; a state of an earlier version has it within.
+// The log is stored in a file of its own; a state of version 1 contains it.
 TEST(RunState, ReadsTheLogOfBothVersions) {
   LogHistory history;
   for (int64_t step = 1; step <= 5000; ++step) {

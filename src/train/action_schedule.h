@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Whether a run has validation data.
+// The presence of validation data in a run.
 enum class ValidationData : uint8_t { kNone, kPresent };
 
 class ActionSchedule {

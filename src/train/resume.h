@@ -29,7 +29,7 @@ std::string named_model(const Arguments& arguments);
 // session is released then, since it may contain tensors of both.
 void restore_tensors(Session& session, const OpenCheckpoint& checkpoint);
 
-// Whether a run resumes from a checkpoint or begins with its first step.
+// The beginning of a run: its first step, or a checkpoint.
 enum class RunBegin : uint8_t { kNew, kResumed };
 
 // Checks that the run does not write over checkpoints of other runs in its output folder, and removes the links

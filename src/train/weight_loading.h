@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// Whether all weights come from the model's folder, or an adapter is loaded afterwards with the remaining ones.
+// The source of weights: the model's folder alone, or the folder and an adapter that is loaded afterwards.
 enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
 
 // Number of elements that weight transfers hold in the host's memory at a time.
