@@ -186,7 +186,7 @@ std::vector<Case> device_cases() {
                {"note: --device v100-16gb: plan only", "from compute capability 7.5", "this card has 7.0"},
                {"--device", "v100-16gb"}),
       argument("ArgumentBf16OfATuringCard", 2,
-               {"--bf16: t4 has no bf16 (compute capability 7.5; 8.0 has it)", "leave it out", "--fp16"},
+               {"--bf16: t4 has no bf16 (compute capability 7.5; bf16 needs 8.0)", "leave it out", "--fp16"},
                {"--device", "t4", "--bf16"}),
       argument("ArgumentSizesThatNoKernelTakes", 2,
                {"no kernel computes 'bias_dropout_residual_norm_fwd' in f32 on l4\n", "which hold 4096",

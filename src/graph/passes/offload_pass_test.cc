@@ -187,7 +187,8 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// Returns the states that move, of one state of 16 bytes and one of this number of elements.
+// Returns the bytes of the states that are offloaded if one state has 16 bytes and the other this number of
+// elements.
 std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
   const Graph graph = graph_of(fmt::format(R"(graph updates {{
   input %lr: f64[1]

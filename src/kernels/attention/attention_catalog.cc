@@ -35,7 +35,7 @@ Support attention_cuda_mma_fits(const Problem& problem, const AttentionDims& dim
                                problem.dtype == DType::kBF16 ? " and no bf16" : "")};
   }
   if (dims.head_dim % 8 != 0 || dims.head_dim > kAttentionCudaHeadDim) {
-    return {false, fmt::format("a head size of {} is no multiple of 8 up to {}", dims.head_dim,
+    return {false, fmt::format("a head size of {} is not a multiple of 8 up to {}", dims.head_dim,
                                kAttentionCudaHeadDim)};
   }
   return attention_cuda_tiled_fits(problem, dims);
@@ -92,7 +92,7 @@ Support attention_cuda_tf32_fits(const Problem& problem, const AttentionDims& di
                                problem.target.sm % 10)};
   }
   if (dims.head_dim % 4 != 0) {
-    return {false, fmt::format("a head size of {} is no multiple of 4", dims.head_dim)};
+    return {false, fmt::format("a head size of {} is not a multiple of 4", dims.head_dim)};
   }
   return attention_cuda_tiled_fits(problem, dims);
 }

@@ -62,7 +62,7 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
   EXPECT_EQ(reason_against(problem_of(DType::kBF16, 64, 75), mma),
             "compute capability 7.5 has no mma.sync of 16 x 8 x 16 and no bf16; 8.0 has");
   EXPECT_EQ(reason_against(problem_of(DType::kF16, 20, 90), mma),
-            "a head size of 20 is no multiple of 8 up to 128");
+            "a head size of 20 is not a multiple of 8 up to 128");
   const std::string_view wgmma = "attention_bwd_cuda_wgmma";
   EXPECT_EQ(reason_against(problem_of(DType::kF16, 64, 80), wgmma),
             "needs the wgmma of compute capability 9.0; this card has 8.0");

@@ -179,7 +179,7 @@ TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   };
   request.precision.activation_dtype = DType::kBF16;
   EXPECT_NEAR(over(352), 1, 0.15);
-  // Timed ops correct the estimate.
+  // A calibration with measured ops corrects the estimate.
   const Plan plan = build_plan(request);
   double expected = 0;
   for (const OpEstimate& op : estimate_ops(plan, *plan.train))

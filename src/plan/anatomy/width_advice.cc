@@ -161,12 +161,12 @@ std::vector<WidthAdvice> width_advice(const Plan& plan) {
 std::string format_advice(const WidthAdvice& advice) {
   const bool is_line = advice.multiple % 32 == 0;
   const std::string why =
-      is_line ? fmt::format("in {} this card reads rows best in pieces of 128 bytes", advice.numbers)
+      is_line ? fmt::format("in {} this card reads rows fastest in pieces of 128 bytes", advice.numbers)
               : fmt::format("in {} tensor cores read rows in pieces of 16 bytes", advice.numbers);
   const std::string gain = advice.gain < 1.1 ? fmt::format("{:.1f} % faster", 100.0 * (advice.gain - 1.0))
                                              : fmt::format("{:.2f} times as fast", advice.gain);
   return fmt::format(
-      "{} {} is no multiple of {}: {}. With {} a step would be about {}, by the plan's estimate "
+      "{} {} is not a multiple of {}: {}. With {} a step would be about {}, as the plan estimates "
       "(--config_overrides {}={}, for a model that is trained from scratch)",
       advice.name, advice.width, advice.multiple, why, advice.better, gain, advice.name, advice.better);
 }

@@ -13,7 +13,7 @@ struct WidthAdvice {
   std::string name = {};     // the name in config.json
   std::string numbers = {};  // "bf16"
   int64_t width = 0;
-  int64_t multiple = 0;  // the width is no multiple of it: 8 or 64 numbers in 16 bits, 4 or 32 in tf32
+  int64_t multiple = 0;  // the width is not a multiple of it: 8 or 64 numbers in 16 bits, 4 or 32 in tf32
   int64_t better =
       0;  // a larger width that is a multiple of the card's preferred number, or of a smaller number if that gains more
   double gain = 1.0;  // predicted time of a step divided by that with the better width

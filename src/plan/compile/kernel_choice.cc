@@ -23,8 +23,8 @@ std::string advice(Problem problem) {
   const KernelRow* of_cpu = select_kernel(problem).row;
   const bool cpu_takes_it = is_on_gpu && of_cpu != nullptr && of_cpu->backend == Backend::kCpu;
   return fmt::format(
-      "\n  give the model other sizes, where it is trained from scratch (--config_overrides), or compute in "
-      "another type (--bf16, --fp16 or neither){}",
+      "\n  choose other sizes, if the model is trained from scratch (--config_overrides), "
+      "or compute in another type (--bf16, --fp16 or neither){}",
       cpu_takes_it ? "; --device cpu has a kernel for it" : "");
 }
 

@@ -85,8 +85,7 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
     if (buffer.space == value.space) continue;
     // A buffer on the host may be declared by another program, but only if nothing reads it there.
     PLIMSOLL_CHECK(buffer.space == Space::kHost && !is_read(graph, ValueId{i}),
-                   "'{}' lies in the host's memory in one program and in the device's in another",
-                   value.name);
+                   "'{}' is in host memory in one program and in device memory in another", value.name);
   }
 }
 

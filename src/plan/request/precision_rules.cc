@@ -22,9 +22,10 @@ void require_bf16(std::string_view name, const DeviceOptions& device) {
                 "--{}: this CPU cannot multiply bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
                 name, cpu_isa_name(device.isa));
   }
-  throw_error(
-      ErrorCode::kUsage, "--{}: {} has no bf16 (compute capability {}.{}; 8.0 has it); leave it out{}", name,
-      device_name(device), device.gpu.sm / 10, device.gpu.sm % 10, name == "bf16" ? ", or give --fp16" : "");
+  throw_error(ErrorCode::kUsage,
+              "--{}: {} has no bf16 (compute capability {}.{}; bf16 needs 8.0); leave it out{}", name,
+              device_name(device), device.gpu.sm / 10, device.gpu.sm % 10,
+              name == "bf16" ? ", or give --fp16" : "");
 }
 
 // Refuses fp16 on a CPU, except with the reference kernels: they compute every type, so that fp16 arithmetic can be
@@ -93,8 +94,8 @@ void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device
   const char* name = arguments.bf16_full_eval ? "bf16_full_eval" : "fp16_full_eval";
   if (trains) {
     remarks.notes.push_back(
-        fmt::format("--{} has no effect while training, whose evaluations read the weights that it holds; "
-                    "eval and predict, and a plan without --do_train, hold 2 bytes per parameter",
+        fmt::format("--{} has no effect on training, whose evaluations use the weights that are trained; "
+                    "eval, predict and a plan without --do_train then need 2 bytes per parameter",
                     name));
     return;
   }

@@ -37,7 +37,7 @@ void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemark
   const OptimizerName* name = find_optimizer_name(arguments.optim);
   if (name != nullptr && name->is_paged && trains) {
     remarks.notes.push_back(
-        fmt::format("--optim {}: optimizer states are already in host memory on a CPU, so that it is {}",
+        fmt::format("--optim {}: optimizer states are already in host memory on a CPU, so this runs as {}",
                     arguments.optim, name->runs));
   }
 }
@@ -68,7 +68,7 @@ void set_matmul_workspace(const Arguments& arguments, PlanRequest& request, Requ
   if (!arguments.matmul_workspace) return;
   if (!request.device.is_gpu()) {
     remarks.notes.emplace_back(
-        "--matmul_workspace has no effect on a CPU, whose products take what their kernels ask for");
+        "--matmul_workspace has no effect on a CPU, whose kernels request their own workspace");
     return;
   }
   request.products.workspace_bytes = *arguments.matmul_workspace / 256 * 256;

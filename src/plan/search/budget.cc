@@ -222,7 +222,7 @@ class BudgetSearch {
         "MiB more; give --recompute_budget {:.0f}MiB, a smaller --per_device_train_batch_size or shorter "
         "sequences",
         mib(result_.budget_bytes), mib(smallest_->total_bytes),
-        smallest_->name == "chosen" ? "with all that can be computed again"
+        smallest_->name == "chosen" ? "with everything recomputed that can be"
                                     : "--recompute " + smallest_->name,
         mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)));
   }

@@ -114,7 +114,7 @@ void Change::use_methods(const MethodSet& set) {
   // A flag needs no value.
   std::erase(words, "True");
   std::optional<PlanRequest> changed = with_methods(request_, set);
-  PLIMSOLL_CHECK(changed.has_value(), "{} cannot be asked for", set.text());
+  PLIMSOLL_CHECK(changed.has_value(), "{} cannot be requested", set.text());
   request_ = std::move(*changed);
   arguments_.push_back(fmt::format("{}", fmt::join(words, " ")));
   if (effect == Effect::kRounding) note("rounds differently");

@@ -427,7 +427,8 @@ TEST(SearchFit, ABudgetReplacesCheckpointing) {
             (std::vector<std::string>{"--recompute_budget", fmt::format("{}MiB", limit >> 20)}));
 }
 
-// Recomputation is chosen for each batch if the run asks for that, and needs no more bytes than its policy.
+// If the run asks for it, the values to recompute are chosen for each batch. With a budget, the plan needs no
+// more bytes than that.
 TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   PlanRequest request = small_request();
   request.evaluate = false;

@@ -11,7 +11,7 @@ namespace {
 size_t place_of(const Method& method) {
   const std::vector<Method>& table = method_table();
   const auto place = static_cast<size_t>(&method - table.data());
-  PLIMSOLL_CHECK(place < table.size() && place < 64, "'{}' is no method of the table", method.name);
+  PLIMSOLL_CHECK(place < table.size() && place < 64, "'{}' is not a method of the table", method.name);
   return place;
 }
 

@@ -121,7 +121,7 @@ std::optional<MethodSet> MethodSpace::with_budget(const MethodSet& set) const {
 
 PlanRequest MethodSpace::request_of(const MethodSet& set) const {
   std::optional<PlanRequest> request = made(set);
-  PLIMSOLL_CHECK(request.has_value(), "{} cannot be asked for", set.text());
+  PLIMSOLL_CHECK(request.has_value(), "{} cannot be requested", set.text());
   return std::move(*request);
 }
 

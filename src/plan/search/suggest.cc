@@ -122,7 +122,7 @@ class Search {
     found_.push_back(std::move(*best));
   }
 
-  // Tries the first size that fits, or else the one that needs least.
+  // Suggests the first size that fits, or, if none does, the size that needs the least memory.
   void try_sizes(const std::vector<int64_t>& sizes, void (Change::*make)(int64_t)) {
     std::optional<Suggestion> best;
     for (int64_t size : sizes) {
@@ -297,14 +297,14 @@ std::string format_not_fitting(const std::vector<Suggestion>& suggestions) {
          (count > kMostNotEnough ? fmt::format("\n    and {} more", count - kMostNotEnough) : "");
 }
 
-// Returns a line with the shortage of the smallest run that was planned.
+// Returns a line with the shortage of the smallest plan that was tried.
 std::string describe_smallest(const std::vector<Suggestion>& suggestions, int64_t limit) {
   const auto smallest = std::min_element(
       suggestions.begin(), suggestions.end(),
       [](const Suggestion& a, const Suggestion& b) { return a.total_bytes < b.total_bytes; });
   if (smallest == suggestions.end()) return {};
   return fmt::format(
-      "\n  the smallest of them needs {} MiB, {} more than is allowed; `plimsoll fit` looks further",
+      "\n  the smallest of them needs {} MiB, {} more than the limit; `plimsoll fit` searches further",
       format_mib(smallest->total_bytes), format_shortage(smallest->total_bytes - limit));
 }
 
@@ -336,14 +336,14 @@ std::string describe_shortage(const Plan& plan, const PlanLabels& labels) {
         fitting;
   }
   if (!others.empty())
-    message +=
-        fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);
+    message += fmt::format("\n  {}not enough:{}",
+                           fitting.empty() ? "none of the plans that were tried fits; " : "", others);
   if (fitting.empty()) message += describe_smallest(suggestions, limit);
   if (fitting.empty() && labels.memory_limit != "--memory_limit")
-    message += "\n  take a smaller model, or a larger device";
+    message += "\n  use a smaller model or a larger device";
   else if (fitting.empty())
-    message +=
-        fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", mib_rounded_up(needed));
+    message += fmt::format("\n  use a smaller model, or raise the limit: --memory_limit {}MiB",
+                           mib_rounded_up(needed));
   return message;
 }
 

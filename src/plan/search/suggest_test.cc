@@ -238,10 +238,11 @@ TEST(Suggest, WhatCanNotFitIsSaid) {
     FAIL() << "fits";
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("nothing that was planned fits; not enough:"), std::string::npos) << text;
+    EXPECT_NE(text.find("none of the plans that were tried fits; not enough:"), std::string::npos) << text;
     EXPECT_NE(text.find("the smallest of them needs "), std::string::npos) << text;
-    EXPECT_NE(text.find(" MiB more than is allowed"), std::string::npos) << text;
-    EXPECT_NE(text.find("take a smaller model, or allow more: --memory_limit "), std::string::npos) << text;
+    EXPECT_NE(text.find(" MiB more than the limit"), std::string::npos) << text;
+    EXPECT_NE(text.find("use a smaller model, or raise the limit: --memory_limit "), std::string::npos)
+        << text;
   }
 }
 
