@@ -133,7 +133,7 @@ void check(const Precision& precision) {
   }
   std::printf("figure: parity in %s: worst %.2f of %.0f units, %zu cases\n", precision.name, worst,
               kTimesTrainer, compared);
-  // Of the first 59 cases 13 overflow at the first scale; most cases must remain.
+  // 13 of the first 59 cases overflow at the first scale; most cases must remain.
   EXPECT_GE(4 * compared, 3 * errors.size());
 }
 

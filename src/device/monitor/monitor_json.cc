@@ -143,7 +143,7 @@ std::string monitor_json(const MonitorSample& sample) {
     all["power_w"] = sum.power_w;
   }
   object["host"] = host_json(sample.host);
-  // A name that is not UTF-8 must not keep the figures back.
+  // A name that is not valid UTF-8 must not prevent the output of the figures.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -18,7 +18,7 @@ struct HostSample {
   MachineMemory memory = {};
 };
 
-// Of this machine, now. `isa` as isa_words has it.
+// Samples this machine now. `isa` is the text of isa_words().
 HostSample sample_host(const std::string& isa, const SystemPaths& paths = {});
 
 // The memory that a new CUDA context uses on a GPU.

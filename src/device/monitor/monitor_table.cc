@@ -26,7 +26,7 @@ std::string memory_words(const GpuMemory& memory) {
                      whole_mib(memory.reserved_bytes));
 }
 
-// "NAME 1980 of 1980 MHz", as far as it is known; "" where the value itself is not.
+// Formats "NAME 1980 of 1980 MHz", without the limit if it is unknown; "" if the value itself is unknown.
 template <typename T>
 std::string of_limit(const char* name, std::optional<T> value, std::optional<T> limit, const char* unit) {
   if (!value) return {};
@@ -119,7 +119,7 @@ void add_context(std::string& text, const ContextSample& context) {
 std::string gpu_title(const GpuSample& gpu) {
   std::string title = fmt::format("GPU {}", gpu.index);
   if (!gpu.name.empty()) title += "  " + gpu.name;
-  // As much of the UUID as tells cards of one machine apart.
+  // Enough of the UUID to distinguish the cards of one machine.
   if (!gpu.uuid.empty()) title += "  " + gpu.uuid.substr(0, 12);
   if (gpu.sm) title += fmt::format("  compute capability {}.{}", *gpu.sm / 10, *gpu.sm % 10);
   return title + "\n";

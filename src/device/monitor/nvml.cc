@@ -14,7 +14,8 @@ namespace plimsoll {
 
 using namespace nvml;
 
-// A function that the driver lacks is null; those of the first block are required.
+// Pointers to NVML's functions. A function that the driver lacks is null; the functions of the first block
+// are required.
 struct Nvml::Functions {
   int (*init)() = nullptr;
   int (*count)(unsigned int*) = nullptr;
@@ -88,14 +89,15 @@ std::string status_words(int status) {
   }
 }
 
-// What a card or a driver just does not have; everything else is worth a word.
+// Returns true for a status that only says that the card or the driver lacks a figure. All other failures are
+// reported.
 bool means_absent(int status) {
   return status == kNotSupported || status == kInvalidArgument || status == kNotFound ||
          status == kFunctionNotFound || status == kNoData || status == kArgumentVersionMismatch ||
          status == kDeprecated;
 }
 
-// Whether the call gave its figure; notes in the sample where it was refused.
+// Returns true if the call returned its figure. If it was refused, adds a note to the sample.
 bool is_given(int status, const char* what, GpuSample& sample) {
   if (status == kSuccess) return true;
   if (status == kGpuIsLost || status == kResetRequired) {
@@ -106,7 +108,7 @@ bool is_given(int status, const char* what, GpuSample& sample) {
   return false;
 }
 
-// Figures are unsigned in the library; none of those read here comes near the limit of an int.
+// Reads a figure. Figures are unsigned in the library; none of those that are read here exceeds an int.
 template <typename Value, typename Function, typename... Words>
 std::optional<Value> read(const char* what, GpuSample& sample, Function* function, Device device,
                           Words... words) {
@@ -157,7 +159,7 @@ void Nvml::Functions::find_others(void* library) {
   find(library, "nvmlDeviceGetTemperatureThreshold", threshold);
   find(library, "nvmlDeviceGetMarginTemperature", margin);
   find(library, "nvmlDeviceGetFanSpeed", fan);
-  // The name since 2023, and the one before it.
+  // Drivers since 2023 have the first name, older ones the second.
   if (!find(library, "nvmlDeviceGetCurrentClocksEventReasons", clock_events))
     find(library, "nvmlDeviceGetCurrentClocksThrottleReasons", clock_events);
   find(library, "nvmlDeviceGetTotalEccErrors", ecc);
@@ -181,7 +183,7 @@ int Nvml::Functions::list_processes(Device device, decltype(compute_processes) l
   std::vector<ProcessInfo> infos(64);
   auto number = static_cast<unsigned int>(infos.size());
   int status = list(device, &number, infos.data());
-  // Processes come and go between two calls, so that the room is doubled and not just made to fit.
+  // The number of processes may grow between two calls, so the space is doubled.
   for (int attempt = 0; status == kInsufficientSize && attempt < 4; ++attempt) {
     infos.resize(2 * std::max<size_t>(number, infos.size()));
     number = static_cast<unsigned int>(infos.size());
@@ -366,7 +368,7 @@ std::vector<GpuSample> Nvml::all() const {
     functions_->read_limits(device, sample);
     functions_->read_links(device, sample);
     functions_->read_processes(device, sample);
-    // Several calls of one figure are refused alike.
+    // Several calls for one figure are refused for the same reason; one note is enough.
     const auto last = std::unique(sample.refused.begin(), sample.refused.end());
     sample.refused.erase(last, sample.refused.end());
   }

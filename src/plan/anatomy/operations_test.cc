@@ -126,9 +126,10 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / 7798.0, 1, 0.10);
 }
 
-// What hardware/cpu_efficiency.h was fitted to, the single ops of it: whole steps in processor time, which
-// others on the machine disturb least. Of `bench --one_run` with 4 x 512 of MiniLM-L6-H384 on one thread of
-// that Zen 4, the time of five steps less that of one, over four.
+// Measured steps, to whose single ops hardware/cpu_efficiency.h was fitted. Times are processor times of
+// whole steps, which other processes disturb least: `bench --one_run` with 4 x 512 of MiniLM-L6-H384 on one
+// thread of that Zen 4, where the time of one step is subtracted from that of five and the rest is divided by
+// four.
 TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
   struct Case {
     const char* name;

@@ -154,7 +154,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
 }
 
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains) {
-  // Whether a plan with --bf16_full_eval trains is known only after its data was found.
+  // A plan with --bf16_full_eval trains only if its data is found, so this is known late.
   if (plans_full_evaluation(arguments)) return;
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);

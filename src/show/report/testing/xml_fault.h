@@ -27,7 +27,7 @@ inline std::string xml_fault(std::string_view text) {
       ++i;
       continue;
     }
-    // The end of the tag; '>' may occur in a quoted value.
+    // The end of the tag. '>' may occur in a quoted value.
     bool quoted = false;
     size_t end = i + 1;
     while (end < text.size() && (quoted || text[end] != '>')) {
