@@ -21,12 +21,22 @@ Executor::Executor(const Plan& plan, uint8_t fill)
 
 Executor::Program& Executor::program(ProgramKind kind) {
   Program& program = kind == ProgramKind::kTrain ? train_ : evaluate_;
-  PLIMSOLL_CHECK(program.plan != nullptr, "the plan has no {} program",
-                 kind == ProgramKind::kTrain ? "train" : "evaluate");
+  check_exists(program, kind);
   return program;
 }
 
-View Executor::tensor(const std::string& name) const {
+const Executor::Program& Executor::program(ProgramKind kind) const {
+  const Program& program = kind == ProgramKind::kTrain ? train_ : evaluate_;
+  check_exists(program, kind);
+  return program;
+}
+
+void Executor::check_exists(const Program& program, ProgramKind kind) {
+  PLIMSOLL_CHECK(program.plan != nullptr, "the plan has no {} program",
+                 kind == ProgramKind::kTrain ? "train" : "evaluate");
+}
+
+View Executor::tensor(const std::string& name) {
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (buffer.storage == Storage::kOutput) backend_->before_host_reads();
   PLIMSOLL_CHECK(
@@ -42,7 +52,7 @@ View Executor::tensor(const std::string& name) const {
   return {backend_->exchange(buffer.offset), buffer.type.dtype};
 }
 
-void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) const {
+void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return read_split(split->second, offset, bytes);
   const PersistentBuffer& buffer = plan_.buffer(name);
@@ -90,7 +100,7 @@ struct Halves {
 
 }  // namespace
 
-void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const {
+void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) {
   Halves halves(whole.size());
   PLIMSOLL_CHECK(offset % 4 == 0, "a split weight is read from byte {} on", offset);
   read(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
@@ -180,11 +190,11 @@ void Executor::set_accumulate(bool add) {
   tensor("accumulate").as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
-double Executor::used_loss_scale() const {
+double Executor::used_loss_scale() {
   return plan_.scales_loss() ? tensor("used_loss_scale").load(0) : 1.0;
 }
 
-int64_t Executor::skipped_steps() const {
+int64_t Executor::skipped_steps() {
   if (!plan_.scales_loss()) return 0;
   if (updated_) return read_integer(tensor("skipped_steps"));
   int32_t skipped = 0;
@@ -198,13 +208,13 @@ void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
   tensor("step").as<int64_t>()[0] = step - skipped;
 }
 
-ConstView Executor::fetched(const std::string& name) const {
+ConstView Executor::fetched(const std::string& name) {
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(buffer.storage == Storage::kOutput, "'{}' is no output", name);
   return {backend_->fetched(buffer.offset), buffer.type.dtype};
 }
 
-StepOutputs Executor::fetched_step() const {
+StepOutputs Executor::fetched_step() {
   const bool scales = plan_.scales_loss();
   return {.loss = fetched("loss").load(0),
           .grad_norm = fetched("grad_norm").load(0),
@@ -262,7 +272,7 @@ void Executor::run(ProgramKind kind, Segment segment) {
   if (target.plan->deferred_after == segment) deferred_program_ = target.bound;
 }
 
-void Executor::run_deferred_updates() const {
+void Executor::run_deferred_updates() {
   if (BoundProgram* program = std::exchange(deferred_program_, nullptr))
     backend_->run_deferred_updates(*program);
 }
@@ -276,7 +286,7 @@ void Executor::note_scratch(const ProgramPlan& program, Segment segment) {
   }
 }
 
-int64_t Executor::written_bytes() const {
+int64_t Executor::written_bytes() {
   return bytes_in_arena(backend_->written_bytes(), plan_.request.device.kind);
 }
 

@@ -1,5 +1,5 @@
 // Runs a plan on the device that it was made for. Owns the arena; allocates nothing while a segment runs. Not thread-safe:
-// one caller.
+// one caller. Functions that read outputs or memory are not const, because they wait for the device and run deferred work.
 //
 // The executor obeys the plan: it reports a size or an address that is not in the plan as an internal error and never
 // allocates a temporary buffer.
@@ -64,11 +64,11 @@ class Executor {
   // Returns an input or output at the address where the host reads and writes it. Waits for the device, so that outputs are
   // current. On a CPU also returns any other persistent buffer (weights, states). Errors: kInternal for such a buffer on a
   // GPU.
-  View tensor(const std::string& name) const;
+  View tensor(const std::string& name);
   int64_t elements(const std::string& name) const;
   // Reads or writes part of any persistent buffer on any device, starting `offset` bytes after its begin. A split weight is
   // read and written as fp32, in whole elements. Waits for the device.
-  void read(const std::string& name, int64_t offset, std::span<std::byte> bytes) const;
+  void read(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
   // Writes a batch into the inputs of a program and chooses the bucket. The loss is divided by `denominator`. Errors:
@@ -89,7 +89,7 @@ class Executor {
   void fetch() { backend_->fetch_outputs(); }
   // Returns an output as of the last fetch(). Waits for that fetch, but, if the plan runs ahead, not for work that was
   // enqueued after it.
-  ConstView fetched(const std::string& name) const;
+  ConstView fetched(const std::string& name);
   // Tells if fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
   // Returns when the device is done with all that ran, and with what the last step leaves to the next.
@@ -98,20 +98,20 @@ class Executor {
     backend_->wait();
   }
   // Requires: the last fetch() came after an optimizer segment.
-  StepOutputs fetched_step() const;
+  StepOutputs fetched_step();
   // Tells if the memory is still as the last segments of training left it: since then no other program ran and no caller
   // wrote weights or states.
   bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
-  double loss() const { return tensor("loss").load(0); }
-  double grad_norm() const { return tensor("grad_norm").load(0); }
-  bool finite() const { return tensor("finite").load(0) != 0.0; }
+  double loss() { return tensor("loss").load(0); }
+  double grad_norm() { return tensor("grad_norm").load(0); }
+  bool finite() { return tensor("finite").load(0) != 0.0; }
   // Returns the name of the first gradient that was not finite in the optimizer segment, or "".
-  std::string first_bad_gradient() const;
+  std::string first_bad_gradient();
   // Returns every parameter with its gradient and those of its states that have its shape, in the order of the update. The
   // gradients are valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and
   // gradients that outlive the backward segment.
-  std::vector<UpdatedParameter> updated_parameters() const;
+  std::vector<UpdatedParameter> updated_parameters();
   // To be called after the host changed weights or states in place (updated_parameters()).
   void note_own_update() {
     copies_are_stale_ = true;
@@ -126,15 +126,15 @@ class Executor {
   // Returns the observed end of the used part of the arena, rounded up to the arena's alignment. Bytes count as used if they
   // were written, or if they are scratch of a kernel that ran: a kernel may leave the end of its scratch unwritten. Cost on
   // a GPU: copies the arena.
-  int64_t high_water_bytes() const { return std::max(written_bytes(), used_scratch_end_); }
+  int64_t high_water_bytes() { return std::max(written_bytes(), used_scratch_end_); }
   // Returns the observed end of the written part of the arena, rounded up likewise.
-  int64_t written_bytes() const;
+  int64_t written_bytes();
   const Plan& plan() const { return plan_; }
 
   // Return the scale of the last step's gradients, and the number of steps that were skipped because of an overflow, including
   // those before the checkpoint of a resumed run. Without loss scaling: 1 and 0.
-  double used_loss_scale() const;
-  int64_t skipped_steps() const;
+  double used_loss_scale();
+  int64_t skipped_steps();
 
   // Sets optimizer states and persistent gradients to their values at the start of a new run: zero, except for the plan's
   // initial states.
@@ -161,7 +161,8 @@ class Executor {
     std::vector<OpTime> first_times;
   };
   Program& program(ProgramKind kind);
-  const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
+  const Program& program(ProgramKind kind) const;
+  static void check_exists(const Program& program, ProgramKind kind);
   // Returns the name of the gradient that the optimizer segment reported in the output "first_bad"; "" for none.
   std::string bad_gradient(int64_t operand) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
@@ -169,8 +170,8 @@ class Executor {
   void note_scratch(const ProgramPlan& program, Segment segment);
   // Does the work that the last step left to the next one, updates of weights and copies to the host. To be
   // called before anybody reads or writes weights or states, and before another program takes the bytes.
-  void run_deferred_updates() const;
-  void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const;
+  void run_deferred_updates();
+  void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
   void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
 
@@ -181,8 +182,8 @@ class Executor {
   bool updated_ = false;  // since the host has written states: an output tells what they count
   Program train_;
   Program evaluate_;
-  int64_t used_scratch_end_ = 0;                      // in whole units of the arena's alignment
-  mutable BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
+  int64_t used_scratch_end_ = 0;              // in whole units of the arena's alignment
+  BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
   bool profiling_ = false;
 };
 

@@ -46,7 +46,7 @@ bool is_filled_from_the_front(const Shape& shape) {
 
 }  // namespace
 
-std::string Executor::first_bad_gradient() const {
+std::string Executor::first_bad_gradient() {
   return bad_gradient(read_integer(tensor("first_bad")));
 }
 

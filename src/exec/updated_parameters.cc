@@ -3,7 +3,7 @@
 
 namespace plimsoll {
 
-std::vector<UpdatedParameter> Executor::updated_parameters() const {
+std::vector<UpdatedParameter> Executor::updated_parameters() {
   const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
   const Graph& graph = program_plan.graph;
   PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,

@@ -233,7 +233,7 @@ struct EvaluationSums {
       : num_labels(labels), metrics(task.new_metric_sums(labels)) {}
 
   // Adds a batch, with the outputs that were fetched last.
-  void add(const Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
+  void add(Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
     const HostBatch view = batch.view();
     loss_sum += executor.fetched("loss").load(0);
     rows += batch.info.num_sequences;

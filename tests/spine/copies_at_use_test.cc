@@ -71,7 +71,7 @@ TEST(CopiesAtUse, TheSameBitsAsKeptCopiesInFp16) {
 
 // Returns true if a weight is exactly in the middle between two bf16 numbers of which the lower one is even.
 // Such ties are rounded to even when a copy is made at use, but away from zero in permanent copies.
-bool has_tie(const TinySteps& run) {
+bool has_tie(TinySteps& run) {
   for (const WeightSpec& spec : run.plan.weights) {
     const std::vector<std::byte> bytes = testing::bytes_of(run.executor, spec.name);
     for (size_t at = 0; at < bytes.size(); at += sizeof(uint32_t)) {

@@ -73,7 +73,7 @@ struct OneStep {
   std::vector<std::vector<std::byte>> weights;
 };
 
-std::vector<double> all_weights(const Executor& executor) {
+std::vector<double> all_weights(Executor& executor) {
   std::vector<double> all;
   for (const WeightSpec& spec : executor.plan().weights) {
     const std::vector<double> values = testing::values_of(executor, spec.name);

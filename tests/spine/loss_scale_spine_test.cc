@@ -47,8 +47,8 @@ struct TinyRun {
     for (int64_t i = 0; i < test.accumulation; ++i) micro_batch(seed + i, i);
     update(number);
   }
-  double state(const std::string& name) const { return testing::values_of(executor, name).at(0); }
-  std::vector<std::vector<std::byte>> weights() const {
+  double state(const std::string& name) { return testing::values_of(executor, name).at(0); }
+  std::vector<std::vector<std::byte>> weights() {
     std::vector<std::vector<std::byte>> all;
     for (const WeightSpec& spec : plan.weights) all.push_back(testing::bytes_of(executor, spec.name));
     return all;

@@ -76,7 +76,7 @@ struct Outcome {
 
 // All persistent bytes whose name begins with that of the weight, except the 16-bit copies that products read
 // on a GPU, since the first step makes those.
-std::vector<std::byte> held_bytes(const Executor& executor, const std::string& weight) {
+std::vector<std::byte> held_bytes(Executor& executor, const std::string& weight) {
   std::vector<std::byte> bytes;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kWeight || !buffer.name.starts_with(weight)) continue;

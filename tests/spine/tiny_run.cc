@@ -144,14 +144,14 @@ double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micr
   return loss;
 }
 
-std::vector<std::byte> bytes_of(const Executor& executor, const std::string& name) {
+std::vector<std::byte> bytes_of(Executor& executor, const std::string& name) {
   const int64_t bytes = executor.elements(name) * dtype_bytes(executor.plan().type_of(name).dtype);
   std::vector<std::byte> copy(static_cast<size_t>(bytes));
   executor.read(name, 0, copy);
   return copy;
 }
 
-std::vector<double> values_of(const Executor& executor, const std::string& name) {
+std::vector<double> values_of(Executor& executor, const std::string& name) {
   const std::vector<std::byte> bytes = bytes_of(executor, name);
   const ConstView view{bytes.data(), executor.plan().type_of(name).dtype};
   std::vector<double> values;

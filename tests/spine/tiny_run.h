@@ -57,9 +57,9 @@ void fill_weights(Executor& executor, double deviation = 0.1);
 double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micro_batch, double denominator);
 
 // The bytes of a persistent buffer.
-std::vector<std::byte> bytes_of(const Executor& executor, const std::string& name);
+std::vector<std::byte> bytes_of(Executor& executor, const std::string& name);
 // Reads all elements of a persistent buffer, or changes one of them, on any device.
-std::vector<double> values_of(const Executor& executor, const std::string& name);
+std::vector<double> values_of(Executor& executor, const std::string& name);
 void set_value(Executor& executor, const std::string& name, int64_t i, double value);
 
 }  // namespace plimsoll::testing

@@ -58,7 +58,7 @@ struct TinySteps {
   }
 };
 
-inline void expect_equal(const TinySteps& a, const TinySteps& b) {
+inline void expect_equal(TinySteps& a, TinySteps& b) {
   EXPECT_EQ(a.losses, b.losses);
   const std::vector<std::string> names = a.names();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
