@@ -152,10 +152,10 @@ void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::s
   checkpoints_.set_resumed_from(checkpoint.path, state_.step);
   lines.push_back(describe_resume(checkpoint, state_, model));
   if (is_complete()) {
-    lines.push_back(
-        fmt::format("warning: nothing is left to train: training was complete at step {}, this run ends at "
-                    "{}. Raise --max_steps or --num_train_epochs to continue",
-                    state_.step, state_.max_steps));
+    lines.push_back(fmt::format(
+        "warning: nothing is left to train: training was already complete at step {}, this run ends at "
+        "{}. Raise --max_steps or --num_train_epochs to continue",
+        state_.step, state_.max_steps));
   }
 }
 

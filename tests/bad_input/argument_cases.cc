@@ -113,7 +113,7 @@ std::vector<Case> adapter_argument_cases() {
       argument("ArgumentSkipAPart", 2, {"--llm_int8_skip_modules self.query", "all three"},
                {"--lora_r", "2", "--load_in_4bit", "--llm_int8_skip_modules", "self.query"}),
       argument("ArgumentComputeTypeOfWeights", 2,
-               {"--bnb_4bit_compute_dtype bfloat16", "float32 here; give --bf16 for bfloat16"},
+               {"--bnb_4bit_compute_dtype bfloat16", "float32; give --bf16 for bfloat16"},
                {"--lora_r", "2", "--load_in_4bit", "--bnb_4bit_compute_dtype", "bfloat16"}),
       argument("ArgumentExcludedModule", 2, {"--exclude_modules quary", "near it are query"},
                {"--exclude_modules", "quary"}),

@@ -98,7 +98,7 @@ std::vector<Case> weight_cases() {
        }},
       {"WeightsTrailing",
        4,
-       {"model.safetensors", "7 bytes follow"},
+       {"model.safetensors", "7 more bytes follow"},
        [](const Ground& ground) {
          return ground.predict(ground.model_with(
              "model.safetensors", read_file(ground.model() + "/model.safetensors") + "1234567"));
