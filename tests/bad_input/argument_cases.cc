@@ -206,7 +206,7 @@ std::vector<Case> pass_cases() {
                {"--disable_pass", "accumulate", "--gradient_accumulation_steps", "2"}),
       argument("ArgumentStopAfterUnknown", 2, {"--stop_after_pass nothing", "there are none, unread_rows"},
                {"--stop_after_pass", "nothing"}),
-      argument("ArgumentStopAfterAPass", 0, {"--stop_after_pass fuse: left out are", "accumulate runs"},
+      argument("ArgumentStopAfterAPass", 0, {"--stop_after_pass fuse skips ", "accumulate still runs"},
                {"--stop_after_pass", "fuse", "--gradient_accumulation_steps", "2"}),
   };
 }

@@ -85,7 +85,7 @@ std::vector<Case> inspect_cases() {
        }},
       words("InspectNothing", 2, {"usage"}, {"inspect"}),
       inspect("InspectLog", {"the log of a run", "to step 2", "loss", "ended: mean loss"}, "log.jsonl"),
-      inspect("InspectPlan", {"a plan:", "MiB in all", "arena", "optimizer states"}, "plan.json"),
+      inspect("InspectPlan", {"a plan:", "MiB in total", "arena", "optimizer states"}, "plan.json"),
       inspect("InspectMemory", {"memory of a run", "predicted", "held"}, "memory.json"),
       inspect("InspectTrainerState", {"trainer_state.json", "at step 2 of 2", "the log of a run"},
               "checkpoint-2/trainer_state.json"),

@@ -103,8 +103,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
         << "nobody reads the weights of a row";
   }
   EXPECT_GE(measured, 3);
-  for (const char* words :
-       {"vanilla, batch 4", "what each does alone", "SGD", "fastest: ", "predicted speed"})
+  for (const char* words : {"vanilla, batch 4", "each method alone", "SGD", "fastest: ", "predicted speed"})
     EXPECT_TRUE(contains(result.output, words)) << words << " in " << result.output;
   for (const char* name : {"experiments.csv", "experiments.svg"})
     EXPECT_GT(fs::file_size(folder.path("out") + "/" + name), 100u) << name;
@@ -266,7 +265,7 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   }
   EXPECT_EQ(peers.at("8-bit SGD with momentum").at("refused"), "no such optimizer");
   EXPECT_EQ(peers.at("selective recompute").at("refused"), "Trainer has nothing like --recompute selective");
-  EXPECT_TRUE(contains(result.output, "beside Hugging Face's Trainer")) << result.output;
+  EXPECT_TRUE(contains(result.output, "compared with Hugging Face's Trainer")) << result.output;
   EXPECT_TRUE(contains(result.output, "Trainer 2.5 samples/s, 1 MiB")) << result.output;
   // A refusal by the other program is a result too.
   const ProcessResult again = run_plimsoll(words, folder.path("log"));

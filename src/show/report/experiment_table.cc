@@ -96,7 +96,7 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
     if (!row.peer) continue;
     if (text.empty()) {
       text = fmt::format("\n{:<38} {:>24} {:>28}\n  {} {:>8} {:>8} {:>7} {:>9} {:>9} {:>8}\n",
-                         "beside Hugging Face's Trainer", "samples/s", "memory, MiB",
+                         "compared with Hugging Face's Trainer", "samples/s", "memory, MiB",
                          std::string(kNameWidth, ' '), "here", "Trainer", "", "here", "Trainer", "");
     }
     const std::string name = name_column(row.experiment.name);
@@ -126,19 +126,19 @@ std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
   const ExperimentSummary summary = summarize(rows);
   const PredictionErrors& all = summary.predictions;
   if (all.rows == 0) return {};
-  std::string text = fmt::format(
-      "predicted speed is within 15 % of measured in {} of {} rows, at worst {:+.0f} %; memory at worst "
-      "{:+.1f} %\n",
-      all.near, all.rows, 100 * all.worst, 100 * all.worst_memory);
+  std::string text = wrapped(fmt::format(
+      "the predicted speed is within 15 % of the measured one in {} of {} rows; the largest error is "
+      "{:+.0f} %, and that of memory {:+.1f} %",
+      all.near, all.rows, 100 * all.worst, 100 * all.worst_memory));
   const PredictionErrors& scaled = summary.scaled;
   if (scaled.rows == 0) return text;
   const std::string others =
-      fmt::format("{} of {} others, at worst {:+.0f} %", scaled.near, scaled.rows, 100 * scaled.worst);
+      fmt::format("{} of {} others, largest error {:+.0f} %", scaled.near, scaled.rows, 100 * scaled.worst);
   if (!summary.is_calibrated)
     return text + fmt::format("with the first row as calibration (x {:.2f}): {}\n", summary.scale, others);
   return text +
-         wrapped(fmt::format("predictions are by a calibration of this device; the first row ran at {:.2f} "
-                             "x its own, and if all did: {}",
+         wrapped(fmt::format("predictions use a calibration of this device; the first row ran at {:.2f} "
+                             "x its prediction; scaled by that: {}",
                              summary.scale, others));
 }
 
@@ -184,7 +184,7 @@ std::string experiment_summary(const std::vector<ExperimentRow>& rows) {
   if (summary.reference.empty()) return {};
   std::string text;
   if (!summary.alone.empty()) {
-    text = fmt::format("\nwhat each does alone, against '{}' on this device\n  {:<38} {:>20} {:>24}\n",
+    text = fmt::format("\neach method alone, compared with '{}' on this device\n  {:<38} {:>20} {:>24}\n",
                        summary.reference, "method", "helps speed", "helps memory");
   }
   for (const MethodGain& gain : summary.alone) {

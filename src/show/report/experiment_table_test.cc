@@ -60,8 +60,8 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
   EXPECT_TRUE(contains(table, "4.00 x   90 %")) << table;
   EXPECT_TRUE(contains(table, "0.75 x   50 %")) << table;
   EXPECT_TRUE(contains(table, "odd: odd is not in this version")) << table;
-  EXPECT_TRUE(contains(table, "within 15 % of measured in 4 of 4 rows")) << table;
-  EXPECT_TRUE(contains(table, "as calibration (x 0.91): 3 of 3 others, at worst +0 %")) << table;
+  EXPECT_TRUE(contains(table, "within 15 % of the measured one in 4 of 4 rows")) << table;
+  EXPECT_TRUE(contains(table, "as calibration (x 0.91): 3 of 3 others, largest error +0 %")) << table;
   size_t start = 0;
   for (size_t end = table.find('\n'); end != std::string::npos;
        start = end + 1, end = table.find('\n', start))
@@ -76,7 +76,7 @@ TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   }
   const std::string table = experiment_table(rows);
   EXPECT_FALSE(contains(table, "as calibration")) << table;
-  EXPECT_TRUE(contains(table, "predictions are by a calibration of this device; the first row ran at 0.91 x"))
+  EXPECT_TRUE(contains(table, "predictions use a calibration of this device; the first row ran at 0.91 x"))
       << table;
   EXPECT_TRUE(contains(table, "3 of 3 others")) << table;
 }

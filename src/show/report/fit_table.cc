@@ -184,23 +184,24 @@ std::string format_effects(const std::vector<const FitRow*>& rows) {
   };
   std::string text;
   const auto add = [&](const std::string& words) { text += (text.empty() ? "trains: " : "; ") + words; };
-  if (any("same")) add("same, as the run that was asked about, but for the order of sums");
-  if (any("rounded")) add("rounded, in another precision");
-  if (any("other")) add("other, by another update, or other weights");
+  if (any("same")) add("same, except for the order of sums");
+  if (any("rounded")) add("rounded, in another precision than the given run");
+  if (any("other")) add("other, with another update rule or other trained weights");
   if (std::ranges::any_of(rows, [](const FitRow* row) { return lacks_masters(*row); }))
     add("* the weights have no fp32 masters");
-  return wrapped(text + "; docs/COMBINATIONS.md says what each method does", 100, 4);
+  return wrapped(text + "; docs/COMBINATIONS.md describes each method", 100, 4);
 }
 
 std::string below_the_table(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   if (context.compares_cards) return format_effects(rows);
   std::string text = has_own_row(rows)
-                         ? "vs. as is: speed over that of the run without further methods; "
-                         : "vs. first: speed over that of the first row, for the run does not fit "
+                         ? "vs. as is: speed relative to the run without further methods; "
+                         : "vs. first: speed relative to the first row, because the run does not fit "
                            "without further methods; ";
   text +=
-      "largest: batch that fits without accumulation; longest: tokens of a sequence that fit with this split";
+      "largest: largest batch that fits without accumulation; longest: longest sequence in tokens that fits "
+      "with this split";
   return wrapped(text, 100, 4) + format_effects(rows);
 }
 
@@ -213,7 +214,7 @@ std::string format_not_fitting(const FitReport& report, const FitTableContext& c
         context.compares_cards
             ? fmt::format("nothing fits on {}, where the smallest run needs {} MiB: {}", row.device, mib,
                           format_methods(row))
-            : fmt::format("the run without further methods does not fit: it needs {} MiB at the least", mib);
+            : fmt::format("the run without further methods does not fit: it needs at least {} MiB", mib);
     text += wrapped(line, 100, 4);
   }
   return text;
@@ -236,7 +237,7 @@ std::string fit_table(const FitReport& report, const FitTableContext& context) {
   text += wrapped(report.searched, 100, 4);
   text += context.compares_cards ? format_card_commands(rows, context) : format_commands(rows, context);
   return text +
-         fmt::format("{} plans, {:.0f} a second; samples/s are estimates (docs/MEMORY.md says what of)\n",
+         fmt::format("{} plans, {:.0f} per second; samples/s are estimates (docs/MEMORY.md explains them)\n",
                      report.num_plans, report.plans_per_s);
 }
 

@@ -74,13 +74,13 @@ TEST(FitTable, SaysHowEachRowTrainsAndWhatSpeedIsRelativeTo) {
   std::string text = fit_table(report, kOneDevice);
   for (const char* words :
        {" rounded* ", " rounded ", " other ", " same ", "* the weights have no fp32 masters",
-        "vs. as is: speed over that of the run without further methods"})
+        "vs. as is: speed relative to the run without further methods"})
     EXPECT_TRUE(contains(text, words)) << words << " in\n" << text;
   report.rows.back().micro_batch = 0;
   report.rows.back().smallest_bytes = int64_t{7000} << 20;
   text = fit_table(report, kOneDevice);
-  EXPECT_TRUE(contains(text, "vs. first: speed over that of the first row")) << text;
-  EXPECT_TRUE(contains(text, "does not fit: it needs 7000 MiB at the least")) << text;
+  EXPECT_TRUE(contains(text, "vs. first: speed relative to the first row")) << text;
+  EXPECT_TRUE(contains(text, "does not fit: it needs at least 7000 MiB")) << text;
   EXPECT_FALSE(contains(text, " same ")) << text;
   report.rows.resize(1);
   report.rows[0].methods = {"adamw_8bit"};

@@ -93,7 +93,7 @@ struct Course {
 
 std::string course_text(const std::string& name, const Course& course) {
   if (course.count == 0)
-    return fmt::format("  {:<20} never finite, {}\n", name, counted(course.not_finite, "time"));
+    return fmt::format("  {:<20} never finite ({})\n", name, counted(course.not_finite, "time"));
   std::string text = fmt::format("  {:<20} {:.6g} at step {}, {:.6g} at step {}", name, course.first,
                                  course.first_step, course.last, course.last_step);
   const bool falls = name.ends_with("loss");
@@ -161,7 +161,7 @@ std::string words_of(std::string key) {
 
 std::string plan_text(const Json& plan) {
   std::string text =
-      fmt::format("a plan: {:.1f} MiB in all\n", static_cast<double>(integer(plan, "total_bytes")) / kMiB);
+      fmt::format("a plan: {:.1f} MiB in total\n", static_cast<double>(integer(plan, "total_bytes")) / kMiB);
   if (const auto request = plan.find("request"); request != plan.end() && request->is_object()) {
     text += fmt::format("  {} on {}, optimizer {}, {}\n", request->value("model", std::string("a model")),
                         request->value("device", std::string("a device")),
@@ -170,7 +170,7 @@ std::string plan_text(const Json& plan) {
   }
   for (const Json& space : plan["spaces"]) {
     if (!space.is_object()) continue;
-    text += fmt::format("  {}: arena {:.1f} MiB (no layout is below {:.1f}), beside it {:.1f} MiB\n",
+    text += fmt::format("  {}: arena {:.1f} MiB (lower bound {:.1f}), outside of it {:.1f} MiB\n",
                         space.value("name", std::string("space")),
                         static_cast<double>(integer(space, "arena_bytes")) / kMiB,
                         static_cast<double>(integer(space, "lower_bound_bytes")) / kMiB,
@@ -184,7 +184,7 @@ std::string plan_text(const Json& plan) {
 }
 
 std::string memory_figures_text(const Json& object) {
-  return "memory of a run, as planned and as found\n" +
+  return "memory of a run, planned and measured\n" +
          memory_outcome_table({.predicted_total_bytes = integer(object, "predicted_total_bytes"),
                                .arena_bytes = integer(object, "arena_bytes"),
                                .arena_high_water_bytes = integer(object, "arena_high_water_bytes"),
@@ -218,15 +218,15 @@ std::optional<std::string> inspect_object(const std::string& name, const Json& o
   if (name.ends_with("_results.json") && std::ranges::all_of(object, is_number_or_null))
     return results_text(name.substr(0, name.size() - std::string_view("_results.json").size()), object);
   const auto belongs = [&](const char* what) {
-    return std::string(what) + "; inspect its folder to see what it is part of\n";
+    return std::string(what) + "; inspect its folder for the rest of it\n";
   };
   if (name == "profile.json") return belongs("the times of a run's operations (train --profile prints them)");
-  if (name == "run_state.json") return belongs("what a checkpoint needs to be gone on with");
+  if (name == "run_state.json") return belongs("the state from which a checkpoint resumes");
   if (name == "plimsoll_manifest.json") return belongs("the sizes and hashes of a checkpoint's files");
   if (name == "config.json") return belongs("the configuration of a model");
   if (name == "tokenizer_config.json" || name == "special_tokens_map.json")
     return belongs("settings of a tokenizer");
-  if (name == "model.safetensors.index.json") return belongs("which file holds which tensor of a model");
+  if (name == "model.safetensors.index.json") return belongs("the file of each tensor of a model");
   return std::nullopt;
 }
 

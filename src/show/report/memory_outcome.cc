@@ -20,13 +20,14 @@ std::string verdict(const MemoryFigures& figures) {
   if (figures.arena_high_water_bytes > figures.arena_bytes) {
     return "the arena was written beyond its end: this is a bug in Plimsoll, please report it\n";
   }
-  if (figures.measured_peak_bytes == 0) return "the peak of the process could not be measured here\n";
+  if (figures.measured_peak_bytes == 0)
+    return "the peak of the process could not be measured on this system\n";
   if (figures.measured_peak_bytes > figures.predicted_total_bytes) {
     return fmt::format(
-        "the process took {} MiB more than predicted: this is a bug in Plimsoll, please report it\n",
+        "the process used {} MiB more than predicted: this is a bug in Plimsoll, please report it\n",
         format_mib(figures.measured_peak_bytes - figures.predicted_total_bytes));
   }
-  return fmt::format("the process peaked at {:.1f} % of what was predicted\n",
+  return fmt::format("the peak of the process is {:.1f} % of the prediction\n",
                      predicted > 0 ? 100.0 * measured / predicted : 0.0);
 }
 

@@ -182,7 +182,7 @@ std::string describe_arena(const Plan& plan) {
                                     static_cast<double>(std::max<int64_t>(plan.lower_bound_bytes, 1)) -
                                 1.0);
   return fmt::format(
-      "arena {} MiB, taken once at the start; {:.1f} % above the lower bound of this schedule ({})\n",
+      "arena {} MiB, allocated once at the start; {:.1f} % above the lower bound of this schedule ({})\n",
       format_mib(plan.arena_bytes), above, format_mib(plan.lower_bound_bytes));
 }
 
@@ -201,7 +201,7 @@ std::string describe_host(const Plan& plan) {
       parts.push_back(fmt::format("{} {}", purpose_name(static_cast<Purpose>(p)), format_mib(part)));
   }
   return wrapped(fmt::format(
-      "pinned host memory {} MiB, taken once too: {}; {:.1f} % above the lower bound ({})",
+      "pinned host memory {} MiB, also allocated once: {}; {:.1f} % above the lower bound ({})",
       format_mib(plan.host_arena_bytes), fmt::join(parts, ", "),
       100.0 * (static_cast<double>(plan.host_arena_bytes) / static_cast<double>(plan.host_lower_bound_bytes) -
                1.0),
@@ -260,7 +260,7 @@ std::string verdict(const Plan& plan) {
     return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {}\n", format_mib(needed),
                        format_mib(limit), format_shortage(needed - limit));
   }
-  return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) stay free\n", format_mib(needed),
+  return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) remain free\n", format_mib(needed),
                      format_mib(limit), format_mib(limit - needed),
                      format_share(static_cast<double>(limit - needed), static_cast<double>(limit)));
 }
@@ -343,7 +343,8 @@ std::string module_table(const Plan& plan) {
         right_aligned(format_mib(module.saved_bytes_at_most), 9) +
         right_aligned(format_mib(module.temporary_bytes_at_most), 11) + "\n";
   }
-  return text + "gradients, saved and temporary: each module's own highest sum, not all at the same time\n";
+  return text +
+         "gradients, saved and temporary: the maximum of each module; these occur at different times\n";
 }
 
 }  // namespace plimsoll

@@ -161,12 +161,13 @@ TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
   request.passes.stop_after = "recompute";
   request.passes.disabled = {"reorder"};
   EXPECT_EQ(format_stopped_passes(build_plan(request)),
-            "--stop_after_pass recompute: left out are dead_code, in_place");
+            "--stop_after_pass recompute skips dead_code, in_place");
   request.passes.stop_after = kStopAfterNone;
   const Plan plan = build_plan(request);
   EXPECT_EQ(format_stopped_passes(plan),
-            "--stop_after_pass none: left out are unread_rows, fuse, common_subexpression, recompute, "
-            "dead_code, in_place; accumulate runs all the same, for --gradient_accumulation_steps above 1");
+            "--stop_after_pass none skips unread_rows, fuse, common_subexpression, recompute, "
+            "dead_code, in_place; accumulate still runs, because it is needed for "
+            "--gradient_accumulation_steps above 1");
   EXPECT_NE(plan_why(plan).find(" ms, needed\n"), std::string::npos) << plan_why(plan);
 }
 

@@ -41,13 +41,14 @@ std::string format_kernels(const ProgramPlan& program, const PlanRequest& reques
   }
   std::string text = fmt::format("kernels of {}, {} ops\n", program.name, program.ops.size());
   if (is_plan_only(request)) {
-    text += "  " +
-            wrapped(fmt::format("none of them runs on {}: releases of this program have code from compute "
-                                "capability {}.{} on, this card has {}.{}; the list is what the plan counts "
-                                "with",
-                                request.device.gpu.name, kOldestSmOfReleases / 10, kOldestSmOfReleases % 10,
-                                request.device.gpu.sm / 10, request.device.gpu.sm % 10),
-                    98);
+    text +=
+        "  " +
+        wrapped(fmt::format("none of these kernels runs on {}: releases of Plimsoll contain code for compute "
+                            "capability {}.{} and later, and this card has {}.{}; the plan is computed "
+                            "as if they ran",
+                            request.device.gpu.name, kOldestSmOfReleases / 10, kOldestSmOfReleases % 10,
+                            request.device.gpu.sm / 10, request.device.gpu.sm % 10),
+                98);
   }
   for (const auto& [key, choice] : choices) {
     text += left_aligned("  " + key.first, 34) + left_aligned(key.second, 40) +
@@ -80,7 +81,7 @@ std::string format_products(const ProgramPlan& program, const PlanRequest& reque
       words = fmt::format("{:.3f} ms, the best of {} (first choice {:.3f}): {}", exact->ms,
                           exact->num_candidates, exact->first_ms, exact->words);
     } else if (near != nullptr) {
-      words = "as the nearest that was measured: " + near->words;
+      words = "the choice of the nearest measured size: " + near->words;
     }
     some_not_measured |= exact == nullptr && near == nullptr;
     text += product_line(key, product.count, words);
@@ -88,13 +89,13 @@ std::string format_products(const ProgramPlan& program, const PlanRequest& reque
   for (const auto& [key, product] : own) {
     text += product_line(
         key, product.count,
-        product.is_part ? fmt::format("within {}, which takes it unmeasured", product.kernel)
-                        : fmt::format("by {}, a kernel of this program: there is no algorithm to measure",
+        product.is_part ? fmt::format("a part of {}, whose algorithm is not measured", product.kernel)
+                        : fmt::format("computed by {}, a kernel of Plimsoll; it has no algorithms to measure",
                                       product.kernel));
   }
   if (some_not_measured && !is_plan_only(request)) {
     text += "  " + wrapped(
-                       "what is not measured: a run on the card with --tuning_cache auto times the library's "
+                       "not measured: a run on the card with --tuning_cache auto times the library's "
                        "algorithms before its first step and keeps the fastest of each product; plan "
                        "--device cuda:N --tuning_cache auto then shows them",
                        98);
@@ -144,9 +145,10 @@ std::string format_update_place(const Plan& plan) {
   const auto ms = [](double value) { return fmt::format("{:.1f} ms per step", value); };
   std::string text = place.is_at_use
                          ? "updates run in the next step's forward pass, where their weights are read: " +
-                               ms(place.at_use_ms) + ", " + ms(place.in_step_ms) + " within their own"
-                         : "updates run within their step: " + ms(place.in_step_ms);
-  if (!place.is_at_use) text += ", no less where the next one's forward pass has them, or there is no room";
+                               ms(place.at_use_ms) + ", " + ms(place.in_step_ms) + " in their own step"
+                         : "updates run in their own step: " + ms(place.in_step_ms);
+  if (!place.is_at_use)
+    text += "; running them in the next step's forward pass is not faster, or needs too much memory";
   return wrapped(text, 98) + "\n";
 }
 
@@ -167,7 +169,7 @@ std::string format_captured(const Plan& plan) {
   if (plan.train) add("training", *plan.train, buckets.train, plan.gpu_constant.train_graphs);
   if (plan.evaluate) add("evaluation", *plan.evaluate, buckets.evaluate, plan.gpu_constant.evaluate_graphs);
   return wrapped(fmt::format("captured programs: {} (a segment is captured when it runs in a bucket for the "
-                             "second time; {} are held at most)",
+                             "second time; at most {} are kept)",
                              fmt::join(parts, "; "), kMaxCapturedSegments),
                  98) +
          "\n";
@@ -184,11 +186,10 @@ std::string format_stopped_passes(const Plan& plan) {
   for (const PassRecord& pass : program->passes) {
     if (!pass.ran && !options.disabled.contains(pass.name)) left_out.push_back(pass.name);
     if (pass.despite_stop)
-      needed += fmt::format("; {} runs all the same, for {}", pass.name, pass.needed_for);
+      needed += fmt::format("; {} still runs, because it is needed for {}", pass.name, pass.needed_for);
   }
-  return fmt::format("--stop_after_pass {}: left out {} {}{}", options.stop_after,
-                     left_out.size() == 1 ? "is" : "are",
-                     left_out.empty() ? "none" : fmt::format("{}", fmt::join(left_out, ", ")), needed);
+  return fmt::format("--stop_after_pass {} skips {}{}", options.stop_after,
+                     left_out.empty() ? "no pass" : fmt::format("{}", fmt::join(left_out, ", ")), needed);
 }
 
 std::string plan_why(const Plan& plan) {

@@ -62,9 +62,8 @@ std::string describe_steps(const ProfileContext& context) {
     return fmt::format("mean of {} step{}{}\n", context.num_steps, context.num_steps == 1 ? "" : "s",
                        first == 0
                            ? ""
-                           : fmt::format("; {} more, in which a bucket ran for the first time, {} left "
-                                         "out",
-                                         first, first == 1 ? "is" : "are"));
+                           : fmt::format("; {} more {} not included, because a bucket ran for the first time",
+                                         first, first == 1 ? "step is" : "steps are"));
   }
   if (first == 0) return "";
   return fmt::format("mean of {} step{}, each the first in its bucket, which takes longer: run more steps\n",
@@ -120,7 +119,7 @@ std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const do
   }
   text += row("all ops", all, all_ms);
   if (context.step_ms > 0) {
-    text += fmt::format("a step takes {:.2f} ms; {:.2f} ms of it lie outside the ops\n", context.step_ms,
+    text += fmt::format("a step takes {:.2f} ms; {:.2f} ms of it are outside the ops\n", context.step_ms,
                         std::max(0.0, context.step_ms - all_ms));
   }
   return text + describe_steps(context) + format_ceilings(measured, context) + "\n" +

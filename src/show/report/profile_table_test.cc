@@ -37,7 +37,7 @@ TEST(ProfileTable, GroupsForwardBesideBackwardAndTheSlowest) {
       "  statistical normalizations        1.00          -          -       1.00     5 %       2.0     40.0\n"
       "  element-wise operators               -       3.00          -       3.00    15 %       0.7      6.7\n"
       "  all ops                          17.00       3.00          -      20.00   100 %     100.2      3.1\n"
-      "a step takes 21.50 ms; 1.50 ms of it lie outside the ops\n"
+      "a step takes 21.50 ms; 1.50 ms of it are outside the ops\n"
       "mean of 5 steps\n"
       "contractions reach 50 % of 250 GFLOP/s, the others 75 % of 20.0 GB/s\n"
       "\n"
@@ -87,7 +87,7 @@ TEST(ProfileTable, SaysWhichStepsAreLeftOut) {
   };
   EXPECT_EQ(words({.num_steps = 1}), "mean of 1 step");
   EXPECT_EQ(words({.num_steps = 9, .num_first_steps = 3}),
-            "mean of 9 steps; 3 more, in which a bucket ran for the first time, are left out");
+            "mean of 9 steps; 3 more steps are not included, because a bucket ran for the first time");
   EXPECT_EQ(words({.num_first_steps = 1}),
             "mean of 1 step, each the first in its bucket, which takes longer: run more steps");
   EXPECT_EQ(words({}), "");

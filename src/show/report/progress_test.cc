@@ -89,7 +89,7 @@ TEST(MemoryOutcome, PredictedHeldMeasured) {
             "  arena                             560.0       560.0       560.0\n"
             "  device constant                    51.0           -        40.0\n"
             "  total                             611.0           -       600.0\n"
-            "the process peaked at 98.2 % of what was predicted\n");
+            "the peak of the process is 98.2 % of the prediction\n");
   memory.measured_peak_bytes = 612 * mib;
   EXPECT_NE(memory_outcome_table(memory).find("1.0 MiB more than predicted: this is a bug"),
             std::string::npos);
