@@ -35,9 +35,9 @@ struct Experiment {
 // on a GPU.
 struct ExperimentFigures {
   double seconds = 0;                  // duration of the training, the same as Trainer's train_runtime
-  double samples_per_s = 0;            // in the steady state, measured after a third of the steps
-  double predicted_samples_per_s = 0;  // from the plan
-  int64_t measured_bytes = 0;          // at the peak, including the device's context
+  double samples_per_s = 0;            // speed in the steady state, measured after a third of the steps
+  double predicted_samples_per_s = 0;  // speed that the plan predicts
+  int64_t measured_bytes = 0;          // memory at the peak, including the device's context
   int64_t predicted_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t high_water_bytes = 0;
@@ -72,7 +72,7 @@ struct ExperimentOrigin {
   std::string date;     // UTC: "2026-11-25T09:30:00Z"
   std::string version;  // version of the program
   std::string build;    // identifies this build of the program
-  std::string cpu;      // with its vector and matrix instructions
+  std::string cpu;      // name of the CPU with its vector and matrix instructions
   std::string driver;   // GPU driver; empty if no row ran on a GPU
 };
 // Returns the origin of a table that is made now on this machine. Asks the GPU driver if a row ran on a GPU.
@@ -136,7 +136,8 @@ PeerFigures parse_peer_figures(std::string_view text, std::string_view source);
 
 // The reports of a finished table. Requires: at least one row.
 struct ExperimentReport {
-  std::string table;  // for people: rows, refusals, and a column for the other program if it was measured
+  std::string
+      table;  // table for people: rows, refusals, and a column for the other program if it was measured
   // sentences on which methods improve speed and which save memory, computed from the rows
   std::string summary;
   std::string json;

@@ -19,7 +19,7 @@ namespace plimsoll {
 
 struct CardPrice {
   std::string device;   // name as --device takes it
-  double per_hour = 0;  // in any currency, the same for all cards
+  double per_hour = 0;  // price per hour in any currency, the same for all cards
 };
 // Parses lines of the form "NAME,PRICE" or "NAME PRICE". Empty lines and lines that begin with # are ignored.
 // Errors: kUsage; the message names the line.
@@ -56,7 +56,7 @@ struct FitRow {
   int64_t largest_batch = 0;     // the largest batch that fits without accumulation
   int64_t longest_sequence = 0;  // the longest sequence that fits with this split
   int64_t smallest_bytes = 0;    // if nothing fits: the smallest memory that this set of methods needs
-  double epoch_cost = 0;         // in the currency of the prices; 0 without a price for the device
+  double epoch_cost = 0;  // cost of an epoch in the currency of the prices; 0 if the device has no price
   // arguments that differ from the request and have to be added to the command
   std::vector<std::string> arguments;
 };
@@ -67,8 +67,8 @@ struct FitReport {
   std::vector<FitRow> rows;
   int64_t num_plans = 0;
   double plans_per_s = 0;
-  std::string table;     // for people
-  std::string json;      // for programs
+  std::string table;     // output for people
+  std::string json;      // output for programs
   std::string refused;   // methods that the device or the arguments rule out, with the reasons; may be empty
   std::string searched;  // describes the sets of methods that were compared
 };

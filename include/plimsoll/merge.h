@@ -11,7 +11,7 @@ struct MergeOptions {
   std::string adapter;  // a folder that PEFT or Plimsoll saved
   // folder or hub name in the local cache; if empty, the base model that the adapter names
   std::string base = {};
-  std::string output_dir;             // where the model is written
+  std::string output_dir;             // folder for the merged model
   bool overwrite_output_dir = false;  // replace an existing model in output_dir
 };
 

@@ -21,7 +21,7 @@ struct PlanReport {
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;  // no layout of this schedule has a smaller arena
   int64_t constant_bytes = 0;     // held by the process outside the arena
-  bool fits = true;               // into --memory_limit, if one is set
+  bool fits = true;               // whether the run fits into --memory_limit, if one is set
   // Why the run does not fit, and the cheapest changes with which it would. "" with kLeaveOut or if it fits.
   std::string refusal;
   double build_ms = 0;

@@ -13,7 +13,7 @@
 namespace plimsoll {
 
 struct Assignment {
-  std::string name;              // as written, with underscores
+  std::string name;              // name as written, with underscores
   std::string where;             // start of messages: "--learning_rate" or "run.yaml:3: learning_rate"
   nlohmann::ordered_json value;  // a text in command-line form if `is_text`
   bool is_text = false;

@@ -7,7 +7,7 @@ namespace plimsoll {
 
 struct HeadKind {
   std::string_view class_suffix;    // the model's class is the architecture's prefix and this
-  std::string_view description;     // of a model with this head, in tables and model cards
+  std::string_view description;     // description of a model with this head in tables and model cards
   std::string_view pipeline_tag;    // the hub's word for the task
   std::string_view peft_task_type;  // the task type in adapter_config.json
 };

@@ -39,7 +39,7 @@ struct StepOutputs {
   bool is_finite = false;      // the loss and all gradients are finite; otherwise nothing was updated
   std::string first_bad = {};  // the first gradient that is not finite, or ""
   double loss_scale = 1;       // the factor that the gradients contain
-  int64_t skipped_steps = 0;   // in the run so far
+  int64_t skipped_steps = 0;   // number of steps that were skipped in the run so far
 };
 
 // A parameter in the arena, for an update by the caller instead of the optimizer segment.
@@ -179,10 +179,10 @@ class Executor {
   std::unique_ptr<ExecutorBackend> backend_;
   bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
   bool is_train_undisturbed_ = false;
-  bool updated_ = false;  // since the host has written states: an output tells what they count
+  bool updated_ = false;  // true if an update ran since the host wrote states
   Program train_;
   Program evaluate_;
-  int64_t used_scratch_end_ = 0;              // in whole units of the arena's alignment
+  int64_t used_scratch_end_ = 0;  // end of the used scratch memory, in units of the arena's alignment
   BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
   bool profiling_ = false;
 };

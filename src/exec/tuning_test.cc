@@ -193,7 +193,7 @@ TEST(Tuning, OrderOfBuckets) {
   }
 }
 
-// The table is no part of the memory: the same plan with and without.
+// The tuning table does not affect memory: the plan is the same with and without it.
 TEST(Tuning, ATableChangesNoByteOfThePlan) {
   PlanRequest request = gpu_request();
   const Plan without = build_plan(request);

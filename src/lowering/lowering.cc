@@ -11,7 +11,7 @@ namespace {
 
 struct Table {
   std::vector<Lowering> rows;          // ordered by family
-  std::vector<const Lowering*> by_op;  // in the order of the schemas' addresses
+  std::vector<const Lowering*> by_op;  // ordered by the addresses of the schemas
 
   Table() {
     for (const auto family :

@@ -22,7 +22,7 @@ struct LoweredOp {
 
 struct Lowering {
   const OpSchema* op = nullptr;
-  std::string_view kernel = {};  // in the catalog
+  std::string_view kernel = {};  // name of the kernel in the catalog
   LoweredOp (*describe)(const OpView& op, const Bucket& bucket, const KernelTarget& target) = nullptr;
 };
 

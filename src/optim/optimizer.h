@@ -92,7 +92,7 @@ struct Parameter {
   std::string name;  // names of states contain it; empty: the name of `weight`
   ValueId weight = kNoValue;
   ValueId gradient = kNoValue;
-  ValueId copy = kNoValue;       // in 16 bits, for products; the update writes it as well
+  ValueId copy = kNoValue;       // 16-bit copy that products read; the update writes it as well
   ValueId remainder = kNoValue;  // u8[2 n], for a `weight` in bf16 (base/split_f32.h)
   bool decays = true;
   bool is_embedding = false;

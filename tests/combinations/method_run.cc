@@ -165,7 +165,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
     SCOPED_TRACE("without " + std::string(method->name));
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
-    if (!refusal(rest).empty()) continue;  // for example an option of another method
+    if (!refusal(rest).empty()) continue;  // such as an option of another method
     // Micro-batches use other dropout masks; all other methods use the same.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;
     const Arguments arguments = arguments_of(set, dropout, "with");

@@ -38,14 +38,15 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     const PlanReport plan = plan_run(arguments_of(chosen));
     EXPECT_TRUE(plan.fits) << row.micro_batch << " x " << row.accumulation;
     EXPECT_LE(row.total_bytes, int64_t{12} << 30);
-    // The captured programs of that evaluation: 4096 bytes per op, some 200 ops, 32 buckets.
+    // The tolerance is the captured programs of the planned evaluation: 4096 bytes per op, some 200 ops, 32
+    // buckets.
     EXPECT_NEAR(static_cast<double>(plan.total_bytes), static_cast<double>(row.total_bytes), 32e6);
     EXPECT_GE(row.largest_batch, row.accumulation == 1 ? row.micro_batch : 1);
     EXPECT_GE(row.longest_sequence, 512);
     // One sequence more than the largest batch does not fit.
     Words more = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     more = joined(more, {"--gradient_accumulation_steps", "1", "--per_device_train_batch_size"});
-    // The limit leaves space for those captured programs.
+    // The limit leaves space for the captured programs of the evaluation.
     const Words roomier{std::to_string(row.largest_batch), "--memory_limit", "12320MiB"};
     EXPECT_TRUE(plan_run(arguments_of(joined(more, roomier))).fits);
     EXPECT_FALSE(

@@ -46,7 +46,7 @@ constexpr double kTimesTrainer = 4.0;
 struct Precision {
   const char* name;
   json settings;
-  double units;  // its unit roundoff over that of bf16
+  double units;  // unit roundoff of the precision divided by that of bf16
   bool on_cpu;
 };
 
@@ -84,7 +84,7 @@ void check(const Precision& precision) {
   double worst = 0;
   size_t compared = 0;
   for (const json& item : fixtures().cases()) {
-    if (item.contains("without_bf16")) continue;  // its value is the reason
+    if (item.contains("without_bf16")) continue;  // the value of "without_bf16" is the reason
     const std::string name = item.at("name");
     SCOPED_TRACE(std::string(precision.name) + ", " + name);
     const json& expected = item.at("expected");

@@ -69,7 +69,7 @@ std::string text_of(const TinyCase& test) {
 
 struct OneStep {
   std::vector<double> losses;
-  std::vector<double> updates;  // what the step added to every weight
+  std::vector<double> updates;  // differences of all weights between before and after the step
   std::vector<std::vector<std::byte>> weights;
 };
 

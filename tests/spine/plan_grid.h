@@ -22,7 +22,7 @@ struct GridPoint {
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   bool offload_optimizer = false;
   bool offload_activations = false;
-  bool optimizer_in_backward = false;  // and without clipping
+  bool optimizer_in_backward = false;  // true also disables clipping
 };
 
 inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {

@@ -13,7 +13,7 @@ using testing::TinyCase;
 Plan plan_of(const TinyCase& test, MasterWeights masters) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.precision.weight_copies = true;
-  request.precision.gradient_dtype = DType::kF32;  // which the optimizers of the CPU read
+  request.precision.gradient_dtype = DType::kF32;  // the optimizers of the CPU read fp32 gradients
   request.update.optimizer.master_weights = masters;
   return build_plan(request);
 }

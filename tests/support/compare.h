@@ -127,9 +127,10 @@ struct Comparison {
   int64_t worst_index = -1;
   double got = 0.0;
   double want = 0.0;
-  double error = 0.0;      // |got - want| at worst_index
-  double limit = 0.0;      // the error allowed at worst_index
-  double max_error = 0.0;  // over all elements, including those that pass (helps to tighten limits)
+  double error = 0.0;  // |got - want| at worst_index
+  double limit = 0.0;  // the error allowed at worst_index
+  double max_error =
+      0.0;  // largest error of all elements, including those that pass (helps to tighten limits)
   std::string message;
 
   bool ok() const { return verdict == Verdict::kOk; }

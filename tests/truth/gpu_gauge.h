@@ -12,8 +12,8 @@
 namespace plimsoll::testing {
 
 struct GpuHeld {
-  int64_t before_bytes = 0;  // by other processes, at construction
-  int64_t after_bytes = 0;   // by other processes, at the end
+  int64_t before_bytes = 0;  // memory of other processes at construction
+  int64_t after_bytes = 0;   // memory of other processes at the end
   int64_t most_bytes = 0;    // maximum in between, minus the memory before
   int64_t num_readings = 0;
   double longest_gap_ms = 0;  // between two readings

@@ -13,7 +13,7 @@
 namespace plimsoll::testing {
 
 struct RandomRun {
-  Words words;          // of the complete command
+  Words words;          // words of the complete command
   std::string summary;  // shape and methods, for people
   int num_draws = 0;    // number of drawn sets; the program refused all but the last
 };

@@ -18,7 +18,7 @@ struct GpuMemory {
   int64_t total_bytes = 0;
   int64_t used_bytes = 0;
   int64_t free_bytes = 0;
-  int64_t reserved_bytes = 0;  // by the driver
+  int64_t reserved_bytes = 0;  // memory that the driver reserves
 };
 
 struct GpuProcess {
@@ -62,13 +62,13 @@ struct PcieLink {
 
 struct NvLinks {
   std::optional<int> up = {};
-  std::optional<int> all = {};  // of the card
+  std::optional<int> all = {};  // number of NVLinks of the card
 };
 
 // The state of one GPU at one moment, as the driver reports it. Values that it does not report are empty: a card may have
 // no fan, and a driver may be older than a value.
 struct GpuSample {
-  int index = 0;  // as nvidia-smi counts, regardless of CUDA_VISIBLE_DEVICES
+  int index = 0;  // index that nvidia-smi uses, regardless of CUDA_VISIBLE_DEVICES
   std::string name = {};
   std::string uuid = {};                  // "GPU-..."
   std::optional<int> sm = {};             // compute capability, 90 for 9.0

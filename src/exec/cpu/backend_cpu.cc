@@ -265,7 +265,7 @@ class CpuBackend final : public ExecutorBackend {
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // if buffers are separate
   ArenaMap map_;
   std::map<int64_t, std::vector<std::byte>> fetched_;  // outputs by their offsets, if training runs ahead
-  std::vector<Enqueued> queue_;                        // in order, not run yet
+  std::vector<Enqueued> queue_;                        // enqueued segments that have not run yet, in order
   std::optional<CpuArena> host_arena_;                 // if the plan keeps values on the host
   ArenaMap host_map_;
 };

@@ -15,7 +15,7 @@ AttentionOptions attention_options(const BindContext& context) {
           .random = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
 }
 
-// The parts of a row of qkv, each of all heads.
+// A row of qkv consists of three parts, each of which contains all heads.
 enum Part { kQ, kK, kV };
 
 // Returns one part of every row of qkv.

@@ -170,7 +170,8 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // The longer value is whole. Its size is a multiple of the parameter's.
+      // The longer of the two values contains the complete parameter; its size is a multiple of the number of
+      // parameters.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;

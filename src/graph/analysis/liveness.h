@@ -18,7 +18,7 @@ namespace plimsoll {
 // run from the start to the last op that reads or changes that content: its first position comes after its last.
 struct LiveRange {
   ValueId root = kNoValue;
-  int64_t bytes = 0;   // in the given bucket, of the largest version
+  int64_t bytes = 0;   // bytes of the largest version in the given bucket
   uint32_t first = 0;  // position of the first op that writes it
   uint32_t last = 0;   // position of the last op during which it may be read or written
 };

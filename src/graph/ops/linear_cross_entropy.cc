@@ -189,7 +189,7 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
     if (op.has_input(kBias)) types.push_back(sum_type(op.input(kBias).type));
     return types;
   }
-  // Counts the logits, computed again, and d_w.
+  // Counts the products for the recomputed logits and for d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
   }

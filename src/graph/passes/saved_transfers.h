@@ -13,8 +13,8 @@ namespace plimsoll {
 struct SavedValue {
   int64_t bytes = 0;
   uint32_t producer = 0;
-  uint32_t last_reader = 0;   // in the forward pass; the producer if no op there reads it
-  uint32_t first_reader = 0;  // after the forward pass
+  uint32_t last_reader = 0;   // last reader in the forward pass; the producer if no op there reads the value
+  uint32_t first_reader = 0;  // first reader after the forward pass
 };
 
 // How much of the device's memory a step uses, and how much it may use.

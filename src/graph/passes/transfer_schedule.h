@@ -32,7 +32,7 @@ struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
   std::vector<double> op_ms = {};        // the time of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
-  double link_bytes_per_ms = 0;          // in one direction while the other is busy too
+  double link_bytes_per_ms = 0;          // rate of one direction while the other is busy, too
   uint32_t first = 0;                    // no copy to the device starts before the op at this position
   bool may_defer = false;  // states may be copied back in the next step, during its forward pass
 };

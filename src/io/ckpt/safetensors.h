@@ -79,7 +79,7 @@ struct StoredTensor {
 
 struct SafetensorsHeader {
   int64_t data_offset = 0;            // bytes from the start of the file
-  std::vector<StoredTensor> tensors;  // in the order of their data in the file
+  std::vector<StoredTensor> tensors;  // tensors in the order of their data in the file
   std::map<std::string, std::string> metadata;
 };
 

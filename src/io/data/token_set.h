@@ -39,7 +39,7 @@ class TokenSet {
   void copy_ids(int64_t row, int32_t* out) const;
   void copy_types(int64_t row, int32_t* out) const;
 
-  // The parts, for the token cache.
+  // Return the arrays, which the token cache writes to its file.
   std::span<const uint16_t> narrow_ids() const { return narrow_; }
   std::span<const int32_t> wide_ids() const { return wide_; }
   std::span<const uint8_t> types() const { return types_; }

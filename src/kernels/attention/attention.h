@@ -102,14 +102,14 @@ constexpr uint32_t attention_number(const RandomSite& where, uint64_t row, int64
 struct AttentionOptions {
   double scale = 1.0;  // multiplies the scores; > 0 and finite, usually 1 / sqrt(D)
   AttentionMask mask = AttentionMask::kBidirectional;
-  double dropout = 0.0;  // in [0, 1); 0 in evaluation
+  double dropout = 0.0;  // dropout probability in [0, 1); 0 in evaluation
   RandomSite random = {};
 };
 
 // Rows of T x (H * D) elements within a wider tensor: element (t, h, d) is at [t * row_stride + h * D + d].
 struct ConstRows {
   ConstView view;
-  int64_t row_stride = 0;  // in elements, >= H * D
+  int64_t row_stride = 0;  // distance of two rows in elements, >= H * D
 };
 struct Rows {
   View view;

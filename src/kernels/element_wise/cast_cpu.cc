@@ -107,7 +107,7 @@ void cast_any(const CastFwdArgs& args) {
     with_floating_type(args.y.dtype, [&](auto to) HWY_ATTR {
       using From = decltype(from);
       using To = decltype(to);
-      // The caller copies equal types.
+      // If the types are equal, the caller copies instead.
       if constexpr (!std::is_same_v<From, To>) cast_of(elements<From>(args.x), elements<To>(args.y), args.n);
     });
   });

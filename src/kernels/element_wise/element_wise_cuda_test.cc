@@ -33,7 +33,7 @@ TEST(AddCuda, AgreesWithTheReferenceForMixedTypes) {
         Twins gpu;
         run_twice(gpu, {&c}, [&] { add_fwd_cuda({gpu(a), gpu(b), gpu(c), n}, nullptr); });
         expect_within(c, want, bounds, Zeros::kSuspicious);
-        add_fwd_cuda({gpu(a), gpu(b), gpu(a), n}, nullptr);  // in place
+        add_fwd_cuda({gpu(a), gpu(b), gpu(a), n}, nullptr);  // the output overwrites the first input
         gpu.download();
         expect_same_bits(a, c);
       }

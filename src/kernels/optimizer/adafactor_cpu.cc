@@ -116,7 +116,7 @@ namespace {
 // A tensor and its part of the scratch.
 struct Work {
   const AdafactorTensor& tensor;
-  size_t index;  // in the list
+  size_t index;  // index of the tensor in the list
   AdafactorScratch layout;
   std::byte* scratch;
 

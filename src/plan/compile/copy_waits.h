@@ -15,7 +15,7 @@ struct TimedCopy {
   uint32_t op = 0;
   uint32_t end = 0;
   Space to = Space::kHost;
-  double bytes = 0;  // in each direction
+  double bytes = 0;  // bytes that the copy moves in its direction
 };
 
 // Returns the copies of a graph in the order of their positions.

@@ -29,7 +29,7 @@ class ProgramPlacer {
  private:
   struct Persistent {
     ValueId value = kNoValue;
-    uint32_t buffer = 0;  // in Plan::persistent
+    uint32_t buffer = 0;  // index of the buffer in Plan::persistent
   };
 
   void enter_persistent(Plan& plan, const ProgramPlan& program);

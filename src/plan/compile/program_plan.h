@@ -31,7 +31,7 @@ struct OpPlan {
   const KernelRow* kernel = nullptr;
   std::vector<Refusal> refused = {};    // faster rows that declined, and why
   int64_t scratch_offset = -1;          // offset from the start of the arena
-  int64_t scratch_bytes = 0;            // in the largest bucket
+  int64_t scratch_bytes = 0;            // scratch memory of the op in the largest bucket
   std::optional<Space> copies_to = {};  // set for a copy between spaces: it runs while later ops run
   uint32_t copy_end = 0;                // such a copy has ended before the op at this position starts
   bool is_deferred = false;             // it does work of the previous run, and is skipped if that is done
@@ -78,8 +78,8 @@ struct ProgramPlan {
   // The offset of each value from the start of its space's arena; -1 for values that have no place.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
-  std::vector<TransientBuffer> buffers = {};       // in the device's arena
-  std::vector<TransientBuffer> host_buffers = {};  // in the host's arena
+  std::vector<TransientBuffer> buffers = {};       // buffers in the device's arena
+  std::vector<TransientBuffer> host_buffers = {};  // buffers in the host's arena
   int64_t transient_bytes = 0;
   int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
   int64_t host_transient_bytes = 0;

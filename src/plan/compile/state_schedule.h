@@ -17,7 +17,7 @@ namespace plimsoll {
 // Times, copies and buffers by positions of the program with copies.
 struct StateSchedule {
   std::vector<double> op_ms = {};             // entries of copies are ignored
-  std::vector<TimedCopy> copies = {};         // in the order of their positions
+  std::vector<TimedCopy> copies = {};         // copies in the order of their positions
   std::vector<TransientBuffer> buffers = {};  // buffers on the device; roots, ops and purposes are not set
   uint32_t cut_at = 0;                        // the cut of the buffers' layout
 };

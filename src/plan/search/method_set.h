@@ -39,7 +39,7 @@ class MethodSet {
   // Returns true if the other set has all methods of this one and more: bf16_gradients includes bf16.
   bool is_less_than(const MethodSet& other) const;
   friend bool operator==(const MethodSet&, const MethodSet&) = default;
-  // An arbitrary order, for containers.
+  // Defines an arbitrary order, so that sets can be keys of containers.
   friend bool operator<(const MethodSet& a, const MethodSet& b) { return a.bits_ < b.bits_; }
 
  private:

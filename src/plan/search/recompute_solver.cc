@@ -62,7 +62,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   return states;
 }
 
-// Keeps the fastest of states whose kept bytes are nearly equal, which is the last of them.
+// Among states with nearly equal kept bytes, keeps only the last one, which is the fastest.
 void thin_out(std::vector<State>& states, int64_t limit) {
   if (states.size() <= kMostStates) return;
   const int64_t grain = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));

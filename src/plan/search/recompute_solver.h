@@ -11,7 +11,8 @@ namespace plimsoll {
 
 // One way to split a block's values into kept and recomputed ones.
 struct RecomputeOption {
-  int64_t kept_bytes = 0;  // from the block's forward pass to the end of its backward pass
+  int64_t kept_bytes =
+      0;  // bytes that are kept from the block's forward pass to the end of its backward pass
   int64_t working_bytes =
       0;          // the largest number of live bytes during its backward pass, including its kept bytes
   double ms = 0;  // time of what is recomputed

@@ -98,8 +98,9 @@ class Search {
     add(change);
   }
 
-  // Tries the mildest policy that fits, or else the strongest. If a policy fits that is not the mildest, it
-  // also tries the choice between the policies that uses the limit up, if that is faster.
+  // Tries the mildest policy that fits, or, if none fits, the strongest. If a stronger policy than the
+  // mildest is needed, it also tries the choice between the two policies that uses exactly the limit, if that
+  // is faster.
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {

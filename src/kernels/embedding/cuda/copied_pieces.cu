@@ -18,7 +18,7 @@ constexpr int kStages = 6;
 constexpr int kZeroRows = 32;  // rows per block if the pieces alone would give too few blocks
 
 struct Ring {
-  uint32_t rows;  // in shared memory: [kStages][rows of a stage][row_bytes]
+  uint32_t rows;  // address of the rows in shared memory: [kStages][rows of a stage][row_bytes]
   uint32_t full;  // barriers
   uint32_t empty;
   uint32_t row_bytes;

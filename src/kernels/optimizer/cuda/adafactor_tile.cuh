@@ -41,7 +41,7 @@ struct AdafactorTile {
   int row, num_rows;
   int64_t column;   // the thread's first column
   int num_columns;  // number of columns of the thread, 0 to 4
-  int index;        // in the tensor
+  int index;        // index of the tile in the tensor
 
   __device__ __forceinline__ AdafactorTile(const AdafactorEntry& entry, uint32_t chunk)
       : index(static_cast<int>(chunk - entry.first_chunk)) {

@@ -36,7 +36,7 @@ struct EightBitCursor {
   uint32_t end_chunk = 0;     // after the last tensor there are none
   uint32_t whole_blocks = 0;  // the blocks that allow packs
   int index = 0;              // the entry of the tensor
-  uint32_t block = 0;         // in the tensor
+  uint32_t block = 0;         // index of the block in the tensor
   bool is_whole = false;
 
   // Moves to block `number` of the blocks that belong to this block of threads. Requires: numbers only grow.
