@@ -38,7 +38,7 @@ class ConfusionMatrix {
   int64_t label_count(int64_t label) const;
   int64_t prediction_count(int64_t prediction) const;
 
-  // 0 if there are no rows.
+  // Returns the share of right predictions; 0 if there are no rows.
   double accuracy() const;
   // Returns the F1 score. kBinary: 2 TP / (2 TP + FP + FN) of class 1, and 0 if that is 0 / 0. kMacro: the
   // mean over the classes that occur as a label or as a prediction; kWeighted: the same, weighted by the
@@ -85,7 +85,7 @@ class RegressionPairs {
   void add(double label, double prediction);
   void add_rows(std::span<const float> predictions, std::span<const float> labels);
   int64_t num_rows() const { return static_cast<int64_t>(labels_.size()); }
-  // Mean squared error; 0 if there are no rows.
+  // Returns the mean squared error; 0 if there are no rows.
   double mean_squared_error() const;
   // Returns NaN for fewer than two rows, or if one side is constant, like SciPy.
   double pearson() const;

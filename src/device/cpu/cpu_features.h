@@ -6,8 +6,9 @@
 
 namespace plimsoll {
 
-// Returns the highest level that the CPU has and whose registers the operating system saves; for AMX tiles it
-// is asked at the first call. Environment variables that restrict a library are not considered.
+// Returns the highest level that the CPU has and whose registers the operating system saves. The first call
+// requests AMX tiles from the operating system. Environment variables that restrict a library are not
+// considered.
 CpuIsa cpu_isa();
 
 // Returns true if this process may use AMX tiles, that is, if cpu_isa() includes them.

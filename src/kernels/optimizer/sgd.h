@@ -83,9 +83,9 @@ inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double wei
   return bound;
 }
 
-// SGD with its momentum in 8 bits: the same formula by the rules of eight_bit.h. bitsandbytes' SGD8bit has no
-// Nesterov momentum; this has it. Requires: momentum > 0. Error: sgd_8bit_error_bound. Cost: reads p, g and
-// codes, writes p and codes: 14 bytes per parameter and 8 per block; some 35 operations.
+// SGD with its momentum in 8 bits: the same formula by the rules of eight_bit.h. It supports Nesterov
+// momentum, which bitsandbytes' SGD8bit does not. Requires: momentum > 0. Error: sgd_8bit_error_bound. Cost:
+// reads p, g and codes, writes p and codes: 14 bytes per parameter and 8 per block; some 35 operations.
 void sgd_8bit_ref(const SgdArgs& args);
 void sgd_8bit_cpu(const SgdArgs& args);
 void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream);

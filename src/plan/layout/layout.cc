@@ -129,7 +129,7 @@ class OffsetSearch {
   std::optional<Placement> filled(const std::vector<uint32_t>& order, int64_t most_bytes) const {
     if (hanging_.empty()) return fill_skyline_within(most_bytes, buffers_, order);
     std::optional<Placement> down = filled_from_top(order, most_bytes);
-    // This direction is rarely as good, and an attempt that is not is given up early.
+    // This direction is rarely as good. An attempt that is worse stops early.
     std::optional<Placement> up = filled_from_bottom(order, down ? down->bytes : most_bytes);
     return up ? up : down;
   }

@@ -25,8 +25,7 @@ struct Kind {
 };
 
 // Finds the values of a block that the backward pass reads. Values that one run of an op recomputes form a
-// kind; a value with a recipe of its own is a kind of its own. The value at the end of the block is always
-// kept.
+// kind; a value with its own recipe forms its own kind. The value at the end of the block is always kept.
 std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
   const Graph& graph = program.graph;
   std::vector<bool> read(graph.values().size(), false);

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a run writes is small; a larger file is data.
+// The files that a run writes are small; a larger file contains data.
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 std::string read_small_file(const std::string& path) {
@@ -37,7 +37,7 @@ bool is_number_or_null(const Json& value) {
   return value.is_number() || value.is_null();
 }
 
-// Words are of a GPU alone, gpu_throttle: other texts are those of data.
+// Only gpu_throttle, a figure of a GPU, is a text; any other text means that the file contains data.
 bool is_log_record(const Json& record) {
   if (!record.is_object() || !record.contains("step") || !record.contains("epoch") || record.size() <= 2)
     return false;
@@ -47,7 +47,7 @@ bool is_log_record(const Json& record) {
   return true;
 }
 
-// The records of a text of lines, or none where a line is no record of a log.
+// Returns the records of a text with one record per line, or none if a line is not a record of a log.
 std::vector<Json> log_records(std::string_view text) {
   std::vector<Json> records;
   while (!text.empty()) {
@@ -106,7 +106,7 @@ std::string course_text(const std::string& name, const Course& course) {
   return text + "\n";
 }
 
-// How loss, rate and the metrics of evaluations went. What tells of speed alone is left out.
+// Describes the course of loss, learning rate and the metrics of evaluations. Omits figures about speed.
 std::string log_text(const std::vector<Json>& records) {
   std::map<std::string, Course> courses;
   int64_t last_step = 0;
