@@ -83,7 +83,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
                        "device " + device + "\n"))
       << device;
   EXPECT_TRUE(device.starts_with("cpu: ")) << device;
-  EXPECT_TRUE(contains(result.output, "predictions are by a calibration")) << result.output;
+  EXPECT_TRUE(contains(result.output, "predictions use a calibration")) << result.output;
   EXPECT_FALSE(contains(result.output, "as calibration")) << result.output;
   int measured = 0;
   for (const nlohmann::json& row : rows) {

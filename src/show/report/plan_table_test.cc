@@ -205,7 +205,7 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
        {"\n  16384 x 3072 x 1024 nt bf16*bf16->bf16 ", "\n  16384 x 4096 x 1024 nt bf16*bf16->bf16 "}) {
     const size_t at = why.find(product);
     ASSERT_NE(at, std::string::npos) << product << why;
-    EXPECT_NE(why.substr(at + 1, 300).find("by matmul_cuda_wgmma, a kernel of this program"),
+    EXPECT_NE(why.substr(at + 1, 300).find("computed by matmul_cuda_wgmma, a kernel of Plimsoll"),
               std::string::npos)
         << why.substr(at, 300);
   }
@@ -274,7 +274,7 @@ TEST(PlanWhy, SaysThatACardIsForPlansAlone) {
     request.device.gpu = *find_gpu_target(card);
     const std::string why = plan_why(build_plan(request));
     const bool is_plan_only =
-        why.find("none of them runs on v100-16gb: releases of this program have code from") !=
+        why.find("none of these kernels runs on v100-16gb: releases of Plimsoll contain code for") !=
         std::string::npos;
     EXPECT_EQ(is_plan_only, std::string(card) == "v100-16gb") << why;
     EXPECT_EQ(why.find("--tuning_cache") == std::string::npos, is_plan_only)
