@@ -25,7 +25,7 @@ struct OptimizerOption {
 struct StateRule {
   std::string_view variant;  // "SGD with momentum"
   std::string_view states;   // "4 momentum"; empty if the rule counts no states
-  int bytes = 0;             // per parameter
+  int bytes = 0;             // bytes per parameter
   int num_kinds = 0;         // number of names in states() to which the rule applies
 };
 

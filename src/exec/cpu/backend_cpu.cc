@@ -262,7 +262,8 @@ class CpuBackend final : public ExecutorBackend {
   const Plan& plan_;
   CpuArena arena_;
   uint8_t fill_;
-  std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // if buffers are separate
+  // The blocks of the buffers, if the plan keeps buffers separate.
+  std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
   std::map<int64_t, std::vector<std::byte>> fetched_;  // outputs by their offsets, if training runs ahead
   std::vector<Enqueued> queue_;                        // enqueued segments that have not run yet, in order

@@ -217,7 +217,7 @@ class CudaBackend final : public ExecutorBackend {
   uint8_t fill_;
   CudaDevice device_;
   CudaArena arena_;
-  std::vector<CudaArena> blocks_;  // if buffers are separate
+  std::vector<CudaArena> blocks_;  // the blocks of the buffers, if the plan keeps buffers separate
   ArenaMap map_;
   std::vector<PinnedMemory> host_blocks_;  // the host's arena, or its buffers if they are separate
   ArenaMap host_map_;

@@ -29,7 +29,7 @@ struct LinearCrossEntropyProblem {
   double label_smoothing = 0.0;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
-  Fp32Products fp32 = Fp32Products::kF32;             // not kTf32x3
+  Fp32Products fp32 = Fp32Products::kF32;             // must not be kTf32x3
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each product on a GPU
 };
 

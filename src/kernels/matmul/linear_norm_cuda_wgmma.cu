@@ -73,7 +73,7 @@ struct Norm {
 
 // The state of this thread's two rows of the waiting tile.
 struct Rows {
-  const float4* factors;  // each of two columns
+  const float4* factors;  // each element has the factors of two columns
   Sums sums[2];
   uint64_t seen[2][2];  // last loaded sums of two blocks
   Norm norms[2];

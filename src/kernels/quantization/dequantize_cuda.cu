@@ -43,8 +43,8 @@ struct FourBitMatrix {
   const float* second_scales;  // null without double quantization
   const float* offsets;
   int64_t count;          // elements per part
-  int64_t blocks;         // per part
-  int64_t second_blocks;  // per part
+  int64_t blocks;         // number per part
+  int64_t second_blocks;  // number per part
 };
 
 // A block's scale in its memory format. It is requested together with the codes.

@@ -30,7 +30,7 @@ struct OpEstimate {
   std::string kernel = {};  // the implementation that the plan chose
   OpGroup group = OpGroup::kElementWise;
   Segment segment = Segment::kForward;
-  double flops = 0;  // per run of the op
+  double flops = 0;  // FLOPs per run of the op
   double bytes = 0;
   double ms = 0;  // estimated
   int64_t runs_per_step = 1;

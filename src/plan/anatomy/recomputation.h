@@ -15,7 +15,7 @@ struct Recomputation {
   std::string block = {};   // "encoder.layer.3"; the module for values outside of blocks
   int64_t kept_bytes = 0;   // saved for the backward pass, per micro-batch
   int64_t again_bytes = 0;  // recomputed values
-  double flops = 0;         // per step
+  double flops = 0;         // FLOPs per step
   double ms = 0;
   std::map<std::string, int> ops = {};  // number of times that each op runs again per micro-batch
 };

@@ -28,8 +28,8 @@ int64_t nodes_of(const Op& op) {
 struct SegmentGroup {
   CapturedGraphs* held = nullptr;
   int64_t num_buckets = 0;  // the number of buckets that they are captured in
-  int64_t num_graphs = 0;   // per bucket
-  int64_t nodes = 0;        // per bucket
+  int64_t num_graphs = 0;   // number per bucket
+  int64_t nodes = 0;        // number per bucket
   double nodes_per_graph() const { return static_cast<double>(nodes) / static_cast<double>(num_graphs); }
 };
 

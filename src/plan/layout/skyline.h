@@ -19,7 +19,7 @@
 namespace plimsoll {
 
 struct Placement {
-  std::vector<int64_t> offsets;  // per buffer
+  std::vector<int64_t> offsets;  // offset of each buffer
   int64_t bytes = 0;             // the end of the highest buffer
 };
 

@@ -31,7 +31,7 @@ struct Pieces {
   int64_t stride;
   int64_t T, C;
   int64_t padding_id;
-  int tokens;  // per piece
+  int tokens;  // tokens per piece
   float* d_table;
   int64_t first_row, num_rows;  // the rows of the table that d_table holds
   AddFlag add;
