@@ -114,7 +114,7 @@ class CudaMeasurer final : public ProductMeasurer {
     device_.synchronize();
   }
 
-  // The pattern again and again, by copies that are twice as long each time.
+  // Repeats the pattern by copies, each of which is twice as long as the one before it.
   void fill(std::byte* begin, int64_t bytes) {
     const auto copy = [&](std::byte* to, const std::byte* from, int64_t count) {
       PLIMSOLL_CUDA(

@@ -17,9 +17,9 @@ namespace plimsoll {
 struct MovedUpdate {
   uint32_t op = 0;  // its position
   Segment segment = Segment::kOptimizer;
-  int64_t bytes = 0;      // bytes of all its states, copied once in each direction
-  bool follows = false;   // only updates, and ops that compute gradients for them by rows, separate it
-                          // from the update before it
+  int64_t bytes = 0;  // bytes of all its states, copied once in each direction
+  // True if only updates, and ops that compute gradients for them by rows, separate this update from the one before it.
+  bool follows = false;
   bool ends_run = false;  // other ops separate it from the next update, which is in the same segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
 };

@@ -24,8 +24,8 @@ struct BatchCensus {
   std::vector<std::pair<int64_t, int64_t>> counts;
   int64_t num_walked = 0;  // number of batches in `counts`
   int64_t num_batches = 0;
-  // of all batches; extrapolated from the visited epochs if incomplete last batches are dropped and not every
-  // epoch was visited
+  // Sums over all batches. They are extrapolated from the visited epochs if incomplete last batches are
+  // dropped and not every epoch was visited.
   int64_t total_tokens = 0;
   int64_t total_sequences = 0;
   // True if every batch was visited. Otherwise largest.tokens is the sum of the longest rows that fit into

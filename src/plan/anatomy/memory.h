@@ -1,10 +1,10 @@
-// The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. What users know
-// the purposes as is purpose_name() in plan/compile/plan.h.
+// The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. purpose_name() in
+// plan/compile/plan.h returns the names of the purposes that users know.
 //
-// Pure data out of a plan, allocates nothing of the run. Thread-safe: pure functions.
+// Computed from the plan alone; allocates nothing of the run. Thread-safe: pure functions.
 //
-// A run takes its whole arena at the start. A phase's column says how much of the arena the phase uses, and
-// by what:
+// A run allocates its whole arena at the start. The column of a phase shows how much of the arena the phase
+// uses, and for what:
 //  1. by_purpose (all but kConstant) + gaps_bytes = arena_bytes, and
 //     arena_bytes + unused_bytes = Plan::arena_bytes.
 //  2. by_purpose[kConstant] = constant_bytes = Plan::constant_bytes(), and

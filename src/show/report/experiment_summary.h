@@ -28,7 +28,7 @@ struct PredictionErrors {
 };
 
 struct ExperimentSummary {
-  // the first row that ran; empty if no row ran, and all other fields are then empty too
+  // The name of the first row that ran. If no row ran, all fields are empty.
   std::string reference = {};
   std::vector<MethodGain> alone = {};
   std::string fastest = {};
