@@ -164,7 +164,7 @@ std::vector<Case> run_end_cases() {
       {"RunWithWeightsThatAreNaN",
        5,
        {"step 1", "the loss is nan", "First not finite: the weight 'classifier.weight'", "Samples",
-        "take another copy"},
+        "use another copy"},
        [](const Ground& ground) {
          std::string text = read_file(ground.model() + "/model.safetensors");
          for (size_t i = text.size() - 128; i < text.size(); ++i) text[i] = '\xff';
