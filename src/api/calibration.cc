@@ -23,7 +23,8 @@ void add_run(const std::string& folder, CpuCalibration& calibration) {
   const nlohmann::json profile = read_json_object(join_path(folder, "profile.json"));
   calibration.num_threads = request.at("num_threads").get<int>();
   const std::optional<DType> type = parse_dtype(request.at("activation_dtype").get<std::string>());
-  if (!type) throw_error(ErrorCode::kBadData, "{}: the plan names no type", folder);
+  if (!type)
+    throw_error(ErrorCode::kBadData, "{}: the plan does not contain the type of its activations", folder);
   std::map<std::string, Times> sums;
   for (const nlohmann::json& op : profile.at("ops")) {
     for (const char* name : {"op", "group"}) {
@@ -46,8 +47,8 @@ std::string calibration_json(const std::vector<std::string>& folders) {
       add_run(folder, calibration);
     } catch (const nlohmann::json::exception&) {
       throw_error(ErrorCode::kBadData,
-                  "{}: plan.json or profile.json of the run lacks what this version writes; take the folder "
-                  "away and calibrate again",
+                  "{}: plan.json or profile.json of the run lacks values that this version writes; remove "
+                  "the folder and calibrate again",
                   folder);
     }
   }

@@ -102,7 +102,7 @@ ExperimentFigures read_experiment(const std::string& folder) {
     }
     return figures;
   } catch (const nlohmann::json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: a file of the run is not what this version writes: {}", folder,
+    throw_error(ErrorCode::kBadData, "{}: a file of the run was not written by this version: {}", folder,
                 error.what());
   }
 }

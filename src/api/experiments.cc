@@ -234,7 +234,7 @@ Words split_values(std::string_view values, std::string_view sweep) {
   Words parts;
   for (size_t at = 0; at <= values.size();) {
     const size_t end = std::min(values.find(separator, at), values.size());
-    if (end == at) throw_error(ErrorCode::kUsage, "--sweep {}: an empty value", sweep);
+    if (end == at) throw_error(ErrorCode::kUsage, "--sweep {}: a value is empty", sweep);
     parts.emplace_back(values.substr(at, end - at));
     at = end + 1;
   }
@@ -254,7 +254,8 @@ std::vector<Words> values_of(const std::string& sweep) {
   const auto info = std::find_if(table.begin(), table.end(),
                                  [&](const ArgumentInfo& argument) { return argument.name == name; });
   if (info == table.end()) {
-    throw_error(ErrorCode::kUsage, "--sweep {}: '{}' is no argument; plimsoll train --help lists them", sweep,
+    throw_error(ErrorCode::kUsage,
+                "--sweep {}: '{}' is not an argument; plimsoll train --help lists the arguments", sweep,
                 name);
   }
   const std::string_view text = std::string_view(sweep).substr(equals + 1);
@@ -263,9 +264,9 @@ std::vector<Words> values_of(const std::string& sweep) {
   if (has_commas_of_its_own && text.find(',') != std::string_view::npos &&
       text.find(';') == std::string_view::npos) {
     throw_error(ErrorCode::kUsage,
-                "--sweep {0}: commas stand within a value of --{1}, a {2}; put ';' between the values of the "
-                "sweep, in quotes: --sweep '{1}=VALUE;VALUE,WITH,COMMAS'. For the same value in every row, "
-                "give --{1} itself",
+                "--sweep {0}: a value of --{1} is a {2} and contains commas; put ';' between the values of "
+                "the sweep, in quotes: --sweep '{1}=VALUE;VALUE,WITH,COMMAS'. For the same value in every "
+                "row, give --{1} itself",
                 sweep, name, info->type == "list" ? "list" : "list of key=value");
   }
   std::vector<Words> values;
@@ -289,7 +290,7 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
          .key = fmt::format("{:02}-{}", i + 1, key_of(row.name)),
          .methods = std::move(row.methods),
          .words = merged(merged(common_words(device), row.words), more),
-         .note = stands_in ? "bf16 stands for the documents' fp16, which no CPU multiplies" : ""});
+         .note = stands_in ? "bf16 replaces the documents' fp16, which no CPU multiplies" : ""});
   }
   return experiments;
 }
@@ -316,7 +317,7 @@ std::vector<Experiment> gpu_constant_runs(const std::vector<std::string>& more) 
   const Words all = merged(merged(common_words(ExperimentDevice::kGpu), small), more);
   std::vector<Experiment> runs;
   for (const auto& [type, fp16] : {std::pair("fp32", "False"), {"fp16", "True"}}) {
-    const std::string name = fmt::format("memory beside the arena, {}", type);
+    const std::string name = fmt::format("memory outside the arena, {}", type);
     runs.push_back({.name = name,
                     .key = key_of(name),
                     .methods = {},

@@ -270,9 +270,8 @@ class Fit {
   std::string searched_text(const MethodSpace& space, const FitSearch& search) const {
     const auto num_sets = counted(space.all_fixed().size(), "set");
     const std::string text = fmt::format(
-        "searched: {} of methods in each split of the batch, {} of them planned, for the others are slower "
-        "or "
-        "hold too much: {}",
+        "searched: {} of methods in each split of the batch, {} of them planned, because the others are "
+        "slower or need too much memory: {}",
         num_sets, search.num_sets, names_of(space.methods()));
     return options_.with_other_paths ? text : text + "; --all_methods adds those that train differently";
   }
@@ -332,27 +331,26 @@ class Fit {
     std::string methods =
         smallest.methods.empty() ? "as it is" : fmt::format("{}", fmt::join(smallest.methods, ", "));
     if (compares_cards()) {
-      throw_error(
-          ErrorCode::kWillNotFit,
-          "nothing fits on any of these cards: the smallest run of {}, {} of {} a step, needs {} MiB ({}, on "
-          "{})\n  {}\n  shorten it with --max_seq_length, or take a smaller model",
-          label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
-          smallest.device, report_.searched);
+      throw_error(ErrorCode::kWillNotFit,
+                  "nothing fits on any of these cards: the smallest run of {}, {} of {} per step, needs {} "
+                  "MiB ({}, on {})\n  {}\n  shorten it with --max_seq_length, or use a smaller model",
+                  label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
+                  smallest.device, report_.searched);
     }
     const int64_t allowed = allowed_bytes() / kMiB;
     const std::string others = what_else_is_there(base_.device, smallest.smallest_bytes);
-    throw_error(
-        ErrorCode::kWillNotFit,
-        "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} a step, needs {} MiB ({}), short by "
-        "{} MiB\n  {}{}\n  shorten it with --max_seq_length, take a smaller model, or allow {} {}MiB",
-        allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
-        needed - allowed, report_.searched, others,
-        base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
+    throw_error(ErrorCode::kWillNotFit,
+                "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} per step, needs {} MiB ({}), "
+                "short by {} MiB\n  {}{}\n  shorten it with --max_seq_length, use a smaller model, or raise "
+                "the limit with {} {}MiB",
+                allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
+                needed - allowed, report_.searched, others,
+                base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
   }
 
   std::string subject() const {
-    std::string text =
-        fmt::format("{}, {}, {} a step", label_, counted(length_, "token"), counted(effective_, "sequence"));
+    std::string text = fmt::format("{}, {}, {} per step", label_, counted(length_, "token"),
+                                   counted(effective_, "sequence"));
     if (compares_cards()) return text + ", an epoch of " + counted(options_.epoch_samples, "sequence");
     text += ", on " + device_label_;
     return limit_bytes_ ? text + fmt::format(", {} MiB allowed", *limit_bytes_ / kMiB)
@@ -390,14 +388,14 @@ std::vector<CardPrice> parse_prices(std::string_view text, std::string_view sour
     std::string rest;
     if (!(words >> price.per_hour) || !(price.per_hour > 0) || !std::isfinite(price.per_hour) ||
         words >> rest) {
-      throw_error(ErrorCode::kUsage, "{}:{}: expected a card and its price an hour, 'l4,0.71' for example",
+      throw_error(ErrorCode::kUsage, "{}:{}: expected a card and its price per hour, for example 'l4,0.71'",
                   source, number);
     }
     if (!find_gpu_target(price.device)) {
       std::vector<std::string> cards;
       for (const GpuTarget& target : gpu_targets()) cards.push_back(target.name);
-      throw_error(ErrorCode::kUsage, "{}:{}: '{}' is no card that a plan can be made for; there are {}",
-                  source, number, price.device, fmt::join(cards, ", "));
+      throw_error(ErrorCode::kUsage, "{}:{}: no plan can be made for the card '{}'; choose from {}", source,
+                  number, price.device, fmt::join(cards, ", "));
     }
     prices.push_back(std::move(price));
   }

@@ -40,8 +40,8 @@ std::string keep_gpu_constant(const std::vector<std::string>& folders, const Env
       constant.card = card_of(read_json_object(join_path(folder, "plan.json")).at("request").at("device"));
     } catch (const nlohmann::json::exception&) {
       throw_error(ErrorCode::kBadData,
-                  "{}: memory.json or plan.json of the run lacks what this version writes; take the folder "
-                  "away and calibrate again",
+                  "{}: memory.json or plan.json of the run lacks values that this version writes; remove the "
+                  "folder and calibrate again",
                   folder);
     }
   }

@@ -59,7 +59,7 @@ std::string label_text(const TextSplit& split, const InspectOptions& options) {
   const std::string problem(problem_type_name(task_of(scheme.kind).problem_type));
   if (scheme.kind == LabelKind::kNumbers) {
     const auto [lowest, highest] = std::ranges::minmax(labels.values);
-    return fmt::format("  {}: {} a row, from {} to {}\n", problem, counted(scheme.num_labels, "number"),
+    return fmt::format("  {}: {} per row, from {} to {}\n", problem, counted(scheme.num_labels, "number"),
                        lowest, highest);
   }
   std::vector<int64_t> counts(static_cast<size_t>(scheme.num_labels));
@@ -83,7 +83,8 @@ std::string reading_text(Table table, const InspectOptions& options) {
       columns.second ? " and '" + *columns.second + "'" : std::string(),
       columns.has_label
           ? "label: '" + columns.label + "'"
-          : fmt::format("no label: no column '{}', --label_column_name names another", columns.label));
+          : fmt::format("no label: there is no column '{}'; choose another with --label_column_name",
+                        columns.label));
   if (!columns.warning.empty()) text += "  warning: " + columns.warning + "\n";
   if (table.num_rows() == 0) return text;
   try {
@@ -146,7 +147,7 @@ Inspection inspect_folder(const std::string& path) {
     const auto damage = find_damage(files, path, VerifyDepth::kHashes);
     found.is_whole = !damage;
     text += damage ? "checkpoint DAMAGED: " + *damage + "\n"
-                   : "checkpoint verifies: every size and hash is as the manifest says\n";
+                   : "checkpoint verifies: every size and hash agrees with the manifest\n";
     if (!damage && fs::exists(path + "/" + std::string(kRunStateFile))) {
       const OpenCheckpoint checkpoint = open_checkpoint(files, path);
       const auto state = nlohmann::json::parse(checkpoint.run_state_json);
@@ -199,11 +200,10 @@ Inspection inspect_path(const std::string& path, const InspectOptions& options) 
   if (const auto run_file = inspect_run_file(path)) return {.text = *run_file};
   if (is_data_file(path)) return {.text = inspect_table(path, options)};
   const std::string extension = fs::path(path).extension().string();
-  throw_error(
-      ErrorCode::kUsage,
-      "{}: inspect knows model folders, checkpoints, .safetensors, tokenizers, a run's JSON files and data "
-      "(.csv, .tsv, .json, .jsonl); this is '{}'",
-      path, extension.empty() ? "a file without extension" : extension);
+  throw_error(ErrorCode::kUsage,
+              "{}: inspect reads model folders, checkpoints, .safetensors, tokenizers, a run's JSON files "
+              "and data (.csv, .tsv, .json, .jsonl), but not '{}'",
+              path, extension.empty() ? "a file without extension" : extension);
 }
 
 struct LineTokenizer::Impl {

@@ -19,11 +19,10 @@ namespace {
 void refuse_same_folder(const std::string& output, const std::string& read, std::string_view what) {
   std::error_code ignored;
   if (!std::filesystem::equivalent(output, read, ignored)) return;
-  throw_error(
-      ErrorCode::kUsage,
-      "--output_dir {}: it is the folder of {}, which would be lost; give the merged model a folder of "
-      "its own",
-      output, what);
+  throw_error(ErrorCode::kUsage,
+              "--output_dir {}: it is the folder of {}, which would be lost; choose another folder for the "
+              "merged model",
+              output, what);
 }
 
 // Checks that the output does not replace an existing model, unless the user permits it.
@@ -33,11 +32,10 @@ void refuse_other_model(const std::string& output) {
     const std::string name = entry.path().filename().string();
     if (name != kConfigFile && name != kAdapterConfigFile && entry.path().extension() != ".safetensors")
       continue;
-    throw_error(
-        ErrorCode::kUsage,
-        "--output_dir {}: it holds a model already ({}), which would be lost; give the merged model a "
-        "folder of its own, or --overwrite_output_dir to replace what is there",
-        output, name);
+    throw_error(ErrorCode::kUsage,
+                "--output_dir {}: it already contains a model ({}), which would be lost; choose another "
+                "folder for the merged model, or replace the old one with --overwrite_output_dir",
+                output, name);
   }
 }
 
@@ -52,7 +50,7 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   const ModelFolder adapter =
       ModelFolder::open(files, resolve_model_folder(files, hub, options.adapter, "main", argument));
   if (!adapter.is_adapter()) {
-    throw_error(ErrorCode::kBadData, "{}: it has no {}: it is a whole model already", options.adapter,
+    throw_error(ErrorCode::kBadData, "{}: it has no {}, so it is a complete model already", options.adapter,
                 kAdapterConfigFile);
   }
   std::string base_name = options.base;
@@ -63,19 +61,19 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   }
   if (base_name.empty()) {
     throw_error(ErrorCode::kUsage,
-                "{}: the adapter does not say what its base model is: give --model_name_or_path BASE",
+                "{}: the adapter does not name its base model: give --model_name_or_path BASE",
                 options.adapter);
   }
   const ModelFolder base = ModelFolder::open(files, resolve_model_folder(files, hub, base_name));
   if (base.is_adapter()) {
-    throw_error(ErrorCode::kBadData, "{}: it is an adapter itself; the base is a whole model", base_name);
+    throw_error(ErrorCode::kBadData, "{}: it is an adapter; the base must be a complete model", base_name);
   }
   check_output_dir(options.output_dir);
   refuse_same_folder(options.output_dir, adapter.path(), "the adapter");
   refuse_same_folder(options.output_dir, base.path(), "the base model");
   if (!options.overwrite_output_dir) refuse_other_model(options.output_dir);
   const MergeReport report = merge_adapter(files, base, adapter, options.output_dir);
-  return fmt::format("{}: {} with {} merged and {} as the adapter has them", options.output_dir, base_name,
+  return fmt::format("{}: {} with {} merged and {} copied from the adapter", options.output_dir, base_name,
                      counted(report.num_merged, "adapted module"), counted(report.num_saved, "tensor"));
 }
 

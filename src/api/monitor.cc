@@ -36,7 +36,7 @@ struct Monitor::Impl {
 
   MonitorOptions options;
   Nvml nvml;
-  std::string uuid;  // of the GPU that was selected by its CUDA number
+  std::string uuid;  // the UUID of the GPU, if it was selected by its CUDA number
   std::optional<int> index;
   std::vector<ContextSample> contexts;
 
@@ -78,12 +78,11 @@ void Monitor::Impl::choose_device() {
       whole_number(std::string_view(options.device).substr(by_cuda ? kCuda.size() : 0));
   if (!number) {
     throw_error(ErrorCode::kUsage,
-                "--device {}: expected the number of a GPU as nvidia-smi counts, or cuda:N as CUDA counts",
+                "--device {}: expected the number of a GPU in nvidia-smi, or cuda:N with CUDA's number",
                 options.device);
   }
   const auto refuse = [&](const std::string& why) {
-    throw_error(ErrorCode::kDevice, "--device {}: {}; leave it out to see what there is", options.device,
-                why);
+    throw_error(ErrorCode::kDevice, "--device {}: {}; leave it out to list all GPUs", options.device, why);
   };
   if (by_cuda) {
     std::string why;
@@ -123,7 +122,7 @@ ContextSample Monitor::Impl::measure_context(const GpuSample& gpu, const std::ve
     return context;
   }
   if (!before || !after) {
-    context.why_not = "the driver does not say how much memory is used";
+    context.why_not = "the driver does not report the used memory";
     return context;
   }
   context.before_bytes = before->used_bytes;

@@ -77,10 +77,10 @@ void Trainer::Impl::require_gradients(const char* function) const {
 
 void Trainer::Impl::require_no_gradients(const char* function) const {
   if (own_step.micro_batches == 0) return;
-  throw_error(ErrorCode::kUsage,
-              "{} between forward_backward() and update(): it would take the memory in which gradients wait; "
-              "call update() first",
-              function);
+  throw_error(
+      ErrorCode::kUsage,
+      "{} between forward_backward() and update(): it would overwrite the gradients; call update() first",
+      function);
 }
 
 Batch Trainer::next_batch() {
@@ -103,14 +103,13 @@ Batch Trainer::next_batch() {
 double Trainer::forward_backward(const Batch& batch) {
   impl_->require_training("forward_backward()");
   if (!batch.impl_) {
-    throw_error(
-        ErrorCode::kUsage,
-        "forward_backward() of a batch that holds nothing: it was moved from or never filled; take one "
-        "from next_batch()");
+    throw_error(ErrorCode::kUsage,
+                "forward_backward() of an empty batch, which was moved from or never filled: use a batch "
+                "from next_batch()");
   }
   if (batch.impl_->owner != impl_.get()) {
     throw_error(ErrorCode::kUsage,
-                "forward_backward() of a batch that another Trainer made: take one from this Trainer's "
+                "forward_backward() of a batch that another Trainer made: use a batch from this Trainer's "
                 "next_batch()");
   }
   // A train() that failed to resume from a checkpoint may have freed the memory.
@@ -149,7 +148,7 @@ void Trainer::Impl::finish_gradients() {
 double Trainer::update(double learning_rate) {
   impl_->require_gradients("update()");
   if (!std::isfinite(learning_rate) || learning_rate < 0) {
-    throw_error(ErrorCode::kUsage, "update({}): a learning rate is a finite number, 0 or above",
+    throw_error(ErrorCode::kUsage, "update({}): the learning rate must be a finite number of at least 0",
                 learning_rate);
   }
   impl_->finish_gradients();
@@ -164,17 +163,19 @@ void Trainer::Impl::require_own_update() const {
   const Plan& planned = session.plan();
   const char* reason = nullptr;
   if (planned.is_on_gpu()) {
-    reason = "the weights lie on a GPU, where a rule of the host's cannot reach them: give --use_cpu";
+    reason = "the weights are on a GPU, where a rule on the host cannot update them: give --use_cpu";
   } else if (planned.request.update.in_backward) {
-    reason = "--optimizer_in_backward updates before gradients are all there: leave it out";
+    reason = "--optimizer_in_backward updates before all gradients are computed: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||
              planned.request.precision.dtype != DType::kF32) {
-    reason = "the weights are not kept as whole fp32 numbers: leave --dtype out";
+    reason = "the weights are not stored as complete fp32 numbers: leave --dtype out";
   }
   for (const PersistentBuffer& buffer : planned.persistent) {
     const bool is_read = buffer.storage == Storage::kOptimizerState || buffer.storage == Storage::kGradient;
     if (reason == nullptr && is_read && buffer.type.dtype != DType::kF32)
-      reason = "states or gradients are not kept in fp32: give --optim sgd, or another whose states are";
+      reason =
+          "states or gradients are not stored in fp32: give --optim sgd, or another optimizer with fp32 "
+          "states";
   }
   if (reason != nullptr) throw_error(ErrorCode::kUsage, "update_by(): {}", reason);
 }

@@ -192,7 +192,7 @@ MetricMap Trainer::evaluate() {
   const RunSetup& setup = impl_->session.setup();
   if (!setup.data.evaluate) {
     throw_error(ErrorCode::kUsage,
-                "nothing to evaluate: give --validation_file FILE, and --do_eval where the run trains too");
+                "nothing to evaluate: give --validation_file FILE, and --do_eval if the run also trains");
   }
   impl_->start();
   const auto progress = [&](int64_t done, int64_t all) {
@@ -230,7 +230,7 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
   if (!setup.data.predict) {
     throw_error(
         ErrorCode::kUsage,
-        "nothing to predict: give --test_file FILE, and --do_predict where the run trains or evaluates too");
+        "nothing to predict: give --test_file FILE, and --do_predict if the run also trains or evaluates");
   }
   impl_->start();
   std::vector<std::vector<float>> batch;

@@ -40,7 +40,7 @@ struct Trainer::Impl {
   std::atomic<bool> stop{false};
   std::unique_ptr<TrainLoop> loop;  // the last one that began
   std::string loaded;
-  MetricMap init_metrics;  // of init_memory, until a phase reports them
+  MetricMap init_metrics;  // the metrics of init_memory, until a phase reports them
   // The state of a loop that the user wrote.
   bool batches_started = false;
   int64_t steps = 0;

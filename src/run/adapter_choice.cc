@@ -21,7 +21,7 @@ std::vector<int64_t> layers_of(const Arguments& arguments) {
 void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
   const auto differ = [&](const char* name, const auto& given, const auto& has) {
     throw_error(ErrorCode::kUsage,
-                "--{} {}: the adapter has {}; leave the setting out, or begin a new adapter", name, given,
+                "--{} {}: the adapter has {}; leave the setting out, or train a new adapter", name, given,
                 has);
   };
   if (arguments.lora_r && *arguments.lora_r != lora.r) differ("lora_r", *arguments.lora_r, lora.r);
@@ -46,9 +46,8 @@ void set_base_weights(const Arguments& arguments, const ModelConfig& config,
   if (!arguments.load_in_4bit && !arguments.load_in_8bit) return;
   if (!lora) {
     throw_error(ErrorCode::kUsage,
-                "--load_in_{}bit: weights in {} bits are not trained; give --lora_r to train adapters "
-                "beside them, or "
-                "--adapter_name_or_path",
+                "--load_in_{}bit: weights in {} bits are not trained; give --lora_r to train adapters in "
+                "addition to them, or --adapter_name_or_path",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
   lora->base_weights = arguments.load_in_8bit                   ? BaseWeights::kInt8
@@ -76,8 +75,7 @@ AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const
   if (!folder.is_adapter()) {
     if (!is_named) return adapter;
     throw_error(ErrorCode::kBadData,
-                "--adapter_name_or_path {}: it has no {}; a whole model is given as "
-                "--model_name_or_path",
+                "--adapter_name_or_path {}: it has no {}; give a complete model as --model_name_or_path",
                 given, kAdapterConfigFile);
   }
   const AdapterConfig config =
@@ -85,7 +83,7 @@ AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const
   if (!is_named || adapter.base_model.empty()) adapter.base_model = config.base_model;
   if (adapter.base_model.empty()) {
     throw_error(ErrorCode::kUsage,
-                "{}: the adapter does not say what its base model is: give --model_name_or_path BASE "
+                "{}: the adapter does not name its base model: give --model_name_or_path BASE "
                 "--adapter_name_or_path {}",
                 given, given);
   }

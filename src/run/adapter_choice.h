@@ -16,8 +16,8 @@ namespace plimsoll {
 
 struct AdapterSource {
   std::string base_model = {};             // the base that a saved adapter names; "" for a model from scratch
-  std::optional<ModelFolder> folder = {};  // of an existing adapter
-  std::optional<LoraConfig> lora = {};     // its settings
+  std::optional<ModelFolder> folder = {};  // the folder of an existing adapter
+  std::optional<LoraConfig> lora = {};     // the settings of an existing adapter
 };
 
 // Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may

@@ -37,7 +37,7 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
   });
 }
 
-// If all epochs have the same batches, a first, partial epoch and two more meet everything twice that recurs.
+// If all epochs have the same batches, a first, partial epoch and two more contain every recurring bucket twice.
 constexpr int64_t kEnoughAlike = 3;
 
 // Fills `train` and `update`. An optimizer segment runs in the bucket of its step's last micro-batch.

@@ -20,14 +20,15 @@ struct CountedRun {
   Arguments arguments = {};
   SamplerOptions sampler = {};
   RunStart start = {};
-  std::vector<int32_t> train_lengths = {};           // of the rows; empty for a run that does not train
+  std::vector<int32_t> train_lengths = {};  // the length of each row; empty for a run that does not train
   std::vector<std::vector<int32_t>> evaluated = {};  // the lengths of each set that is evaluated
   std::vector<std::vector<int32_t>> predicted = {};  // the lengths of each set that is predicted
 };
-// Returns it. Requires: the data has been read and the steps have been counted.
+// Returns the run as captured_buckets() needs it. Requires: the data has been read and the steps have been counted.
 CountedRun counted_run(const RunSetup& setup);
 
-// Counts them for a run from its start, or from its checkpoint, to its end. The count is exact except in these cases.
+// Counts the captured buckets of a run from its start, or from its checkpoint, to its end. The count is exact except
+// in these cases.
 // It is an upper bound for:
 //  - Runs with more batches than count_batches() walks: every bucket counts.
 //  - Steps that defer work to the next one (ProgramPlan::deferred_after): a forward pass after an evaluation or a save

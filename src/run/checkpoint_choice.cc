@@ -27,7 +27,7 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
   if (!is_true(wanted)) {
     if (!files.status(wanted)) {
       throw_error(ErrorCode::kBadData,
-                  "--resume_from_checkpoint {}: there is no such folder; True resumes from the newest of "
+                  "--resume_from_checkpoint {}: the folder does not exist; True resumes from the newest of "
                   "--output_dir",
                   wanted);
     }
@@ -82,23 +82,22 @@ void check_output_dir(const std::string& output_dir) {
   std::error_code ignored;
   while (!fs::exists(there, ignored) && there.has_relative_path()) {
     if (fs::is_symlink(there, ignored)) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--output_dir {}: {} is a link to '{}', which is not there; make that folder, or name another",
-          output_dir, there.string(), fs::read_symlink(there, ignored).string());
+      throw_error(ErrorCode::kUsage,
+                  "--output_dir {}: {} is a link to '{}', which does not exist; create that folder, or "
+                  "choose another",
+                  output_dir, there.string(), fs::read_symlink(there, ignored).string());
     }
     there = there.parent_path();
   }
   if (!fs::is_directory(there, ignored)) {
     throw_error(ErrorCode::kUsage,
-                "--output_dir {}: {} is no folder; name another, or move what is there out of the way",
-                output_dir, there.string());
+                "--output_dir {}: {} is not a folder; choose another path, or move that file", output_dir,
+                there.string());
   }
   if (access(there.c_str(), W_OK | X_OK) == 0) return;
-  throw_error(
-      ErrorCode::kDevice,
-      "--output_dir {}: nothing can be written into {} ({}); name another folder, or change its rights",
-      output_dir, there.string(), std::strerror(errno));
+  throw_error(ErrorCode::kDevice,
+              "--output_dir {}: cannot write into {} ({}); choose another folder, or change its permissions",
+              output_dir, there.string(), std::strerror(errno));
 }
 
 }  // namespace plimsoll

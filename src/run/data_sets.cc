@@ -108,13 +108,13 @@ class DataReading {
     if (!trained.text.empty()) {
       warn(
           fmt::format("{}: the model was trained on the text of '{}', and the file has {}: {} {} read; "
-                      "--text_column_names names others",
+                      "choose others with --text_column_names",
                       table.file_name(), fmt::join(trained.text, "' and '"), table.column_list(), read,
                       choice.second ? "are" : "is"));
     } else if (choice.second && choice.first != "sentence1") {
-      diagnostics_.note(
-          fmt::format("{}: each text is a pair, of {}; --text_column_names names others, or one alone",
-                      table.file_name(), read));
+      diagnostics_.note(fmt::format(
+          "{}: each text is a pair of {}; choose other columns, or one column, with --text_column_names",
+          table.file_name(), read));
     }
     return choice;
   }
@@ -126,8 +126,8 @@ class DataReading {
     if (!arguments_.memory_limit || unknown || static_cast<int64_t>(size) <= *arguments_.memory_limit) return;
     if (source_.device != KernelDevice::kCpu) return;
     throw_error(ErrorCode::kWillNotFit,
-                "{}: the file has {} bytes and lies in memory while it is read, {} bytes are allowed "
-                "(--memory_limit); allow more, or split the file",
+                "{}: the file is read into memory and has {} bytes, but --memory_limit is {} bytes; raise "
+                "the limit, or split the file",
                 path, size, *arguments_.memory_limit);
   }
 
@@ -164,7 +164,7 @@ class DataReading {
   void warn_of_odd_rows(const TextSplit& split) {
     const std::string& file = split.table().file_name();
     if (split.num_skipped_rows() > 0) {
-      warn(fmt::format("{}: {} of {} {} a column that the task needs and {} left out, the first in line {}",
+      warn(fmt::format("{}: {} of {} {} a column that the task needs and {} ignored, the first in line {}",
                        file, split.num_skipped_rows(), counted(split.table().num_rows(), "row"),
                        split.num_skipped_rows() == 1 ? "lacks" : "lack",
                        split.num_skipped_rows() == 1 ? "is" : "are", split.first_skipped_line()));
@@ -251,11 +251,10 @@ class DataReading {
     std::optional<TextSplit> test_text =
         predicts ? read_split(arguments_.test_file, GlueSplit::kTest, task) : std::nullopt;
     if (task != nullptr && ((train && !train_text) || (wants_eval && !eval_text))) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--task_name {}: no data: give --dataset_name FOLDER, where train.tsv, dev.tsv and test.tsv lie as "
-          "GLUE has them, or --train_file and --validation_file",
-          arguments_.task_name);
+      throw_error(ErrorCode::kUsage,
+                  "--task_name {}: no data: give --dataset_name FOLDER, a folder with GLUE's train.tsv, "
+                  "dev.tsv and test.tsv, or --train_file and --validation_file",
+                  arguments_.task_name);
     }
     if (train && !train_text)
       throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");

@@ -42,7 +42,7 @@ ChosenDevice visible_gpu(const std::string& name, DeviceOptions options) {
   const std::vector<CudaDeviceInfo> devices = visible_cuda_devices(&why);
   if (ordinal >= static_cast<int>(devices.size())) {
     throw_error(ErrorCode::kDevice,
-                "--device {}: {}. Take another device, or --device cpu; a plan can be made for {}", name,
+                "--device {}: {}. Choose another device or --device cpu; plans can also be made for {}", name,
                 devices.empty() ? why
                                 : fmt::format("only {} GPU{} visible", devices.size(),
                                               devices.size() == 1 ? " is" : "s are"),
@@ -61,12 +61,13 @@ ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, Devic
   }
   if (!ends_with_plan(purpose, arguments)) {
     throw_error(ErrorCode::kUsage,
-                "--device {}: a card to plan for; to run on a GPU of this machine give cuda:N", name);
+                "--device {}: plans can be made for this card; to run on a GPU of this machine, give cuda:N",
+                name);
   }
   if (target->sm < kOldestSmOfReleases) {
     notes.push_back(fmt::format(
-        "--device {}: plan only; releases of this program have code from compute capability {}.{} on, "
-        "this card has {}.{}",
+        "--device {}: plan only; releases of Plimsoll contain code for compute capability {}.{} and later, "
+        "and this card has {}.{}",
         name, kOldestSmOfReleases / 10, kOldestSmOfReleases % 10, target->sm / 10, target->sm % 10));
   }
   options.kind = KernelDevice::kCuda;
@@ -127,19 +128,18 @@ void require_free_memory(const Plan& plan, const std::string& device_label) {
   const auto memory = gpu_memory(plan.request.device.gpu.uuid);
   if (!memory || plan.total_bytes() <= memory->free_bytes) return;
   const std::string holders = holders_text(plan.request.device.gpu.uuid);
-  throw_error(
-      ErrorCode::kWillNotFit,
-      "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait for them, take another GPU "
-      "(CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
-      needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, device_label,
-      holders.empty() ? "; the driver names no process that holds the rest" : "; held by" + holders);
+  throw_error(ErrorCode::kWillNotFit,
+              "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait for them, choose "
+              "another GPU (CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
+              needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, device_label,
+              holders.empty() ? "; the driver lists no process that uses the rest" : "; held by" + holders);
 }
 
 std::string describe_gpu_memory(const Plan& plan) {
   if (!plan.is_on_gpu()) return {};
   const auto memory = gpu_memory(plan.request.device.gpu.uuid);
   const std::string planned = fmt::format("\n  planned: {} MiB", needed_mib(plan));
-  if (!memory) return planned + "; of the card's memory the driver says nothing now";
+  if (!memory) return planned + "; the driver does not report the memory of the card now";
   return planned +
          fmt::format("; {} of {} MiB are used on the card now, {} are free", memory->used_bytes / kMiB,
                      memory->total_bytes / kMiB, memory->free_bytes / kMiB) +

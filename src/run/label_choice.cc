@@ -19,8 +19,8 @@ void warn_of_other_labels(const ModelConfig& config, const LabelScheme& labels, 
                                       [](const std::string& name) { return name.starts_with("LABEL_"); });
   if (is_generic || config.num_labels != labels.num_labels) return;
   diagnostics.warn(
-      fmt::format("the model was trained with the labels {}, the data has {}: its classifier is taken over "
-                  "as it is, label for label in this order",
+      fmt::format("the model was trained with the labels {}, the data has {}: its classifier is kept, with "
+                  "the labels in this order",
                   fmt::join(model, ", "), fmt::join(labels.names, ", ")));
 }
 
@@ -99,8 +99,7 @@ void warn_of_odd_labels(const LabelScheme& labels, const std::string& label_colu
   const LabelBalance balance = label_balance(train.labels, labels.num_labels);
   if (balance.majority_share <= 0.9) return;
   diagnostics.warn(fmt::format(
-      "{:.0f} % of the training rows have the label '{}': a model that always says so is right as "
-      "often",
+      "{:.0f} % of the training rows have the label '{}': a model that always predicts it is right as often",
       100.0 * balance.majority_share,
       names.empty() ? std::to_string(balance.majority) : names[static_cast<size_t>(balance.majority)]));
 }

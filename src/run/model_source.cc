@@ -26,8 +26,8 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   } catch (const Error& error) {
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
-                fmt::format("{}\nPresets that need nothing of this: {}{}", error.what(),
-                            fmt::join(presets, ", "), did_you_mean(name, {presets.begin(), presets.end()})));
+                fmt::format("{}\nPresets that need no files: {}{}", error.what(), fmt::join(presets, ", "),
+                            did_you_mean(name, {presets.begin(), presets.end()})));
   }
 }
 
@@ -92,7 +92,7 @@ void check_adapter_folder(const Arguments& arguments, RunPurpose purpose, const 
   }
   throw_error(ErrorCode::kUsage,
               "--output_dir {}: it is the folder of the base model, whose weights an adapter needs and would "
-              "replace there; give the adapter a folder of its own",
+              "replace there; choose another folder for the adapter",
               arguments.output_dir);
 }
 

@@ -66,7 +66,7 @@ void check_pass(const char* argument, const std::string& name, const std::vector
   std::vector<std::string> names = more;
   for (const PassInfo& info : all_passes()) names.emplace_back(info.name);
   if (std::ranges::find(names, name) != names.end()) return;
-  throw_error(ErrorCode::kUsage, "--{} {}: there is no such pass; there are {}", argument, name,
+  throw_error(ErrorCode::kUsage, "--{} {}: no pass has this name; the passes are {}", argument, name,
               fmt::join(names, ", "));
 }
 

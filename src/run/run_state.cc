@@ -135,8 +135,8 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     const Json json = Json::parse(text.begin(), text.end());
     const int version = json.at("schema_version").get<int>();
     if (version != 1 && version != kRunStateSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: schema version {}, this program reads 1 and {}", source, version,
-                  kRunStateSchemaVersion);
+      throw_error(ErrorCode::kBadData, "{}: the schema version is {}, but Plimsoll reads 1 and {}", source,
+                  version, kRunStateSchemaVersion);
     }
     RunState state;
     if (version == 1) {

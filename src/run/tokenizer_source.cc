@@ -50,12 +50,12 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
                                           counted(max_seq_length(arguments, config), "token"));
   if (!names_training_data(arguments)) {
     diagnostics.note(
-        fmt::format("{} is not read, a plan without --train_file reads no data: {}", given, instead));
+        fmt::format("{} is not read, because a plan without --train_file reads no data: {}", given, instead));
     return DataUse::kNone;
   }
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
-    diagnostics.note(fmt::format("{} is not read, since there is no tokenizer (--tokenizer_name FOLDER): {}",
-                                 given, instead));
+    diagnostics.note(fmt::format(
+        "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
     return DataUse::kNone;
   }
   return DataUse::kReads;
@@ -87,7 +87,7 @@ void warn_of_cut_length(const Arguments& arguments, const ModelConfig& config, D
   const int64_t given = dummy ? arguments.dummy_seq_length : arguments.max_seq_length;
   const int64_t by_default = dummy ? Arguments{}.dummy_seq_length : Arguments{}.max_seq_length;
   if (given <= config.max_position_embeddings) return;
-  diagnostics.warn(fmt::format("--{} {}{} is more than the model has positions for; texts are cut to {}",
+  diagnostics.warn(fmt::format("--{} {}{} is more than the positions of the model; texts are truncated to {}",
                                dummy ? "dummy_seq_length" : "max_seq_length", given,
                                given == by_default ? ", the default," : "",
                                counted(config.max_position_embeddings, "token")));

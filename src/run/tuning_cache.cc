@@ -63,7 +63,7 @@ TuningTable read_tuning_table(FileSystem& files, const std::string& path,
     if (!files.status(path)) return {};
     return parse_tuning_table(read_text_file(files, path, kMaxTuningBytes), path);
   } catch (const Error& error) {
-    warnings.push_back(std::string(error.what()) + "; the products are measured anew");
+    warnings.push_back(std::string(error.what()) + "; the products are measured again");
     return {};
   }
 }
@@ -75,7 +75,8 @@ std::string keep_tuning_table(FileSystem& files, const std::string& path, const 
     return {};
   } catch (const Error& error) {
     return std::string(error.what()) +
-           "; the tuning table is not kept for other runs (--tuning_cache names another folder, or off)";
+           "; the tuning table is not saved for other runs (choose another folder with --tuning_cache, or "
+           "off)";
   }
 }
 

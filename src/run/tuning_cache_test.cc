@@ -71,7 +71,7 @@ TEST(TuningCache, WhatCannotBeUsedIsAWarning) {
   ASSERT_EQ(warnings.size(), 2u);
   EXPECT_NE(warnings[0].find("/a.json: damaged"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[1].find("schema version 2"), std::string::npos) << warnings[1];
-  EXPECT_NE(warnings[1].find("measured anew"), std::string::npos) << warnings[1];
+  EXPECT_NE(warnings[1].find("measured again"), std::string::npos) << warnings[1];
 }
 
 }  // namespace

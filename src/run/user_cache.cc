@@ -27,7 +27,8 @@ void keep_in_cache(FileSystem& files, const std::string& path, const std::string
                    const std::string& what) {
   if (path.empty()) {
     throw_error(ErrorCode::kUsage,
-                "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep {}",
+                "the environment has neither HOME nor XDG_CACHE_HOME, so Plimsoll knows no folder in which "
+                "to save {}",
                 what);
   }
   make_folders(files, parent_folder(path));

@@ -28,10 +28,10 @@ TEST(UserCache, WithoutOneThereIsNoPlace) {
     FAIL() << "it was kept";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_EQ(
-        std::string(error.what()),
-        "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep what was "
-        "measured");
+    EXPECT_EQ(std::string(error.what()),
+              "the environment has neither HOME nor XDG_CACHE_HOME, so Plimsoll knows no folder in which to "
+              "save what was "
+              "measured");
   }
 }
 

@@ -6,11 +6,10 @@ namespace plimsoll {
 
 void load_adapter(Executor& executor, const ModelFolder& folder) {
   if (!folder.is_adapter()) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: it has no {}: it is a whole model and no adapter; give it as --model_name_or_path, or leave "
-        "the settings of adapters out",
-        folder.path(), kAdapterConfigFile);
+    throw_error(ErrorCode::kBadData,
+                "{}: it has no {}: it is a complete model, not an adapter; give it as --model_name_or_path, "
+                "or leave the settings of adapters out",
+                folder.path(), kAdapterConfigFile);
   }
   const auto wanted =
       wanted_tensors(executor, kAdapterPrefix, [](const WeightSpec& spec) { return spec.in_adapter; });
@@ -20,8 +19,7 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
     const ShapeMismatch& first = report.mismatched.front();
     throw_error(ErrorCode::kBadData,
                 "{}: the tensor '{}' has the shape {}, this model needs {}: the adapter is of another base "
-                "model, rank "
-                "or number of labels; take the base that its {} names",
+                "model, rank or number of labels; use the base that its {} names",
                 folder.path(), first.stored_name, format_shape(first.found), format_shape(first.wanted),
                 kAdapterConfigFile);
   }

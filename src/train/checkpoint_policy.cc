@@ -106,10 +106,11 @@ std::vector<std::string> CheckpointPolicy::choose_final_weights() {
                          : "";
   if (!arguments_.load_best_model_at_end) {
     if (!stopped_early) return lines;
-    lines.push_back(fmt::format("stopped early: the weights are those of step {}, the last{}", state_.step,
-                                best.empty() || state_.best.step == state_.step
-                                    ? ""
-                                    : "; " + best + ". --load_best_model_at_end keeps the best"));
+    lines.push_back(
+        fmt::format("stopped early: the weights are those of step {}, the last{}", state_.step,
+                    best.empty() || state_.best.step == state_.step
+                        ? ""
+                        : "; " + best + ". Give --load_best_model_at_end to keep the best weights"));
     return lines;
   }
   if (stopped_early)

@@ -60,7 +60,7 @@ void EarlyStopping::restore(const std::string& state) {
     best_ = number;
     evaluations_without_improvement_ = without;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::kBadData, "early stopping cannot go on from the state '" + state +
+    throw Error(ErrorCode::kBadData, "early stopping cannot resume from the state '" + state +
                                          "': " + error.what() + "; resume from another checkpoint");
   }
 }

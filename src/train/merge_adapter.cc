@@ -32,7 +32,7 @@ DType type_of(const Located& located) {
   const auto dtype = stored_type_dtype(located.tensor->type);
   if (!dtype || !is_floating(*dtype)) {
     throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' is stored as {}; numbers of 16, 32 or 64 bits are wanted",
+                "{}: the tensor '{}' is stored as {}; expected numbers of 16, 32 or 64 bits",
                 located.file->path(), located.tensor->name, stored_type_name(located.tensor->type));
   }
   return *dtype;
@@ -107,11 +107,11 @@ class Merge {
   void check_shape(const ModelFolder& folder, const Located& located,
                    const std::vector<int64_t>& shape) const {
     if (located.tensor->shape == shape) return;
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the tensor '{}' has the shape {}, {} is wanted: the adapter {} does not belong to the base {}",
-        folder.path(), located.tensor->name, format_shape(located.tensor->shape), format_shape(shape),
-        adapter_.path(), base_.path());
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensor '{}' has the shape {}, but {} is expected: the adapter {} does not belong to "
+                "the base {}",
+                folder.path(), located.tensor->name, format_shape(located.tensor->shape), format_shape(shape),
+                adapter_.path(), base_.path());
   }
 
   // The type of tensors that the base lacks: that of its other tensors.
@@ -137,11 +137,10 @@ class Merge {
       return made_source(name, dtype, shape, [saved] { return read_all(saved); });
     }
     if (stored.tensor == nullptr) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{}: the tensor '{}' is missing, and the adapter {} does not have it either: nothing says what it "
-          "was in training",
-          base_.path(), name, adapter_.path());
+      throw_error(ErrorCode::kBadData,
+                  "{}: the tensor '{}' is missing, and the adapter {} does not have it either: its value in "
+                  "training is unknown",
+                  base_.path(), name, adapter_.path());
     }
     check_shape(base_, stored, shape);
     const auto target = std::find_if(targets_.begin(), targets_.end(), [&](const LoraTarget& candidate) {

@@ -133,7 +133,7 @@ void find_best_checkpoint(FileSystem& files, const Arguments& arguments, const s
                                : state.best.checkpoint;
   auto damage = find_damage(files, best, VerifyDepth::kSizes);
   for (const ListedCheckpoint& listed : list_checkpoints(files, parent_folder(best))) {
-    if (listed.path == best && listed.run != state.run && !damage) damage = "it is another run's by now";
+    if (listed.path == best && listed.run != state.run && !damage) damage = "it belongs to another run now";
   }
   if (!damage) return;
   throw_error(

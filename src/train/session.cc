@@ -191,7 +191,7 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
   }
   if (outputs.first_bad.empty()) {
     throw_error(ErrorCode::kNotFinite,
-                "step {}: the loss is not finite, and all gradients are; the weights were not changed. Try a "
+                "step {}: the loss is not finite, but all gradients are; the weights were not changed. Try a "
                 "lower --learning_rate, or look at the samples of this step",
                 step);
   }

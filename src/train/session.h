@@ -117,7 +117,7 @@ class Session {
   std::unique_ptr<Loader> loader_;
   bool is_new_ = true;           // states and micro_batches_ are those of a new run
   int64_t micro_batches_ = 0;    // the index of random numbers
-  int64_t gpu_used_before_ = 0;  // held by other processes when the arena was taken
+  int64_t gpu_used_before_ = 0;  // bytes that other processes used when the arena was allocated
   Ceilings ceilings_;
 };
 

@@ -22,7 +22,7 @@ std::string waiting_text(double fraction, int64_t num_workers) {
   constexpr double kWorthALine = 0.05;
   if (!(fraction > kWorthALine)) return {};
   return fmt::format(
-      "{:.0f} % of the time goes into waiting for the next batch: try --dataloader_num_workers {} (now {})",
+      "{:.0f} % of the time is spent waiting for the next batch: try --dataloader_num_workers {} (now {})",
       100.0 * fraction, std::max<int64_t>(1, 2 * num_workers), num_workers);
 }
 

@@ -11,17 +11,17 @@ TEST(Waiting, AboveATwentiethOfTheTimeItNamesTheWorkers) {
   EXPECT_EQ(waiting_text(0.0, 0), "");
   EXPECT_EQ(waiting_text(0.05, 0), "");
   EXPECT_EQ(waiting_text(0.0501, 0),
-            "5 % of the time goes into waiting for the next batch: try --dataloader_num_workers 1 (now 0)");
+            "5 % of the time is spent waiting for the next batch: try --dataloader_num_workers 1 (now 0)");
   EXPECT_EQ(waiting_text(0.5, 3),
-            "50 % of the time goes into waiting for the next batch: try --dataloader_num_workers 6 (now 3)");
+            "50 % of the time is spent waiting for the next batch: try --dataloader_num_workers 6 (now 3)");
 }
 
-// A run of fewer steps than two records have, as with --logging_steps 500, is told at its first.
+// A run with fewer steps than two records contain (--logging_steps 500) is warned at its first record.
 TEST(Waiting, TheFirstRecordWarnsToo) {
   WaitingWatch watch;
   for (int i = 0; i < 500; ++i) watch.add(20, 100);
   EXPECT_EQ(watch.at_log(0),
-            "20 % of the time goes into waiting for the next batch: try --dataloader_num_workers 1 (now 0)");
+            "20 % of the time is spent waiting for the next batch: try --dataloader_num_workers 1 (now 0)");
   for (int i = 0; i < 500; ++i) watch.add(20, 100);
   EXPECT_EQ(watch.at_log(0), "") << "once a run";
   EXPECT_EQ(watch.at_end(0), "");
@@ -46,7 +46,7 @@ TEST(Waiting, TheEndWarnsByTheWholeRun) {
   EXPECT_EQ(watch.at_end(2), "") << "less than a second is not worth a line";
   watch.add(60, 100);
   EXPECT_EQ(watch.at_end(2),
-            "60 % of the time goes into waiting for the next batch: try --dataloader_num_workers 4 (now 2)");
+            "60 % of the time is spent waiting for the next batch: try --dataloader_num_workers 4 (now 2)");
   EXPECT_EQ(watch.at_end(2), "");
 }
 

@@ -94,7 +94,7 @@ class StepEngine {
   // A micro-batch that was enqueued on the device.
   struct EnqueuedBatch {
     const MicroBatch* batch = nullptr;
-    int64_t number = 0;  // within the run, from 0
+    int64_t number = 0;  // the index within the run, from 0
   };
   // An optimizer step from its first micro-batch until its results have been read.
   struct Step {
@@ -129,10 +129,10 @@ class StepEngine {
   std::vector<MicroBatch> batches_;  // used in turn: two if the plan runs ahead
   size_t next_batch_ = 0;
   std::optional<Step> pending_;  // its update was enqueued, its results have not been read
-  int64_t num_steps_ = 0;        // whose results have been read, over the whole run
+  int64_t num_steps_ = 0;        // the number of steps whose results have been read, over the whole run
   int64_t skipped_steps_ = 0;
   bool has_ended_ = false;
-  double waited_ms_ = 0;  // for batches, since the last step was finished
+  double waited_ms_ = 0;  // the time spent waiting for batches since the last step was finished
   Clock::time_point start_;
   Clock::time_point last_finish_;  // moved forward by the length of each pause since
   std::map<int64_t, BucketFlops> flops_by_bucket_;

@@ -102,7 +102,7 @@ class TrainLoop : private StepEngine::Client {
   CheckpointPolicy checkpoints_;
   StepEngine engine_;
   bool interrupted_ = false;   // the run ended because a stop was requested
-  double seconds_before_ = 0;  // of training, in earlier sessions of the run
+  double seconds_before_ = 0;  // the time of training in earlier sessions of the run
   std::vector<std::string> closing_lines_;
 };
 

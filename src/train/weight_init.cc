@@ -37,7 +37,7 @@ void fill_normal(const View& view, int64_t first, int64_t count, const RandomSit
   });
 }
 
-// Fills them with numbers that are uniform between -bound and bound.
+// Fills the elements with numbers that are uniform between -bound and bound.
 void fill_uniform(const View& view, int64_t first, int64_t count, const RandomSite& where, double bound) {
   for (int64_t i = 0; i < count; ++i) {
     const double u =

@@ -85,7 +85,7 @@ std::vector<Case> adapter_cases() {
        [](const Ground& ground) {
          return ground.train(ground.data(), {"--adapter_name_or_path", ground.model()});
        }},
-      {"AdapterBesideAnotherRank",
+      {"AdapterWithAnotherRank",
        2,
        {"--lora_r 4", "the adapter has 2"},
        [](const Ground& ground) {
@@ -93,7 +93,7 @@ std::vector<Case> adapter_cases() {
        }},
       {"AdapterOverItsBase",
        2,
-       {"--output_dir", "the folder of the base model", "a folder of its own"},
+       {"--output_dir", "the folder of the base model", "choose another folder for the adapter"},
        [](const Ground& ground) {
          const std::string base = ground.model_with("", "");
          return Words{"train",
@@ -132,11 +132,11 @@ std::vector<Case> adapter_cases() {
             [](const Ground& ground) {
               return Words{"--adapter", ground.path("nowhere"), "--output_dir", ground.path("merged")};
             }),
-      merge("MergeOfAModel", 4, {"adapter_config.json", "a whole model already"},
+      merge("MergeOfAModel", 4, {"adapter_config.json", "a complete model already"},
             [](const Ground& ground) {
               return Words{"--adapter", ground.model(), "--output_dir", ground.path("merged")};
             }),
-      merge("MergeIntoAFile", 2, {"--output_dir", "train.tsv is no folder", "name another"},
+      merge("MergeIntoAFile", 2, {"--output_dir", "train.tsv is not a folder", "choose another"},
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter(), "--output_dir", ground.data()};
             }),
@@ -157,7 +157,8 @@ std::vector<Case> adapter_cases() {
               return Words{"--adapter", ground.adapter(), "--output_dir", ground.model()};
             }),
       merge("MergeOverAModel", 2,
-            {"--output_dir", "it holds a model already (", "--overwrite_output_dir to replace"},
+            {"--output_dir", "it already contains a model (",
+             "replace the old one with --overwrite_output_dir"},
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter(), "--output_dir", ground.model_with("", "")};
             }),

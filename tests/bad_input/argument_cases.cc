@@ -183,7 +183,8 @@ std::vector<Case> device_cases() {
       argument("ArgumentDryRunForACardThatIsNotHere", 0, {"from the table, not a card in this machine"},
                {"--device", "h200"}),
       argument("ArgumentDryRunForACardWithoutCode", 0,
-               {"note: --device v100-16gb: plan only", "from compute capability 7.5", "this card has 7.0"},
+               {"note: --device v100-16gb: plan only", "for compute capability 7.5 and later",
+                "this card has 7.0"},
                {"--device", "v100-16gb"}),
       argument("ArgumentBf16OfATuringCard", 2,
                {"--bf16: t4 has no bf16 (compute capability 7.5; bf16 needs 8.0)", "leave it out", "--fp16"},
@@ -200,11 +201,12 @@ std::vector<Case> device_cases() {
 std::vector<Case> pass_cases() {
   return {
 
-      argument("ArgumentPassUnknown", 2, {"--disable_pass nothing", "there are"},
+      argument("ArgumentPassUnknown", 2, {"--disable_pass nothing", "the passes are"},
                {"--disable_pass", "nothing"}),
       argument("ArgumentPassNeeded", 2, {"--disable_pass accumulate", "--gradient_accumulation_steps"},
                {"--disable_pass", "accumulate", "--gradient_accumulation_steps", "2"}),
-      argument("ArgumentStopAfterUnknown", 2, {"--stop_after_pass nothing", "there are none, unread_rows"},
+      argument("ArgumentStopAfterUnknown", 2,
+               {"--stop_after_pass nothing", "the passes are none, unread_rows"},
                {"--stop_after_pass", "nothing"}),
       argument("ArgumentStopAfterAPass", 0, {"--stop_after_pass fuse skips ", "accumulate still runs"},
                {"--stop_after_pass", "fuse", "--gradient_accumulation_steps", "2"}),

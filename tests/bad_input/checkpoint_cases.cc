@@ -74,7 +74,7 @@ std::vector<Case> checkpoint_cases() {
        }},
       {"CheckpointNotThere",
        4,
-       {"checkpoint-9", "there is no such folder"},
+       {"checkpoint-9", "the folder does not exist"},
        [](const Ground& ground) {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
@@ -82,7 +82,7 @@ std::vector<Case> checkpoint_cases() {
       // The error precedes the reading of the data, which is invalid as well.
       {"CheckpointNotThereBeforeData",
        4,
-       {"checkpoint-9", "there is no such folder"},
+       {"checkpoint-9", "the folder does not exist"},
        [](const Ground& ground) {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9", "--train_file",
@@ -99,34 +99,34 @@ std::vector<Case> checkpoint_cases() {
        }},
       {"OutputIsAFile",
        2,
-       {"--output_dir", "taken is no folder", "name another"},
+       {"--output_dir", "taken is not a folder", "choose another"},
        [](const Ground& ground) {
          return ground.resume(ground.file("taken", ""), {"--train_file", ground.file("no.tsv", "a")});
        }},
       {"OutputIsBelowAFile",
        2,
-       {"--output_dir", "taken is no folder", "name another"},
+       {"--output_dir", "taken is not a folder", "choose another"},
        [](const Ground& ground) {
          return ground.resume(ground.file("taken", "") + "/deep/run",
                               {"--train_file", ground.file("no.tsv", "a")});
        }},
       {"OutputIsALinkToNothing",
        2,
-       {"--output_dir", "dangling is a link to 'nowhere', which is not there", "make that folder"},
+       {"--output_dir", "dangling is a link to 'nowhere', which does not exist", "create that folder"},
        [](const Ground& ground) {
          fs::create_symlink("nowhere", ground.path("dangling"));
          return ground.resume(ground.path("dangling") + "/run", {"--train_file", ground.file("no.tsv", "a")});
        }},
       {"OutputIsALinkToItself",
        2,
-       {"--output_dir", "loop is a link to 'loop', which is not there"},
+       {"--output_dir", "loop is a link to 'loop', which does not exist"},
        [](const Ground& ground) {
          fs::create_symlink("loop", ground.path("loop"));
          return ground.resume(ground.path("loop"), {"--train_file", ground.file("no.tsv", "a")});
        }},
       {"OutputOfAPredictionIsAFile",
        2,
-       {"--output_dir", "taken is no folder"},
+       {"--output_dir", "taken is not a folder"},
        [](const Ground& ground) {
          Words words = ground.predict(ground.model());
          words.insert(words.end(), {"--output_dir", ground.file("taken", "")});

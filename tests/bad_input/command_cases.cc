@@ -21,10 +21,9 @@ std::vector<Case> name_cases() {
             {"trian"}),
       words("CommandHelpMistyped", 2, {"'pan' is not a command", "did you mean 'plan'?\n"}, {"help", "pan"}),
       words("CommandUnknown", 2, {"'destroy' is not a command", "merge, monitor\n"}, {"destroy"}),
-      words(
-          "PresetUnknown", 4,
-          {"'bert-lrage-uncased'", "Presets that need nothing of this", "did you mean 'bert-large-uncased'?"},
-          {"plan", "--config_name", "bert-lrage-uncased"}),
+      words("PresetUnknown", 4,
+            {"'bert-lrage-uncased'", "Presets that need no files", "did you mean 'bert-large-uncased'?"},
+            {"plan", "--config_name", "bert-lrage-uncased"}),
       words("ArgumentNoSuchGlueTask", 2, {"sst3", "sst2"},
             {"train", "--config_name", "bert-base-uncased", "--task_name", "sst3"}),
       words("CommandHelpOfACommand", 0, {"usage: plimsoll train ", "--learning_rate", "Peak learning rate"},
@@ -56,7 +55,7 @@ std::vector<Case> fit_cases() {
             {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/dev/null"}),
       {"FitPriceOfNoCard",
        2,
-       {"prices.csv:1: 'tpu' is no card that a plan can be made for; there are h200, "},
+       {"prices.csv:1: no plan can be made for the card 'tpu'; choose from h200, "},
        [](const Ground& ground) {
          return Words{"fit",
                       "--config_name",
@@ -79,7 +78,7 @@ std::vector<Case> inspect_cases() {
       words("InspectUnknownOption", 2, {"unknown option '--foo'"}, {"inspect", "--foo"}),
       {"InspectAPicture",
        2,
-       {"loss.svg", "inspect knows", "'.svg'"},
+       {"loss.svg", "inspect reads", "'.svg'"},
        [](const Ground& ground) {
          return Words{"inspect", ground.run() + "/loss.svg"};
        }},

@@ -107,7 +107,7 @@ std::vector<Case> plan_cases() {
        }},
       {"PlanOfDataWithoutATokenizer",
        0,
-       {"note: --train_file is not read, since there is no tokenizer", "batches of 8 texts of 32 tokens"},
+       {"note: --train_file is not read, because no tokenizer is given", "batches of 8 texts of 32 tokens"},
        [plan](const Ground& ground) {
          return plan(ground, {"--train_file", ground.data()});
        }},
@@ -157,10 +157,10 @@ std::vector<Case> inspected_data_cases() {
                "LABEL_2", "2\n"},
               "vectors.jsonl",
               "{\"text\": \"a\", \"label\": [1, 0, 1]}\n{\"text\": \"b\", \"label\": [0, 0, 1]}\n", {}),
-      inspect("InspectRegression", {"regression: 1 number a row, from 0.5 to 4\n"}, "scores.csv",
+      inspect("InspectRegression", {"regression: 1 number per row, from 0.5 to 4\n"}, "scores.csv",
               "text,label\na,0.5\nb,4\nc,1.25\n", {}),
-      inspect("InspectRegressionThatWasAskedFor", {"regression: 1 number a row, from 1 to 4\n"}, "stars.csv",
-              "text,label\na,1\nb,4\n", {"--problem_type=regression"}),
+      inspect("InspectRegressionThatWasAskedFor", {"regression: 1 number per row, from 1 to 4\n"},
+              "stars.csv", "text,label\na,1\nb,4\n", {"--problem_type=regression"}),
       inspect("InspectClasses", {"1 row, columns", "single_label_classification: 1 label\n"}, "one.csv",
               "text,label\na,yes\n", {}),
       inspect("InspectIndexColumn", {"text: 'id' and 'text'", "looks like an index", "--text_column_names"},
@@ -168,7 +168,8 @@ std::vector<Case> inspected_data_cases() {
       inspect("InspectNamedColumns", {"text: 'text', label: 'kind'", "2 labels"}, "named_too.csv",
               "id,text,kind\n0,a,yes\n1,b,no\n",
               {"--text_column_names", "text", "--label-column-name", "kind"}),
-      inspect("InspectWithoutLabels", {"no label: no column 'label', --label_column_name names another"},
+      inspect("InspectWithoutLabels",
+              {"no label: there is no column 'label'; choose another with --label_column_name"},
               "unlabelled.csv", "text,kind\na,yes\n", {}),
       inspect("InspectWhatTrainingRefuses",
               {"1 row, columns", "training refuses it: ", "whole.jsonl:1: expected text in column 'text'"},
@@ -233,7 +234,7 @@ std::vector<Case> column_cases() {
                      "words.csv", "kind,words,label\nbad,word1,awful\n", {"--text_column_names", "words"}),
       {"ColumnsOfAModelThatRemembersNone",
        0,
-       {"note: ", "each text is a pair, of the columns 'sentence' and 'kind'", "test 1 row, 5 tokens"},
+       {"note: ", "each text is a pair of the columns 'sentence' and 'kind'", "test 1 row, 5 tokens"},
        [predict](const Ground& ground) {
          const std::string model =
              ground.model_replacing("config.json", "\"text_column_names\"", "\"somebody_elses\"");

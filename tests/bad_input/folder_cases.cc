@@ -123,7 +123,7 @@ std::vector<Case> output_cases() {
                {"--load_best_model_at_end"}),
       {"ArgumentOutputIsAFile",
        2,
-       {"train.tsv", "is no folder"},
+       {"train.tsv", "is not a folder"},
        [](const Ground& ground) {
          return undried(ground.train_dummy({"--output_dir", ground.data() + "/x"}));
        }},
@@ -140,7 +140,7 @@ std::vector<Case> output_cases() {
                {"--json", "/nonexistent/p.json"}),
       {"ArgumentOutputFolderIsAFile",
        2,
-       {"--output_dir ", "train.tsv is no folder; name another"},
+       {"--output_dir ", "train.tsv is not a folder; choose another"},
        [](const Ground& ground) {
          Words words = ground.predict(ground.model());
          words[6] = ground.data();

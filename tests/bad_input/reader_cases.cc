@@ -164,7 +164,7 @@ std::vector<Case> reader_cases() {
        }},
       {"DataLargerThanTheLimit",
        3,
-       {"large.tsv: the file has 26 bytes", "20 bytes are allowed (--memory_limit)"},
+       {"large.tsv: the file is read into memory and has 26 bytes", "--memory_limit is 20 bytes"},
        [](const Ground& ground) {
          return ground.train(ground.file("large.tsv", "sentence\tlabel\nword1\tgood\n"),
                              {"--memory_limit", "20"});

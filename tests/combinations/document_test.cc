@@ -35,7 +35,7 @@ std::string on_cpu(const Method& method) {
         prepare_run(parse_arguments(words).arguments, RunPurpose::kPlan, {}, posix_file_system());
     EXPECT_FALSE(setup.diagnostics.notes.empty())
         << method.name << " has no effect on a CPU, and nothing says so";
-    return why + "; not refused: a note says so, and the run goes on without it";
+    return why + "; not refused: a note says so, and the run continues without it";
   } catch (const Error& error) {
     EXPECT_NE(first_line(error.what()).find("CPU"), std::string::npos) << error.what();
     return why;
@@ -232,10 +232,9 @@ std::string page() {
       "memory, multiplied and updated as one, so that what holds for one of them holds for all.\n\n" +
       refusals(kNotHere);
   text +=
-      "\nA rule of one's own, `Trainer::update_by()`, is a function of the host over whole numbers of fp32: "
-      "it "
-      "runs on a CPU only\n"
-      "(`--use_cpu`), and not beside\n\n" +
+      "\nAn update rule that the user writes, for `Trainer::update_by()`, is a host function on complete "
+      "fp32 numbers. It runs only\n"
+      "on a CPU (`--use_cpu`), and not together with\n\n" +
       own_rules();
   return text;
 }

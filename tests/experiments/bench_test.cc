@@ -325,13 +325,14 @@ TEST(Bench, RefusesWhatItCannotRead) {
   };
   refused({"bench", "--use_cpu"}, "--experiments, or --sweep");
   refused({"bench", "--sweep", "nonsense"}, "expected NAME=VALUE");
-  refused({"bench", "--sweep", "nonsense=1,2"}, "'nonsense' is no argument");
-  refused({"bench", "--sweep", "seed=1,,2"}, "an empty value");
+  refused({"bench", "--sweep", "nonsense=1,2"}, "'nonsense' is not an argument");
+  refused({"bench", "--sweep", "seed=1,,2"}, "a value is empty");
   refused({"bench", "--experiments", "--output_dir"}, "needs a value");
   refused({"bench", "--sweep", "optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16"},
           "put ';' between the values of the sweep");
-  refused({"bench", "--sweep", "lora_target_modules=query,value"}, "commas stand within a value");
-  refused({"bench", "--sweep", "seed=1;"}, "an empty value");
+  refused({"bench", "--sweep", "lora_target_modules=query,value"},
+          "a value of --lora_target_modules is a list and contains commas");
+  refused({"bench", "--sweep", "seed=1;"}, "a value is empty");
   refused(
       {"bench", "--output_dir", folder.path("out"), "--use_cpu", "--experiments", "--only", "SGD,nonsense"},
       "--only nonsense: no row has a name that contains it; the rows are\n  vanilla, batch 4\n");

@@ -249,7 +249,7 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   EXPECT_TRUE(contains(table, "plimsoll train --model_name_or_path MODEL --train_file FILE --")) << table;
   EXPECT_EQ(table.find("FILE: the training data"), table.rfind("FILE: the training data")) << table;
   EXPECT_FALSE(contains(table, "--config_name")) << table;
-  EXPECT_TRUE(contains(table, ", 1 sequence a step")) << table;
+  EXPECT_TRUE(contains(table, ", 1 sequence per step")) << table;
   const TestFolder folder("fit_fill_in");
   write_tiny_model(folder);
   const std::string whole =
@@ -315,7 +315,7 @@ TEST(Fit, RefusesWhatItCannotRead) {
     EXPECT_TRUE(contains(result.output, expected)) << result.output;
   };
   refused({"fit", "--prices", folder.path("prices")}, "prices:1: expected a card and its price");
-  refused({"fit", "--prices", folder.path("cards")}, "cards:2: 'l5' is no card");
+  refused({"fit", "--prices", folder.path("cards")}, "cards:2: no plan can be made for the card 'l5'");
   refused({"fit", "--effective_batch_size", "0"}, "expected an integer of at least 1");
   refused({"fit", "--config_name", "bert-base-uncased", "--device", "l5"}, "--device l5");
   refused({"fit", "--memory"}, "needs a value");

@@ -137,13 +137,13 @@ TEST(FitLarge, SaysWhatIsMissingWhereNothingFits) {
   const std::string text = refusal_of(on_h200("1300MiB"));
   for (const char* words : {"nothing fits: 1300 MiB allowed", "short by ", "--memory ", "searched: "})
     EXPECT_TRUE(contains(text, words)) << text;
-  const int64_t needed = mib_after(text, "1 sequence of 512 tokens a step, needs ");
+  const int64_t needed = mib_after(text, "1 sequence of 512 tokens per step, needs ");
   EXPECT_GT(needed, 1300);
   EXPECT_LT(needed, 1941) << "both offloads at once";
   EXPECT_TRUE(contains(text, std::to_string(needed - 1300) + " MiB")) << text;
   EXPECT_GE(fit_of_one(on_h200(std::to_string(needed) + "MiB")).rows.front().micro_batch, 1);
   EXPECT_EQ(mib_after(refusal_of(on_h200(std::to_string(needed - 1) + "MiB")),
-                      "1 sequence of 512 tokens a step, needs "),
+                      "1 sequence of 512 tokens per step, needs "),
             needed);
   int hints = 0;
   for (const char* how : {"without clipping", "with --all_methods"}) {

@@ -252,7 +252,7 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   Trainer trainer(arguments);
   EXPECT_EQ(trainer.profile_table(), "");
   expect_usage([&] { trainer.update(1e-3); }, "call forward_backward(batch) before each update()");
-  expect_usage([&] { trainer.forward_backward(Batch()); }, "take one from next_batch()");
+  expect_usage([&] { trainer.forward_backward(Batch()); }, "use a batch from next_batch()");
   Batch batch = trainer.next_batch();
   const Batch moved = std::move(batch);
   expect_usage([&] { trainer.forward_backward(batch); }, "moved from");
@@ -262,7 +262,7 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   expect_usage([&] { trainer.evaluate(); }, "call update() first");
   expect_usage([&] { trainer.predict(); }, "call update() first");
   expect_usage([&] { trainer.train(); }, "call update() first");
-  expect_usage([&] { trainer.update(NAN); }, "a learning rate is");
+  expect_usage([&] { trainer.update(NAN); }, "the learning rate must be");
   trainer.forward_backward(moved);
   expect_usage([&] { trainer.forward_backward(moved); }, "--gradient_accumulation_steps is 2: call update()");
   trainer.update(1e-3);
@@ -365,7 +365,7 @@ TEST(OwnLoop, ARuleIsRefusedWhereItCannotWork) {
   arguments.optim = "adamw_8bit";
   Trainer eight_bit(arguments);
   eight_bit.forward_backward(eight_bit.next_batch());
-  expect_usage([&] { eight_bit.update_by(rule); }, "not kept in fp32: give --optim sgd");
+  expect_usage([&] { eight_bit.update_by(rule); }, "not stored in fp32: give --optim sgd");
 }
 
 // A run after a custom loop, and one after another run, start with empty optimizer states.

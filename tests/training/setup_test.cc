@@ -60,7 +60,7 @@ TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
     EXPECT_TRUE(plan.data.train.has_value());
     EXPECT_EQ(plan.request.device.kind, KernelDevice::kCuda);
     EXPECT_FALSE(plan.request.executor.measures_products) << "there is no GPU to measure on";
-    EXPECT_NE(refusal(arguments, RunPurpose::kTrain).find("--device l4: a card to plan for"),
+    EXPECT_NE(refusal(arguments, RunPurpose::kTrain).find("--device l4: plans can be made for this card"),
               std::string::npos);
     arguments.dry_run = true;
     const RunSetup dry = setup_of(arguments, RunPurpose::kTrain);
@@ -233,8 +233,8 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
       std::string::npos)
       << notes;
   EXPECT_NE(all_of(beyond.diagnostics.warnings)
-                .find("--gradient_accumulation_steps 3 is more than an epoch has: each step is made of 2 "
-                      "micro-batches, the epoch's, and ends with it\n"),
+                .find("--gradient_accumulation_steps 3 is more than an epoch has: each step consists of 2 "
+                      "micro-batches, those of the epoch, and ends with the epoch\n"),
             std::string::npos)
       << all_of(beyond.diagnostics.warnings);
   arguments.logging_steps = 6;

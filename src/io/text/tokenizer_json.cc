@@ -66,7 +66,7 @@ WordPieceSpec read_model(const JsonFields& root) {
   spec.max_chars_per_word =
       required(*fields, "max_input_chars_per_word", fields->integer("max_input_chars_per_word"));
   if (spec.max_chars_per_word < 0) {
-    throw_error(ErrorCode::kBadData, "{} is {}; it should be 100 or so",
+    throw_error(ErrorCode::kBadData, "{} is {}; expected about 100",
                 fields->name_of("max_input_chars_per_word"), spec.max_chars_per_word);
   }
   const auto vocab = required(*fields, "vocab", fields->object("vocab"));
@@ -221,8 +221,8 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
   const JsonFields root(document, where, "");
   if (const auto version = root.text("version"); version && *version != "1.0") {
     throw_error(ErrorCode::kBadData,
-                "{}: version is '{}' but this program knows '1.0'; save the tokenizer in that form", where,
-                *version);
+                "{}: version is '{}', but Plimsoll reads version '1.0'; save the tokenizer in that version",
+                where, *version);
   }
   TokenizerSpec spec;
   spec.source = kTokenizerJson;
@@ -244,7 +244,7 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
   if (std::none_of(spec.model.vocab.begin(), spec.model.vocab.end(), has_unk)) {
     throw_error(
         ErrorCode::kBadData,
-        "{}: model.vocab has {} tokens but not '{}', which stands for unknown words; copy the file again",
+        "{}: model.vocab has {} tokens but not '{}', which represents unknown words; copy the file again",
         where, spec.model.vocab.size(), spec.model.unk_token);
   }
   read_post_processor(root, &spec);
