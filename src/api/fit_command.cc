@@ -59,7 +59,8 @@ FitCommand fit_command(const Arguments& arguments, const std::string& label) {
     add(difference.name, value_of(difference, arguments));
   }
   std::vector<std::string> missing;
-  if (needs_model) missing.push_back("MODEL: a folder, or a name in Hugging Face's cache, of a " + label);
+  if (needs_model)
+    missing.push_back("MODEL: a folder, or a name in Hugging Face's cache, of the model " + label);
   if (needs_tokenizer && !needs_model) {
     add("tokenizer_name", "TOKENIZER");
     missing.emplace_back("TOKENIZER: a folder with one");

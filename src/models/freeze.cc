@@ -152,11 +152,12 @@ void freeze_weights(std::vector<WeightSpec>& specs, const std::vector<std::strin
     }
   }
   if (std::none_of(specs.begin(), specs.end(), [](const WeightSpec& spec) { return spec.trainable; })) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--freeze {}: every parameter is frozen and nothing is left to train; leave the classifier out, "
-        "as in --freeze 'bert.*'",
-        fmt::join(patterns, ","));
+    // The first parameter belongs to the encoder: "electra.embeddings.word_embeddings.weight".
+    const std::string encoder = names.front().substr(0, names.front().find('.'));
+    throw_error(ErrorCode::kUsage,
+                "--freeze {}: every parameter is frozen and nothing is left to train; leave the classifier "
+                "out, as in --freeze '{}.*'",
+                fmt::join(patterns, ","), encoder);
   }
 }
 

@@ -33,8 +33,8 @@ ModelConfig small_model() {
   return config;
 }
 
-std::string message_of(const std::vector<std::string>& patterns) {
-  std::vector<WeightSpec> specs = model_weights(small_model());
+std::string message_of(const std::vector<std::string>& patterns, const ModelConfig& config = small_model()) {
+  std::vector<WeightSpec> specs = model_weights(config);
   try {
     freeze_weights(specs, patterns);
   } catch (const Error& error) {
@@ -65,6 +65,15 @@ TEST(Freeze, RefusesByName) {
       << part;
   EXPECT_NE(message_of({"*"}).find("nothing is left to train"), std::string::npos);
   EXPECT_EQ(message_of({"*.query.*", "*.key.*", "*.value.*"}), "");
+}
+
+TEST(Freeze, NamesTheEncoderOfTheModel) {
+  for (const std::string model_type : {"bert", "distilbert", "electra"}) {
+    ModelConfig config = small_model();
+    config.model_type = model_type;
+    const std::string message = message_of({"*"}, config);
+    EXPECT_NE(message.find("as in --freeze '" + model_type + ".*'"), std::string::npos) << message;
+  }
 }
 
 }  // namespace

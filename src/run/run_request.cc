@@ -120,8 +120,9 @@ void choose_recomputation(RunSetup& setup) {
                                        request.passes.stop_after));
     return;
   }
-  BudgetChoice found =
-      is_selective ? choose_selective(request) : choose_recompute(request, *arguments.recompute_budget);
+  BudgetChoice found = is_selective
+                           ? choose_selective(request)
+                           : choose_recompute(request, *arguments.recompute_budget, setup.plan_labels);
   request.recompute = std::move(found.best.choice);
   setup.diagnostics.note(describe_budget_choice(found, asked));
 }

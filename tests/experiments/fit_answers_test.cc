@@ -248,6 +248,7 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   const std::string table = fit_run({.arguments = arguments_of(bert), .effective_batch_size = 1}).table;
   EXPECT_TRUE(contains(table, "plimsoll train --model_name_or_path MODEL --train_file FILE --")) << table;
   EXPECT_EQ(table.find("FILE: the training data"), table.rfind("FILE: the training data")) << table;
+  EXPECT_TRUE(contains(table, "in Hugging Face's cache, of the model bert-base-uncased;")) << table;
   EXPECT_FALSE(contains(table, "--config_name")) << table;
   EXPECT_TRUE(contains(table, ", 1 sequence per step")) << table;
   const TestFolder folder("fit_fill_in");

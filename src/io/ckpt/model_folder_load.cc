@@ -33,10 +33,13 @@ View at_row(const WantedTensor& wanted) {
                         format_shape(mismatch.found), format_shape(mismatch.wanted));
   }
   throw_error(ErrorCode::kBadData,
-              "{}: the shapes of {} tensors differ from those of the model:{}\n  check that config.json "
-              "belongs to these weights; to initialise such tensors anew (a classifier for other labels), "
-              "add --ignore_mismatched_sizes",
-              folder, mismatched.size(), list);
+              "{}: {} the checkpoint and the model:{}\n  check that config.json belongs to these weights; to "
+              "initialize such tensors again (a classifier for other labels), add --ignore_mismatched_sizes",
+              folder,
+              mismatched.size() == 1
+                  ? "the shape of 1 tensor differs between"
+                  : fmt::format("the shapes of {} tensors differ between", mismatched.size()),
+              list);
 }
 
 // Joins names in sorted order, as Hugging Face lists them.

@@ -61,7 +61,8 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
 
 class BudgetSearch {
  public:
-  explicit BudgetSearch(const PlanRequest& request) : request_(request) {
+  explicit BudgetSearch(const PlanRequest& request, PlanLabels labels = {})
+      : request_(request), labels_(std::move(labels)) {
     request_.passes.dump = nullptr;
     request_.memory_limit_bytes.reset();
     for (const RecomputePolicy policy :
@@ -219,15 +220,16 @@ class BudgetSearch {
     throw_error(
         ErrorCode::kWillNotFit,
         "--recompute_budget {:.1f} MiB: nothing fits. The smallest total found is {:.1f} MiB ({}), {:.1f} "
-        "MiB more; give --recompute_budget {:.0f}MiB, a smaller --per_device_train_batch_size or shorter "
-        "sequences",
+        "MiB more; give --recompute_budget {:.0f}MiB, or a smaller --per_device_train_batch_size or {}",
         mib(result_.budget_bytes), mib(smallest_->total_bytes),
         smallest_->name == "chosen" ? "with everything recomputed that can be"
                                     : "--recompute " + smallest_->name,
-        mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)));
+        mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)),
+        labels_.length_argument);
   }
 
   PlanRequest request_;
+  PlanLabels labels_;
   BudgetChoice result_;
   bool found_ = false;
   std::optional<PlanGraphs> begun_;
@@ -242,9 +244,9 @@ class BudgetSearch {
 
 }  // namespace
 
-BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes) {
+BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes, const PlanLabels& labels) {
   PLIMSOLL_CHECK(request.train, "a budget of recomputation for a plan that does not train");
-  return BudgetSearch(request).fastest_within(budget_bytes);
+  return BudgetSearch(request, labels).fastest_within(budget_bytes);
 }
 
 BudgetChoice choose_selective(const PlanRequest& request) {

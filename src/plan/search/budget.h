@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
 
 namespace plimsoll {
 
@@ -32,8 +33,10 @@ struct BudgetChoice {
 // options, the Pareto front of their sets of kept values (recompute_options.h). A dynamic program takes one
 // option per block. The planner computes the bytes of the result, and the dynamic program is run again
 // under a limit corrected by the difference, until the budget is used up. Requires: request.train. Errors:
-// kWillNotFit with the smallest total found if nothing fits. Cost: under a second for BERT-large.
-BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes);
+// kWillNotFit with the smallest total found if nothing fits; `labels` name the argument that shortens the
+// sequences. Cost: under a second for BERT-large.
+BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes,
+                              const PlanLabels& labels = {});
 
 // The share by which --recompute selective may make a step longer than RecomputePolicy::kCheap does, by the
 // estimate.

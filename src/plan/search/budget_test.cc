@@ -120,6 +120,17 @@ TEST(Budget, SaysByHowMuchNothingFits) {
               std::string::npos)
         << text;
     EXPECT_NE(text.find(" MiB more; give --recompute_budget "), std::string::npos) << text;
+    EXPECT_NE(text.find("or a smaller --per_device_train_batch_size or --max_seq_length"), std::string::npos)
+        << text;
+  }
+  try {
+    static_cast<void>(choose_recompute(request, 1 << 20, {.length_argument = "--dummy_seq_length"}));
+    FAIL() << "fits";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("or a smaller --per_device_train_batch_size or --dummy_seq_length"),
+              std::string::npos)
+        << text;
   }
 }
 
