@@ -42,6 +42,18 @@ ModelConfig config_of(const ModelFolder& folder) {
   return parse_model_config(folder.config_text(), folder.path() + "/config.json");
 }
 
+// Errors: kBadData if the adapter was trained for another type of model than the base.
+void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_config,
+                       const ModelFolder& base) {
+  const std::string base_type = config_of(base).model_type;
+  if (adapter_config.model_type == base_type) return;
+  throw_error(ErrorCode::kBadData,
+              "the adapter {} does not belong to the base model {}: the model_type in the adapter's "
+              "config.json is '{}', and the base's is '{}'; give the base of this adapter as "
+              "--model_name_or_path",
+              adapter.path(), base.path(), adapter_config.model_type, base_type);
+}
+
 // Reads the folder of the base model. A plan needs no weights, and no folder for a preset. An adapter's own
 // configuration takes precedence.
 void read_base(const Arguments& arguments, RunPurpose purpose, const std::optional<ModelFolder>& adapter,
@@ -55,6 +67,7 @@ void read_base(const Arguments& arguments, RunPurpose purpose, const std::option
     model.weights = ModelFolder::open(files, path, is_plan ? WeightsNeeded::kNo : WeightsNeeded::kYes);
     const bool adapter_has_config = adapter && !adapter->config_text().empty();
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);
+    if (adapter_has_config) check_model_types(*adapter, model.config, *model.weights);
   }
   model.label = model.base_model;
 }

@@ -25,7 +25,7 @@ struct ModelSource {
 
 // Finds the model that the arguments name: a folder, a name in the hub's cache, or a preset. Errors: kUsage if no
 // model is named, and if an adapter would be saved into the folder of its base; as find_adapter() and choose_lora();
-// kBadData for a folder or configuration that cannot be read.
+// kBadData for a folder or configuration that cannot be read, and for an adapter of another model_type than its base.
 ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                        FileSystem& files);
 

@@ -85,6 +85,18 @@ std::vector<Case> adapter_cases() {
        [](const Ground& ground) {
          return ground.train(ground.data(), {"--adapter_name_or_path", ground.model()});
        }},
+      {"AdapterOfAnotherModelType",
+       4,
+       {"adapter_copy", "does not belong to the base model", "'distilbert'", "'bert'"},
+       [](const Ground& ground) {
+         const std::string adapter = ground.adapter_copy();
+         std::string text = read_file(adapter + "/config.json");
+         replace_first(text, "\"model_type\": \"bert\"", "\"model_type\": \"distilbert\"");
+         ground.file(fs::path(adapter).filename().string() + "/config.json", text);
+         Words words = ground.predict(ground.model());
+         words.insert(words.end(), {"--adapter_name_or_path", adapter});
+         return words;
+       }},
       {"AdapterWithAnotherRank",
        2,
        {"--lora_r 4", "the adapter has 2"},
