@@ -95,8 +95,8 @@ TEST(Memory, ALargeFileIsInThePlan) {
   words.back() = "64MiB";
   const ProcessResult refused = run_plimsoll(words, folder.path("log"));
   EXPECT_EQ(refused.exit_code, 3);
-  const std::string has =
-      "rows.tsv: the file has " + std::to_string(std::filesystem::file_size(rows)) + " bytes";
+  const std::string has = "rows.tsv: the file is read into memory and has " +
+                          std::to_string(std::filesystem::file_size(rows)) + " bytes";
   EXPECT_NE(refused.output.find(has), std::string::npos) << refused.output;
   EXPECT_NE(refused.output.find("--memory_limit is 67108864 bytes"), std::string::npos) << refused.output;
   EXPECT_LT(refused.peak_bytes, 64 << 20) << "it was read all the same";
