@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kLabelWidth = 29;
+constexpr size_t kGroupWidth = 29;
 constexpr size_t kSlowest = 10;
 constexpr size_t kLineWidth = 100;
 
@@ -23,7 +23,7 @@ std::string rate(double amount, double ms) {
 
 std::string row(std::string_view label, const std::array<OpTotals, kNumSegments>& segments, double all_ms) {
   OpTotals sum;
-  std::string text = left_aligned(fmt::format("  {}", label), kLabelWidth);
+  std::string text = left_aligned(fmt::format("  {}", label), kGroupWidth);
   for (const OpTotals& part : segments) {
     sum += part;
     text += right_aligned(part.ms > 0 ? fmt::format("{:.2f}", part.ms) : "-", 11);
@@ -107,7 +107,7 @@ std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const do
     all[index_of(ops[i].segment)] += part;
   }
   const double all_ms = std::accumulate(ms_per_step.begin(), ms_per_step.end(), 0.0);
-  std::string text = left_aligned("profile of a step, ms", kLabelWidth) + right_aligned("forward", 11) +
+  std::string text = left_aligned("profile of a step, ms", kGroupWidth) + right_aligned("forward", 11) +
                      right_aligned("backward", 11) + right_aligned("optimizer", 11) +
                      right_aligned("all", 11) + right_aligned("share", 8) + right_aligned("GFLOP/s", 10) +
                      right_aligned("GB/s", 9) + "\n";
