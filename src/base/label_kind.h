@@ -11,4 +11,7 @@ enum class LabelKind : uint8_t {
   kNumbers   // real numbers, f32[B, num_labels]
 };
 
+// The label of a row or token without a class. Losses and metrics ignore it, as torch's ignore_index.
+inline constexpr int32_t kNoLabel = -100;
+
 }  // namespace plimsoll

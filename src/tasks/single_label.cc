@@ -9,8 +9,8 @@ namespace plimsoll {
 namespace {
 
 ValueId build_loss(Graph& graph, ValueId logits, const LossOptions& options) {
-  const ValueId denominator = graph.add_value("denominator", {options.dtype, Shape{1}}, Storage::kInput);
-  const ValueId labels = graph.add_value("labels", {DType::kI32, Shape{kDimB}}, Storage::kInput);
+  const ValueId denominator = add_denominator(graph, options);
+  const ValueId labels = graph.add_input("labels", {DType::kI32, Shape{kDimB}}, {.unused = kNoLabel});
   const ValueId log_p = emit(graph, log_softmax_op(), {logits}, {}, "log_p");
   return emit(graph, nll_op(), {log_p, labels, denominator}, {{"smoothing", options.label_smoothing}},
               "loss");

@@ -36,6 +36,10 @@ std::span<const TaskRecord* const> tasks() {
   return all;
 }
 
+ValueId add_denominator(Graph& graph, const LossOptions& options) {
+  return graph.add_input("denominator", {options.dtype, Shape{1}}, {.source = InputSource::kDenominator});
+}
+
 ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options) {
   graph.set_module("loss");
   const ValueId loss = task.build_loss(graph, logits, options);

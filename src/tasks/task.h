@@ -62,6 +62,9 @@ struct TaskRecord {
                                    std::span<const std::string> names) = nullptr;
 };
 
+// Declares the input `denominator`, which a loss is divided by.
+ValueId add_denominator(Graph& graph, const LossOptions& options);
+
 // Adds the task's loss over logits_BK to a forward graph, marks it as an output and returns it.
 ValueId add_loss(Graph& graph, ValueId logits_BK, const TaskRecord& task, const LossOptions& options);
 

@@ -25,9 +25,9 @@
 namespace plimsoll {
 namespace {
 
-BatchCapacity capacity_of(const Bucket& bucket, const RunSetup& setup) {
-  return {
-      .tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.config.num_labels};
+// Returns the tensors that batches of a program have, and the size of the largest one.
+BatchLayout layout_of(const ProgramPlan& program) {
+  return {.tensors = batch_tensors(program.graph), .capacity = program.bucket};
 }
 
 // Runs `work`. If the GPU fails, adds the memory of the plan and of the card to the error.
@@ -40,29 +40,7 @@ auto on_device(const Plan& plan, const Work& work) {
   }
 }
 
-std::span<const int32_t> first(std::span<int32_t> values, int64_t count) {
-  return values.first(static_cast<size_t>(count));
-}
-
 }  // namespace
-
-HostBatch MicroBatch::view() const {
-  const BatchBuffers& buffers = storage.buffers();
-  HostBatch batch{.ids = first(buffers.ids, info.num_tokens),
-                  .token_types = first(buffers.types, info.num_tokens),
-                  .positions = first(buffers.positions, info.num_tokens),
-                  .cu_seqlens = first(buffers.cu_seqlens, info.num_sequences + 1),
-                  .class_labels = {},
-                  .real_labels = {}};
-  if (!buffers.classes.empty()) {
-    batch.class_labels = first(buffers.classes, info.num_sequences);
-  }
-  if (!buffers.values.empty()) {
-    const size_t width = buffers.values.size() / (buffers.cu_seqlens.size() - 1);
-    batch.real_labels = buffers.values.first(static_cast<size_t>(info.num_sequences) * width);
-  }
-  return batch;
-}
 
 Session::Session(RunSetup setup, FileSystem& files)
     : setup_(std::move(setup)), files_(files), plan_(build_plan(setup_.request)) {}
@@ -128,17 +106,15 @@ std::string Session::measure_products(Executor& executor) {
 }
 
 MicroBatch Session::make_batch() const {
-  PLIMSOLL_CHECK(setup_.data.train.has_value(), "batches without training data");
-  return {OwnedBatch(capacity_of(setup_.request.batches.train, setup_),
-                     OwnedBatch::label_kind(*setup_.data.train)),
-          {}};
+  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
+  return make_micro_batch(layout_of(plan_.programs.at(kTrainProgram)));
 }
 
 void Session::start_batches(DataPosition position, int64_t num_epochs) {
-  PLIMSOLL_CHECK(setup_.data.train.has_value(), "batches without training data");
+  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
   loader_ = std::make_unique<Loader>(
       *setup_.data.train, Sampler(setup_.sampler, setup_.data.train->tokens.lengths()),
-      capacity_of(setup_.request.batches.train, setup_),
+      layout_of(plan_.programs.at(kTrainProgram)),
       LoaderOptions{
           .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
           .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
@@ -148,17 +124,22 @@ void Session::start_batches(DataPosition position, int64_t num_epochs) {
 
 bool Session::next_batch(MicroBatch& batch) {
   PLIMSOLL_CHECK(loader_ != nullptr, "next_batch before start_batches");
-  return loader_->next(batch.storage.buffers(), batch.info);
+  return loader_->next(batch);
+}
+
+void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat) {
+  for (const ScheduleEntry& entry : schedule) {
+    PLIMSOLL_CHECK(entry.delay == 0, "one device runs every micro-batch as a whole");
+    if (entry.repeat == repeat) executor_->run(entry.program, entry.segment);
+  }
 }
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
   is_new_ = false;
-  executor_->stage(ProgramKind::kTrain, batch.view(), denominator);
+  executor_->stage(kTrainProgram, batch.tensors, denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
   executor_->set_accumulate(!first_of_step);
-  for (const ScheduleEntry& entry : plan_.step_schedule) {
-    if (entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
-  }
+  run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
 double Session::forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
@@ -168,9 +149,7 @@ double Session::forward_backward(const MicroBatch& batch, double denominator, bo
 
 void Session::start_update(double learning_rate, int64_t step, int64_t skipped) {
   executor_->set_update(learning_rate, step, skipped);
-  for (const ScheduleEntry& entry : plan_.step_schedule) {
-    if (!entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
-  }
+  run_entries(plan_.step_schedule, Repeat::kOnce);
 }
 
 UpdateOutcome Session::update(double learning_rate, int64_t step) {
@@ -205,7 +184,7 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  executor_->stage(ProgramKind::kTrain, batch.view(), denominator);
+  executor_->stage(kTrainProgram, batch.tensors, denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), number);
   return executor_->first_bad_value();
 }
@@ -234,14 +213,18 @@ struct EvaluationSums {
 
   // Adds a batch, with the outputs that were fetched last.
   void add(Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
-    const HostBatch view = batch.view();
+    const int64_t sequences = batch.size().sequences;
     loss_sum += executor.fetched("loss").load(0);
-    rows += batch.info.num_sequences;
+    rows += sequences;
     const std::span<const float> logits(executor.fetched("logits").as<float>(),
-                                        static_cast<size_t>(batch.info.num_sequences * num_labels));
-    metrics->add(logits, {.classes = view.class_labels, .values = view.real_labels});
+                                        static_cast<size_t>(sequences * num_labels));
+    if (batch.tensors.has_ints("labels")) {
+      metrics->add(logits, {.classes = batch.tensors.ints("labels"), .values = {}});
+    } else {
+      metrics->add(logits, {.classes = {}, .values = batch.tensors.floats("labels")});
+    }
     if (all_logits == nullptr) return;
-    for (int64_t i = 0; i < batch.info.num_sequences; ++i) {
+    for (int64_t i = 0; i < sequences; ++i) {
       const auto row = logits.subspan(static_cast<size_t>(i * num_labels), static_cast<size_t>(num_labels));
       all_logits->emplace_back(row.begin(), row.end());
     }
@@ -261,14 +244,14 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   Sampler sampler(
       {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
       data.tokens.lengths());
-  const BatchCapacity capacity = capacity_of(setup_.request.batches.evaluate, setup_);
-  Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
+  const BatchLayout layout = layout_of(plan_.programs.at(kEvaluateProgram));
+  Loader loader(data, std::move(sampler), layout, {.start = {}, .num_epochs = 1});
   // While one batch runs, the next one is loaded and enqueued; then the outputs of the first are read.
   const size_t num_batches = plan_.runs_ahead() ? 2 : 1;
   std::vector<MicroBatch> batches;
   batches.reserve(num_batches);
   for (size_t i = 0; i < num_batches; ++i) {
-    batches.push_back({OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}});
+    batches.push_back(make_micro_batch(layout));
   }
   EvaluationSums sums(task, setup_.model.config.num_labels);
   const auto read = [&](const MicroBatch& batch) {
@@ -278,10 +261,10 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   const MicroBatch* given = nullptr;
   for (size_t next = 0;; next = (next + 1) % batches.size()) {
     MicroBatch& batch = batches[next];
-    if (!loader.next(batch.storage.buffers(), batch.info)) break;
+    if (!loader.next(batch)) break;
     on_device(plan_, [&] {
-      executor_->stage(ProgramKind::kEvaluate, batch.view(), 1.0);
-      executor_->run(ProgramKind::kEvaluate, Segment::kForward);
+      executor_->stage(kEvaluateProgram, batch.tensors, 1.0);
+      run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
     });
     if (given != nullptr) read(*given);
     executor_->fetch();

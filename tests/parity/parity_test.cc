@@ -200,7 +200,7 @@ TEST(Parity, LogitsAndEveryGradientOfAStep) {
     session.start_batches({});
     MicroBatch batch = session.make_batch();
     ASSERT_TRUE(session.next_batch(batch));
-    ASSERT_EQ(batch.info.num_sequences, 8);
+    ASSERT_EQ(batch.size().sequences, 8);
     const double loss = session.forward_backward(batch, 8.0, true);
     const double expected_loss = item.at("loss");
     session.update(0.0, 1);

@@ -56,9 +56,6 @@ struct Labels {
   bool empty() const { return classes.empty() && values.empty(); }
 };
 
-// The label of a row without a class, for prediction. Losses and metrics ignore it.
-inline constexpr int32_t kNoLabel = -100;
-
 // Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or
 // mixed label, if there are no classes, or if the labels are not of the requested kind.
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
