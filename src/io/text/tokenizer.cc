@@ -11,6 +11,7 @@ void Encoding::clear() {
   ids.clear();
   type_ids.clear();
   offsets.clear();
+  word_starts.clear();
   num_cut = 0;
 }
 
@@ -46,6 +47,19 @@ Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
   TokenizerScratch scratch;
   Encoding out;
   append({first, second}, options, scratch, &out);
+  return out;
+}
+
+AppendedTokens Tokenizer::append_words(std::span<const std::string_view> words, const EncodeOptions& options,
+                                       TokenizerScratch& scratch, Encoding* out) const {
+  return impl_->append_words(words, options, *scratch.impl_, out);
+}
+
+Encoding Tokenizer::encode_words(std::span<const std::string_view> words,
+                                 const EncodeOptions& options) const {
+  TokenizerScratch scratch;
+  Encoding out;
+  append_words(words, options, scratch, &out);
   return out;
 }
 

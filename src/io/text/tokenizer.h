@@ -65,12 +65,16 @@ struct EncodeOptions {
 };
 
 // The tokens of one text or pair, or of several appended ones. The vectors have equal lengths, but offsets
-// stays empty with Offsets::kSkip.
+// stays empty with Offsets::kSkip, and word_starts is only filled by append_words.
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;
-  std::vector<TextSpan> offsets;  // relative to the token's own text of the pair
-  int64_t num_cut = 0;            // number of tokens that truncation removed
+  std::vector<TextSpan> offsets;  // relative to the token's own text of the pair, or to its own word
+  // The index of the word whose first token this is; kNoWord for special tokens and for further tokens.
+  std::vector<int32_t> word_starts;
+  int64_t num_cut = 0;  // number of tokens that truncation removed
+
+  static constexpr int32_t kNoWord = -1;
 
   void clear();  // keeps the allocated memory
 };
@@ -148,6 +152,15 @@ class Tokenizer {
   // kBadData for a text of more than 715 million bytes.
   AppendedTokens append(const TextPair& text, const EncodeOptions& options, TokenizerScratch& scratch,
                         Encoding* out) const;
+
+  // Appends the tokens of a text that is already split into words, as for the classification of tokens, and
+  // fills word_starts. The result equals that of a fast tokenizer of Hugging Face with is_split_into_words:
+  // every word is encoded by itself, and a word may give several tokens or none. If truncation on the left
+  // removes the first token of a word, the first one that remains counts as its start, as in run_ner.py. Does
+  // not mix with append in one Encoding. Errors: as append.
+  AppendedTokens append_words(std::span<const std::string_view> words, const EncodeOptions& options,
+                              TokenizerScratch& scratch, Encoding* out) const;
+  Encoding encode_words(std::span<const std::string_view> words, const EncodeOptions& options = {}) const;
 
   // Encodes all texts on num_threads threads. Requires: num_threads >= 1. The results are in the order of the
   // input and do not depend on the number of threads. Errors: as append; the error of the first text in order

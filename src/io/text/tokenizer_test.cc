@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "io/text/testing/tokenizer_fixtures.h"
@@ -68,6 +69,42 @@ TEST(TokenizerTest, TruncationAsHuggingFace) {
   EXPECT_GT(num_cases, 250u);
   EXPECT_GT(num_cut, 50u);
   EXPECT_GT(num_refused, 10u);
+}
+
+TEST(TokenizerTest, WordsAsTransformersInRunNer) {
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
+  TokenizerScratch scratch;
+  Encoding all;
+  Ids all_starts;
+  size_t num_cases = 0, num_cut = 0, num_lost_words = 0;
+  for (const auto& c : read_json_fixture("words.json")) {
+    const std::string setting = c.at("setting");
+    auto& tokenizer = tokenizers[setting];
+    if (!tokenizer) tokenizer = std::make_unique<Tokenizer>(make_tokenizer(setting));
+    const auto words = c.at("words").get<std::vector<std::string>>();
+    const std::vector<std::string_view> views(words.begin(), words.end());
+    const EncodeOptions options{
+        .max_length = c.at("max_length").get<int64_t>(),
+        .truncation_side = c.at("side") == "left" ? TextSide::kLeft : TextSide::kRight,
+        .special_tokens = c.at("special").get<bool>() ? SpecialTokens::kAdd : SpecialTokens::kOmit};
+    const Encoding got = tokenizer->encode_words(views, options);
+    EXPECT_EQ(got.ids, c.at("ids").get<Ids>()) << c;
+    EXPECT_EQ(got.type_ids, c.at("types").get<Ids>()) << c;
+    EXPECT_EQ(got.word_starts, c.at("starts").get<Ids>()) << c;
+    EXPECT_EQ(flat(got.offsets), c.at("offsets").get<Ids>()) << c;
+    ++num_cases;
+    num_cut += got.num_cut > 0;
+    const auto found =
+        std::count_if(got.word_starts.begin(), got.word_starts.end(), [](int32_t w) { return w >= 0; });
+    num_lost_words += got.num_cut == 0 && found < static_cast<std::ptrdiff_t>(words.size());
+    tokenizer->append_words(views, options, scratch, &all);
+    all_starts.insert(all_starts.end(), got.word_starts.begin(), got.word_starts.end());
+    EXPECT_EQ(all.ids.size(), all.word_starts.size());
+  }
+  EXPECT_EQ(all.word_starts, all_starts);
+  EXPECT_GT(num_cases, 300u);
+  EXPECT_GT(num_cut, 100u);
+  EXPECT_GT(num_lost_words, 50u);
 }
 
 TEST(TokenizerTest, AddedTokensAsHuggingFace) {
