@@ -16,6 +16,7 @@
 #include "io/data/table_reader.h"
 #include "io/data/text_file.h"
 #include "io/data/text_split.h"
+#include "io/data/word_labels.h"
 #include "io/hub/hub_cache.h"
 #include "io/text/tokenizer.h"
 #include "models/model.h"
@@ -74,10 +75,38 @@ std::string label_text(const TextSplit& split, const InspectOptions& options) {
   return fmt::format("  {}: {}\n", problem, what) + count_lines(names, counts);
 }
 
+// Returns a text on the words and tags that training would use.
+std::string word_text(Table table, const ColumnChoice& columns) {
+  std::string text = fmt::format("  words: '{}', {}\n", columns.first,
+                                 columns.has_label ? "tags: '" + columns.label + "'" : "no tags");
+  try {
+    const TextSplit split(std::move(table), columns);
+    for (int64_t row = 0; row < std::min<int64_t>(3, split.num_rows()); ++row) {
+      std::string words;
+      for (int64_t i = 0; i < split.num_words(row); ++i) {
+        words += fmt::format("{}{}", i == 0 ? "" : " ", split.word(row, i));
+        if (split.num_tags(row) > 0) words += fmt::format("/{}", split.tag(row, i));
+      }
+      text += fmt::format("  line {}: {}\n", split.line(row), excerpt(words, 90));
+    }
+    if (!columns.has_label) return text;
+    const LabelScheme scheme = infer_word_labels(split);
+    std::vector<int64_t> counts(static_cast<size_t>(scheme.num_labels));
+    for (int32_t id : encode_word_labels(split, scheme).classes) {
+      if (id >= 0) ++counts[static_cast<size_t>(id)];
+    }
+    return text + fmt::format("  one class per word: {}\n", counted(scheme.num_labels, "tag")) +
+           count_lines(scheme.names, counts);
+  } catch (const Error& error) {
+    return text + "  training refuses it: " + error.what() + "\n";
+  }
+}
+
 // Returns a text on the columns and labels that training would use.
 std::string reading_text(Table table, const InspectOptions& options) {
   const ColumnChoice columns =
       choose_columns(table, {.text = options.text_column_names, .label = options.label_column_name});
+  if (columns.has_words) return word_text(std::move(table), columns);
   std::string text = fmt::format(
       "  text: '{}'{}, {}\n", columns.first,
       columns.second ? " and '" + *columns.second + "'" : std::string(),
@@ -167,8 +196,9 @@ Inspection inspect_folder(const std::string& path) {
 
 bool is_data_file(const std::string& path) {
   const std::string extension = fs::path(path).extension().string();
-  return std::ranges::any_of(std::array{".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson"},
-                             [&](const char* data) { return extension == data; });
+  return std::ranges::any_of(
+      std::array{".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".txt"},
+      [&](const char* data) { return extension == data; });
 }
 
 // A word that is no path may be the name of a model, which every other command accepts instead of a path.
@@ -202,7 +232,7 @@ Inspection inspect_path(const std::string& path, const InspectOptions& options) 
   const std::string extension = fs::path(path).extension().string();
   throw_error(ErrorCode::kUsage,
               "{}: inspect reads model folders, checkpoints, .safetensors, tokenizers, a run's JSON files "
-              "and data (.csv, .tsv, .json, .jsonl), but not '{}'",
+              "and data (.csv, .tsv, .json, .jsonl, .conll), but not '{}'",
               path, extension.empty() ? "a file without extension" : extension);
 }
 

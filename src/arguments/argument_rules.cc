@@ -8,6 +8,7 @@
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/optimizer_names.h"
+#include "base/tagging_task.h"
 
 namespace plimsoll {
 namespace {
@@ -135,6 +136,11 @@ void check_data(const Arguments& a) {
         "--dataset_name {}: data sets are not downloaded; give --train_file FILE, or --task_name TASK for "
         "a folder with GLUE's files",
         a.dataset_name);
+  }
+  if (!is_dummy && is_tagging_task(a.task_name)) {
+    throw_error(ErrorCode::kUsage,
+                "--dataset_name {}: --task_name {} reads files of words and tags; give --train_file FILE",
+                a.dataset_name, a.task_name);
   }
   if (is_dummy && !a.task_name.empty()) {
     throw_error(ErrorCode::kUsage,

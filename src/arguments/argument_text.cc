@@ -120,6 +120,10 @@ constexpr std::string_view kPageRules = R"(
 - If a file does not have the columns that the model was trained on, the same number of texts is selected by the rule above,
   and a warning names both. For a model without saved names, such as one of Hugging Face's, a note says if texts are read in
   pairs.
+- Rows of words with tags are those of run_ner: `tokens` or `words`, or else the first column of lists, has the words; the label
+  column, `ner_tags` (or `pos_tags`, `chunk_tags` with `--task_name pos`, `chunk`), `labels` or `tags`, or else the next column of
+  lists, has one tag per word. They come from JSON, JSON Lines or CoNLL files (`.conll`, `.txt`, `.conllu`: one word and its tags
+  per line, an empty line between sentences), since CSV cannot contain lists.
 - `plimsoll inspect FILE` shows what training reads of a file; it also takes `--text_column_names`, `--label_column_name` and
   `--problem_type`.
 )";

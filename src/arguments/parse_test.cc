@@ -283,7 +283,8 @@ TEST(ArgumentTable, EveryOldValueIsReadAsAnotherAndWarnsOnce) {
 TEST(ParseArguments, ATaskIsReadInAnyCase) {
   EXPECT_EQ(parse({"--dataset_name", "glue", "--task_name", "MRPC"}).arguments.task_name, "mrpc");
   EXPECT_EQ(error_of({"--task_name", "MRP"}),
-            "--task_name: 'MRP' is not one of cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli");
+            "--task_name: 'MRP' is not one of cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli, ner, "
+            "pos, chunk");
 }
 
 TEST(ParseArguments, DefaultsAreHuggingFaces) {

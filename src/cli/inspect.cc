@@ -54,7 +54,8 @@ int run_inspect(const std::vector<std::string>& words) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     print(
         "usage: plimsoll inspect PATH...   a model folder or a name in Hugging Face's cache, a checkpoint, a "
-        ".safetensors, .csv, .tsv, .json or .jsonl file, a tokenizer, log.jsonl, plan.json or memory.json of "
+        ".safetensors, .csv, .tsv, .json, .jsonl or .conll file, a tokenizer, log.jsonl, plan.json or "
+        "memory.json of "
         "a run;\na data file is read as for training, with --text_column_names A,B, --label_column_name NAME "
         "and --problem_type TYPE;\nexit code 4 if a checkpoint is damaged");
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "base/tagging_task.h"
 #include "io/data/data_columns.h"
 #include "io/data/dummy.h"
 #include "io/data/glue.h"
@@ -32,7 +33,9 @@ class DataReading {
       : source_(source),
         arguments_(source.arguments),
         config_(source.model.config),
-        columns_({.text = arguments_.text_column_names, .label = arguments_.label_column_name}),
+        columns_({.text = arguments_.text_column_names,
+                  .label = arguments_.label_column_name,
+                  .tagging = is_tagging_task(arguments_.task_name) ? arguments_.task_name : ""}),
         files_(files),
         diagnostics_(diagnostics) {}
 
@@ -64,8 +67,15 @@ class DataReading {
     const ColumnChoice columns = task == nullptr && is_first && !is_training()
                                      ? columns_of_model(table)
                                      : choose_columns(table, columns_);
+    if (columns.has_words) columns_.label = columns.label;
     if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
     if (!columns.warning.empty()) warn(columns.warning);
+    if (columns.has_words) {
+      throw_error(ErrorCode::kUsage,
+                  "{}: each row is a list of words with tags, but the model classifies whole texts; select "
+                  "a column of texts with --text_column_names",
+                  table.file_name());
+    }
     columns_.text = {columns.first};
     if (columns.second) columns_.text.push_back(*columns.second);
     return TextSplit(std::move(table), columns);
@@ -238,7 +248,8 @@ class DataReading {
   }
 
   void read_files() {
-    const GlueTask* task = arguments_.task_name.empty() ? nullptr : &find_glue_task(arguments_.task_name);
+    const bool is_glue = !arguments_.task_name.empty() && !is_tagging_task(arguments_.task_name);
+    const GlueTask* task = is_glue ? &find_glue_task(arguments_.task_name) : nullptr;
     const bool train = is_training();
     std::optional<TextSplit> train_text =
         train ? read_split(arguments_.train_file, GlueSplit::kTrain, task) : std::nullopt;
@@ -257,7 +268,8 @@ class DataReading {
                   arguments_.task_name);
     }
     if (train && !train_text)
-      throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");
+      throw_error(ErrorCode::kUsage,
+                  "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl, .conll)");
     if (wants_eval && !eval_text)
       throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
     if (predicts && !test_text) throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/tagging_task.h"
 #include "metrics/metrics.h"
 #include "tasks/task.h"
 #include "train/speed.h"
@@ -132,7 +133,7 @@ std::string front_matter(const RunSetup& setup, const std::vector<std::string>& 
   std::string text = fmt::format("---\nlibrary_name: {}\n", is_adapter ? "peft" : "transformers");
   if (!setup.model.base_model.empty()) text += "base_model: " + yaml_text(setup.model.base_model) + "\n";
   text += fmt::format("tags:\n- generated_from_trainer\n- plimsoll\n{}", is_adapter ? "- lora\n" : "");
-  if (!a.task_name.empty()) text += "datasets:\n- glue\n";
+  if (!a.task_name.empty() && !is_tagging_task(a.task_name)) text += "datasets:\n- glue\n";
   if (metrics.size() > 1) {
     text += "metrics:\n";
     for (size_t i = 1; i < metrics.size(); ++i) text += "- " + metrics[i].substr(5) + "\n";
@@ -180,7 +181,10 @@ std::string model_card(const RunSetup& setup, const TrainOutput& output) {
                      " Complete it, and take this line out if it shall not be\nwritten over. -->\n\n# " +
                      run_title(a) + "\n\n";
   text +=
-      what_it_is(setup) + (a.task_name.empty() ? "." : " on the task " + a.task_name + " of GLUE.") + "\n";
+      what_it_is(setup) +
+      (a.task_name.empty() || is_tagging_task(a.task_name) ? "."
+                                                           : " on the task " + a.task_name + " of GLUE.") +
+      "\n";
   if (last) {
     text += fmt::format("After step {} of {}, on the validation data:\n", last->step,
                         setup.steps.length.max_steps);

@@ -198,7 +198,7 @@ TEST(TableReader, PicksTheReaderByExtension) {
   EXPECT_EQ(read_table(folder.write("one.json", "{\"a\": 1}")).num_rows(), 1);
   const std::string error = error_of([&] { read_table(folder.write("a.parquet", "x")); });
   EXPECT_TRUE(error.starts_with("2: ")) << error;
-  EXPECT_NE(error.find("data files must be .csv, .tsv, .json or .jsonl"), std::string::npos) << error;
+  EXPECT_NE(error.find("data files must be .csv, .tsv, .json, .jsonl or .conll"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "io/data/word_columns.h"
 
 namespace plimsoll {
 namespace {
@@ -11,10 +12,6 @@ namespace {
 // meant as text, and run_glue fails on it.
 bool is_unnamed(const std::string& column) {
   return column.starts_with("Unnamed: ");
-}
-
-bool looks_like_index(const std::string& column) {
-  return column == "id" || column == "idx" || column == "index" || column == "guid" || column == "ID";
 }
 
 // Returns the file and the line that defines the columns; for JSON this is the first row.
@@ -95,7 +92,7 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
   if (candidates.size() >= 2) {
     choice.second = candidates[1];
   }
-  if (looks_like_index(choice.first) || (choice.second.has_value() && looks_like_index(*choice.second))) {
+  if (is_index_name(choice.first) || (choice.second.has_value() && is_index_name(*choice.second))) {
     choice.warning = fmt::format(
         "{}: the text is taken from '{}' and '{}' (the first two columns that are not '{}'), and one of them "
         "looks like an index: select the text columns with --text_column_names",
@@ -108,6 +105,10 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
 
 }  // namespace
 
+bool is_index_name(std::string_view column) {
+  return column == "id" || column == "idx" || column == "index" || column == "guid" || column == "ID";
+}
+
 void require_label_column(const Table& table, const std::string& label) {
   if (table.find_column(label) >= 0) return;
   throw_error(
@@ -117,6 +118,7 @@ void require_label_column(const Table& table, const std::string& label) {
 }
 
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {
+  if (const std::optional<ColumnChoice> words = choose_word_columns(table, options)) return *words;
   ColumnChoice choice =
       options.text.empty() ? inferred_columns(table, options) : named_columns(table, options);
   choice.label = options.label;

@@ -3,11 +3,17 @@
 // The rule is that of Hugging Face's run_glue: "sentence1" and "sentence2" if both exist, otherwise the first
 // two columns other than the label, or the only one. An index column ("id", "idx") is not excluded, because
 // run_glue does not exclude it either; the choice then has a warning that explains how to name the columns.
+//
+// Token classification. A typed table (JSON, CoNLL) in which the first row has a list of words and a list of
+// tags is read as such, with the columns of Hugging Face's run_ner: the words are in "tokens" or "words", or
+// otherwise in the first column of lists; the tags are in the label column, in "<task>_tags", "labels" or
+// "tags", or otherwise in the next column of lists (CoNLL: the last column).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/data/data_table.h"
@@ -15,8 +21,11 @@
 namespace plimsoll {
 
 struct ColumnOptions {
-  std::vector<std::string> text;  // one or two names; if empty, the rule above applies
+  std::vector<std::string> text = {};  // one or two names; if empty, the rule above applies
   std::string label = "label";
+  // The kind of tags, "ner", "pos" or "chunk": selects the column "ner_tags" and so on, and requests rows of
+  // words. If empty, the table decides if its rows are words, and its tags are those of "ner".
+  std::string tagging = {};
 };
 
 // The columns of the first file, identified by name, because the other files of a run must have the same
@@ -26,13 +35,17 @@ struct ColumnChoice {
   std::optional<std::string> second;
   std::string label;
   bool has_label = false;
-  std::string warning;  // empty if there is no warning
+  bool has_words = false;  // `first` has lists of words, and `label` lists of tags
+  std::string warning;     // empty if there is no warning
 };
 
 // Selects the columns. Errors: kBadData if a named column does not exist or the table has only a label column
 // (the message contains both lists); kUsage for more than two text columns or a text column that is also the
-// label.
+// label; kBadData if rows of words are requested and the table cannot have them.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
+
+// Returns true for the name of a column that numbers the rows, such as "id" or "idx".
+bool is_index_name(std::string_view column);
 
 // Checks that the label column exists. Errors: kBadData if it does not; the message lists the existing
 // columns.

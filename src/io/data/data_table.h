@@ -51,6 +51,9 @@ class Table {
   // cells are text (CSV, TSV).
   bool is_typed() const { return is_typed_; }
   void set_typed() { is_typed_ = true; }
+  // Returns true if the file has one word per line, so that its columns are lists.
+  bool is_conll() const { return is_conll_; }
+  void set_conll() { is_conll_ = true; }
   // Returns the number of bytes in memory, including unused capacity.
   int64_t held_bytes() const;
 
@@ -72,6 +75,7 @@ class Table {
   std::vector<int64_t> lines_;
   std::vector<CellKind> kinds_;
   bool is_typed_ = false;
+  bool is_conll_ = false;
 };
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Passes bytes to the JSON and JSONL readers and reads the resulting table and its labels. The only permitted
+// Passes bytes to the JSON, JSONL and CoNLL readers and reads the resulting table and its labels. The only permitted
 // errors are plimsoll::Error for invalid data. The first byte selects the reader and the problem type.
 #include <cstddef>
 #include <cstdint>
@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "base/testing/fuzz_answer.h"
+#include "io/data/conll_reader.h"
 #include "io/data/data_columns.h"
 #include "io/data/json_reader.h"
 #include "io/data/labels.h"
 #include "io/data/text_split.h"
+#include "io/data/word_labels.h"
 
 namespace plimsoll {
 namespace {
@@ -20,6 +22,9 @@ Table read(uint8_t choice, const TextFile& file) {
       return read_json(file);
     case 1:
       return read_jsonl(file);
+    case 2:
+      return read_conll(file,
+                        (choice & 4) != 0 ? ConllFormat::kUniversalDependencies : ConllFormat::kColumns);
     default:
       return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
   }
@@ -37,6 +42,11 @@ void read_all(uint8_t choice, std::string bytes) {
   }
   const ColumnChoice columns = choose_columns(table);
   const TextSplit split(std::move(table), columns);
+  if (split.has_words()) {
+    const LabelScheme tags = infer_word_labels(split);
+    PLIMSOLL_CHECK(!encode_word_labels(split, tags).classes.empty());
+    return;
+  }
   LabelOptions options;
   if ((choice & 4) != 0) {
     options.kind = (choice & 8) != 0 ? LabelKind::kClasses : LabelKind::kNumbers;

@@ -4,11 +4,11 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
 #include "base/counted.h"
+#include "io/data/class_lookup.h"
 #include "io/data/label_cells.h"
 #include "io/data/label_lists.h"
 #include "io/data/labels.h"
@@ -16,79 +16,6 @@
 
 namespace plimsoll {
 namespace {
-
-// Converts names to ids. The table of known classes is created once per split.
-class ClassLookup {
- public:
-  explicit ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
-    for (const std::string& name : scheme.names) {
-      ids_.emplace(name, narrow<int32_t>(scheme.id_of(name)));
-    }
-  }
-
-  std::optional<int32_t> find(std::string_view text) const {
-    if (scheme_.integer_names && as_integer(text).has_value()) {
-      return find_name(class_name(text, true));
-    }
-    const std::optional<int32_t> named = find_name(std::string(text));
-    if (named.has_value() || !scheme_.accepts_ids) {
-      return named;
-    }
-    const std::optional<int64_t> id = as_integer(text);
-    if (id.has_value() && *id >= 0 && *id < scheme_.num_labels) {
-      return find_name(scheme_.names[static_cast<size_t>(*id)]);
-    }
-    return std::nullopt;
-  }
-
-  LabelOrigin origin() const { return scheme_.origin; }
-
-  std::string known() const {
-    std::string list;
-    for (size_t i = 0; i < scheme_.names.size() && i < 10; ++i) {
-      list += fmt::format("{}'{}'", i == 0 ? "" : ", ", excerpt(scheme_.names[i]));
-    }
-    if (scheme_.names.size() > 10) {
-      list += fmt::format(" and {} more", scheme_.names.size() - 10);
-    }
-    return list;
-  }
-
- private:
-  std::optional<int32_t> find_name(const std::string& name) const {
-    const auto found = ids_.find(name);
-    return found == ids_.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  const LabelScheme& scheme_;
-  std::unordered_map<std::string, int32_t> ids_;
-};
-
-std::string describe_unseen_label(const std::string& label, const ClassLookup& lookup) {
-  switch (lookup.origin()) {
-    case LabelOrigin::kTrainingData:
-      return fmt::format(
-          "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows with "
-          "this label to the training file",
-          label, lookup.known());
-    case LabelOrigin::kModel:
-      return fmt::format(
-          "the label '{}' is not one of the model's labels, {}\n  correct the row, or use a model that was "
-          "trained with this label",
-          label, lookup.known());
-    case LabelOrigin::kTask:
-      return fmt::format(
-          "the label '{}' is not one of the task's labels, {}\n  correct the row, or omit --task_name if the "
-          "data is not GLUE's",
-          label, lookup.known());
-  }
-  return {};
-}
-
-[[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label,
-                              const ClassLookup& lookup) {
-  fail_at_row(split, row, describe_unseen_label(excerpt(label), lookup));
-}
 
 Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
   const ClassLookup lookup(scheme);
@@ -105,7 +32,7 @@ Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUs
     const std::optional<int32_t> id = lookup.find(split.label(row));
     const bool unlabelled = use == LabelUse::kOptional && as_integer(split.label(row)) == -1;
     if (!id.has_value() && !unlabelled) {
-      fail_unseen(split, row, split.label(row), lookup);
+      lookup.fail_unseen(split, row, split.label(row));
     }
     labels.classes.push_back(id.value_or(kNoLabel));
   }
@@ -129,7 +56,7 @@ Labels encode_sets(const TextSplit& split, const LabelScheme& scheme, LabelUse u
     for (const JsonItem& item : label_items(split, row, scheme.delimiter)) {
       const std::optional<int32_t> id = lookup.find(item.text);
       if (!id.has_value()) {
-        fail_unseen(split, row, item.text, lookup);
+        lookup.fail_unseen(split, row, item.text);
       }
       labels.values[static_cast<size_t>(row * labels.width + *id)] = 1.0f;
     }

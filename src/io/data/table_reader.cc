@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "io/data/conll_reader.h"
 #include "io/data/csv_reader.h"
 #include "io/data/json_reader.h"
 #include "io/data/text_file.h"
@@ -40,8 +41,15 @@ Table read_table(const std::filesystem::path& path) {
     const TextFile file = read_data_file(path);
     return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
   }
+  if (extension == ".conll" || extension == ".txt") {
+    return read_conll(read_data_file(path));
+  }
+  if (extension == ".conllu") {
+    return read_conll(read_data_file(path), ConllFormat::kUniversalDependencies);
+  }
   std::error_code ignored;
-  throw_error(ErrorCode::kUsage, "{}: data files must be .csv, .tsv, .json or .jsonl; this {}", path.string(),
+  throw_error(ErrorCode::kUsage, "{}: data files must be .csv, .tsv, .json, .jsonl or .conll; this {}",
+              path.string(),
               std::filesystem::is_directory(path, ignored) ? "is a folder; give a file in it"
               : extension.empty() ? "one has no extension; rename it according to its format"
                                   : fmt::format("one is '{}'; convert it", extension));

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 // Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes (csv_reader.h explains why);
 // .jsonl and .ndjson are JSONL; .json is an array of objects, {"data": [...]}, or JSONL, since Hugging Face's
-// "json" loader accepts all three. Errors: kUsage for another extension; kBadData as the readers.
+// "json" loader accepts all three; .conll, .conllu and .txt have one word per line (conll_reader.h). Errors: kUsage for another extension; kBadData as the readers.
 Table read_table(const std::filesystem::path& path);
 
 // Returns an upper estimate of the memory that was used to read the file of this table. CSV cells are moved

@@ -59,6 +59,11 @@ TextSplit::TextSplit(Table table, const ColumnChoice& columns) {
   *this = with_columns(std::move(table), columns);
   rows_.resize(index(table_.num_rows()));
   std::iota(rows_.begin(), rows_.end(), 0);
+  if (columns.has_words) {
+    words_ = read_tagged_words(table_, first_, label_);
+    has_words_ = true;
+    return;
+  }
   for (const int64_t row : rows_) {
     check_text(row, first_);
     if (second_ >= 0) {

@@ -1,5 +1,6 @@
 // A split (train, validation, test) before tokenization: a table, the rows of it that are used, and its
-// columns. Thread-safe after construction. A TextSplit owns its table.
+// columns. A row is a text or a pair of texts with a label, or a list of words with a list of tags.
+// Thread-safe after construction. A TextSplit owns its table.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,15 @@
 
 #include "io/data/data_columns.h"
 #include "io/data/data_table.h"
+#include "io/data/word_lists.h"
 
 namespace plimsoll {
 
 class TextSplit {
  public:
   // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that
-  // is not text (a number, null or a list; only in JSON), and for a column that the table does not have (the
-  // message contains both lists of columns).
+  // is not text (a number, null or a list; only in JSON), for a column that the table does not have (the
+  // message contains both lists of columns), and for lists as read_tagged_words().
   TextSplit(Table table, const ColumnChoice& columns);
   // Does the same, but skips and counts rows with a kNull cell in a used column (some rows of GLUE's own
   // files have one).
@@ -32,17 +34,29 @@ class TextSplit {
   int64_t first_empty_line() const { return first_empty_line_; }
   bool is_pair() const { return second_ >= 0; }
   bool has_label() const { return label_ >= 0; }
+  // Returns true if each row is a list of words (with tags if has_label()), for token classification.
+  bool has_words() const { return has_words_; }
   const Table& table() const { return table_; }
   // Returns the memory of the table and the list of its rows, including unused capacity.
   int64_t held_bytes() const {
-    return table_.held_bytes() + static_cast<int64_t>(rows_.capacity() * sizeof(int64_t));
+    return table_.held_bytes() + words_.words.held_bytes() + words_.tags.held_bytes() +
+           static_cast<int64_t>(rows_.capacity() * sizeof(int64_t));
   }
 
-  // Requires: 0 <= row < num_rows().
+  // Requires: 0 <= row < num_rows(), and !has_words().
   std::string_view first_text(int64_t row) const { return table_.cell(rows_[index(row)], first_); }
   std::optional<std::string_view> second_text(int64_t row) const;
   std::string_view label(int64_t row) const { return table_.cell(rows_[index(row)], label_); }
   CellKind label_kind(int64_t row) const { return table_.kind(rows_[index(row)], label_); }
+  // The words of a row and their tags, as names or as integers. A row without tags has num_tags() 0, otherwise
+  // one per word. Requires: has_words(), 0 <= row < num_rows(), 0 <= i < num_words(row) or num_tags(row).
+  int64_t num_words(int64_t row) const { return words_.words.size(rows_[index(row)]); }
+  std::string_view word(int64_t row, int64_t i) const { return words_.words.item(rows_[index(row)], i); }
+  int64_t num_tags(int64_t row) const { return has_label() ? words_.tags.size(rows_[index(row)]) : 0; }
+  std::string_view tag(int64_t row, int64_t i) const { return words_.tags.item(rows_[index(row)], i); }
+  bool has_integer_tags() const { return words_.integer_tags; }
+  // Returns the name of the label column. Requires: has_label().
+  const std::string& label_column() const { return table_.columns()[index(label_)]; }
   int64_t line(int64_t row) const { return table_.line(rows_[index(row)]); }
   int64_t table_row(int64_t row) const { return rows_[index(row)]; }
   // Returns a hash of everything that determines the texts: the content of the file and the columns and rows
@@ -70,6 +84,8 @@ class TextSplit {
   void check_text(int64_t table_row, int64_t column);
 
   Table table_;
+  TaggedWords words_;  // by row of the table; empty unless has_words_
+  bool has_words_ = false;
   std::vector<int64_t> rows_;
   int64_t first_ = -1;
   int64_t second_ = -1;

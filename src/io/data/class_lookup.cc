@@ -1,0 +1,71 @@
+#include "io/data/class_lookup.h"
+
+#include "base/check.h"
+#include "io/data/label_cells.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+
+ClassLookup::ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
+  for (const std::string& name : scheme.names) {
+    ids_.emplace(name, narrow<int32_t>(scheme.id_of(name)));
+  }
+}
+
+std::optional<int32_t> ClassLookup::find_name(const std::string& name) const {
+  const auto found = ids_.find(name);
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<int32_t> ClassLookup::find(std::string_view text) const {
+  if (scheme_.integer_names && as_integer(text).has_value()) {
+    return find_name(class_name(text, true));
+  }
+  const std::optional<int32_t> named = find_name(std::string(text));
+  if (named.has_value() || !scheme_.accepts_ids) {
+    return named;
+  }
+  const std::optional<int64_t> id = as_integer(text);
+  if (id.has_value() && *id >= 0 && *id < scheme_.num_labels) {
+    return find_name(scheme_.names[static_cast<size_t>(*id)]);
+  }
+  return std::nullopt;
+}
+
+std::string ClassLookup::known() const {
+  std::string list;
+  for (size_t i = 0; i < scheme_.names.size() && i < 10; ++i) {
+    list += fmt::format("{}'{}'", i == 0 ? "" : ", ", excerpt(scheme_.names[i]));
+  }
+  if (scheme_.names.size() > 10) {
+    list += fmt::format(" and {} more", scheme_.names.size() - 10);
+  }
+  return list;
+}
+
+std::string ClassLookup::describe_unseen(const std::string& label) const {
+  switch (scheme_.origin) {
+    case LabelOrigin::kTrainingData:
+      return fmt::format(
+          "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows with "
+          "this label to the training file",
+          label, known());
+    case LabelOrigin::kModel:
+      return fmt::format(
+          "the label '{}' is not one of the model's labels, {}\n  correct the row, or use a model that was "
+          "trained with this label",
+          label, known());
+    case LabelOrigin::kTask:
+      return fmt::format(
+          "the label '{}' is not one of the task's labels, {}\n  correct the row, or omit --task_name if the "
+          "data is not GLUE's",
+          label, known());
+  }
+  return {};
+}
+
+void ClassLookup::fail_unseen(const TextSplit& split, int64_t row, std::string_view label) const {
+  fail_at_row(split, row, describe_unseen(excerpt(label)));
+}
+
+}  // namespace plimsoll

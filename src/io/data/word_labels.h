@@ -1,0 +1,41 @@
+// Determines the classes of tagged words and converts tags to numbers, for splits with TextSplit::has_words().
+// Thread-safe: pure functions and values.
+//
+// The classes are those of Hugging Face's run_ner: all tags of the training split, sorted by code point if
+// they are names, by value if they are integers. The integer -100 is no class: losses and metrics ignore
+// such a word.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "io/data/labels.h"
+#include "io/data/text_split.h"
+
+namespace plimsoll {
+
+// The class of every word of a split: those of row r are classes[offsets[r]] to classes[offsets[r + 1] - 1].
+struct WordClasses {
+  std::vector<int32_t> classes;
+  std::vector<int64_t> offsets = {0};
+
+  int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  std::span<const int32_t> row(int64_t row) const {
+    const auto begin = static_cast<size_t>(offsets[static_cast<size_t>(row)]);
+    return std::span(classes).subspan(begin,
+                                      static_cast<size_t>(offsets[static_cast<size_t>(row) + 1]) - begin);
+  }
+};
+
+// Infers the classes; the kind of the scheme is kClass. Requires: train.has_words(). Errors: kBadData with
+// file:line if the split has no tags or a row lacks them, and if there are more than 100000 classes.
+LabelScheme infer_word_labels(const TextSplit& train);
+
+// Encodes the tags of a split. With LabelUse::kOptional, rows without tags and unknown tags of the number -1
+// get kNoLabel; if the split has no tags at all, the result has no rows. Requires: split.has_words(). Errors:
+// kBadData with file:line for an unknown tag (the message lists the known ones) and a row without tags.
+WordClasses encode_word_labels(const TextSplit& split, const LabelScheme& scheme,
+                               LabelUse use = LabelUse::kRequired);
+
+}  // namespace plimsoll
