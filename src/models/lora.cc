@@ -120,22 +120,42 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   }
 }
 
-// Returns the number of the layer that contains a module, as PEFT finds it: the last component of its name that is
-// a number and that at least two components precede. Returns -1 if the name has none.
-int64_t layer_of(std::string_view module) {
+// A number in the name of a module, between two other components, and the name before it.
+struct NumberedPart {
+  std::string_view before;
+  int64_t number = 0;
+};
+
+// Returns the numbers that may be those of layers, as PEFT finds them: they follow at least two components, or at least
+// one if an expression names it, and are not the last component.
+std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_before) {
   constexpr size_t kMostDigits = 6;
-  int64_t layer = -1;
+  std::vector<NumberedPart> parts;
   int place = 0;
   for (size_t begin = 0, end = module.find('.'); end != std::string_view::npos;
        begin = end + 1, end = module.find('.', begin), ++place) {
     const std::string_view part = module.substr(begin, end - begin);
     const bool is_number = !part.empty() && part.size() <= kMostDigits &&
                            std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!is_number || place < 2) continue;
-    layer = 0;
-    for (const char digit : part) layer = 10 * layer + (digit - '0');
+    if (!is_number || place < fewest_before) continue;
+    NumberedPart found{.before = module.substr(0, begin - 1)};
+    for (const char digit : part) found.number = 10 * found.number + (digit - '0');
+    parts.push_back(found);
   }
-  return layer;
+  return parts;
+}
+
+// Returns the number of the layer that contains a module: the first that follows a name which one of the patterns
+// matches, without patterns the first of all. Returns -1 if there is none.
+int64_t layer_of(std::string_view module, const std::vector<std::regex>& patterns = {}) {
+  const std::vector<NumberedPart> parts = numbered_parts(module, patterns.empty() ? 2 : 1);
+  if (patterns.empty()) return parts.empty() ? -1 : parts.front().number;
+  for (const std::regex& pattern : patterns) {
+    for (const NumberedPart& part : parts) {
+      if (std::regex_match(part.before.begin(), part.before.end(), pattern)) return part.number;
+    }
+  }
+  return -1;
 }
 
 bool has_any_end(std::string_view module, const std::vector<std::string>& ends) {
@@ -155,11 +175,21 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   }
   const std::vector<int64_t>& layers = config.layers_to_transform;
   if (!layers.empty()) {
+    std::vector<std::regex> patterns;
+    for (const std::string& pattern : config.layers_pattern)
+      patterns.push_back(expression_of("(?:.*\\.)?(?:" + pattern + ")", "layers_pattern"));
     std::erase_if(targets, [&](const LoraTarget& target) {
-      return std::find(layers.begin(), layers.end(), layer_of(target.module)) == layers.end();
+      return std::find(layers.begin(), layers.end(), layer_of(target.module, patterns)) == layers.end();
     });
   }
   if (!targets.empty()) return;
+  if (!config.layers_pattern.empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "layers_pattern {}: no module that --{} chooses is in such a layer with the numbers {}, so none is "
+        "left to adapt; set layers_pattern to null in adapter_config.json",
+        fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
+  }
   throw_error(ErrorCode::kUsage,
               "--{}: of the modules that --{} chooses none is left to adapt; exclude fewer",
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "models/lora_config.h"
+#include "models/lora_init.h"
 #include "models/model.h"
+#include "train/base_change.h"
 
 namespace plimsoll {
 namespace {
@@ -70,6 +72,7 @@ class Merge {
     set_labels(has_config);
     specs_ = model_weights(model_);
     targets_ = lora_targets(specs_, model_.model_type, config_.lora);
+    check_base_change(targets_, config_.lora);
     add_lora_weights(specs_, model_.model_type, config_.lora);
   }
 
@@ -153,8 +156,8 @@ class Merge {
     const int64_t r = config_.lora.r;
     const Located a = of_adapter(target->a(), {r, target->in});
     const Located b = of_adapter(target->b(), {target->out, r});
-    return made_source(name, type_of(stored), shape, [stored, a, b, r, scale = config_.lora.scale()] {
-      return merged(read_all(stored), read_all(a), read_all(b), r, scale);
+    return made_source(name, type_of(stored), shape, [stored, a, b, r, lora = config_.lora] {
+      return merged(read_changed_base(stored, lora), read_all(a), read_all(b), r, lora.scale());
     });
   }
 

@@ -5,6 +5,7 @@
 #include "exec/quantized_weights.h"
 #include "models/model.h"
 #include "train/adapter_loading.h"
+#include "train/base_change.h"
 
 namespace plimsoll {
 namespace {
@@ -85,6 +86,7 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
   LoadReport report =
       folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = ignored_on_disk()});
   if (from == WeightsFrom::kModelUnderAdapter) {
+    change_loaded_base(executor, folder);
     // A weight that the adapter replaces is not unused.
     const auto adapted =
         wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
