@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/head_kind.h"
+#include "base/problem_type.h"
 #include "base/json_document.h"
 
 namespace plimsoll {
@@ -220,7 +220,7 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   return adapter;
 }
 
-std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type) {
+std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type, const HeadKind& head) {
   const LoraConfig& lora = config.lora;
   std::vector<std::string> saved{"classifier", "score"};
   for (const std::string& module : lora.modules_to_save) {
@@ -247,7 +247,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"rank_pattern", Json::object()},
                   {"revision", nullptr},
                   {"target_modules", modules_json(targets)},
-                  {"task_type", kSequenceClassification.peft_task_type},
+                  {"task_type", head.peft_task_type},
                   {"use_dora", false},
                   {"use_rslora", lora.use_rslora}};
   return json.dump(2) + "\n";

@@ -22,6 +22,7 @@ struct AdapterConfig {
 AdapterConfig parse_adapter_config(std::string_view json, std::string_view where);
 
 // Returns the text as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.
-std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type);
+std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
+                                const HeadKind& head = kSequenceClassificationHead);
 
 }  // namespace plimsoll

@@ -208,33 +208,63 @@ namespace {
 
 // The sums of an evaluation over its batches, in order.
 struct EvaluationSums {
-  EvaluationSums(const TaskRecord& task, int64_t labels)
-      : num_labels(labels), metrics(task.new_metric_sums(labels)) {}
+  EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated)
+      : data(evaluated),
+        num_labels(model.num_labels),
+        is_per_token(task.labels == LabelKind::kClassPerToken),
+        metrics(task.new_metric_sums(model.num_labels, model.id2label)) {}
 
   // Adds a batch, with the outputs that were fetched last.
   void add(Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
-    const int64_t sequences = batch.size().sequences;
     loss_sum += executor.fetched("loss").load(0);
-    rows += sequences;
+    num_sequences += batch.size().sequences;
+    const int64_t num_rows = is_per_token ? batch.size().tokens : batch.size().sequences;
     const std::span<const float> logits(executor.fetched("logits").as<float>(),
-                                        static_cast<size_t>(sequences * num_labels));
-    if (batch.tensors.has_ints("labels")) {
-      metrics->add(logits, {.classes = batch.tensors.ints("labels"), .values = {}});
-    } else {
-      metrics->add(logits, {.classes = {}, .values = batch.tensors.floats("labels")});
-    }
+                                        static_cast<size_t>(num_rows * num_labels));
+    EvaluatedBatch evaluated{
+        .logits = logits, .classes = {}, .values = {}, .cu_seqlens = batch.tensors.ints("cu_seqlens")};
+    if (batch.tensors.has_ints("labels")) evaluated.classes = batch.tensors.ints("labels");
+    if (batch.tensors.has_floats("labels")) evaluated.values = batch.tensors.floats("labels");
+    metrics->add(evaluated);
     if (all_logits == nullptr) return;
-    for (int64_t i = 0; i < sequences; ++i) {
-      const auto row = logits.subspan(static_cast<size_t>(i * num_labels), static_cast<size_t>(num_labels));
-      all_logits->emplace_back(row.begin(), row.end());
-    }
+    for (size_t i = 0; i < batch.rows.size(); ++i) all_logits->push_back(logits_of(evaluated, batch, i));
   }
 
+  // Returns the logits of sequence i: those of the sequence, or, if tokens have labels, those of the first token of each
+  // word.
+  std::vector<float> logits_of(const EvaluatedBatch& evaluated, const MicroBatch& batch, size_t i) const {
+    const auto width = static_cast<size_t>(num_labels);
+    std::vector<float> result;
+    const auto append = [&](size_t row) {
+      const auto part = evaluated.logits.subspan(row * width, width);
+      result.insert(result.end(), part.begin(), part.end());
+    };
+    if (!is_per_token) {
+      append(i);
+      return result;
+    }
+    const auto first = static_cast<size_t>(evaluated.cu_seqlens[i]);
+    const std::span<const int32_t> starts = data.of_row(data.word_starts, batch.rows[i]);
+    for (size_t token = 0; token < starts.size(); ++token) {
+      if (starts[token] >= 0) append(first + token);
+    }
+    return result;
+  }
+
+  const Dataset& data;
   int64_t num_labels;
+  bool is_per_token;
   std::unique_ptr<MetricSums> metrics;
   double loss_sum = 0;
-  int64_t rows = 0;
+  int64_t num_sequences = 0;
 };
+
+// Returns the denominator of the loss of a batch of evaluation. Losses of batches are added and divided by the number of
+// sequences. As in Trainer, a batch adds the mean over its labels times its number of sequences.
+double evaluation_denominator(const MicroBatch& batch) {
+  return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
+         static_cast<double>(batch.size().sequences);
+}
 
 }  // namespace
 
@@ -253,17 +283,17 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   for (size_t i = 0; i < num_batches; ++i) {
     batches.push_back(make_micro_batch(layout));
   }
-  EvaluationSums sums(task, setup_.model.config.num_labels);
+  EvaluationSums sums(task, setup_.model.config, data);
   const auto read = [&](const MicroBatch& batch) {
     on_device(plan_, [&] { sums.add(*executor_, batch, all_logits); });
-    if (progress) progress(sums.rows, data.num_rows());
+    if (progress) progress(sums.num_sequences, data.num_rows());
   };
   const MicroBatch* given = nullptr;
   for (size_t next = 0;; next = (next + 1) % batches.size()) {
     MicroBatch& batch = batches[next];
     if (!loader.next(batch)) break;
     on_device(plan_, [&] {
-      executor_->stage(kEvaluateProgram, batch.tensors, 1.0);
+      executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(batch));
       run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
     });
     if (given != nullptr) read(*given);
@@ -274,7 +304,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   if (given != nullptr) read(*given);
   MetricMap metrics;
   if (data.labels.empty()) return metrics;
-  metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.rows, 1));
+  metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.num_sequences, 1));
   if (setup_.arguments.prediction_loss_only) return metrics;
   std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
   if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
@@ -290,7 +320,7 @@ ModelContents Session::model_contents() const {
   if (setup_.request.model.lora) {
     contents.adapter_config_text =
         adapter_config_json({.lora = *setup_.request.model.lora, .base_model = setup_.model.base_model},
-                            setup_.model.config.model_type);
+                            setup_.model.config.model_type, *head_of(setup_.model.config).kind);
   }
   contents.tensors = weight_tensors(*executor_);
   contents.carried = tokenizer_files();

@@ -122,7 +122,7 @@ void StepEngine::run_step() {
   bool is_last = false;
   for (; !is_last; ++step.num_enqueued) {
     const MicroBatch& batch = load_batch();
-    if (step.num_enqueued == 0) step.denominator = static_cast<double>(batch.info.labels_in_step);
+    if (step.num_enqueued == 0) step.denominator = static_cast<double>(std::max<int64_t>(1, batch.info.labels_in_step));
     const EnqueuedBatch enqueued{&batch, session_.micro_batches_done()};
     enqueue(step, enqueued);
     if (pending_) {

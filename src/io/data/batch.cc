@@ -12,6 +12,9 @@ namespace {
 template <typename Copy>
 void write_per_token(const TokenSet& tokens, std::span<const int32_t> rows, std::span<int32_t> out, const Copy& copy) {
   int32_t* at = out.data();
+  int64_t written = 0;
+  for (const int32_t row : rows) written += tokens.length(row);
+  PLIMSOLL_CHECK(written == std::ssize(out), "{} tokens in a tensor of {}", written, out.size());
   for (const int32_t row : rows) {
     copy(row, at);
     at += tokens.length(row);
@@ -44,9 +47,21 @@ void write_starts(const Dataset& data, std::span<const int32_t> rows, TensorBatc
   starts[rows.size()] = at;
 }
 
-void write_classes(const Labels& labels, std::span<const int32_t> rows, std::span<int32_t> out) {
+void write_classes(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
+  const Labels& labels = data.labels;
+  if (labels.classes.empty()) {
+    std::ranges::fill(out, kNoLabel);
+    return;
+  }
+  if (labels.is_per_token) {
+    write_per_token(data.tokens, rows, out, [&](int32_t row, int32_t* to) {
+      std::ranges::copy(data.of_row(labels.classes, row), to);
+    });
+    return;
+  }
+  PLIMSOLL_CHECK(rows.size() == out.size(), "{} labels of rows in a batch with {}", rows.size(), out.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    out[i] = labels.classes.empty() ? kNoLabel : labels.classes[static_cast<size_t>(rows[i])];
+    out[i] = labels.classes[static_cast<size_t>(rows[i])];
   }
 }
 
@@ -66,7 +81,7 @@ void write_values(const Labels& labels, std::span<const int32_t> rows, std::span
 
 void write_labels(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
   if (out.has_ints("labels")) {
-    write_classes(data.labels, rows, out.ints("labels"));
+    write_classes(data, rows, out.ints("labels"));
   } else {
     write_values(data.labels, rows, out.floats("labels"));
   }

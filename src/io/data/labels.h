@@ -45,10 +45,11 @@ struct LabelScheme {
   std::vector<std::string> names_by_id() const;
 };
 
-// The labels of a split, ready for batches: `classes` for kClass, otherwise `values` with num_labels entries
-// per row.
+// The labels of a split, ready for batches: `classes` for kClass with one entry per row, and for kClassPerToken with one
+// per token; otherwise `values` with num_labels entries per row.
 struct Labels {
   std::vector<int32_t> classes;
+  bool is_per_token = false;
   std::vector<float> values;
   int64_t width = 1;
 

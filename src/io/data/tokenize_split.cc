@@ -211,6 +211,11 @@ WordTokens tokenize_rows(const RowSource& rows, const TextEncoder& encoder, cons
   return tokenizing.join();
 }
 
+// Returns the file:line of a row.
+std::string where_is(const TextSplit& split, int64_t row) {
+  return fmt::format("{}:{}", split.table().file_name(), split.line(row));
+}
+
 }  // namespace
 
 TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options) {
@@ -218,9 +223,7 @@ TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, cons
     return worker.session->encode(split.first_text(row), split.second_text(row), options.max_seq_length,
                                   worker.ids, worker.types);
   };
-  const auto where = [&](int64_t row) {
-    return fmt::format("{}:{}", split.table().file_name(), split.line(row));
-  };
+  const auto where = [&](int64_t row) { return where_is(split, row); };
   return tokenize_rows({split.num_rows(), encode, where}, encoder, options).tokens;
 }
 
@@ -232,6 +235,15 @@ WordTokens tokenize_words(const WordRows& rows, const TextEncoder& encoder, cons
                                         worker.word_starts);
   };
   return tokenize_rows({rows.num_rows, encode, rows.where}, encoder, options);
+}
+
+WordTokens tokenize_rows(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options) {
+  if (!split.has_words()) return {.tokens = tokenize_split(split, encoder, options), .word_starts = {}};
+  const auto words = [&](int64_t row, std::vector<std::string_view>& list) {
+    for (int64_t i = 0; i < split.num_words(row); ++i) list.push_back(split.word(row, i));
+  };
+  const auto where = [&](int64_t row) { return where_is(split, row); };
+  return tokenize_words({.num_rows = split.num_rows(), .words = words, .where = where}, encoder, options);
 }
 
 }  // namespace plimsoll

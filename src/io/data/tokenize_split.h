@@ -48,4 +48,7 @@ struct WordTokens {
 // token.
 WordTokens tokenize_words(const WordRows& rows, const TextEncoder& encoder, const TokenizeOptions& options);
 
+// Tokenizes the rows of a split, whether they are texts (then there are no word starts) or lists of words.
+WordTokens tokenize_rows(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options);
+
 }  // namespace plimsoll

@@ -69,6 +69,10 @@ constexpr std::array kPresets{
 
 constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
 
+constexpr std::array kHeads{
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
+};
+
 }  // namespace
 
 const Architecture& bert_architecture() {
@@ -80,7 +84,7 @@ const Architecture& bert_architecture() {
                                    .has_token_types = true,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
-                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = kLoraTargets};
   return record;

@@ -71,6 +71,10 @@ constexpr std::array kPresets{
     Preset{"distilbert-base-cased", "distilbert", 28996, 768, 6, 12, 3072},
 };
 
+constexpr std::array kHeads{
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
+};
+
 }  // namespace
 
 const Architecture& distilbert_architecture() {
@@ -86,7 +90,7 @@ const Architecture& distilbert_architecture() {
                                    .has_token_types = false,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
-                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = {}};
   return record;

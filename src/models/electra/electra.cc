@@ -101,6 +101,10 @@ void set_defaults(ModelConfig& config) {
   config.intermediate_size = 1024;
 }
 
+constexpr std::array kHeads{
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
+};
+
 }  // namespace
 
 const Architecture& electra_architecture() {
@@ -112,7 +116,7 @@ const Architecture& electra_architecture() {
                                    .has_token_types = true,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
-                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = kLoraTargets};
   return record;

@@ -43,7 +43,7 @@ std::string title(const Plan& plan, const PlanLabels& labels) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.trains() ? request.batches.train : request.batches.evaluate;
   std::string first = fmt::format("{} for {}, {} parameters, {}", labels.model_of(request),
-                                  task_of(request.model.problem_type).head->description,
+                                  task_of(request.model.problem_type).head().description,
                                   format_count(plan.num_parameters()), describe_precision(request));
   if (plan.trains()) first += ", " + describe_optimizer(request.update.optimizer);
   if (plan.trains() && plan.num_trainable_parameters() < plan.num_parameters())
