@@ -23,7 +23,13 @@ inline constexpr HeadKind kSequenceClassificationHead{.class_suffix = "ForSequen
                                                   .pipeline_tag = "text-classification",
                                                   .peft_task_type = "SEQ_CLS"};
 
-enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression };
+// One class per word of a text, predicted at the word's first token.
+inline constexpr HeadKind kTokenClassificationHead{.class_suffix = "ForTokenClassification",
+                                               .description = "token classification",
+                                               .pipeline_tag = "token-classification",
+                                               .peft_task_type = "TOKEN_CLS"};
+
+enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression, kTokenClassification };
 
 struct ProblemTypeRecord {
   ProblemType type;
@@ -37,6 +43,7 @@ inline constexpr std::array kProblemTypes{
     ProblemTypeRecord{ProblemType::kSingleLabel, "single_label_classification", &kSequenceClassificationHead},
     ProblemTypeRecord{ProblemType::kMultiLabel, "multi_label_classification", &kSequenceClassificationHead},
     ProblemTypeRecord{ProblemType::kRegression, "regression", &kSequenceClassificationHead},
+    ProblemTypeRecord{ProblemType::kTokenClassification, "token_classification", &kTokenClassificationHead, false},
 };
 
 constexpr const ProblemTypeRecord& record_of(ProblemType type) {
