@@ -114,7 +114,7 @@ std::string reading_text(Table table, const InspectOptions& options) {
           ? "label: '" + columns.label + "'"
           : fmt::format("no label: there is no column '{}'; choose another with --label_column_name",
                         columns.label));
-  if (!columns.warning.empty()) text += "  warning: " + columns.warning + "\n";
+  if (!columns.note.empty()) text += "  note: " + columns.note + "\n";
   if (table.num_rows() == 0) return text;
   try {
     const TextSplit split(std::move(table), columns);

@@ -113,12 +113,14 @@ constexpr std::string_view kPageRules = R"(
 ## Columns of a data file
 
 - The labels are in the column `label`, or in the one given by `--label_column_name`. The texts are in the columns given by
-  `--text_column_names`, otherwise in `sentence1` and `sentence2`, otherwise in the first two other columns, or the only one.
+  `--text_column_names`, otherwise in `sentence1` and `sentence2` (or another pair of GLUE's names), otherwise in the only two
+  other columns, or the only one, that can be texts. Columns of numbers, of true and false, and those with the name of an index
+  (`id`, `idx`, `index`, `guid`, `Unnamed: 0`, names that end in `_id`) are never texts. More than two are an error that names them.
 - Training writes the names of both into the `config.json` that it saves, as `text_column_names` and `label_column_name`.
   `eval` and `predict` read the same columns of their files, so that a label column is never mistaken for a second text. The
   two settings override the names saved in a model.
 - If a file does not have the columns that the model was trained on, the same number of texts is selected by the rule above,
-  and a warning names both. For a model without saved names, such as one of Hugging Face's, a note says if texts are read in
+  and a warning names both; if the file has more columns that could be the texts, it is refused. For a model without saved names, such as one of Hugging Face's, a note says if texts are read in
   pairs.
 - Rows of words with tags are those of run_ner: `tokens` or `words`, or else the first column of lists, has the words; the label
   column, `ner_tags` (or `pos_tags`, `chunk_tags` with `--task_name pos`, `chunk`), `labels` or `tags`, or else the next column of

@@ -69,7 +69,7 @@ class DataReading {
                                      : choose_columns(table, columns_);
     if (columns.has_words) columns_.label = columns.label;
     if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
-    if (!columns.warning.empty()) warn(columns.warning);
+    if (!columns.note.empty()) diagnostics_.note(columns.note);
     columns_.text = {columns.first};
     if (columns.second) columns_.text.push_back(*columns.second);
     return TextSplit(std::move(table), columns);
@@ -100,26 +100,17 @@ class DataReading {
       columns_.text = trained.text;
       return choose_columns(table, columns_);
     }
-    ColumnChoice choice = choose_columns(table, columns_);
-    // A model that was trained on single texts reads single texts.
-    if (trained.text.size() == 1 && choice.second) {
-      choice.second.reset();
-      choice.warning.clear();
-    }
-    const std::string read = choice.second
-                                 ? fmt::format("the columns '{}' and '{}'", choice.first, *choice.second)
-                                 : fmt::format("the column '{}'", choice.first);
-    if (!trained.text.empty()) {
-      warn(
-          fmt::format("{}: the model was trained on the text of '{}', and the file has {}: {} {} read; "
-                      "choose others with --text_column_names",
-                      table.file_name(), fmt::join(trained.text, "' and '"), table.column_list(), read,
-                      choice.second ? "are" : "is"));
-    } else if (choice.second && choice.first != "sentence1") {
-      diagnostics_.note(fmt::format(
-          "{}: each text is a pair of {}; choose other columns, or one column, with --text_column_names",
-          table.file_name(), read));
-    }
+    ColumnOptions options = columns_;
+    if (!trained.text.empty()) options.num_texts = trained.text.size();
+    ColumnChoice choice = choose_columns(table, options);
+    if (trained.text.empty()) return choice;
+    warn(
+        fmt::format("{}: the model was trained on the text of '{}', and the file has {}: the {} read; choose "
+                    "others with --text_column_names",
+                    table.file_name(), fmt::join(trained.text, "' and '"), table.column_list(),
+                    choice.second ? fmt::format("columns '{}' and '{}' are", choice.first, *choice.second)
+                                  : fmt::format("column '{}' is", choice.first)));
+    choice.note.clear();
     return choice;
   }
 

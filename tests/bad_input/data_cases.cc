@@ -163,7 +163,8 @@ std::vector<Case> inspected_data_cases() {
               "stars.csv", "text,label\na,1\nb,4\n", {"--problem_type=regression"}),
       inspect("InspectClasses", {"1 row, columns", "single_label_classification: 1 label\n"}, "one.csv",
               "text,label\na,yes\n", {}),
-      inspect("InspectIndexColumn", {"text: 'id' and 'text'", "looks like an index", "--text_column_names"},
+      inspect("InspectIndexColumn",
+              {"text: 'text', label: 'label'", "note: ", "('id' is not text)", "--text_column_names"},
               "index.csv", "id,text,label\n0,a,yes\n1,b,no\n", {}),
       inspect("InspectNamedColumns", {"text: 'text', label: 'kind'", "2 labels"}, "named_too.csv",
               "id,text,kind\n0,a,yes\n1,b,no\n",
@@ -211,11 +212,38 @@ std::vector<Case> column_cases() {
       {"ColumnsThatAreNotThereAreNamed",
        0,
        {"warning: ",
-        "was trained on the text of 'sentence', and the file has 'text', 'kind': the column 'text' "
-        "is read",
+        "was trained on the text of 'sentence', and the file has 'id', 'review', 'stars': the column "
+        "'review' is read",
         "test 1 row, 3 tokens"},
        [predict](const Ground& ground) {
+         return predict(ground, ground.model(), ground.file("texts.csv", "id,review,stars\nx1,word1,5\n"));
+       }},
+      {"ColumnsThatCouldBothBeTheTextAreRefused",
+       4,
+       {"texts.csv: the texts could be in any of the columns 'text', 'kind': select one with "
+        "--text_column_names"},
+       [predict](const Ground& ground) {
          return predict(ground, ground.model(), ground.file("texts.csv", "text,kind\nword1,word2\n"));
+       }},
+      {"ColumnOfLabelsThatIsGivenIsNoText",
+       0,
+       {"the column 'review' is read", "eval_accuracy", "1.0"},
+       [](const Ground& ground) {
+         return ground.evaluate(ground.model(), ground.file("imdb.csv", "id,review,sentiment\n9,word1,bad\n"),
+                                {"--label_column_name", "sentiment"});
+       }},
+      {"ColumnsOfTrainingThatAreAmbiguous",
+       4,
+       {"many.csv: the texts could be in any of the columns 'title', 'body', 'author'",
+        "--text_column_names"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("many.csv", "title,body,author,label\na,b,c,good\n"));
+       }},
+      {"ColumnsOfTrainingWithoutText",
+       4,
+       {"none.csv", "expected a text column in addition to the label 'label', found 'id', 'guid', 'label'"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("none.csv", "id,guid,label\n1,b,good\n"));
        }},
       {"ColumnsThatAreGivenWin",
        0,

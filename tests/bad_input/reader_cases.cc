@@ -129,8 +129,10 @@ std::vector<Case> reader_cases() {
          return ground.train(ground.file("named.tsv", "id\ttext\tclass\n1\ta\tx\n2\tb\ty\n"),
                              {"--text_column_names", "texts", "--label_column_name", "class"});
        }},
-      data("CsvIndexColumn", 0, {"warning: ", "'id'", "--text_column_names"}, "index.csv",
-           "id,sentence,label\n1,a,good\n2,b,bad\n"),
+      data("CsvIndexColumn", 0,
+           {"note: ", "the texts are those of the column 'sentence' ('id' is not text)",
+            "--text_column_names"},
+           "index.csv", "id,sentence,label\n1,a,good\n2,b,bad\n"),
       {"DataValidationHasOtherColumns",
        4,
        {"other.tsv", "expected a column 'sentence'", "'text', 'more'"},

@@ -1,8 +1,11 @@
 #include "io/data/data_columns.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/check.h"
+#include "io/data/label_cells.h"
 #include "io/data/word_columns.h"
 
 namespace plimsoll {
@@ -10,7 +13,7 @@ namespace {
 
 // Returns true for the name of an index column written by pandas, which has no name in the file. It is never
 // meant as text, and run_glue fails on it.
-bool is_unnamed(const std::string& column) {
+bool is_unnamed(std::string_view column) {
   return column.starts_with("Unnamed: ");
 }
 
@@ -63,42 +66,112 @@ ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
   return choice;
 }
 
-ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) {
-  std::vector<std::string> candidates;
-  bool left_out = false;
-  for (const std::string& column : table.columns()) {
-    left_out = left_out || is_unnamed(column);
-    if (column != options.label && !is_unnamed(column)) {
-      candidates.push_back(column);
-    }
+// Returns true if the column contains a text. Numbers, true, false and empty cells are not texts: Hugging
+// Face's loader gives such a column a numeric type, which its tokenizers refuse.
+bool has_text(const Table& table, int64_t column) {
+  for (int64_t row = 0; row < table.num_rows(); ++row) {
+    if (table.kind(row, column) != CellKind::kText) continue;
+    const std::string_view cell = table.cell(row, column);
+    const bool is_value = as_number(cell).has_value() || cell.empty() || cell == "True" || cell == "False" ||
+                          cell == "TRUE" || cell == "FALSE" || cell == "true" || cell == "false";
+    if (table.is_typed() || !is_value) return true;
   }
-  if (candidates.empty()) {
+  return false;
+}
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += fmt::format("{}'{}'", list.empty() ? "" : ", ", name);
+  return list;
+}
+
+// The columns of a table as the rule for texts sees them, in order.
+struct TextColumns {
+  std::vector<std::string> texts;
+  std::vector<std::string> others;  // numbers, indexes, empty columns
+};
+
+TextColumns find_texts(const Table& table, const std::string& label) {
+  TextColumns found;
+  std::vector<std::string> values;  // not indexes, but without texts
+  for (int64_t column = 0; column < table.num_columns(); ++column) {
+    const std::string& name = table.columns()[static_cast<size_t>(column)];
+    if (name == label) continue;
+    const bool is_index = is_index_name(name);
+    if (!is_index && has_text(table, column)) {
+      found.texts.push_back(name);
+      continue;
+    }
+    found.others.push_back(name);
+    if (!is_index) values.push_back(name);
+  }
+  // The only other column is meant, even if its texts are numbers.
+  if (found.texts.empty() && values.size() == 1) {
+    std::erase(found.others, values[0]);
+    found.texts = std::move(values);
+  }
+  return found;
+}
+
+constexpr std::pair<const char*, const char*> kPairsOfTexts[] = {{"sentence1", "sentence2"},
+                                                                 {"premise", "hypothesis"},
+                                                                 {"question1", "question2"},
+                                                                 {"question", "sentence"}};
+
+[[noreturn]] void fail_ambiguous(const Table& table, const std::vector<std::string>& texts,
+                                 const ColumnOptions& options) {
+  if (options.num_texts == 2 && texts.size() == 1) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the model reads pairs of texts, but only the column '{}' is text; add the second text, "
+                "or read single texts with --text_column_names {}",
+                table.file_name(), texts[0], texts[0]);
+  }
+  throw_error(ErrorCode::kBadData,
+              "{}: the texts could be in any of the columns {}: select {} with --text_column_names",
+              table.file_name(), quoted_list(texts),
+              options.num_texts == 1   ? "one"
+              : options.num_texts == 2 ? "two"
+                                       : "one, or two for pairs of texts,");
+}
+
+ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) {
+  const TextColumns found = find_texts(table, options.label);
+  const std::vector<std::string>& texts = found.texts;
+  if (texts.empty()) {
     throw_error(ErrorCode::kBadData,
                 "{}: expected a text column in addition to the label '{}', found {}; put the texts into "
-                "columns such as sentence, or sentence1 and sentence2{}{}",
+                "columns such as sentence, or sentence1 and sentence2, or select them with "
+                "--text_column_names{}{}",
                 place_of_columns(table), options.label, table.column_list(), first_row_hint(table),
                 separator_hint(table));
   }
-  const auto has = [&](const char* name) {
-    return std::find(candidates.begin(), candidates.end(), name) != candidates.end();
-  };
   ColumnChoice choice;
-  if (has("sentence1") && has("sentence2")) {
-    choice.first = "sentence1";
-    choice.second = "sentence2";
+  const auto has = [&](const char* name) { return std::ranges::find(texts, name) != texts.end(); };
+  for (const auto& [first, second] : kPairsOfTexts) {
+    if (options.num_texts == 1 || !has(first) || !has(second)) continue;
+    choice.first = first;
+    choice.second = second;
     return choice;
   }
-  choice.first = candidates[0];
-  if (candidates.size() >= 2) {
-    choice.second = candidates[1];
+  if (texts.size() > 2 || (options.num_texts && options.num_texts != texts.size())) {
+    fail_ambiguous(table, texts, options);
   }
-  if (is_index_name(choice.first) || (choice.second.has_value() && is_index_name(*choice.second))) {
-    choice.warning = fmt::format(
-        "{}: the text is taken from '{}' and '{}' (the first two columns that are not '{}'), and one of them "
-        "looks like an index: select the text columns with --text_column_names",
-        table.file_name(), choice.first, choice.second.value_or(""), options.label);
-  } else if (left_out) {
-    choice.warning = fmt::format("{}: a column without a name is ignored", table.file_name());
+  choice.first = texts[0];
+  if (texts.size() == 2) choice.second = texts[1];
+  const std::string ignored = found.others.empty()
+                                  ? ""
+                                  : fmt::format(" ({} {} not text)", quoted_list(found.others),
+                                                found.others.size() == 1 ? "is" : "are");
+  if (choice.second) {
+    choice.note = fmt::format(
+        "{}: each text is a pair of the columns '{}' and '{}'{}; choose other columns, or one column, with "
+        "--text_column_names",
+        table.file_name(), choice.first, *choice.second, ignored);
+  } else if (!ignored.empty()) {
+    choice.note = fmt::format(
+        "{}: the texts are those of the column '{}'{}; choose others with "
+        "--text_column_names",
+        table.file_name(), choice.first, ignored);
   }
   return choice;
 }
@@ -106,7 +179,21 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
 }  // namespace
 
 bool is_index_name(std::string_view column) {
-  return column == "id" || column == "idx" || column == "index" || column == "guid" || column == "ID";
+  constexpr std::string_view kNames[] = {
+      "id",    "ids", "idx", "index", "guid",    "uuid", "uid",
+      "rowid", "#",   "no.", "s.no",  "level_0", "",     "__index_level_0__"};
+  std::string lower(column);
+  for (char& letter : lower) {
+    letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  if (is_unnamed(column) || std::ranges::find(kNames, lower) != std::end(kNames)) return true;
+  for (const char* end : {"_id", "-id", " id", ".id", "_idx", "_index", "_uuid", "_guid"}) {
+    if (lower.ends_with(end)) return true;
+  }
+  // PhraseId, tweetID: a word before it ends in a small letter, unlike in "paid" and "GRID".
+  const size_t size = column.size();
+  return size > 2 && (column.ends_with("Id") || column.ends_with("ID")) && column[size - 3] >= 'a' &&
+         column[size - 3] <= 'z';
 }
 
 void require_label_column(const Table& table, const std::string& label) {

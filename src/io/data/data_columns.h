@@ -1,8 +1,10 @@
 // Selects the text and label columns of a table. Thread-safe: pure functions.
 //
-// The rule is that of Hugging Face's run_glue: "sentence1" and "sentence2" if both exist, otherwise the first
-// two columns other than the label, or the only one. An index column ("id", "idx") is not excluded, because
-// run_glue does not exclude it either; the choice then has a warning that explains how to name the columns.
+// The rule is that of Hugging Face's run_glue, but it reads no column that cannot be text, and does not guess
+// among more than two. Candidates are the columns other than the label that contain a text (not only numbers,
+// true and false) and whose name is not that of an index ("id", "idx", "Unnamed: 0"). "sentence1" and
+// "sentence2", and the pairs of other GLUE tasks, are a pair. Otherwise one candidate is the text, and two
+// candidates are a pair. More candidates are an error that names them.
 //
 // Token classification. A typed table (JSON, CoNLL) in which the first row has a list of words and a list of
 // tags is read as such, with the columns of Hugging Face's run_ner: the words are in "tokens" or "words", or
@@ -26,6 +28,9 @@ struct ColumnOptions {
   // The kind of tags, "ner", "pos" or "chunk": selects the column "ner_tags" and so on, and requests rows of
   // words. If empty, the table decides if its rows are words, and its tags are those of "ner".
   std::string tagging = {};
+  // The number of texts per row that the model was trained on, if known: any other number of candidates is an
+  // error.
+  std::optional<size_t> num_texts = {};
 };
 
 // The columns of the first file, identified by name, because the other files of a run must have the same
@@ -36,11 +41,11 @@ struct ColumnChoice {
   std::string label;
   bool has_label = false;
   bool has_words = false;  // `first` has lists of words, and `label` lists of tags
-  std::string warning;     // empty if there is no warning
+  std::string note = {};  // what was inferred, if it is not obvious; otherwise empty
 };
 
-// Selects the columns. Errors: kBadData if a named column does not exist or the table has only a label column
-// (the message contains both lists); kUsage for more than two text columns or a text column that is also the
+// Selects the columns. Errors: kBadData if a named column does not exist, if no column can be text, and if
+// more columns can be than are needed (the message contains the columns); kUsage for more than two text columns or a text column that is also the
 // label; kBadData if rows of words are requested and the table cannot have them.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 

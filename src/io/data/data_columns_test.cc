@@ -20,34 +20,91 @@ Table jsonl(const std::string& bytes) {
   return read_jsonl(text_file_from_memory("f.jsonl", bytes));
 }
 
-TEST(Columns, ArePickedAsRunGlueDoes) {
+TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
   const struct {
     const char* header;
+    const char* row;
     const char* first;
     const char* second;  // empty for a single text
+    bool has_note;
   } cases[] = {
-      {"sentence1,sentence2,label", "sentence1", "sentence2"},
-      {"idx,label,sentence2,x,sentence1", "sentence1", "sentence2"},
-      {"label,text", "text", ""},
-      {"text,label", "text", ""},
-      {"text", "text", ""},
-      {"premise,label,hypothesis,note", "premise", "hypothesis"},
-      {"sentence1,label,other", "sentence1", "other"},
-      {"id,text,label", "id", "text"},
-      {",text,label", "text", ""},  // the index column of pandas
+      {"sentence1,sentence2,label", "x,x,x", "sentence1", "sentence2", false},
+      {"idx,label,sentence2,x,sentence1", "1,x,x,x,x", "sentence1", "sentence2", false},
+      {"label,text", "x,x", "text", "", false},
+      {"text,label", "x,x", "text", "", false},
+      {"text", "x", "text", "", false},
+      {"premise,label,hypothesis,note", "x,x,x,x", "premise", "hypothesis", false},
+      {"index,question,sentence,label,other", "1,x,x,x,x", "question", "sentence", false},
+      {"id,qid1,qid2,question1,question2,label", "1,2,3,x,x,x", "question1", "question2", false},
+      {"sentence1,label,other", "x,x,x", "sentence1", "other", true},
+      {"title,body,label", "x,x,x", "title", "body", true},
+      // Indexes by name, whatever their values are.
+      {"id,text,label", "x7,x,x", "text", "", true},
+      {",text,label", "0,x,x", "text", "", true},
+      {"Unnamed: 0.1,Unnamed: 0,text,label", "0,0,x,x", "text", "", true},
+      {"text,guid,label", "x,x-1,x", "text", "", true},
+      {"PhraseId,SentenceID,Phrase,label", "a1,b1,x,x", "Phrase", "", true},
+      {"tweet_id,text,label", "x1,x,x", "text", "", true},
+      {"ID,INDEX,text,label", "x,x,x,x", "text", "", true},
+      {"__index_level_0__,text,label", "x,x,x", "text", "", true},
+      // Values that pandas does not read as text.
+      {"stars,text,label", "5,x,x", "text", "", true},
+      {"text,score,label", "x,0.5,x", "text", "", true},
+      {"verified,text,label", "True,x,x", "text", "", true},
+      {"text,empty,label", "x,,x", "text", "", true},
+      {"text,label,stars,useful", "x,x,4,1", "text", "", true},
+      // Words that only look like an index.
+      {"paid,text,label", "yes,x,x", "paid", "text", true},
+      {"digits,label", "7,x", "digits", "", false},
   };
   for (const auto& c : cases) {
-    const std::string header = c.header;
-    std::string row = "x";
-    for (const char letter : header) {
-      row += letter == ',' ? ",x" : "";
-    }
-    const ColumnChoice choice = choose_columns(csv(fmt::format("{}\n{}\n", header, row)));
-    EXPECT_EQ(choice.first, c.first) << header;
-    EXPECT_EQ(choice.second.value_or(""), c.second) << header;
-    EXPECT_EQ(choice.has_label, header.find("label") != std::string::npos) << header;
-    EXPECT_EQ(choice.warning.empty(), !header.starts_with("id,") && !header.starts_with(",")) << header;
+    const ColumnChoice choice = choose_columns(csv(fmt::format("{}\n{}\n", c.header, c.row)));
+    EXPECT_EQ(choice.first, c.first) << c.header;
+    EXPECT_EQ(choice.second.value_or(""), c.second) << c.header;
+    EXPECT_EQ(choice.has_label, std::string(c.header).find("label") != std::string::npos) << c.header;
+    EXPECT_EQ(!choice.note.empty(), c.has_note) << c.header << ": " << choice.note;
   }
+}
+
+TEST(Columns, OfJsonWithNumbersAreNotTexts) {
+  const ColumnChoice choice = choose_columns(
+      jsonl("{\"number\": 7, \"text\": null, \"flag\": true, \"label\": 1}\n{\"number\": 8, \"text\": \"7\", "
+            "\"flag\": false, \"label\": 0}\n"));
+  EXPECT_EQ(choice.first, "text");
+  EXPECT_FALSE(choice.second.has_value());
+}
+
+TEST(Columns, AreNotGuessedAmongSeveral) {
+  const auto error = [](const std::string& header, std::optional<size_t> num_texts) {
+    std::string row = "x";
+    for (const char letter : header) row += letter == ',' ? ",x" : "";
+    ColumnOptions options;
+    options.num_texts = num_texts;
+    return error_of([&] { choose_columns(csv(header + "\n" + row + "\n"), options); });
+  };
+  EXPECT_EQ(
+      error("id,title,text,author,label", std::nullopt),
+      "4: f.csv: the texts could be in any of the columns 'title', 'text', 'author': select one, or two "
+      "for pairs of texts, with --text_column_names");
+  EXPECT_EQ(error("title,text,label", 1),
+            "4: f.csv: the texts could be in any of the columns 'title', 'text': select one with "
+            "--text_column_names");
+  EXPECT_EQ(error("sentence1,sentence2,label", 1),
+            "4: f.csv: the texts could be in any of the columns 'sentence1', 'sentence2': select one with "
+            "--text_column_names");
+  EXPECT_EQ(error("a,b,c,label", 2),
+            "4: f.csv: the texts could be in any of the columns 'a', 'b', 'c': select two with "
+            "--text_column_names");
+  EXPECT_EQ(error("id,text,label", 2),
+            "4: f.csv: the model reads pairs of texts, but only the column 'text' is text; add the second "
+            "text, or read single texts with --text_column_names text");
+  EXPECT_EQ(error("id,text,label", 1), "no error");
+  EXPECT_EQ(error("id,title,text,label", 2), "no error");
+  EXPECT_EQ(error("sentence1,sentence2,note,label", 2), "no error");
+  EXPECT_TRUE(
+      error("id,label", std::nullopt)
+          .starts_with("4: f.csv: expected a text column in addition to the label 'label', found 'id', "
+                       "'label'"));
 }
 
 TEST(Columns, CanBeNamed) {
