@@ -82,10 +82,19 @@ bool is_expression(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos;
 }
 
+// Returns whether the name of a module that contains the parameter ends so. PEFT does not require a dot before the end.
+bool is_in_module_ending(std::string_view parameter, std::string_view end) {
+  for (size_t dot = parameter.rfind('.'); dot != std::string_view::npos; dot = parameter.rfind('.')) {
+    parameter = parameter.substr(0, dot);
+    if (parameter.ends_with(end)) return true;
+  }
+  return false;
+}
+
 bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
-  if (is_part_of(parameter, "classifier")) return true;
+  if (is_in_module_ending(parameter, "classifier")) return true;
   return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
-                     [&](const std::string& module) { return is_part_of(parameter, module); });
+                     [&](const std::string& module) { return is_in_module_ending(parameter, module); });
 }
 
 [[noreturn]] void refuse_target(const std::vector<WeightSpec>& specs, const std::vector<LoraTarget>& modules,
@@ -94,7 +103,9 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
     for (const WeightPart& part : spec.parts) {
       if (!is_part_of(part.disk_names.front(), target)) continue;
       throw_error(ErrorCode::kUsage,
-                  "--{} {}: '{}' is no linear module that can be adapted; those of this model are {}",
+                  "--{} {}: '{}' cannot be adapted, because it is no linear module, or because it is trained "
+                  "whole and "
+                  "saved with the adapter; the modules of this model that can be adapted are {}",
                   argument, target, module_of(part.disk_names.front()),
                   fmt::join(short_names(modules), ", "));
     }
@@ -210,21 +221,25 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
   for (const std::string& module : config.modules_to_save) {
     // PEFT lists every name that a classifier may have.
     if (module == "classifier" || module == "score") continue;
-    bool found = false;
+    const auto is_inside = [&](const WeightPart& part) {
+      return is_in_module_ending(part.disk_names.front(), module);
+    };
+    const auto has_part = [&](const WeightSpec& spec) {
+      return std::any_of(spec.parts.begin(), spec.parts.end(), is_inside);
+    };
+    if (std::none_of(specs.begin(), specs.end(), has_part)) {
+      throw_error(ErrorCode::kUsage, "--modules_to_save {}: no module of this model has such a name", module);
+    }
     for (const WeightSpec& spec : specs) {
-      const auto saved = std::count_if(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {
-        return is_part_of(part.disk_names.front(), module);
+      const bool is_whole = std::all_of(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {
+        return is_saved_in_full(part.disk_names.front(), config);
       });
-      found = found || saved > 0;
-      if (saved == 0 || saved == std::ssize(spec.parts)) continue;
+      if (is_whole || !has_part(spec)) continue;
       throw_error(
           ErrorCode::kUsage,
           "--modules_to_save {}: query, key and value of a layer are one matrix in memory and are trained "
-          "whole together: name attention.self, or adapt it with --lora_target_modules",
+          "whole together: name all three or attention.self, or adapt it with --lora_target_modules",
           module);
-    }
-    if (!found) {
-      throw_error(ErrorCode::kUsage, "--modules_to_save {}: no module of this model has such a name", module);
     }
   }
 }
@@ -427,6 +442,33 @@ bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config) {
               "--llm_int8_skip_modules {}: query, key and value of a layer are one matrix in memory and are "
               "held in one form: name all three, or attention.self",
               fmt::join(config.as_loaded_modules, ","));
+}
+
+bool is_saved_with_adapter(const std::string& module, const LoraConfig& config) {
+  return is_saved_in_full(module + std::string(kWeightSuffix), config);
+}
+
+void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config) {
+  const auto is_named = [&](const std::string& parameter) {
+    if (is_part_of(parameter, "classifier")) return true;
+    return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
+                       [&](const std::string& module) { return is_part_of(parameter, module); });
+  };
+  for (const LoraTarget& target : linear_modules(specs)) {
+    const std::string parameter = target.module + std::string(kWeightSuffix);
+    if (!is_saved_in_full(parameter, config) || is_named(parameter)) continue;
+    const std::vector<std::string>& wanted = config.target_modules;
+    const bool is_target =
+        (wanted.size() == 1 && wanted[0] == kAllLinear) ||
+        (is_expression(wanted) ? std::regex_match(target.module, expression_of(wanted[0], kTargets))
+                               : has_any_end(target.module, wanted));
+    if (!is_target) continue;
+    if (is_expression(config.exclude_modules)) {
+      config.exclude_modules[0] = "(?:" + config.exclude_modules[0] + ")|" + target.module;
+    } else {
+      config.exclude_modules.push_back(target.module);
+    }
+  }
 }
 
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config) {

@@ -33,7 +33,8 @@ struct LoraConfig {
   std::vector<int64_t> layers_to_transform = {};
   // Expressions for the name before a layer's number ("layer"); empty: any name. Used with layers_to_transform.
   std::vector<std::string> layers_pattern = {};
-  // Modules that are trained in full and saved with the adapter, in addition to the classifier.
+  // Modules that are trained in full and saved with the adapter, in addition to the classifier. A module is meant if its
+  // name ends so, as in PEFT: "classifier" also means DistilBERT's "pre_classifier".
   std::vector<std::string> modules_to_save = {};
   bool use_rslora = false;
   BaseChange base_change = BaseChange::kNone;
@@ -76,6 +77,13 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
 
 // Returns true if as_loaded_modules names this weight of the base. Errors: kUsage if they name a part of it.
 bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config);
+
+// Returns true if the module is trained in full and saved with the adapter.
+bool is_saved_with_adapter(const std::string& module, const LoraConfig& config);
+
+// Excludes the targets that are trained in full although their name only ends as one of modules_to_save does: all-linear
+// on DistilBERT includes "pre_classifier". PEFT fails when it reads an adapter in which such a module is not excluded.
+void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config);
 
 // Freezes the model's weights, except for the modules to save, and appends the adapter's weights.
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config);

@@ -203,6 +203,48 @@ TEST(LoraTargets, LieInTheLayersOfAPattern) {
   EXPECT_EQ(chosen({"blocks"}), 0u);
 }
 
+// PEFT's modules_to_save match the end of a name, without a dot: "classifier" includes DistilBERT's pre_classifier.
+TEST(LoraTargets, ModulesAreSavedByTheEndsOfTheirNames) {
+  EXPECT_TRUE(is_saved_with_adapter("classifier", {}));
+  EXPECT_TRUE(is_saved_with_adapter("pre_classifier", {}));
+  EXPECT_TRUE(is_saved_with_adapter("classifier.dense", {}));
+  EXPECT_FALSE(is_saved_with_adapter("bert.pooler.dense", {}));
+  EXPECT_TRUE(is_saved_with_adapter("bert.pooler.dense", {.modules_to_save = {"pooler"}}));
+  EXPECT_TRUE(is_saved_with_adapter("bert.pooler.dense", {.modules_to_save = {"dense"}}));
+  EXPECT_FALSE(is_saved_with_adapter("bert.pooler.dense", {.modules_to_save = {"pool"}}));
+}
+
+// A module that is trained whole cannot have an adapter too. PEFT fails unless it is excluded.
+TEST(LoraTargets, ExcludeWhatIsSavedByItsEnding) {
+  const std::vector<WeightSpec> specs = model_weights(*find_preset("distilbert-base-uncased"));
+  const auto excluded = [&](std::vector<std::string> targets, std::vector<std::string> given = {}) {
+    LoraConfig config{.target_modules = std::move(targets), .exclude_modules = std::move(given)};
+    exclude_saved_targets(specs, config);
+    for (const LoraTarget& target : lora_targets(specs, "distilbert", config))
+      EXPECT_EQ(target.module.find("classifier"), std::string::npos);
+    return config.exclude_modules;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(excluded({"q_lin"}), Names{});
+  EXPECT_EQ(excluded({"all-linear"}), Names{"pre_classifier"});
+  EXPECT_EQ(excluded({".*lin|.*classifier"}), Names{"pre_classifier"});
+  EXPECT_EQ(excluded({"all-linear"}, {"lin1"}), (Names{"lin1", "pre_classifier"}));
+  EXPECT_EQ(excluded({"all-linear"}, {".*lin1"}), Names{"(?:.*lin1)|pre_classifier"});
+  const std::vector<WeightSpec> bert = model_weights(*find_preset("bert-base-uncased"));
+  LoraConfig config{.target_modules = {"all-linear"}};
+  exclude_saved_targets(bert, config);
+  EXPECT_EQ(config.exclude_modules, Names{});
+}
+
+// Query, key and value of a layer are one matrix in memory.
+TEST(LoraTargets, FusedWeightsAreSavedTogether) {
+  std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
+  const LoraConfig all{.target_modules = {"output.dense"}, .modules_to_save = {"query", "key", "value"}};
+  EXPECT_NO_THROW(lora_targets(specs, "bert", all));
+  const LoraConfig two{.target_modules = {"output.dense"}, .modules_to_save = {"query", "key"}};
+  EXPECT_THROW(lora_targets(specs, "bert", two), Error);
+}
+
 TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
   const auto expect_words = [](const LoraConfig& config, std::vector<std::string> words) {
     const std::string said = refusal_of(config);

@@ -139,6 +139,7 @@ std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose pur
                       .modules_to_save = arguments.modules_to_save,
                       .use_rslora = arguments.use_rslora};
     check_left_out(model_weights(config), *lora);
+    exclude_saved_targets(model_weights(config), *lora);
   }
   set_base_weights(arguments, config, lora);
   if (lora) check_base_change(lora_targets(model_weights(config), config.model_type, *lora), *lora);

@@ -29,6 +29,35 @@ Case header(std::string name, int exit_code, Words words, std::string from, std:
           }};
 }
 
+enum class Use : uint8_t { kPredict, kTrain };
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+// Replaces the beginnings of the names of tensors, and optionally one name.
+Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
+             std::string one = "", std::string other = "") {
+  return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
+            const std::string model = ground.model_with_header([&](std::string& text) {
+              if (!one.empty()) replace_first(text, one, other);
+              // A name follows the brace of the header or a comma behind another tensor.
+              for (const std::string_view before : {"{", "},"}) {
+                const std::string start(before);
+                replace_all(text, start + from, start + to);
+              }
+              // The keys of a tensor and the metadata are no names.
+              for (const std::string_view key : {"dtype", "__metadata__", "format"})
+                replace_all(text, to + std::string(key), "\"" + std::string(key));
+            });
+            if (use == Use::kPredict) return ground.predict(model);
+            Words train = ground.train(ground.data());
+            train[2] = model;
+            return train;
+          }};
+}
+
 Case config(std::string name, int exit_code, Words words, std::string text) {
   return {std::move(name), exit_code, std::move(words), [text = std::move(text)](const Ground& ground) {
             return ground.plan(ground.model_with("config.json", text));
@@ -127,9 +156,44 @@ std::vector<Case> weight_cases() {
       header("WeightsIntegerType", 4, {"(at byte ", "I32", "save the model"}, "\"F32\"", "\"I32\""),
       header("WeightsWrongSpan", 4, {"classifier.bias", "shape [3]", "12 bytes", "span 8"}, "\"shape\":[2]",
              "\"shape\":[3]"),
-      header("WeightsMissingTensor", 0,
-             {"newly initialized: ['classifier.bias']\nYou should probably TRAIN this model"},
+      header("WeightsMissingTensor", 4,
+             {"it lacks 1 of the 25 tensors that this model needs: 'classifier.bias'", "random numbers"},
              "classifier.bias", "classifier.gone"),
+      renamed("WeightsCompiled", 0, {"'_orig_mod.bert.", "is read as"}, Use::kPredict, "\"", "\"_orig_mod."),
+      renamed("WeightsOfDataParallel", 0, {"'module.bert."}, Use::kPredict, "\"", "\"module."),
+      renamed("WeightsOfLightning", 0, {"'model.bert."}, Use::kPredict, "\"", "\"model."),
+      renamed("WeightsOfFsdp", 0, {"._fsdp_wrapped_module."}, Use::kPredict, "\"bert.encoder.layer.",
+              "\"bert.encoder.layer._fsdp_wrapped_module."),
+      renamed("WeightsOfSentenceTransformers", 0, {"'0.auto_model.", "is read as 'e"}, Use::kPredict,
+              "\"bert.", "\"0.auto_model."),
+      renamed("WeightsOfRoberta", 4,
+              {"2 of its 25 tensors fit this model, and none of the encoder", "'roberta.",
+               "'bert.embeddings.word_embeddings.weight'", "train the model first"},
+              Use::kPredict, "\"bert.", "\"roberta."),
+      renamed("WeightsOfNothing", 4, {"0 of its 25 tensors fit this model", "the model needs"}, Use::kPredict,
+              "\"", "\"thing."),
+      renamed("WeightsOfNothingForTraining", 4,
+              {"0 of its 25 tensors fit this model", "--config_name", "--tokenizer_name"}, Use::kTrain, "\"",
+              "\"thing."),
+      renamed("WeightsTwiceUnderAWrapper", 4, {"have the same name", "'model.classifier.bias'"},
+              Use::kPredict, "\"bert.", "\"model.bert.", "\"classifier.weight\"",
+              "\"model.classifier.bias\""),
+      {"WeightsOfHalfAModel",
+       4,
+       {"it lacks 16 of the 41 tensors", "'bert.encoder.layer.1.attention.self.query.weight'"},
+       [](const Ground& ground) {
+         return ground.predict(
+             ground.model_replacing("config.json", "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2"));
+       }},
+      {"WeightsNoneForEvaluation",
+       2,
+       {"--config_name", "no trained weights", "--model_name_or_path"},
+       [](const Ground& ground) {
+         Words words = ground.evaluate("", ground.data(), {"--tokenizer_name", ground.path("scratch")});
+         words[1] = "--config_name";
+         words[2] = ground.path("scratch");
+         return words;
+       }},
       {"WeightsOfAnotherShape",
        4,
        {"intermediate.dense", "[64, 16]", "[32, 16]", "--ignore_mismatched_sizes"},
