@@ -127,9 +127,10 @@ class ModelFolder {
   std::map<std::string, size_t, std::less<>> file_of_;  // tensor name -> index in weights_
 };
 
-// The current path of a file that is copied byte for byte under its own name.
+// A file of another folder that is saved under its own name: a copy, byte for byte, or `text` if it has a value.
 struct CarriedFile {
   std::string source_path;
+  std::optional<std::string> text = std::nullopt;
 };
 
 struct ModelContents {
