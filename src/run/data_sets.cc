@@ -185,6 +185,8 @@ class DataReading {
 
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
     keep_first(split, max_rows);
+    check_token_types(*source_.tokenizer, split.is_pair() ? TextsPerRow::kTwo : TextsPerRow::kOne,
+                      split.table().file_name(), config_);
     const TokenizerEncoder encoder(*source_.tokenizer);
     const TokenizeOptions options{.max_seq_length = max_seq_length(arguments_, config_),
                                   .num_threads = num_run_threads(arguments_),

@@ -147,9 +147,10 @@ class ModelFolder {
   std::string unwrapping_note_;
 };
 
-// The current path of a file that is copied byte for byte under its own name.
+// A file of another folder that is saved under its own name: a copy, byte for byte, or `text` if it has a value.
 struct CarriedFile {
   std::string source_path;
+  std::optional<std::string> text = std::nullopt;
 };
 
 struct ModelContents {

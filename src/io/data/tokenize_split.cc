@@ -115,9 +115,20 @@ void Tokenizing::encode_row(int64_t row, Part& part, Worker& worker) {
     throw error.with_context(rows_.where(row));
   }
   const auto length = static_cast<int64_t>(ids.size() - before);
-  PLIMSOLL_CHECK(types.size() == ids.size() && length >= 1 && length <= options_.max_seq_length,
-                 "the tokenizer gave {} ids of at most {} and {} types", length, options_.max_seq_length,
-                 types.size());
+  PLIMSOLL_CHECK(types.size() == ids.size(), "{} ids and {} types", ids.size(), types.size());
+  if (length == 0) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the text gives no token, and the tokenizer adds no special tokens, so there is nothing to "
+        "compute; remove the row",
+        rows_.where(row));
+  }
+  if (length > options_.max_seq_length) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the text gives {} tokens although it is truncated to {}, because the template of the "
+                "tokenizer contains it more than once; correct \"post_processor\" in tokenizer.json",
+                rows_.where(row), length, options_.max_seq_length);
+  }
   part.lengths.push_back(narrow<int32_t>(length));
   part.truncation.rows += cut > 0 ? 1 : 0;
   part.truncation.tokens += cut;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "io/text/testing/tokenizer_fixtures.h"
+#include "io/text/truncation.h"
 
 namespace plimsoll::text {
 namespace {
@@ -69,6 +70,20 @@ TEST(TokenizerTest, TruncationAsHuggingFace) {
   EXPECT_GT(num_cases, 250u);
   EXPECT_GT(num_cut, 50u);
   EXPECT_GT(num_refused, 10u);
+}
+
+// The counts of tokenizers 0.23.3. Versions 0.13.3, 0.15.2, 0.21.0 and 0.22.2 give the same, 0.23.2 does not: it
+// leaves the odd token to the second text if the first was longer.
+TEST(TokenizerTest, LongestFirstAsTokenizers0233) {
+  EXPECT_EQ(read_json_fixture("made_with.json").at("tokenizers"), "0.23.3");
+  size_t num_odd = 0;
+  for (const auto& c : read_json_fixture("truncation.json")) {
+    const KeptTokens kept = truncate(c[0], c[1], c[2], Truncation::kLongestFirst);
+    EXPECT_EQ(kept.first, c[3].get<int64_t>()) << c;
+    EXPECT_EQ(kept.second, c[4].get<int64_t>()) << c;
+    num_odd += kept.first == kept.second + 1 && c[0] > c[1];
+  }
+  EXPECT_GT(num_odd, 30u);
 }
 
 TEST(TokenizerTest, WordsAsTransformersInRunNer) {
