@@ -17,6 +17,7 @@
 #include "io/data/text_split.h"
 #include "io/data/token_cache.h"
 #include "io/data/tokenizer_encoder.h"
+#include "io/data/word_labels.h"
 #include "run/host_memory.h"
 #include "run/label_choice.h"
 #include "run/threads.h"
