@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "io/data/label_warnings.h"
+#include "run/trained_columns.h"
 #include "tasks/task.h"
 
 namespace plimsoll {
@@ -33,6 +36,8 @@ LabelScheme labels_of_model(const ModelConfig& config, std::optional<LabelKind> 
   const TaskRecord& by_model =
       config.problem_type ? task_of(*config.problem_type) : default_task(config.num_labels);
   labels.kind = kind.value_or(by_model.labels);
+  if (const std::string delimiter = trained_columns(config.source.json).label_delimiter; !delimiter.empty())
+    labels.delimiter = delimiter;
   if (labels.kind == LabelKind::kNumbers) labels.names.clear();
   return labels;
 }
@@ -44,9 +49,20 @@ LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, 
   const ModelConfig& config = model.config;
   LabelOptions options;
   if (!arguments.problem_type.empty()) options.kind = parse_task(arguments.problem_type).labels;
+  if (!arguments.label_delimiter.empty()) {
+    options.delimiter = arguments.label_delimiter;
+    options.has_delimiter = true;
+  }
   LabelScheme labels = task != nullptr                          ? glue_labels(*task)
                        : train != nullptr && train->has_label() ? infer_labels(*train, options)
                                                                 : labels_of_model(config, options.kind);
+  if (!arguments.label_delimiter.empty()) labels.delimiter = arguments.label_delimiter;
+  if (task == nullptr && train != nullptr && train->has_label()) {
+    for (std::string& warning : label_warnings(*train, labels, options.kind.has_value())) {
+      labels.kind == LabelKind::kNumbers ? diagnostics.note(std::move(warning))
+                                         : diagnostics.warn(std::move(warning));
+    }
+  }
   if (config.id2label.empty() || labels.names.empty()) return labels;
   const int64_t num_in_data = labels.num_labels;
   if (take_model_order(labels, config.id2label)) return labels;
