@@ -117,8 +117,11 @@ struct TrainOutput {
 
 // The scores of one row. Predictions are in the order of the file.
 struct Prediction {
-  std::vector<float> logits;  // one per label
-  std::string label;  // the most likely class; for regression and multi-label tasks, the values as text
+  // One per label. For token classification, one per label for each word that the model read.
+  std::vector<float> logits;
+  // The most likely class; for regression and multi-label tasks, the values as text; for token classification, the class
+  // of each word, separated by blanks.
+  std::string label;
 };
 
 // The planned and observed memory of a run, in bytes.

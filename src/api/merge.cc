@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "base/check.h"
 #include "base/counted.h"
@@ -47,7 +48,7 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   FileSystem& files = posix_file_system();
   const HubEnvironment hub = hub_environment(environment);
   const FolderArgument argument{.name = "--adapter", .holds = kAdapterArgument.holds};
-  const ModelFolder adapter =
+  ModelFolder adapter =
       ModelFolder::open(files, resolve_model_folder(files, hub, options.adapter, "main", argument));
   if (!adapter.is_adapter()) {
     throw_error(ErrorCode::kBadData, "{}: it has no {}, so it is a complete model already", options.adapter,
@@ -64,7 +65,7 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
                 "{}: the adapter does not name its base model: give --model_name_or_path BASE",
                 options.adapter);
   }
-  const ModelFolder base = ModelFolder::open(files, resolve_model_folder(files, hub, base_name));
+  ModelFolder base = ModelFolder::open(files, resolve_model_folder(files, hub, base_name));
   if (base.is_adapter()) {
     throw_error(ErrorCode::kBadData, "{}: it is an adapter; the base must be a complete model", base_name);
   }
@@ -72,7 +73,7 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   refuse_same_folder(options.output_dir, adapter.path(), "the adapter");
   refuse_same_folder(options.output_dir, base.path(), "the base model");
   if (!options.overwrite_output_dir) refuse_other_model(options.output_dir);
-  const MergeReport report = merge_adapter(files, base, adapter, options.output_dir);
+  const MergeReport report = merge_adapter(files, std::move(base), std::move(adapter), options.output_dir);
   return fmt::format("{}: {} with {} merged and {} copied from the adapter", options.output_dir, base_name,
                      counted(report.num_merged, "adapted module"), counted(report.num_saved, "tensor"));
 }

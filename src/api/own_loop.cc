@@ -16,10 +16,10 @@ Batch::~Batch() = default;
 Batch::Batch(Batch&&) noexcept = default;
 Batch& Batch::operator=(Batch&&) noexcept = default;
 int64_t Batch::num_sequences() const {
-  return impl_ ? impl_->batch.info.num_sequences : 0;
+  return impl_ ? impl_->batch.size().sequences : 0;
 }
 int64_t Batch::num_tokens() const {
-  return impl_ ? impl_->batch.info.num_tokens : 0;
+  return impl_ ? impl_->batch.size().tokens : 0;
 }
 bool Batch::last_in_epoch() const {
   return impl_ && impl_->batch.info.last_in_epoch;
@@ -124,25 +124,22 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = batch.impl_->batch.info;
   if (step.micro_batches == 0) {
-    // As in the Trainer's own loop: the samples of a full step, or those that remain in the epoch. The real number is known
+    // As in the Trainer's own loop: the labels of a full step, or those that remain in the epoch. The real number is known
     // at update(), which corrects the difference.
-    const int64_t left = impl_->session.setup().steps.length.rows_per_epoch - info.position.index;
-    const int64_t full = accumulation * impl_->arguments().per_device_train_batch_size;
-    step.rows = 0;
-    step.denominator = static_cast<double>(accumulation == 1 ? info.num_sequences
-                                                             : std::max<int64_t>(1, std::min(full, left)));
+    step.labels = 0;
+    step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));
   }
   const double loss =
       impl_->session.forward_backward(batch.impl_->batch, step.denominator, step.micro_batches == 0);
   ++step.micro_batches;
-  step.rows += info.num_sequences;
-  return loss * step.denominator / static_cast<double>(info.num_sequences);
+  step.labels += info.num_labels;
+  return loss * step.denominator / static_cast<double>(std::max<int64_t>(1, info.num_labels));
 }
 
 void Trainer::Impl::finish_gradients() {
   const OwnStep step = std::exchange(own_step, {});
-  const auto rows = static_cast<double>(step.rows);
-  if (step.denominator != rows) scale_gradients(session.executor(), step.denominator / rows);
+  const auto labels = static_cast<double>(std::max<int64_t>(1, step.labels));
+  if (step.denominator != labels) scale_gradients(session.executor(), step.denominator / labels);
 }
 
 double Trainer::update(double learning_rate) {

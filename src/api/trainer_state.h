@@ -26,7 +26,7 @@ struct Batch::Impl {
 // The current optimizer step of a loop that the user wrote.
 struct OwnStep {
   int64_t micro_batches = 0;  // number of micro-batches whose gradients were added
-  int64_t rows = 0;           // number of rows in them
+  int64_t labels = 0;         // number of labels in them
   double denominator = 1;     // the divisor of each loss
 };
 

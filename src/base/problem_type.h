@@ -1,32 +1,71 @@
-// Hugging Face's `problem_type` of a sequence classifier. src/tasks defines what each type means. Thread-safe:
-// pure functions.
+// What a model predicts: the kinds of heads, with the names that Hugging Face's tools give them, and the problem types
+// that a head serves. src/tasks defines what each type means. Constant data; thread-safe: pure functions.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 namespace plimsoll {
 
-enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression };
+struct HeadKind {
+  std::string_view class_suffix;    // the model's class is the architecture's prefix and this
+  std::string_view description;     // description of a model with this head in tables and model cards
+  std::string_view pipeline_tag;    // the hub's word for the task
+  std::string_view peft_task_type;  // the task type in adapter_config.json
+};
 
-// Returns the name in config.json.
+// One prediction per sequence: classes, sets of classes, or numbers.
+inline constexpr HeadKind kSequenceClassificationHead{.class_suffix = "ForSequenceClassification",
+                                                  .description = "sequence classification",
+                                                  .pipeline_tag = "text-classification",
+                                                  .peft_task_type = "SEQ_CLS"};
+
+// One class per word of a text, predicted at the word's first token.
+inline constexpr HeadKind kTokenClassificationHead{.class_suffix = "ForTokenClassification",
+                                               .description = "token classification",
+                                               .pipeline_tag = "token-classification",
+                                               .peft_task_type = "TOKEN_CLS"};
+
+enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression, kTokenClassification };
+
+struct ProblemTypeRecord {
+  ProblemType type;
+  std::string_view name;
+  const HeadKind* head = nullptr;
+  // Whether config.json states the name as its `problem_type`. Otherwise the model's class states the type.
+  bool is_in_config = true;
+};
+
+inline constexpr std::array kProblemTypes{
+    ProblemTypeRecord{ProblemType::kSingleLabel, "single_label_classification", &kSequenceClassificationHead},
+    ProblemTypeRecord{ProblemType::kMultiLabel, "multi_label_classification", &kSequenceClassificationHead},
+    ProblemTypeRecord{ProblemType::kRegression, "regression", &kSequenceClassificationHead},
+    ProblemTypeRecord{ProblemType::kTokenClassification, "token_classification", &kTokenClassificationHead, false},
+};
+
+constexpr const ProblemTypeRecord& record_of(ProblemType type) {
+  return *std::ranges::find(kProblemTypes, type, &ProblemTypeRecord::type);
+}
+
 constexpr std::string_view problem_type_name(ProblemType type) {
-  switch (type) {
-    case ProblemType::kSingleLabel:
-      return "single_label_classification";
-    case ProblemType::kMultiLabel:
-      return "multi_label_classification";
-    case ProblemType::kRegression:
-      return "regression";
-  }
-  return "?";
+  return record_of(type).name;
 }
 
 // Returns the type with this name, or nothing for any other word.
 constexpr std::optional<ProblemType> find_problem_type(std::string_view word) {
-  for (ProblemType type : {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {
-    if (problem_type_name(type) == word) return type;
+  const auto* found = std::ranges::find(kProblemTypes, word, &ProblemTypeRecord::name);
+  if (found == kProblemTypes.end()) return std::nullopt;
+  return found->type;
+}
+
+// Returns the type that the name of a model's class states, as "BertForTokenClassification" does, or nothing if the class
+// leaves it to `problem_type` or is one without such a head.
+constexpr std::optional<ProblemType> problem_type_of_class(std::string_view class_name) {
+  for (const ProblemTypeRecord& record : kProblemTypes) {
+    if (!record.is_in_config && class_name.ends_with(record.head->class_suffix)) return record.type;
   }
   return std::nullopt;
 }

@@ -25,11 +25,10 @@ ArenaMap::ArenaMap(const Plan& plan, Space space, const std::function<std::byte*
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.space == space) blocks_.push_back({buffer.offset, exact_bytes(buffer)});
   }
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (!*program) continue;
+  for (const ProgramPlan& program : plan.programs) {
     for (const TransientBuffer& buffer :
-         space == Space::kDevice ? (*program)->buffers : (*program)->host_buffers) {
-      blocks_.push_back({buffer.offset, exact_bytes(**program, buffer)});
+         space == Space::kDevice ? program.buffers : program.host_buffers) {
+      blocks_.push_back({buffer.offset, exact_bytes(program, buffer)});
     }
   }
   // A buffer without bytes has no address either.

@@ -11,29 +11,25 @@ namespace plimsoll {
 
 Executor::Executor(const Plan& plan, uint8_t fill)
     : plan_(plan), backend_(plan.is_on_gpu() ? make_cuda_backend(plan, fill) : make_cpu_backend(plan, fill)) {
-  for (auto [program, source] : {std::pair{&train_, &plan.train}, std::pair{&evaluate_, &plan.evaluate}}) {
-    if (!*source) continue;
-    program->plan = &**source;
-    program->times.resize((*source)->graph.ops().size());
-    program->first_times.resize(program->times.size());
+  for (const ProgramPlan& source : plan.programs) {
+    Program& program = programs_[source.name];
+    program.plan = &source;
+    program.times.resize(source.graph.ops().size());
+    program.first_times.resize(program.times.size());
+    for (const Value& value : source.graph.values()) {
+      if (value.storage == Storage::kInput) program.inputs.push_back(&plan.buffer(value.name));
+    }
   }
 }
 
-Executor::Program& Executor::program(ProgramKind kind) {
-  Program& program = kind == ProgramKind::kTrain ? train_ : evaluate_;
-  check_exists(program, kind);
-  return program;
+Executor::Program& Executor::program_of(std::string_view name) {
+  return const_cast<Program&>(std::as_const(*this).program_of(name));
 }
 
-const Executor::Program& Executor::program(ProgramKind kind) const {
-  const Program& program = kind == ProgramKind::kTrain ? train_ : evaluate_;
-  check_exists(program, kind);
-  return program;
-}
-
-void Executor::check_exists(const Program& program, ProgramKind kind) {
-  PLIMSOLL_CHECK(program.plan != nullptr, "the plan has no {} program",
-                 kind == ProgramKind::kTrain ? "train" : "evaluate");
+const Executor::Program& Executor::program_of(std::string_view name) const {
+  const auto found = programs_.find(name);
+  PLIMSOLL_CHECK(found != programs_.end(), "the plan has no program '{}'", name);
+  return found->second;
 }
 
 View Executor::tensor(const std::string& name) {
@@ -83,10 +79,20 @@ int64_t Executor::elements(const std::string& name) const {
 
 namespace {
 
-// Checks the numbers of rows of tables, which kernels use without checking.
-void check_rows(std::span<const int32_t> rows, int64_t num_rows, const char* what) {
+// Checks the numbers of rows of a table, which kernels use without checking.
+void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
   for (const int32_t row : rows) {
-    PLIMSOLL_CHECK(row >= 0 && row < num_rows, "{} {} in a batch, of a table of {}", what, row, num_rows);
+    PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows, "{} in the '{}' of a batch, of a table of {}", row,
+                   input.name, input.input.table_rows);
+  }
+}
+
+// Checks the start of each sequence, which is followed by the number of tokens.
+void check_sequences(const PersistentBuffer& input, std::span<const int32_t> starts, const Bucket& bucket) {
+  for (size_t i = 1; i < starts.size(); ++i) {
+    const int64_t length = starts[i] - starts[i - 1];
+    PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in '{}' in a bucket of {}",
+                   length, input.name, bucket.longest);
   }
 }
 
@@ -125,69 +131,81 @@ void Executor::write_split(const SplitWeight& parts, int64_t offset, std::span<c
   write(parts.remainder, offset / 2, std::as_bytes(std::span(halves.low)));
 }
 
-void Executor::fill_input(const std::string& name, std::span<const int32_t> values, int64_t count,
-                          int32_t rest) {
-  int32_t* destination = tensor(name).as<int32_t>();
-  PLIMSOLL_CHECK(static_cast<int64_t>(values.size()) <= count, "{} values for '{}' of {}", values.size(),
-                 name, count);
-  std::copy(values.begin(), values.end(), destination);
-  std::fill(destination + values.size(), destination + count, rest);
+const PersistentBuffer* Executor::input_with(InputSource source) const {
+  for (const auto& [name, program] : programs_) {
+    for (const PersistentBuffer* input : program.inputs) {
+      if (input->input.source == source) return input;
+    }
+  }
+  return nullptr;
 }
 
-void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominator) {
-  Program& target = program(kind);
-  const Bucket bucket = bucket_for(*target.plan, batch.num_tokens());
-  PLIMSOLL_CHECK(batch.num_sequences() >= 1 && batch.num_sequences() <= bucket.sequences,
-                 "a batch of {} sequences in a bucket of {}", batch.num_sequences(), bucket.sequences);
-  for (int64_t i = 0; i < batch.num_sequences(); ++i) {
-    const int64_t length =
-        batch.cu_seqlens[static_cast<size_t>(i) + 1] - batch.cu_seqlens[static_cast<size_t>(i)];
-    PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in a bucket of {}",
-                   length, bucket.longest);
+void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket) {
+  const View to = input_view(input);
+  const int64_t count = input.type.shape.elements(bucket);
+  const auto check_room = [&](size_t used) {
+    PLIMSOLL_CHECK(static_cast<int64_t>(used) <= count, "{} values for '{}' of {}", used, input.name, count);
+  };
+  if (is_floating(to.dtype)) {
+    const std::span<const float> values = batch.floats(input.name);
+    check_room(values.size());
+    for (int64_t i = 0; i < count; ++i) {
+      to.store(i, i < std::ssize(values) ? static_cast<double>(values[static_cast<size_t>(i)]) : input.input.unused);
+    }
+    return;
   }
-  const ModelConfig& model = plan_.request.model.config;
-  check_rows(batch.ids, model.vocab_size, "token");
-  check_rows(batch.positions, model.max_position_embeddings, "position");
-  const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
-  if (has("token_types")) check_rows(batch.token_types, model.type_vocab_size, "token type");
+  const std::span<const int32_t> values = batch.ints(input.name);
+  check_room(values.size());
+  int32_t unused = input.input.unused;
+  if (input.input.content == InputContent::kTableRows) check_rows(input, values);
+  if (input.input.content == InputContent::kSequenceStarts) {
+    check_sequences(input, values, bucket);
+    unused = static_cast<int32_t>(batch.size().tokens);
+  }
+  int32_t* destination = to.as<int32_t>();
+  std::copy(values.begin(), values.end(), destination);
+  std::fill(destination + values.size(), destination + count, unused);
+}
+
+void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator) {
+  Program& target = program_of(name);
+  const int64_t tokens = batch.size().tokens;
+  const int64_t sequences = batch.size().sequences;
+  const Bucket bucket = bucket_for(*target.plan, tokens);
+  PLIMSOLL_CHECK(sequences >= 1 && sequences <= bucket.sequences, "a batch of {} sequences in a bucket of {}",
+                 sequences, bucket.sequences);
   target.bucket = bucket;
-  target.staged = {
-      .tokens = batch.num_tokens(), .sequences = batch.num_sequences(), .longest = bucket.longest};
+  target.staged = {.tokens = tokens, .sequences = sequences, .longest = bucket.longest};
   target.bound = &bound_for(target, bucket);
   backend_->before_host_writes(Inputs::kBatch);
-  fill_input("ids", batch.ids, bucket.tokens, 0);
-  fill_input("positions", batch.positions, bucket.tokens, 0);
-  if (has("token_types")) fill_input("token_types", batch.token_types, bucket.tokens, 0);
-  fill_input("cu_seqlens", batch.cu_seqlens, bucket.sequences + 1, static_cast<int32_t>(batch.num_tokens()));
-  if (tensor("labels").dtype == DType::kI32) {
-    fill_input("labels", batch.class_labels, bucket.sequences, -100);
-  } else {
-    const View labels = tensor("labels");
-    const int64_t count = bucket.sequences * plan_.request.model.config.num_labels;
-    PLIMSOLL_CHECK(static_cast<int64_t>(batch.real_labels.size()) <= count, "{} labels for {}",
-                   batch.real_labels.size(), count);
-    for (int64_t i = 0; i < count; ++i) {
-      const bool real = i < static_cast<int64_t>(batch.real_labels.size());
-      labels.store(i, real ? static_cast<double>(batch.real_labels[static_cast<size_t>(i)]) : 0.0);
+  for (const PersistentBuffer* input : target.inputs) {
+    switch (input->input.source) {
+      case InputSource::kBatch: fill_input(*input, batch, bucket); break;
+      case InputSource::kNumSequences: input_view(*input).store(0, static_cast<double>(sequences)); break;
+      case InputSource::kDenominator: input_view(*input).store(0, denominator); break;
+      case InputSource::kRandom:
+      case InputSource::kAccumulate:
+      case InputSource::kLearningRate:
+      case InputSource::kUpdateNumber: break;  // written by set_random(), set_accumulate() and set_update()
     }
-    tensor("num_sequences").store(0, static_cast<double>(batch.num_sequences()));
   }
-  tensor("denominator").store(0, denominator);
 }
 
 void Executor::set_random(uint64_t seed, int64_t micro_batch) {
-  if (!plan_.persistent_by_name.contains("rng")) return;
+  const PersistentBuffer* input = input_with(InputSource::kRandom);
+  if (input == nullptr) return;
   backend_->before_host_writes(Inputs::kBatch);
-  int64_t* rng = tensor("rng").as<int64_t>();
+  int64_t* rng = input_view(*input).as<int64_t>();
   rng[0] = static_cast<int64_t>(seed);
   rng[1] = micro_batch;
 }
 
 void Executor::set_accumulate(bool add) {
-  if (!plan_.persistent_by_name.contains("accumulate")) return;
+  const PersistentBuffer* input = input_with(InputSource::kAccumulate);
+  if (input == nullptr) return;
   backend_->before_host_writes(Inputs::kBatch);
   // The flag has the bits of 1.0f: kernels compare it with 0, and a product library on a GPU uses it as a factor.
-  tensor("accumulate").as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
+  input_view(*input).as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
 double Executor::used_loss_scale() {
@@ -204,8 +222,11 @@ int64_t Executor::skipped_steps() {
 
 void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
   backend_->before_host_writes(Inputs::kUpdate);
-  tensor("learning_rate").as<double>()[0] = learning_rate;
-  tensor("step").as<int64_t>()[0] = step - skipped;
+  const PersistentBuffer* rate = input_with(InputSource::kLearningRate);
+  const PersistentBuffer* number = input_with(InputSource::kUpdateNumber);
+  PLIMSOLL_CHECK(rate != nullptr && number != nullptr, "the plan has no update");
+  input_view(*rate).as<double>()[0] = learning_rate;
+  input_view(*number).as<int64_t>()[0] = step - skipped;
 }
 
 ConstView Executor::fetched(const std::string& name) {
@@ -250,18 +271,19 @@ void Executor::refresh_copies() {
   }
 }
 
-void Executor::run(ProgramKind kind, Segment segment) {
-  Program& target = program(kind);
+void Executor::run(std::string_view name, Segment segment) {
+  Program& target = program_of(name);
   PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
+  const bool is_training = name == kTrainProgram;
   DeferredWork deferred = DeferredWork::kNothing;
-  if (kind == ProgramKind::kTrain && segment == Segment::kForward) {
+  if (is_training && segment == Segment::kForward) {
     if (std::exchange(deferred_program_, nullptr) != nullptr) deferred = DeferredWork::kSomething;
   } else {
     run_deferred_updates();
   }
   refresh_copies();
   if (segment == Segment::kOptimizer) updated_ = true;
-  is_train_undisturbed_ = kind == ProgramKind::kTrain;
+  is_train_undisturbed_ = is_training;
   const bool is_first = !std::exchange(target.bound->has_run[index_of(segment)], true);
   if (is_first) note_scratch(*target.plan, segment);
   if (profiling_) {
@@ -288,10 +310,6 @@ void Executor::note_scratch(const ProgramPlan& program, Segment segment) {
 
 int64_t Executor::written_bytes() {
   return bytes_in_arena(backend_->written_bytes(), plan_.request.device.kind);
-}
-
-const Bucket& Executor::current_bucket(ProgramKind kind) const {
-  return program(kind).bucket;
 }
 
 void Executor::zero_states() {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/cpu/arena.h"
@@ -17,20 +18,6 @@
 #include "plan/compile/plan.h"
 
 namespace plimsoll {
-
-enum class ProgramKind : uint8_t { kTrain, kEvaluate };
-
-// A batch of sequences without padding, as the host passes it. Spans are borrowed for the call.
-struct HostBatch {
-  std::span<const int32_t> ids;
-  std::span<const int32_t> token_types;  // empty if the model has none
-  std::span<const int32_t> positions;
-  std::span<const int32_t> cu_seqlens;    // num_sequences + 1 entries
-  std::span<const int32_t> class_labels;  // single label; empty if there are none
-  std::span<const float> real_labels;     // [num_sequences, K]: multi-label and regression
-  int64_t num_sequences() const { return static_cast<int64_t>(cu_seqlens.size()) - 1; }
-  int64_t num_tokens() const { return static_cast<int64_t>(ids.size()); }
-};
 
 // The outputs of a step for the host.
 struct StepOutputs {
@@ -71,9 +58,10 @@ class Executor {
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
-  // Writes a batch into the inputs of a program and chooses the bucket. The loss is divided by `denominator`. Errors:
-  // kInternal for a batch that is larger than planned or for ids outside their table.
-  void stage(ProgramKind kind, const HostBatch& batch, double denominator);
+  // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
+  // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
+  // program declares, or that contains a row number outside its table.
+  void stage(std::string_view program, const TensorBatch& batch, double denominator);
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
@@ -83,7 +71,7 @@ class Executor {
   void set_update(double learning_rate, int64_t step, int64_t skipped);
 
   // Runs one segment of a program in the bucket of the staged batch. May return before the device has finished.
-  void run(ProgramKind kind, Segment segment);
+  void run(std::string_view program, Segment segment);
 
   // Starts to copy all outputs to the host, as they will be after all work that is enqueued now. Does not wait.
   void fetch() { backend_->fetch_outputs(); }
@@ -122,7 +110,7 @@ class Executor {
   // all values that are kept for the backward pass are finite. Cost: a forward pass, and reading all those values.
   std::string first_bad_value();
 
-  const Bucket& current_bucket(ProgramKind kind) const;
+  const Bucket& current_bucket(std::string_view program) const { return program_of(program).bucket; }
   // Returns the observed end of the used part of the arena, rounded up to the arena's alignment. Bytes count as used if they
   // were written, or if they are scratch of a kernel that ran: a kernel may leave the end of its scratch unwritten. Cost on
   // a GPU: copies the arena.
@@ -147,12 +135,15 @@ class Executor {
   // Returns the times of each op of the program since profiling was switched on. The first run of a segment in a bucket is
   // counted separately, in first_times(): in that run libraries allocate their memory, and pages are touched for the first
   // time.
-  const std::vector<OpTime>& times(ProgramKind kind) const { return program(kind).times; }
-  const std::vector<OpTime>& first_times(ProgramKind kind) const { return program(kind).first_times; }
+  const std::vector<OpTime>& times(std::string_view program) const { return program_of(program).times; }
+  const std::vector<OpTime>& first_times(std::string_view program) const {
+    return program_of(program).first_times;
+  }
 
  private:
   struct Program {
     const ProgramPlan* plan = nullptr;
+    std::vector<const PersistentBuffer*> inputs;
     std::map<int64_t, BoundProgram> by_tokens;  // bound at the first use of a bucket
     BoundProgram* bound = nullptr;              // program of the staged batch
     Bucket bucket;
@@ -160,9 +151,9 @@ class Executor {
     std::vector<OpTime> times;
     std::vector<OpTime> first_times;
   };
-  Program& program(ProgramKind kind);
-  const Program& program(ProgramKind kind) const;
-  static void check_exists(const Program& program, ProgramKind kind);
+  // Errors: kInternal if the plan has no such program.
+  Program& program_of(std::string_view name);
+  const Program& program_of(std::string_view name) const;
   // Returns the name of the gradient that the optimizer segment reported in the output "first_bad"; "" for none.
   std::string bad_gradient(int64_t operand) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
@@ -173,15 +164,18 @@ class Executor {
   void run_deferred_updates();
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
-  void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
+  // Returns the input with this source, or null if no program has one.
+  const PersistentBuffer* input_with(InputSource source) const;
+  View input_view(const PersistentBuffer& input) { return {backend_->exchange(input.offset), input.type.dtype}; }
+  // Writes a batch's tensor of the name of the input, and fills the rest of the bucket.
+  void fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
 
   const Plan& plan_;
   std::unique_ptr<ExecutorBackend> backend_;
   bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
   bool is_train_undisturbed_ = false;
   bool updated_ = false;  // true if an update ran since the host wrote states
-  Program train_;
-  Program evaluate_;
+  std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, in units of the arena's alignment
   BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
   bool profiling_ = false;

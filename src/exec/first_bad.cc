@@ -52,7 +52,7 @@ std::string Executor::first_bad_gradient() {
 
 std::string Executor::bad_gradient(int64_t operand) const {
   if (operand < 0) return {};
-  const Graph& graph = program(ProgramKind::kTrain).plan->graph;
+  const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {
     // If weights are updated in the backward pass, the optimizer segment reads norms of modules.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
@@ -62,7 +62,7 @@ std::string Executor::bad_gradient(int64_t operand) const {
 }
 
 std::string Executor::first_bad_value() {
-  Program& target = program(ProgramKind::kTrain);
+  Program& target = program_of(kTrainProgram);
   PLIMSOLL_CHECK(target.bound != nullptr, "values are looked at before a batch is staged");
   run_deferred_updates();
   backend_->run(*target.bound, Segment::kForward, DeferredWork::kNothing);

@@ -23,15 +23,14 @@ class Tuner {
 
   TuningTable run() && {
     bool complete = true;
-    for (const std::optional<ProgramPlan>* program : {&plan_.train, &plan_.evaluate}) {
-      if (*program && !measure_bucket(**program, (*program)->bucket, limits_.largest_seconds))
+    for (const ProgramPlan& program : plan_.programs) {
+      if (!measure_bucket(program, program.bucket, limits_.largest_seconds))
         complete = false;
     }
     if (complete) return std::move(table_);
-    for (const std::optional<ProgramPlan>* program : {&plan_.train, &plan_.evaluate}) {
-      if (!*program) continue;
-      for (const size_t i : tuning_order((*program)->ladder.size())) {
-        measure_bucket(**program, (*program)->ladder[i], limits_.seconds);
+    for (const ProgramPlan& program : plan_.programs) {
+      for (const size_t i : tuning_order(program.ladder.size())) {
+        measure_bucket(program, program.ladder[i], limits_.seconds);
       }
     }
     return std::move(table_);

@@ -75,9 +75,9 @@ TEST(Tuning, TakesTheFastest) {
   EXPECT_EQ(product.first_ms, 1.0);
   EXPECT_EQ(product.num_candidates, 3);
   // Every product of every bucket, for time is not short.
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    for (const Bucket& bucket : (*program)->ladder) {
-      for (const auto& [key, planned] : list_matmuls(**program, bucket, plan.request))
+  for (const ProgramPlan& program : plan.programs) {
+    for (const Bucket& bucket : program.ladder) {
+      for (const auto& [key, planned] : list_matmuls(program, bucket, plan.request))
         EXPECT_NE(table.find(key), nullptr) << format_product_key(key);
     }
   }
@@ -162,8 +162,8 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
 
 TEST(Tuning, TimeIsShort) {
   const Plan plan = build_plan(gpu_request());
-  const size_t in_largest = list_matmuls(*plan.train, plan.train->bucket, plan.request).size() +
-                            list_matmuls(*plan.evaluate, plan.evaluate->bucket, plan.request).size();
+  const size_t in_largest = list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request).size() +
+                            list_matmuls(plan.programs.at(kEvaluateProgram), plan.programs.at(kEvaluateProgram).bucket, plan.request).size();
   ASSERT_GT(in_largest, 8u);
   // A product is measured 19 times: three candidates in three rounds, two in a duel of five.
   constexpr int kEach = 3 * 3 + 2 * 5;
@@ -172,7 +172,7 @@ TEST(Tuning, TimeIsShort) {
   slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);
   EXPECT_LE(slow.measured.size(), in_largest + 1);
-  for (const auto& [key, product] : list_matmuls(*plan.train, plan.train->bucket, plan.request))
+  for (const auto& [key, product] : list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request))
     EXPECT_NE(largest_only.find(key), nullptr);
   // Nine seconds are the end even of those. The first measurement warms up.
   StubMeasurer slower;
@@ -201,7 +201,7 @@ TEST(Tuning, ATableChangesNoByteOfThePlan) {
   request.products.tuning = tune_products(without, measurer);
   const Plan with = build_plan(request);
   EXPECT_EQ(with.arena_bytes, without.arena_bytes);
-  EXPECT_EQ(with.train->offsets, without.train->offsets);
+  EXPECT_EQ(with.programs.at(kTrainProgram).offsets, without.programs.at(kTrainProgram).offsets);
 }
 
 TEST(Tuning, NothingIsTunedOnACpu) {
@@ -217,7 +217,7 @@ TEST(Products, WhatThePlanKnowsOfThem) {
   int split = 0;
   int plain = 0;
   int64_t ops = 0;
-  for (const auto& [key, product] : list_matmuls(*plan.train, plan.train->bucket, request)) {
+  for (const auto& [key, product] : list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, request)) {
     EXPECT_EQ(product_key(product.matmul.problem, product.matmul.fp32), key);
     (product.matmul.fp32 == Fp32Products::kTf32x3 ? split : plain) += 1;
     EXPECT_EQ(key.form.find(" by tf32x3") != std::string::npos, product.matmul.fp32 == Fp32Products::kTf32x3);
@@ -225,7 +225,7 @@ TEST(Products, WhatThePlanKnowsOfThem) {
   }
   EXPECT_GE(split, 4);
   EXPECT_GE(plain, 1) << "the classifier's products are too small to split";
-  const auto& graph_ops = plan.train->graph.ops();
+  const auto& graph_ops = plan.programs.at(kTrainProgram).graph.ops();
   EXPECT_EQ(ops, std::count_if(graph_ops.begin(), graph_ops.end(),
                                [](const Op& op) { return op.def == &matmul_op(); }));
 }

@@ -4,7 +4,7 @@
 namespace plimsoll {
 
 std::vector<UpdatedParameter> Executor::updated_parameters() {
-  const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
+  const ProgramPlan& program_plan = *program_of(kTrainProgram).plan;
   const Graph& graph = program_plan.graph;
   PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,
                  "the states are in the host's memory, and updates work on copies of them");

@@ -43,8 +43,9 @@ struct Preset {
 
 // The part of a model that turns the encoder's output into logits.
 struct Head {
+  const HeadKind* kind = nullptr;
   void (*add_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
-  // x_TC -> logits_BK.
+  // x_TC -> logits with a row per prediction: [B, K] or [T, K].
   ValueId (*build)(ModelBuilder& builder, ValueId x_TC) = nullptr;
 };
 
@@ -61,7 +62,7 @@ struct Architecture {
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
   // Builds the encoder and returns x_TC, the hidden state of every token.
   ValueId (*build_encoder)(ModelBuilder& builder) = nullptr;
-  Head sequence_head;
+  std::span<const Head> heads;
   std::span<const Preset> presets;
   // Modules that get LoRA adapters by default, as in PEFT. Empty: PEFT has no default either.
   std::span<const std::string_view> lora_targets;
@@ -76,7 +77,11 @@ const Architecture* find_architecture(std::string_view model_type);
 // Requires: the model_type is one of an architecture, as every checked configuration's is.
 const Architecture& architecture_of(std::string_view model_type);
 
-// Returns Hugging Face's class for this model with a head for sequences: "BertForSequenceClassification".
+// Returns the head of the model's problem type; a head for sequences if the configuration states no type. Errors: kUsage if
+// the architecture has no head of this kind.
+const Head& head_of(const ModelConfig& config);
+
+// Returns Hugging Face's class for this model, such as "BertForSequenceClassification".
 std::string hugging_face_class(const ModelConfig& config);
 
 }  // namespace plimsoll

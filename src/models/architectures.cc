@@ -2,7 +2,7 @@
 #include <array>
 
 #include "base/check.h"
-#include "base/head_kind.h"
+#include "base/problem_type.h"
 #include "models/architecture.h"
 
 namespace plimsoll {
@@ -34,9 +34,25 @@ const Architecture& architecture_of(std::string_view model_type) {
   return *architecture;
 }
 
+namespace {
+
+const HeadKind& head_kind_of(const ModelConfig& config) {
+  return *record_of(config.problem_type.value_or(ProblemType::kSingleLabel)).head;
+}
+
+}  // namespace
+
+const Head& head_of(const ModelConfig& config) {
+  const Architecture& architecture = architecture_of(config.model_type);
+  const HeadKind& kind = head_kind_of(config);
+  const auto found = std::ranges::find(architecture.heads, &kind, &Head::kind);
+  if (found != architecture.heads.end()) return *found;
+  throw_error(ErrorCode::kUsage, "a model of type '{}' has no head for {}", config.model_type, kind.description);
+}
+
 std::string hugging_face_class(const ModelConfig& config) {
   std::string name(architecture_of(config.model_type).class_prefix);
-  return name.append(kSequenceClassification.class_suffix);
+  return name.append(head_kind_of(config).class_suffix);
 }
 
 }  // namespace plimsoll

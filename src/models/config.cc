@@ -16,6 +16,26 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Reads the problem type: the name of the model's class states it, or else the key `problem_type`.
+void read_problem_type(ModelConfig& config, const Json& json, const ConfigReader& reader, std::string_view where) {
+  const auto classes = json.find("architectures");
+  if (classes != json.end() && classes->is_array() && !classes->empty() && classes->front().is_string()) {
+    config.problem_type = problem_type_of_class(classes->front().get_ref<const std::string&>());
+    if (config.problem_type) return;
+  }
+  std::string word;
+  reader.read(word, "problem_type");
+  if (word.empty()) return;
+  config.problem_type = find_problem_type(word);
+  if (config.problem_type) return;
+  std::vector<std::string_view> names;
+  for (const ProblemTypeRecord& record : kProblemTypes) {
+    if (record.is_in_config) names.push_back(record.name);
+  }
+  throw_error(ErrorCode::kBadData, "{}: problem_type is '{}'; it must be one of {}", where, word,
+              fmt::join(names, ", "));
+}
+
 void read_labels(ModelConfig& config, const Json& json, const ConfigReader& reader, std::string_view where) {
   const auto id2label = json.find("id2label");
   if (id2label != json.end() && !id2label->is_null()) {
@@ -41,18 +61,7 @@ void read_labels(ModelConfig& config, const Json& json, const ConfigReader& read
     throw_error(ErrorCode::kBadData, "{}: num_labels is {} but id2label has {} entries", where,
                 config.num_labels, config.id2label.size());
   }
-  std::string problem;
-  reader.read(problem, "problem_type");
-  if (!problem.empty()) {
-    config.problem_type = find_problem_type(problem);
-    if (!config.problem_type) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{}: problem_type is '{}'; it must be single_label_classification, multi_label_classification or "
-          "regression",
-          where, problem);
-    }
-  }
+  read_problem_type(config, json, reader, where);
 }
 
 // The keys whose names are the same in all architectures.
@@ -169,7 +178,11 @@ std::string model_config_json(const ModelConfig& config) {
   }
   json["id2label"] = id2label;
   json["label2id"] = label2id;
-  if (config.problem_type) json["problem_type"] = problem_type_name(*config.problem_type);
+  if (config.problem_type && record_of(*config.problem_type).is_in_config) {
+    json["problem_type"] = problem_type_name(*config.problem_type);
+  } else if (config.problem_type) {
+    json.erase("problem_type");
+  }
   json.erase("torch_dtype");
   json["dtype"] = "float32";
   return json.dump(2) + "\n";

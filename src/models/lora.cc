@@ -82,10 +82,19 @@ bool is_expression(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos;
 }
 
+// Returns whether the name of a module that contains the parameter ends so. PEFT does not require a dot before the end.
+bool is_in_module_ending(std::string_view parameter, std::string_view end) {
+  for (size_t dot = parameter.rfind('.'); dot != std::string_view::npos; dot = parameter.rfind('.')) {
+    parameter = parameter.substr(0, dot);
+    if (parameter.ends_with(end)) return true;
+  }
+  return false;
+}
+
 bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
-  if (is_part_of(parameter, "classifier")) return true;
+  if (is_in_module_ending(parameter, "classifier")) return true;
   return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
-                     [&](const std::string& module) { return is_part_of(parameter, module); });
+                     [&](const std::string& module) { return is_in_module_ending(parameter, module); });
 }
 
 [[noreturn]] void refuse_target(const std::vector<WeightSpec>& specs, const std::vector<LoraTarget>& modules,
@@ -94,7 +103,9 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
     for (const WeightPart& part : spec.parts) {
       if (!is_part_of(part.disk_names.front(), target)) continue;
       throw_error(ErrorCode::kUsage,
-                  "--{} {}: '{}' is no linear module that can be adapted; those of this model are {}",
+                  "--{} {}: '{}' cannot be adapted, because it is no linear module, or because it is trained "
+                  "whole and "
+                  "saved with the adapter; the modules of this model that can be adapted are {}",
                   argument, target, module_of(part.disk_names.front()),
                   fmt::join(short_names(modules), ", "));
     }
@@ -120,22 +131,42 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   }
 }
 
-// Returns the number of the layer that contains a module, as PEFT finds it: the last component of its name that is
-// a number and that at least two components precede. Returns -1 if the name has none.
-int64_t layer_of(std::string_view module) {
+// A number in the name of a module, between two other components, and the name before it.
+struct NumberedPart {
+  std::string_view before;
+  int64_t number = 0;
+};
+
+// Returns the numbers that may be those of layers, as PEFT finds them: they follow at least two components, or at least
+// one if an expression names it, and are not the last component.
+std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_before) {
   constexpr size_t kMostDigits = 6;
-  int64_t layer = -1;
+  std::vector<NumberedPart> parts;
   int place = 0;
   for (size_t begin = 0, end = module.find('.'); end != std::string_view::npos;
        begin = end + 1, end = module.find('.', begin), ++place) {
     const std::string_view part = module.substr(begin, end - begin);
     const bool is_number = !part.empty() && part.size() <= kMostDigits &&
                            std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!is_number || place < 2) continue;
-    layer = 0;
-    for (const char digit : part) layer = 10 * layer + (digit - '0');
+    if (!is_number || place < fewest_before) continue;
+    NumberedPart found{.before = module.substr(0, begin - 1)};
+    for (const char digit : part) found.number = 10 * found.number + (digit - '0');
+    parts.push_back(found);
   }
-  return layer;
+  return parts;
+}
+
+// Returns the number of the layer that contains a module: the first that follows a name which one of the patterns
+// matches, without patterns the first of all. Returns -1 if there is none.
+int64_t layer_of(std::string_view module, const std::vector<std::regex>& patterns = {}) {
+  const std::vector<NumberedPart> parts = numbered_parts(module, patterns.empty() ? 2 : 1);
+  if (patterns.empty()) return parts.empty() ? -1 : parts.front().number;
+  for (const std::regex& pattern : patterns) {
+    for (const NumberedPart& part : parts) {
+      if (std::regex_match(part.before.begin(), part.before.end(), pattern)) return part.number;
+    }
+  }
+  return -1;
 }
 
 bool has_any_end(std::string_view module, const std::vector<std::string>& ends) {
@@ -155,11 +186,21 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   }
   const std::vector<int64_t>& layers = config.layers_to_transform;
   if (!layers.empty()) {
+    std::vector<std::regex> patterns;
+    for (const std::string& pattern : config.layers_pattern)
+      patterns.push_back(expression_of("(?:.*\\.)?(?:" + pattern + ")", "layers_pattern"));
     std::erase_if(targets, [&](const LoraTarget& target) {
-      return std::find(layers.begin(), layers.end(), layer_of(target.module)) == layers.end();
+      return std::find(layers.begin(), layers.end(), layer_of(target.module, patterns)) == layers.end();
     });
   }
   if (!targets.empty()) return;
+  if (!config.layers_pattern.empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "layers_pattern {}: no module that --{} chooses is in such a layer with the numbers {}, so none is "
+        "left to adapt; set layers_pattern to null in adapter_config.json",
+        fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
+  }
   throw_error(ErrorCode::kUsage,
               "--{}: of the modules that --{} chooses none is left to adapt; exclude fewer",
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);
@@ -180,21 +221,25 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
   for (const std::string& module : config.modules_to_save) {
     // PEFT lists every name that a classifier may have.
     if (module == "classifier" || module == "score") continue;
-    bool found = false;
+    const auto is_inside = [&](const WeightPart& part) {
+      return is_in_module_ending(part.disk_names.front(), module);
+    };
+    const auto has_part = [&](const WeightSpec& spec) {
+      return std::any_of(spec.parts.begin(), spec.parts.end(), is_inside);
+    };
+    if (std::none_of(specs.begin(), specs.end(), has_part)) {
+      throw_error(ErrorCode::kUsage, "--modules_to_save {}: no module of this model has such a name", module);
+    }
     for (const WeightSpec& spec : specs) {
-      const auto saved = std::count_if(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {
-        return is_part_of(part.disk_names.front(), module);
+      const bool is_whole = std::all_of(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {
+        return is_saved_in_full(part.disk_names.front(), config);
       });
-      found = found || saved > 0;
-      if (saved == 0 || saved == std::ssize(spec.parts)) continue;
+      if (is_whole || !has_part(spec)) continue;
       throw_error(
           ErrorCode::kUsage,
           "--modules_to_save {}: query, key and value of a layer are one matrix in memory and are trained "
-          "whole together: name attention.self, or adapt it with --lora_target_modules",
+          "whole together: name all three or attention.self, or adapt it with --lora_target_modules",
           module);
-    }
-    if (!found) {
-      throw_error(ErrorCode::kUsage, "--modules_to_save {}: no module of this model has such a name", module);
     }
   }
 }
@@ -285,7 +330,7 @@ class AddLora {
   ValueId dropped(ValueId x, int64_t site, const std::string& module) {
     if (mode_ != Mode::kTrain || config_.dropout == 0.0) return x;
     ValueId rng = graph_.find("rng");
-    if (rng == kNoValue) rng = graph_.add_value("rng", {DType::kI64, Shape{2}}, Storage::kInput);
+    if (rng == kNoValue) rng = graph_.add_input("rng", {DType::kI64, Shape{2}}, {.source = InputSource::kRandom});
     return emit_dropout(graph_, x, rng, {.p = config_.dropout, .site = site}, module + ".lora_dropout");
   }
 
@@ -397,6 +442,33 @@ bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config) {
               "--llm_int8_skip_modules {}: query, key and value of a layer are one matrix in memory and are "
               "held in one form: name all three, or attention.self",
               fmt::join(config.as_loaded_modules, ","));
+}
+
+bool is_saved_with_adapter(const std::string& module, const LoraConfig& config) {
+  return is_saved_in_full(module + std::string(kWeightSuffix), config);
+}
+
+void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config) {
+  const auto is_named = [&](const std::string& parameter) {
+    if (is_part_of(parameter, "classifier")) return true;
+    return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
+                       [&](const std::string& module) { return is_part_of(parameter, module); });
+  };
+  for (const LoraTarget& target : linear_modules(specs)) {
+    const std::string parameter = target.module + std::string(kWeightSuffix);
+    if (!is_saved_in_full(parameter, config) || is_named(parameter)) continue;
+    const std::vector<std::string>& wanted = config.target_modules;
+    const bool is_target =
+        (wanted.size() == 1 && wanted[0] == kAllLinear) ||
+        (is_expression(wanted) ? std::regex_match(target.module, expression_of(wanted[0], kTargets))
+                               : has_any_end(target.module, wanted));
+    if (!is_target) continue;
+    if (is_expression(config.exclude_modules)) {
+      config.exclude_modules[0] = "(?:" + config.exclude_modules[0] + ")|" + target.module;
+    } else {
+      config.exclude_modules.push_back(target.module);
+    }
+  }
 }
 
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config) {

@@ -16,6 +16,10 @@ namespace plimsoll {
 // or 4 bits with a scale per block (arXiv 2110.02861 and 2305.14314).
 enum class BaseWeights : uint8_t { kAsLoaded, kInt8, kFp4, kNf4 };
 
+// The change that an adapter's initialisation made to the base's adapted weights (PEFT's init_lora_weights "pissa" and
+// "olora"). models/lora_init.h computes it.
+enum class BaseChange : uint8_t { kNone, kPissa, kOlora };
+
 struct LoraConfig {
   int64_t r = 8;
   double alpha = 8.0;
@@ -27,9 +31,13 @@ struct LoraConfig {
   std::vector<std::string> exclude_modules = {};
   // Numbers of the layers whose modules get adapters; empty: all. Requires suffixes of names, as in PEFT.
   std::vector<int64_t> layers_to_transform = {};
-  // Modules that are trained in full and saved with the adapter, in addition to the classifier.
+  // Expressions for the name before a layer's number ("layer"); empty: any name. Used with layers_to_transform.
+  std::vector<std::string> layers_pattern = {};
+  // Modules that are trained in full and saved with the adapter, in addition to the classifier. A module is meant if its
+  // name ends so, as in PEFT: "classifier" also means DistilBERT's "pre_classifier".
   std::vector<std::string> modules_to_save = {};
   bool use_rslora = false;
+  BaseChange base_change = BaseChange::kNone;
   BaseWeights base_weights = BaseWeights::kAsLoaded;
   bool double_quant = false;  // the scales of 4-bit blocks are stored in 8 bits
   // Modules whose weights are not quantized. An adapter's file does not store this list.
@@ -69,6 +77,13 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
 
 // Returns true if as_loaded_modules names this weight of the base. Errors: kUsage if they name a part of it.
 bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config);
+
+// Returns true if the module is trained in full and saved with the adapter.
+bool is_saved_with_adapter(const std::string& module, const LoraConfig& config);
+
+// Excludes the targets that are trained in full although their name only ends as one of modules_to_save does: all-linear
+// on DistilBERT includes "pre_classifier". PEFT fails when it reads an adapter in which such a module is not excluded.
+void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config);
 
 // Freezes the model's weights, except for the modules to save, and appends the adapter's weights.
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config);

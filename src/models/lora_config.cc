@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/head_kind.h"
+#include "base/problem_type.h"
 #include "base/json_document.h"
 
 namespace plimsoll {
@@ -26,8 +26,11 @@ const Json* present(const Json& config, const char* key) {
   throw_error(ErrorCode::kUsage, "{}: \"{}\" is {}; Plimsoll supports {}", where, key, value.dump(), wanted);
 }
 
+enum class Order : uint8_t { kSorted, kAsWritten };
+
 // Reads a list of names, or one string.
-std::vector<std::string> names_of(const Json& config, const char* key, std::string_view where) {
+std::vector<std::string> names_of(const Json& config, const char* key, std::string_view where,
+                                  Order order = Order::kSorted) {
   const Json* value = present(config, key);
   if (value == nullptr) return {};
   if (value->is_string()) return {value->get<std::string>()};
@@ -41,7 +44,7 @@ std::vector<std::string> names_of(const Json& config, const char* key, std::stri
     throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, names of modules are wanted", where, key,
                 value->dump());
   }
-  std::sort(names.begin(), names.end());
+  if (order == Order::kSorted) std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -82,14 +85,72 @@ void refuse_variants(const Json& config, std::string_view where) {
   for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (flag_of(config, key)) refuse(where, key, true, "false");
   }
-  for (const char* key : {"rank_pattern", "alpha_pattern", "layers_pattern", "layer_replication",
-                          "target_parameters", "trainable_token_indices"}) {
+  for (const char* key : {"rank_pattern", "alpha_pattern", "layer_replication", "target_parameters",
+                          "trainable_token_indices"}) {
     const Json* value = present(config, key);
     if (value != nullptr && !(value->is_structured() && value->empty())) refuse(where, key, *value, "null");
+  }
+  // Each of these, if PEFT has set it, selects another forward pass or another base.
+  for (const char* key : {"alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"}) {
+    if (const Json* value = present(config, key)) refuse(where, key, *value, "null");
   }
   if (const Json* bias = present(config, "bias"); bias != nullptr && *bias != "none") {
     refuse(where, "bias", *bias, "\"none\"");
   }
+}
+
+// PEFT's initialisations. Those without a reason are read: they keep the base, or lora_init.h computes the change again.
+struct Initialisation {
+  std::string_view name;
+  std::string_view refusal;
+  BaseChange change = BaseChange::kNone;
+};
+
+constexpr Initialisation kInitialisations[] = {
+    {"gaussian", ""},
+    {"eva", ""},
+    {"orthogonal", ""},
+    {"lora_ga", ""},
+    {"mica", ""},
+    {"pissa", "", BaseChange::kPissa},
+    {"olora", "", BaseChange::kOlora},
+    {"pissa_niter_", "PEFT changed the base with an approximation from random numbers"},
+    {"corda", "PEFT changed the base by an amount that depends on activations of the training data"},
+    {"loftq", "PEFT replaced the base's weights by weights that bitsandbytes quantized on a GPU"},
+};
+
+bool is_initialisation(const std::string& text, const Initialisation& row) {
+  // PEFT compares "pissa_niter_16" and "corda..." by their beginning, and "OLoRA" and "MiCA" without case.
+  if (row.name == "pissa_niter_" || row.name == "corda") return text.starts_with(row.name);
+  if (row.name != "olora" && row.name != "mica") return text == row.name;
+  return std::ranges::equal(text, row.name, [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
+  });
+}
+
+// Reads init_lora_weights, which also says which base the adapter belongs to.
+void read_initialisation(const Json& config, std::string_view where, AdapterConfig& adapter) {
+  const Json* value = present(config, "init_lora_weights");
+  if (value == nullptr || value->is_boolean()) return;
+  const std::string text = value->is_string() ? value->get<std::string>() : "";
+  for (const Initialisation& row : kInitialisations) {
+    if (!is_initialisation(text, row)) continue;
+    if (!row.refusal.empty()) {
+      throw_error(
+          ErrorCode::kUsage,
+          "{}: \"init_lora_weights\" is {}: {}, so the base cannot be computed again. Where the adapter was "
+          "trained, {}save the merged model",
+          where, value->dump(), row.refusal,
+          row.name == "loftq" ? ""
+                              : "convert it with PEFT's save_pretrained(..., "
+                                "path_initial_model_for_weight_conversion=...), or ");
+    }
+    adapter.lora.base_change = row.change;
+    if (row.name == "mica") adapter.trained_otherwise = "init_lora_weights " + text;
+    return;
+  }
+  refuse(where, "init_lora_weights", *value,
+         "true, false, gaussian, eva, orthogonal, lora_ga, mica, pissa and olora");
 }
 
 // Returns a list, or a string for an expression.
@@ -98,6 +159,14 @@ Json modules_json(const std::vector<std::string>& modules) {
       modules.size() == 1 &&
       (modules[0] == "all-linear" || modules[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos);
   return is_text ? Json(modules[0]) : Json(modules);
+}
+
+// Returns the initialisation that makes PEFT compute the same base when it reads the adapter.
+Json initialisation_json(BaseChange change) {
+  for (const Initialisation& row : kInitialisations) {
+    if (change != BaseChange::kNone && row.change == change) return Json(row.name);
+  }
+  return true;
 }
 
 // PEFT writes an absent list as null.
@@ -133,14 +202,25 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   adapter.lora.target_modules = names_of(config, "target_modules", where);
   adapter.lora.exclude_modules = names_of(config, "exclude_modules", where);
   adapter.lora.layers_to_transform = layers_of(config, "layers_to_transform", where);
+  adapter.lora.layers_pattern = names_of(config, "layers_pattern", where, Order::kAsWritten);
+  std::erase(adapter.lora.layers_pattern, "");
+  if (!adapter.lora.layers_pattern.empty() && adapter.lora.layers_to_transform.empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "{}: \"layers_pattern\" is {} without \"layers_to_transform\", which PEFT refuses too; add the "
+        "numbers of the layers, or set it to null",
+        where, config.at("layers_pattern").dump());
+  }
   adapter.lora.modules_to_save = names_of(config, "modules_to_save", where);
+  read_initialisation(config, where, adapter);
+  if (present(config, "velora_config") != nullptr) adapter.trained_otherwise = "velora_config";
   if (const Json* base = present(config, "base_model_name_or_path"); base != nullptr && base->is_string()) {
     adapter.base_model = base->get<std::string>();
   }
   return adapter;
 }
 
-std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type) {
+std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type, const HeadKind& head) {
   const LoraConfig& lora = config.lora;
   std::vector<std::string> saved{"classifier", "score"};
   for (const std::string& module : lora.modules_to_save) {
@@ -156,8 +236,8 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"exclude_modules", or_null(lora.exclude_modules, modules_json(lora.exclude_modules))},
                   {"fan_in_fan_out", false},
                   {"inference_mode", true},
-                  {"init_lora_weights", true},
-                  {"layers_pattern", nullptr},
+                  {"init_lora_weights", initialisation_json(lora.base_change)},
+                  {"layers_pattern", or_null(lora.layers_pattern, lora.layers_pattern)},
                   {"layers_to_transform", or_null(lora.layers_to_transform, lora.layers_to_transform)},
                   {"lora_alpha", is_whole ? Json(static_cast<int64_t>(lora.alpha)) : Json(lora.alpha)},
                   {"lora_dropout", lora.dropout},
@@ -167,7 +247,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"rank_pattern", Json::object()},
                   {"revision", nullptr},
                   {"target_modules", modules_json(targets)},
-                  {"task_type", kSequenceClassification.peft_task_type},
+                  {"task_type", head.peft_task_type},
                   {"use_dora", false},
                   {"use_rslora", lora.use_rslora}};
   return json.dump(2) + "\n";

@@ -68,6 +68,46 @@ TEST(AdapterConfig, NamesFileKeyAndBothValues) {
   EXPECT_NE(message_of(R"({"peft_type": "IA3"})", ErrorCode::kUsage).find("IA3"), std::string::npos);
 }
 
+// PEFT compares some names without case and some by their beginning.
+TEST(AdapterConfig, ReadsInitialisationsAsPeft) {
+  const auto change_of = [](const std::string& value) {
+    return parse_adapter_config(with("\"init_lora_weights\": " + value), "x").lora.base_change;
+  };
+  for (const char* kept : {"true", "false", "null", R"("gaussian")", R"("eva")", R"("orthogonal")",
+                           R"("lora_ga")", R"("mica")", R"("MiCA")"}) {
+    EXPECT_EQ(change_of(kept), BaseChange::kNone) << kept;
+  }
+  EXPECT_EQ(change_of(R"("pissa")"), BaseChange::kPissa);
+  EXPECT_EQ(change_of(R"("olora")"), BaseChange::kOlora);
+  EXPECT_EQ(change_of(R"("OLoRA")"), BaseChange::kOlora);
+  for (const char* refused :
+       {R"("pissa_niter_4")", R"("pissa_niter_x")", R"("corda")", R"("corda2")", R"("loftq")", R"("LoftQ")",
+        R"("PiSSA")", R"("Gaussian")", R"("")", "1", "[]"}) {
+    const std::string message =
+        message_of(with(std::string("\"init_lora_weights\": ") + refused), ErrorCode::kUsage);
+    EXPECT_NE(message.find(std::string("\"init_lora_weights\" is ") + refused), std::string::npos) << message;
+  }
+}
+
+TEST(AdapterConfig, KeepsTheInitialisationThatChangedTheBase) {
+  AdapterConfig config;
+  config.lora.base_change = BaseChange::kOlora;
+  const std::string written = adapter_config_json(config, "bert");
+  EXPECT_NE(written.find(R"("init_lora_weights": "olora")"), std::string::npos) << written;
+  EXPECT_EQ(parse_adapter_config(written, "x").lora.base_change, BaseChange::kOlora);
+}
+
+TEST(AdapterConfig, KnowsWhatPeftTrainsOtherwise) {
+  EXPECT_EQ(parse_adapter_config(with(R"("init_lora_weights": "mica")"), "x").trained_otherwise,
+            "init_lora_weights mica");
+  EXPECT_EQ(parse_adapter_config(with(R"("velora_config": {})"), "x").trained_otherwise, "velora_config");
+  EXPECT_EQ(parse_adapter_config(with(R"("init_lora_weights": "pissa")"), "x").trained_otherwise, "");
+  for (const char* key : {"alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"}) {
+    const std::string message = message_of(with(fmt::format("\"{}\": {{}}", key)), ErrorCode::kUsage);
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+  }
+}
+
 TEST(AdapterConfig, RefusesWhatWouldExhaustTheStack) {
   const std::string deep = with(R"("bias": )" + std::string(100000, '[') + std::string(100000, ']'));
   EXPECT_NE(message_of(deep, ErrorCode::kBadData).find("nested deeper than 64"), std::string::npos);
@@ -136,6 +176,73 @@ TEST(LoraTargets, LieInTheLayersThatAreNamed) {
                 "bert.encoder.layer.11.attention.self.query", "bert.encoder.layer.11.attention.self.value"}));
   EXPECT_EQ(modules_of({.target_modules = {"q_lin"}, .layers_to_transform = {0}}, "distilbert-base-uncased"),
             std::vector<std::string>{"distilbert.transformer.layer.0.attention.q_lin"});
+}
+
+// The layers that PEFT 0.21 chooses for the modules of a BERT with two layers: its expression takes the first number
+// that follows a name which the pattern matches as a whole or after a dot.
+TEST(LoraTargets, LieInTheLayersOfAPattern) {
+  const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
+  const auto chosen = [&](std::vector<std::string> patterns) {
+    const LoraConfig config{
+        .target_modules = {"query"}, .layers_to_transform = {1, 3}, .layers_pattern = std::move(patterns)};
+    std::vector<std::string> modules;
+    try {
+      for (const LoraTarget& target : lora_targets(specs, "bert", config)) modules.push_back(target.module);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    }
+    return modules.size();
+  };
+  EXPECT_EQ(chosen({}), 2u);
+  EXPECT_EQ(chosen({"layer"}), 2u);
+  EXPECT_EQ(chosen({"lay.r"}), 2u);
+  EXPECT_EQ(chosen({"encoder.layer"}), 2u);
+  EXPECT_EQ(chosen({"blocks", "layer"}), 2u);
+  EXPECT_EQ(chosen({"layers"}), 0u);
+  EXPECT_EQ(chosen({"ayer"}), 0u);
+  EXPECT_EQ(chosen({"blocks"}), 0u);
+}
+
+// PEFT's modules_to_save match the end of a name, without a dot: "classifier" includes DistilBERT's pre_classifier.
+TEST(LoraTargets, ModulesAreSavedByTheEndsOfTheirNames) {
+  EXPECT_TRUE(is_saved_with_adapter("classifier", {}));
+  EXPECT_TRUE(is_saved_with_adapter("pre_classifier", {}));
+  EXPECT_TRUE(is_saved_with_adapter("classifier.dense", {}));
+  EXPECT_FALSE(is_saved_with_adapter("bert.pooler.dense", {}));
+  EXPECT_TRUE(is_saved_with_adapter("bert.pooler.dense", {.modules_to_save = {"pooler"}}));
+  EXPECT_TRUE(is_saved_with_adapter("bert.pooler.dense", {.modules_to_save = {"dense"}}));
+  EXPECT_FALSE(is_saved_with_adapter("bert.pooler.dense", {.modules_to_save = {"pool"}}));
+}
+
+// A module that is trained whole cannot have an adapter too. PEFT fails unless it is excluded.
+TEST(LoraTargets, ExcludeWhatIsSavedByItsEnding) {
+  const std::vector<WeightSpec> specs = model_weights(*find_preset("distilbert-base-uncased"));
+  const auto excluded = [&](std::vector<std::string> targets, std::vector<std::string> given = {}) {
+    LoraConfig config{.target_modules = std::move(targets), .exclude_modules = std::move(given)};
+    exclude_saved_targets(specs, config);
+    for (const LoraTarget& target : lora_targets(specs, "distilbert", config))
+      EXPECT_EQ(target.module.find("classifier"), std::string::npos);
+    return config.exclude_modules;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(excluded({"q_lin"}), Names{});
+  EXPECT_EQ(excluded({"all-linear"}), Names{"pre_classifier"});
+  EXPECT_EQ(excluded({".*lin|.*classifier"}), Names{"pre_classifier"});
+  EXPECT_EQ(excluded({"all-linear"}, {"lin1"}), (Names{"lin1", "pre_classifier"}));
+  EXPECT_EQ(excluded({"all-linear"}, {".*lin1"}), Names{"(?:.*lin1)|pre_classifier"});
+  const std::vector<WeightSpec> bert = model_weights(*find_preset("bert-base-uncased"));
+  LoraConfig config{.target_modules = {"all-linear"}};
+  exclude_saved_targets(bert, config);
+  EXPECT_EQ(config.exclude_modules, Names{});
+}
+
+// Query, key and value of a layer are one matrix in memory.
+TEST(LoraTargets, FusedWeightsAreSavedTogether) {
+  std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
+  const LoraConfig all{.target_modules = {"output.dense"}, .modules_to_save = {"query", "key", "value"}};
+  EXPECT_NO_THROW(lora_targets(specs, "bert", all));
+  const LoraConfig two{.target_modules = {"output.dense"}, .modules_to_save = {"query", "key"}};
+  EXPECT_THROW(lora_targets(specs, "bert", two), Error);
 }
 
 TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {

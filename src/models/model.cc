@@ -11,7 +11,7 @@ std::vector<WeightSpec> model_weights(const ModelConfig& config) {
   const Architecture& architecture = architecture_of(config.model_type);
   std::vector<WeightSpec> specs;
   architecture.add_encoder_weights(specs, config);
-  architecture.sequence_head.add_weights(specs, config);
+  head_of(config).add_weights(specs, config);
   return specs;
 }
 
@@ -23,7 +23,7 @@ ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& opti
   const Architecture& architecture = architecture_of(config.model_type);
   ModelBuilder builder(config, options, model_weights(config));
   const ValueId x = architecture.build_encoder(builder);
-  const ValueId logits = architecture.sequence_head.build(builder, x);
+  const ValueId logits = head_of(config).build(builder, x);
   return std::move(builder).finish(logits);
 }
 

@@ -61,8 +61,8 @@ void add_updates(Graph& graph, std::span<const Parameter> parameters, const Opti
 }
 
 void declare_scalars(Graph& graph) {
-  graph.add_value("learning_rate", {DType::kF64, Shape{1}}, Storage::kInput);
-  graph.add_value("step", {DType::kI64, Shape{1}}, Storage::kInput);
+  graph.add_input("learning_rate", {DType::kF64, Shape{1}}, {.source = InputSource::kLearningRate});
+  graph.add_input("step", {DType::kI64, Shape{1}}, {.source = InputSource::kUpdateNumber});
 }
 
 // Adds the loss to the gradients: if either is not finite, nothing is updated.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "models/lora_init.h"
+
 namespace plimsoll {
 namespace {
 
@@ -50,6 +52,13 @@ void set_base_weights(const Arguments& arguments, const ModelConfig& config,
                 "addition to them, or --adapter_name_or_path",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
+  if (lora->base_change != BaseChange::kNone) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--load_in_{}bit: the adapter's initialisation ({}) changed the base, and Plimsoll computes that "
+        "change only for a base that is not quantized; leave the setting out",
+        arguments.load_in_4bit ? 4 : 8, lora->base_change == BaseChange::kPissa ? "pissa" : "olora");
+  }
   lora->base_weights = arguments.load_in_8bit                   ? BaseWeights::kInt8
                        : arguments.bnb_4bit_quant_type == "fp4" ? BaseWeights::kFp4
                                                                 : BaseWeights::kNf4;
@@ -87,6 +96,13 @@ AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const
                 "--adapter_name_or_path {}",
                 given, given);
   }
+  if (is_training(purpose) && !config.trained_otherwise.empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "{}: the adapter was made with {}, with which PEFT trains in another way; Plimsoll can evaluate "
+        "it, predict with it and merge it, but not train it further. Merge it and begin a new adapter",
+        join_path(path, kAdapterConfigFile), config.trained_otherwise);
+  }
   check_against_adapter(arguments, config.lora);
   adapter.lora = config.lora;
   adapter.folder = std::move(folder);
@@ -123,8 +139,10 @@ std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose pur
                       .modules_to_save = arguments.modules_to_save,
                       .use_rslora = arguments.use_rslora};
     check_left_out(model_weights(config), *lora);
+    exclude_saved_targets(model_weights(config), *lora);
   }
   set_base_weights(arguments, config, lora);
+  if (lora) check_base_change(lora_targets(model_weights(config), config.model_type, *lora), *lora);
   return lora;
 }
 

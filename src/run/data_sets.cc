@@ -17,6 +17,7 @@
 #include "io/data/text_split.h"
 #include "io/data/token_cache.h"
 #include "io/data/tokenizer_encoder.h"
+#include "io/data/word_labels.h"
 #include "run/host_memory.h"
 #include "run/label_choice.h"
 #include "run/threads.h"
@@ -74,12 +75,6 @@ class DataReading {
     if (columns.has_words) columns_.label = columns.label;
     if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
     if (!columns.note.empty()) diagnostics_.note(columns.note);
-    if (columns.has_words) {
-      throw_error(ErrorCode::kUsage,
-                  "{}: each row is a list of words with tags, but the model classifies whole texts; select "
-                  "a column of texts with --text_column_names",
-                  table.file_name());
-    }
     columns_.text = {columns.first};
     if (columns.second) columns_.text.push_back(*columns.second);
     return TextSplit(std::move(table), columns);
@@ -195,19 +190,24 @@ class DataReading {
 
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
     keep_first(split, max_rows);
+    check_token_types(*source_.tokenizer, split.is_pair() ? TextsPerRow::kTwo : TextsPerRow::kOne,
+                      split.table().file_name(), config_);
     const TokenizerEncoder encoder(*source_.tokenizer);
     const TokenizeOptions options{.max_seq_length = max_seq_length(arguments_, config_),
                                   .num_threads = num_run_threads(arguments_),
                                   .progress = {}};
     Dataset data;
     if (arguments_.cache_dir.empty()) {
-      data.tokens = tokenize_split(split, encoder, options);
+      WordTokens rows = tokenize_rows(split, encoder, options);
+      data.tokens = std::move(rows.tokens);
+      data.word_starts = std::move(rows.word_starts);
       data_.token_cache = "token cache: none, --cache_dir is not given";
     } else {
       CachedTokens cached =
           tokenize_cached(split, encoder, options, arguments_.cache_dir, files_,
                           arguments_.overwrite_cache ? CacheUse::kRewrite : CacheUse::kReadAndWrite);
       data.tokens = std::move(cached.tokens);
+      data.word_starts = std::move(cached.word_starts);
       describe_cache(split.table().file_name(), cached);
     }
     const TruncationCount& cut = data.tokens.truncation();
@@ -217,9 +217,14 @@ class DataReading {
                        counted(cut.tokens, "token")));
     }
     // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
-    if (split.has_label() && use == LabelUse::kRequired)
-      data.labels = encode_labels(split, data_.labels, use);
+    if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
     return data;
+  }
+
+  // Encodes the labels of a split whose tokens are known.
+  Labels encode(const TextSplit& split, const Dataset& data) const {
+    if (!split.has_words()) return encode_labels(split, data_.labels, LabelUse::kRequired);
+    return token_labels(encode_word_labels(split, data_.labels), data.tokens, data.word_starts);
   }
 
   void describe_cache(const std::string& file, const CachedTokens& cached) {
@@ -270,6 +275,9 @@ class DataReading {
     if (predicts && !test_text) throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
     data_.labels =
         choose_labels(arguments_, source_.model, train_text ? &*train_text : nullptr, task, diagnostics_);
+    for (const std::optional<TextSplit>* text : {&train_text, &eval_text, &test_text}) {
+      if (*text) require_matching_rows(**text, data_.labels.kind);
+    }
     if (train_text) {
       keep_first(*train_text, arguments_.max_train_samples);
       data_.train_hash = train_text->text_hash();

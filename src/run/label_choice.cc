@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/data/label_warnings.h"
+#include "io/data/word_labels.h"
 #include "run/trained_columns.h"
 #include "tasks/task.h"
 
@@ -42,7 +43,30 @@ LabelScheme labels_of_model(const ModelConfig& config, std::optional<LabelKind> 
   return labels;
 }
 
+// Returns the kind of labels that the rows of a split have if nothing else is known about the task.
+LabelKind kind_of_rows(const TextSplit& split) {
+  return split.has_words() ? LabelKind::kClassPerToken : LabelKind::kClass;
+}
+
 }  // namespace
+
+void require_matching_rows(const TextSplit& split, LabelKind kind) {
+  const std::string& file = split.table().file_name();
+  if (split.has_words() && kind != LabelKind::kClassPerToken) {
+    throw_error(ErrorCode::kUsage,
+                "{}: each row is a list of words, but the task is {}, which reads whole texts; select a "
+                "column of texts "
+                "with --text_column_names, or use a model for token classification",
+                file, problem_type_name(task_of(kind).problem_type));
+  }
+  if (!split.has_words() && kind == LabelKind::kClassPerToken) {
+    throw_error(ErrorCode::kUsage,
+                "{}: each row is a text, but the task is {}, which reads lists of words; use a JSON file "
+                "with a list of "
+                "words and a list of tags per row, or a CoNLL file with one word and its tag per line",
+                file, problem_type_name(task_of(kind).problem_type));
+  }
+}
 
 LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, const TextSplit* train,
                           const GlueTask* task, Diagnostics& diagnostics) {
@@ -53,11 +77,13 @@ LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, 
     options.delimiter = arguments.label_delimiter;
     options.has_delimiter = true;
   }
+  if (train != nullptr) require_matching_rows(*train, options.kind.value_or(kind_of_rows(*train)));
   LabelScheme labels = task != nullptr                          ? glue_labels(*task)
+                       : train != nullptr && train->has_words() ? infer_word_labels(*train)
                        : train != nullptr && train->has_label() ? infer_labels(*train, options)
                                                                 : labels_of_model(config, options.kind);
   if (!arguments.label_delimiter.empty()) labels.delimiter = arguments.label_delimiter;
-  if (task == nullptr && train != nullptr && train->has_label()) {
+  if (task == nullptr && train != nullptr && train->has_label() && !train->has_words()) {
     for (std::string& warning : label_warnings(*train, labels, options.kind.has_value())) {
       labels.kind == LabelKind::kNumbers ? diagnostics.note(std::move(warning))
                                          : diagnostics.warn(std::move(warning));
@@ -91,6 +117,7 @@ ModelConfig with_labels(ModelConfig config, const Arguments& arguments, const La
                         DataUse reads) {
   if (reads == DataUse::kNone) {
     config.num_labels = arguments.num_labels.value_or(config.num_labels);
+    config.problem_type = task_of(labels.kind).problem_type;
     return config;
   }
   if (arguments.num_labels.value_or(labels.num_labels) != labels.num_labels) {
@@ -111,7 +138,8 @@ void warn_of_odd_labels(const LabelScheme& labels, const std::string& label_colu
         "{} labels for {} rows: is '{}' the column of the labels? Name it with --label_column_name",
         names.size(), train.num_rows(), label_column));
   }
-  if (train.labels.classes.empty()) return;
+  // Most words of a text are outside every entity.
+  if (labels.kind != LabelKind::kClass) return;
   const LabelBalance balance = label_balance(train.labels, labels.num_labels);
   if (balance.majority_share <= 0.9) return;
   diagnostics.warn(fmt::format(

@@ -19,6 +19,9 @@ namespace plimsoll {
 LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, const TextSplit* train,
                           const GlueTask* task, Diagnostics& diagnostics);
 
+// Errors: kUsage if the rows of a split are lists of words and the labels are not those of words, or the other way round.
+void require_matching_rows(const TextSplit& split, LabelKind kind);
+
 // Returns the kind of labels of a plan that reads no data.
 LabelScheme planned_labels(const Arguments& arguments, const ModelConfig& config);
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "run/adapter_choice.h"
+#include "run/stored_weights.h"
 
 namespace plimsoll {
 namespace {
@@ -109,6 +110,38 @@ void check_adapter_folder(const Arguments& arguments, RunPurpose purpose, const 
               arguments.output_dir);
 }
 
+OtherShapes other_shapes(const Arguments& arguments) {
+  return arguments.ignore_mismatched_sizes ? OtherShapes::kAreMissing : OtherShapes::kCount;
+}
+
+// Adds the modules that no file provides to those which a new adapter saves.
+void save_new_modules(const Arguments& arguments, const std::vector<WeightSpec>& specs, ModelSource& model) {
+  if (!model.lora || model.adapter || !model.weights || !model.weights->has_weights()) return;
+  for (std::string& module : new_modules(specs, *model.weights, other_shapes(arguments))) {
+    if (!is_saved_with_adapter(module, *model.lora)) model.lora->modules_to_save.push_back(std::move(module));
+  }
+}
+
+// Checks that the run does not use random numbers where it needs trained weights.
+void check_weights(const Arguments& arguments, RunPurpose purpose, std::vector<WeightSpec> specs,
+                   const ModelSource& model) {
+  if (!model.weights) {
+    if (is_training(purpose) || ends_with_plan(purpose, arguments)) return;
+    throw_error(
+        ErrorCode::kUsage,
+        "--config_name {}: this model has no trained weights, so the results would be those of random "
+        "numbers; give --model_name_or_path",
+        arguments.config_name);
+  }
+  if (model.adapter) {
+    add_lora_weights(specs, model.config.model_type, *model.lora);
+    std::erase_if(specs, [](const WeightSpec& spec) { return spec.in_adapter; });
+    // The adapter was trained with values that only its base can provide.
+    if (purpose == RunPurpose::kTrain) purpose = RunPurpose::kEvaluate;
+  }
+  check_stored_weights(specs, *model.weights, purpose, other_shapes(arguments));
+}
+
 }  // namespace
 
 ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
@@ -126,8 +159,13 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   override_config(arguments, model.config);
   model.label = last_part(model.label);
   if (adapter.folder) model.config = with_adapter_head(std::move(model.config), *adapter.folder);
+  const std::vector<WeightSpec> specs = model_weights(model.config);
+  if (model.weights) unwrap_model_names(*model.weights, specs);
   model.lora = choose_lora(arguments, purpose, model.config, adapter);
   model.adapter = std::move(adapter.folder);
+  if (model.adapter) unwrap_adapter_names(*model.adapter, specs, model.config.model_type, *model.lora);
+  save_new_modules(arguments, specs, model);
+  check_weights(arguments, purpose, specs, model);
   check_adapter_folder(arguments, purpose, model);
   return model;
 }

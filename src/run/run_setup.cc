@@ -117,7 +117,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   const std::string tokenizer = find_tokenizer_folder(arguments, purpose, setup.model, hub, files);
   setup.data_use = choose_data_use(arguments, purpose, setup.model.config, tokenizer, files, diagnostics);
   const bool reads_text = setup.reads_data() && arguments.dataset_name != "dummy";
-  if (reads_text) setup.tokenizer = load_tokenizer(tokenizer, setup.model.config);
+  if (reads_text) setup.tokenizer = load_tokenizer(tokenizer, arguments, setup.model.config);
   warn_of_cut_length(arguments, setup.model.config, diagnostics);
   if (setup.reads_data()) {
     setup.data = read_data({.arguments = arguments,

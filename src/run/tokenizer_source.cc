@@ -1,8 +1,10 @@
 #include "run/tokenizer_source.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/counted.h"
+#include "io/text/tokenizer_spec.h"
 
 namespace plimsoll {
 namespace {
@@ -61,11 +63,13 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   return DataUse::kReads;
 }
 
-TokenizerSource load_tokenizer(const std::string& folder, const ModelConfig& config) {
+TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,
+                               const ModelConfig& config) {
   if (folder.empty()) {
     throw_error(ErrorCode::kUsage, "no tokenizer: with --config_name alone give --tokenizer_name FOLDER too");
   }
-  TokenizerSource source{.tokenizer = Tokenizer::load(folder), .folder = folder};
+  const std::string model_type = arguments.tokenizer_name.empty() ? config.model_type : "";
+  TokenizerSource source{.tokenizer = Tokenizer::load(folder, model_type), .folder = folder};
   if (source.tokenizer->max_id() >= config.vocab_size) {
     throw_error(
         ErrorCode::kBadData,
@@ -75,6 +79,50 @@ TokenizerSource load_tokenizer(const std::string& folder, const ModelConfig& con
         folder, source.tokenizer->max_id(), config.vocab_size);
   }
   return source;
+}
+
+void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std::string& file_name,
+                       const ModelConfig& config) {
+  const bool pair = texts == TextsPerRow::kTwo;
+  const int32_t type = tokenizer.max_type_id(pair);
+  // A model without token types ignores them.
+  if (config.type_vocab_size == 0 || type < config.type_vocab_size) return;
+  throw_error(
+      ErrorCode::kBadData,
+      "{}: {} with the token type {}, but the model has type_vocab_size {}{}. {}use a model with a larger "
+      "type_vocab_size, or give every token the type 0: \"model_input_names\": [\"input_ids\", "
+      "\"attention_mask\"] in tokenizer_config.json",
+      file_name,
+      pair ? "each row is a pair of texts, which the tokenizer encodes" : "the tokenizer encodes a text",
+      type, config.type_vocab_size, config.type_vocab_size == 1 ? ", only the type 0" : "",
+      pair ? "Read one text per row (--text_column_names NAME), " : "To read these texts, ");
+}
+
+std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const TokenizerSource& source) {
+  const std::string config_path = join_path(source.folder, text::kTokenizerConfigJson);
+  std::vector<CarriedFile> carried;
+  bool has_config = false;
+  bool has_json = false;
+  for (const std::string& name : find_tokenizer_files(files, source.folder)) {
+    carried.push_back({.source_path = join_path(source.folder, name)});
+    has_config = has_config || name == text::kTokenizerConfigJson;
+    has_json = has_json || name == text::kTokenizerJson;
+  }
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  if (has_config) {
+    config = nlohmann::ordered_json::parse(read_text_file(files, config_path, text::kMaxTokenizerFileBytes));
+    const auto stated = config.find("tokenizer_class");
+    if (stated != config.end() && !stated->is_null()) return carried;
+  } else if (!has_json && source.tokenizer->transformers_class() == "BertTokenizer") {
+    return carried;  // vocab.txt alone is BERT's in every folder
+  }
+  config["tokenizer_class"] = source.tokenizer->transformers_class();
+  const std::string text = config.dump(2) + "\n";
+  if (!has_config) carried.push_back({.source_path = config_path});
+  for (CarriedFile& file : carried) {
+    if (file.source_path == config_path) file.text = text;
+  }
+  return carried;
 }
 
 int64_t max_seq_length(const Arguments& arguments, const ModelConfig& config) {

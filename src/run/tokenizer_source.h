@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
+#include "io/ckpt/model_folder.h"
 #include "io/hub/hub_cache.h"
 #include "io/text/tokenizer.h"
 #include "run/model_source.h"
@@ -29,9 +31,22 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
 DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                         const std::string& tokenizer_folder, FileSystem& files, Diagnostics& diagnostics);
 
-// Loads the tokenizer from its folder. Errors: kUsage if `folder` is ""; kBadData if its ids exceed the model's
-// vocabulary.
-TokenizerSource load_tokenizer(const std::string& folder, const ModelConfig& config);
+// Loads the tokenizer from its folder. If neither --tokenizer_name names the folder nor a file in it the class of
+// the tokenizer, the class is that of the model's architecture. Errors: kUsage if `folder` is ""; kBadData if its
+// ids exceed the model's vocabulary.
+TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,
+                               const ModelConfig& config);
+
+// Checks that the model has an embedding for the token types of the texts of a file, or of the pairs. Errors:
+// kBadData.
+enum class TextsPerRow : uint8_t { kOne, kTwo };
+void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std::string& file_name,
+                       const ModelConfig& config);
+
+// Returns the files of the tokenizer for the folder of a saved model. If no tokenizer_config.json names the class of
+// the tokenizer, the one that is saved does, because the folder of the model may imply another class than that from
+// which the tokenizer came. Requires: a folder.
+std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const TokenizerSource& source);
 
 // Returns the largest number of tokens that a text may have: the number that the arguments state, but no more than the
 // model has positions.

@@ -11,8 +11,8 @@ namespace {
 
 class Sums final : public MetricSums {
  public:
-  void add(std::span<const float> logits, const RowLabels& labels) override {
-    if (!labels.values.empty()) pairs_.add_rows(logits, labels.values);
+  void add(const EvaluatedBatch& batch) override {
+    if (!batch.values.empty()) pairs_.add_rows(batch.logits, batch.values);
   }
   MetricList metrics(std::span<const std::string_view> names) const override {
     return regression_metrics(pairs_, names);
@@ -22,7 +22,7 @@ class Sums final : public MetricSums {
   RegressionPairs pairs_;
 };
 
-std::string numbers(std::span<const float> logits, std::span<const std::string>) {
+std::string numbers(std::span<const float> logits, std::span<const std::string>, int64_t) {
   std::string text;
   for (const float value : logits) text += fmt::format("{}{:.3f}", text.empty() ? "" : ",", value);
   return text;
@@ -35,7 +35,6 @@ constexpr std::array<std::string_view, 3> kMetrics{"mse", "pearson", "spearmanr"
 const TaskRecord& regression_task() {
   static const TaskRecord record{
       .problem_type = ProblemType::kRegression,
-      .head = &kSequenceClassification,
       .labels = LabelKind::kNumbers,
       .has_label_smoothing = false,
       .has_chunked_loss = false,
@@ -44,7 +43,7 @@ const TaskRecord& regression_task() {
             return build_value_loss(graph, mse_op(), logits, options);
           },
       .default_metrics = kMetrics,
-      .new_metric_sums = [](int64_t) -> std::unique_ptr<MetricSums> { return std::make_unique<Sums>(); },
+      .new_metric_sums = [](int64_t, std::span<const std::string>) -> std::unique_ptr<MetricSums> { return std::make_unique<Sums>(); },
       // Label and prediction, and their ranks.
       .metric_bytes_per_row = 64,
       .format_prediction = numbers};

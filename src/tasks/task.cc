@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "graph/ops/ops.h"
 
 namespace plimsoll {
 
@@ -34,6 +35,22 @@ std::span<const TaskRecord* const> tasks() {
   };
 #undef PLIMSOLL_TASK
   return all;
+}
+
+ValueId add_denominator(Graph& graph, const LossOptions& options) {
+  return graph.add_input("denominator", {options.dtype, Shape{1}}, {.source = InputSource::kDenominator});
+}
+
+ValueId build_class_loss(Graph& graph, ValueId logits, const LossOptions& options) {
+  const ValueId denominator = add_denominator(graph, options);
+  const Dim rows = graph.value(logits).type.shape[0];
+  const ValueId labels = graph.add_input("labels", {DType::kI32, Shape{rows}}, {.unused = kNoLabel});
+  const ValueId log_p = emit(graph, log_softmax_op(), {logits}, {}, "log_p");
+  return emit(graph, nll_op(), {log_p, labels, denominator}, {{"smoothing", options.label_smoothing}}, "loss");
+}
+
+size_t most_likely_class(std::span<const float> logits) {
+  return static_cast<size_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
 ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options) {

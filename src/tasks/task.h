@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/head_kind.h"
 #include "base/label_kind.h"
 #include "base/problem_type.h"
 #include "graph/ir/graph.h"
@@ -26,44 +25,56 @@ struct LossOptions {
   double label_smoothing = 0.0;
 };
 
-// The labels of some rows. One of the two lists is empty; both are for rows without labels.
-struct RowLabels {
-  std::span<const int32_t> classes;  // [B]
-  std::span<const float> values;     // [B, K]
+// A batch of an evaluation. A row is what has a prediction: a sequence, or a token if tokens have labels.
+struct EvaluatedBatch {
+  std::span<const float> logits;         // [rows, K]
+  std::span<const int32_t> classes;      // [rows], kNoLabel for a row without a label; empty if labels are numbers
+  std::span<const float> values;         // [rows, K]; empty if labels are classes
+  std::span<const int32_t> cu_seqlens;   // [B + 1]: the first token of each sequence, then the number of tokens
 };
 
 // Adds up the metrics of an evaluation, batch by batch in the order of the rows.
 class MetricSums {
  public:
   virtual ~MetricSums() = default;
-  // `logits` are [B, K].
-  virtual void add(std::span<const float> logits, const RowLabels& labels) = 0;
+  virtual void add(const EvaluatedBatch& batch) = 0;
   // Returns the metrics of these names in their order. Errors: kUsage for a name that this task lacks.
   virtual MetricList metrics(std::span<const std::string_view> names) const = 0;
 };
 
 struct TaskRecord {
   ProblemType problem_type;
-  const HeadKind* head = nullptr;
+  const HeadKind& head() const { return *record_of(problem_type).head; }
   LabelKind labels = LabelKind::kClass;
   // A loss that has label smoothing, and one that can be computed over chunks of rows.
   bool has_label_smoothing = false;
   bool has_chunked_loss = false;
   // Declares the inputs `labels`, `denominator` and, if the loss needs it, `num_sequences`, and returns loss_1 of
-  // logits_BK.
-  ValueId (*build_loss)(Graph& graph, ValueId logits_BK, const LossOptions& options) = nullptr;
+  // logits.
+  ValueId (*build_loss)(Graph& graph, ValueId logits, const LossOptions& options) = nullptr;
   // The metrics of an evaluation that names none.
   std::span<const std::string_view> default_metrics;
-  std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels) = nullptr;
+  // `names` are the labels by id; an id without a name is a number.
+  std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels, std::span<const std::string> names) = nullptr;
   // Bytes that MetricSums keeps per row: metrics of ranks need all rows.
   int64_t metric_bytes_per_row = 0;
-  // Returns the prediction for one row's logits. `names` are the labels by id; an id without a name is a number.
-  std::string (*format_prediction)(std::span<const float> logits,
-                                   std::span<const std::string> names) = nullptr;
+  // Returns the prediction for one sequence from its logits: [K], or [words, K] if tokens have labels.
+  std::string (*format_prediction)(std::span<const float> logits, std::span<const std::string> names,
+                                   int64_t num_labels) = nullptr;
 };
 
+// Declares the input `denominator`, which a loss is divided by.
+ValueId add_denominator(Graph& graph, const LossOptions& options);
+
+// Declares the inputs of a softmax cross entropy over the rows of `logits` [rows, K], one class per row, and returns the
+// loss. Rows without a class add nothing.
+ValueId build_class_loss(Graph& graph, ValueId logits, const LossOptions& options);
+
+// Returns the index of the largest logit, the first on ties.
+size_t most_likely_class(std::span<const float> logits);
+
 // Adds the task's loss over logits_BK to a forward graph, marks it as an output and returns it.
-ValueId add_loss(Graph& graph, ValueId logits_BK, const TaskRecord& task, const LossOptions& options);
+ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options);
 
 // Every task, in the order in which messages list them.
 std::span<const TaskRecord* const> tasks();

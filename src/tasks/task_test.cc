@@ -22,7 +22,7 @@ TEST(Tasks, HaveDistinctProblemTypesAndLabels) {
     EXPECT_EQ(&task_of(task->problem_type), task);
     EXPECT_EQ(&task_of(task->labels), task);
   }
-  EXPECT_EQ(types.size(), 3u);
+  EXPECT_EQ(types.size(), kProblemTypes.size());
 }
 
 TEST(Tasks, OneLabelIsARegressionUnlessTheModelSaysOtherwise) {
@@ -33,7 +33,8 @@ TEST(Tasks, OneLabelIsARegressionUnlessTheModelSaysOtherwise) {
 TEST(Tasks, BuildALossThatVerifies) {
   for (const TaskRecord* task : tasks()) {
     Graph graph("train");
-    const ValueId logits = graph.add_value("logits", {DType::kF32, Shape{kDimB, 3}}, Storage::kInput);
+    const Dim rows = task->labels == LabelKind::kClassPerToken ? kDimT : kDimB;
+    const ValueId logits = graph.add_value("logits", {DType::kF32, Shape{rows, 3}}, Storage::kInput);
     const ValueId loss = add_loss(graph, logits, *task, {.num_labels = 3});
     EXPECT_EQ(graph.value(loss).name, "loss");
     EXPECT_EQ(graph.value(loss).storage, Storage::kOutput);
@@ -44,7 +45,8 @@ TEST(Tasks, BuildALossThatVerifies) {
 }
 
 TEST(Tasks, AreFoundByHuggingFacesNames) {
-  for (const char* word : {"single_label_classification", "multi_label_classification", "regression"})
+  for (const char* word :
+       {"single_label_classification", "multi_label_classification", "regression", "token_classification"})
     EXPECT_EQ(problem_type_name(parse_task(word).problem_type), word);
   try {
     parse_task("ranking");
@@ -58,21 +60,25 @@ TEST(Tasks, AreFoundByHuggingFacesNames) {
 TEST(Tasks, FormatPredictions) {
   const std::vector<std::string> names{"bad", "good"};
   const std::array logits{0.5f, 1.25f, 2.0f};
-  EXPECT_EQ(task_of(LabelKind::kClass).format_prediction(logits, names), "2");
-  EXPECT_EQ(task_of(LabelKind::kClasses).format_prediction(logits, names), "bad,good,2");
-  EXPECT_EQ(task_of(LabelKind::kNumbers).format_prediction(logits, {}), "0.500,1.250,2.000");
+  EXPECT_EQ(task_of(LabelKind::kClass).format_prediction(logits, names, 3), "2");
+  EXPECT_EQ(task_of(LabelKind::kClasses).format_prediction(logits, names, 3), "bad,good,2");
+  EXPECT_EQ(task_of(LabelKind::kNumbers).format_prediction(logits, {}, 3), "0.500,1.250,2.000");
   const std::array none{-1.0f, -2.0f};
-  EXPECT_EQ(task_of(LabelKind::kClasses).format_prediction(none, names), "");
+  EXPECT_EQ(task_of(LabelKind::kClasses).format_prediction(none, names, 3), "");
 }
 
 TEST(Tasks, AddUpTheirMetrics) {
   const std::array<std::string_view, 1> accuracy{"accuracy"};
-  const auto classes = task_of(LabelKind::kClass).new_metric_sums(2);
-  classes->add(std::array{0.0f, 1.0f, 1.0f, 0.0f}, {.classes = std::array<int32_t, 2>{1, 1}, .values = {}});
+  const auto classes = task_of(LabelKind::kClass).new_metric_sums(2, {});
+  classes->add({.logits = std::array{0.0f, 1.0f, 1.0f, 0.0f},
+                .classes = std::array<int32_t, 2>{1, 1},
+                .values = {},
+                .cu_seqlens = {}});
   EXPECT_EQ(classes->metrics(accuracy).at(0).second, 0.5);
   const std::array<std::string_view, 1> mse{"mse"};
-  const auto numbers = task_of(LabelKind::kNumbers).new_metric_sums(1);
-  numbers->add(std::array{1.0f, 3.0f}, {.classes = {}, .values = std::array{1.0f, 1.0f}});
+  const auto numbers = task_of(LabelKind::kNumbers).new_metric_sums(1, {});
+  numbers->add(
+      {.logits = std::array{1.0f, 3.0f}, .classes = {}, .values = std::array{1.0f, 1.0f}, .cu_seqlens = {}});
   EXPECT_EQ(numbers->metrics(mse).at(0).second, 2.0);
   EXPECT_THROW(numbers->metrics(accuracy), Error);
 }

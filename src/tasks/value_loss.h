@@ -10,10 +10,11 @@ namespace plimsoll {
 // sequences.
 inline ValueId build_value_loss(Graph& graph, const OpSchema& op, ValueId logits,
                                 const LossOptions& options) {
-  const ValueId denominator = graph.add_value("denominator", {options.dtype, Shape{1}}, Storage::kInput);
+  const ValueId denominator = add_denominator(graph, options);
   const ValueId labels =
-      graph.add_value("labels", {options.dtype, Shape{kDimB, options.num_labels}}, Storage::kInput);
-  const ValueId rows = graph.add_value("num_sequences", {DType::kI32, Shape{1}}, Storage::kInput);
+      graph.add_input("labels", {options.dtype, Shape{kDimB, options.num_labels}});
+  const ValueId rows = graph.add_input("num_sequences", {DType::kI32, Shape{1}},
+                                       {.source = InputSource::kNumSequences});
   return emit(graph, op, {logits, labels, denominator, rows}, {}, "loss");
 }
 

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "models/lora_config.h"
+#include "models/lora_init.h"
 #include "models/model.h"
+#include "run/stored_weights.h"
+#include "train/base_change.h"
 
 namespace plimsoll {
 namespace {
@@ -59,21 +62,31 @@ TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> sha
 
 class Merge {
  public:
-  Merge(const ModelFolder& base, const ModelFolder& adapter)
-      : base_(base),
-        adapter_(adapter),
-        config_(parse_adapter_config(adapter.adapter_config_text(),
-                                     join_path(adapter.path(), kAdapterConfigFile))) {
-    const bool has_config = !adapter.config_text().empty();
-    const ModelFolder& source = has_config ? adapter : base;
+  Merge(ModelFolder base, ModelFolder adapter)
+      : base_(std::move(base)),
+        adapter_(std::move(adapter)),
+        config_(parse_adapter_config(adapter_.adapter_config_text(),
+                                     join_path(adapter_.path(), kAdapterConfigFile))) {
+    const bool has_config = !adapter_.config_text().empty();
+    const ModelFolder& source = has_config ? adapter_ : base_;
     model_ = parse_model_config(source.config_text(), join_path(source.path(), kConfigFile));
     set_labels(has_config);
     specs_ = model_weights(model_);
+    unwrap_model_names(base_, specs_);
+    unwrap_adapter_names(adapter_, specs_, model_.model_type, config_.lora);
     targets_ = lora_targets(specs_, model_.model_type, config_.lora);
+    check_base_change(targets_, config_.lora);
     add_lora_weights(specs_, model_.model_type, config_.lora);
+    std::vector<WeightSpec> of_base = specs_;
+    std::erase_if(of_base, [](const WeightSpec& spec) { return spec.in_adapter; });
+    check_stored_weights(of_base, base_, RunPurpose::kEvaluate, OtherShapes::kCount);
   }
 
-  ModelContents contents(MergeReport& report) {
+  const ModelFolder& tokenizer_folder() const {
+    return adapter_.tokenizer_files().empty() ? base_ : adapter_;
+  }
+
+  ModelContents contents(MergeReport& report) const {
     ModelContents contents;
     contents.config_text = model_config_json(model_);
     for (const WeightSpec& spec : specs_) {
@@ -136,12 +149,6 @@ class Merge {
       const DType dtype = stored.tensor != nullptr ? type_of(stored) : usual_type();
       return made_source(name, dtype, shape, [saved] { return read_all(saved); });
     }
-    if (stored.tensor == nullptr) {
-      throw_error(ErrorCode::kBadData,
-                  "{}: the tensor '{}' is missing, and the adapter {} does not have it either: its value in "
-                  "training is unknown",
-                  base_.path(), name, adapter_.path());
-    }
     check_shape(base_, stored, shape);
     const auto target = std::find_if(targets_.begin(), targets_.end(), [&](const LoraTarget& candidate) {
       return candidate.module + ".weight" == name;
@@ -153,8 +160,8 @@ class Merge {
     const int64_t r = config_.lora.r;
     const Located a = of_adapter(target->a(), {r, target->in});
     const Located b = of_adapter(target->b(), {target->out, r});
-    return made_source(name, type_of(stored), shape, [stored, a, b, r, scale = config_.lora.scale()] {
-      return merged(read_all(stored), read_all(a), read_all(b), r, scale);
+    return made_source(name, type_of(stored), shape, [stored, a, b, r, lora = config_.lora] {
+      return merged(read_changed_base(stored, lora), read_all(a), read_all(b), r, lora.scale());
     });
   }
 
@@ -174,8 +181,8 @@ class Merge {
     return w;
   }
 
-  const ModelFolder& base_;
-  const ModelFolder& adapter_;
+  ModelFolder base_;
+  ModelFolder adapter_;
   AdapterConfig config_;
   ModelConfig model_;
   std::vector<WeightSpec> specs_;
@@ -184,12 +191,12 @@ class Merge {
 
 }  // namespace
 
-MergeReport merge_adapter(FileSystem& files, const ModelFolder& base, const ModelFolder& adapter,
+MergeReport merge_adapter(FileSystem& files, ModelFolder base, ModelFolder adapter,
                           const std::string& output) {
   MergeReport report;
-  Merge merge(base, adapter);
+  const Merge merge(std::move(base), std::move(adapter));
   ModelContents contents = merge.contents(report);
-  const ModelFolder& tokenizer = adapter.tokenizer_files().empty() ? base : adapter;
+  const ModelFolder& tokenizer = merge.tokenizer_folder();
   for (const std::string& name : tokenizer.tokenizer_files()) {
     contents.carried.push_back({join_path(tokenizer.path(), name)});
   }

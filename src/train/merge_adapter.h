@@ -19,7 +19,7 @@ struct MergeReport {
 // and rounded once. Tokenizer files come from the adapter's folder if it has any, otherwise from the base's. Errors:
 // kBadData if the adapter does not fit the base (names the tensor and both shapes) or a tensor is in neither; FileError.
 // Memory: the largest matrix and its factors, in double.
-MergeReport merge_adapter(FileSystem& files, const ModelFolder& base, const ModelFolder& adapter,
+MergeReport merge_adapter(FileSystem& files, ModelFolder base, ModelFolder adapter,
                           const std::string& output);
 
 }  // namespace plimsoll

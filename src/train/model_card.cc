@@ -19,7 +19,7 @@ namespace plimsoll {
 namespace {
 
 const HeadKind& head_of(const RunSetup& setup) {
-  return *task_of(setup.request.model.problem_type).head;
+  return task_of(setup.request.model.problem_type).head();
 }
 
 constexpr std::string_view kMark = "<!-- Written by Plimsoll after training.";

@@ -86,10 +86,10 @@ struct Profile {
 
 // Returns the profile of the training program; nothing if no step was measured.
 std::optional<Profile> measured_profile(const Session& session, double step_ms) {
-  if (!session.is_allocated() || !session.plan().train) return std::nullopt;
-  const ProgramPlan& program = *session.plan().train;
-  const std::vector<OpTime>& times = session.executor().times(ProgramKind::kTrain);
-  const std::vector<OpTime>& first_times = session.executor().first_times(ProgramKind::kTrain);
+  if (!session.is_allocated() || !session.plan().programs.contains(kTrainProgram)) return std::nullopt;
+  const ProgramPlan& program = session.plan().programs.at(kTrainProgram);
+  const std::vector<OpTime>& times = session.executor().times(kTrainProgram);
+  const std::vector<OpTime>& first_times = session.executor().first_times(kTrainProgram);
   Profile profile{.ops = estimate_ops(session.plan(), program), .ms_per_step = {}, .context = {}};
   int64_t num_steps = 0;
   int64_t num_first = 0;

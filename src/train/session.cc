@@ -25,9 +25,9 @@
 namespace plimsoll {
 namespace {
 
-BatchCapacity capacity_of(const Bucket& bucket, const RunSetup& setup) {
-  return {
-      .tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.config.num_labels};
+// Returns the tensors that batches of a program have, and the size of the largest one.
+BatchLayout layout_of(const ProgramPlan& program) {
+  return {.tensors = batch_tensors(program.graph), .capacity = program.bucket};
 }
 
 // Runs `work`. If the GPU fails, adds the memory of the plan and of the card to the error.
@@ -40,29 +40,7 @@ auto on_device(const Plan& plan, const Work& work) {
   }
 }
 
-std::span<const int32_t> first(std::span<int32_t> values, int64_t count) {
-  return values.first(static_cast<size_t>(count));
-}
-
 }  // namespace
-
-HostBatch MicroBatch::view() const {
-  const BatchBuffers& buffers = storage.buffers();
-  HostBatch batch{.ids = first(buffers.ids, info.num_tokens),
-                  .token_types = first(buffers.types, info.num_tokens),
-                  .positions = first(buffers.positions, info.num_tokens),
-                  .cu_seqlens = first(buffers.cu_seqlens, info.num_sequences + 1),
-                  .class_labels = {},
-                  .real_labels = {}};
-  if (!buffers.classes.empty()) {
-    batch.class_labels = first(buffers.classes, info.num_sequences);
-  }
-  if (!buffers.values.empty()) {
-    const size_t width = buffers.values.size() / (buffers.cu_seqlens.size() - 1);
-    batch.real_labels = buffers.values.first(static_cast<size_t>(info.num_sequences) * width);
-  }
-  return batch;
-}
 
 Session::Session(RunSetup setup, FileSystem& files)
     : setup_(std::move(setup)), files_(files), plan_(build_plan(setup_.request)) {}
@@ -128,17 +106,15 @@ std::string Session::measure_products(Executor& executor) {
 }
 
 MicroBatch Session::make_batch() const {
-  PLIMSOLL_CHECK(setup_.data.train.has_value(), "batches without training data");
-  return {OwnedBatch(capacity_of(setup_.request.batches.train, setup_),
-                     OwnedBatch::label_kind(*setup_.data.train)),
-          {}};
+  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
+  return make_micro_batch(layout_of(plan_.programs.at(kTrainProgram)));
 }
 
 void Session::start_batches(DataPosition position, int64_t num_epochs) {
-  PLIMSOLL_CHECK(setup_.data.train.has_value(), "batches without training data");
+  PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
   loader_ = std::make_unique<Loader>(
       *setup_.data.train, Sampler(setup_.sampler, setup_.data.train->tokens.lengths()),
-      capacity_of(setup_.request.batches.train, setup_),
+      layout_of(plan_.programs.at(kTrainProgram)),
       LoaderOptions{
           .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
           .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
@@ -148,17 +124,22 @@ void Session::start_batches(DataPosition position, int64_t num_epochs) {
 
 bool Session::next_batch(MicroBatch& batch) {
   PLIMSOLL_CHECK(loader_ != nullptr, "next_batch before start_batches");
-  return loader_->next(batch.storage.buffers(), batch.info);
+  return loader_->next(batch);
+}
+
+void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat) {
+  for (const ScheduleEntry& entry : schedule) {
+    PLIMSOLL_CHECK(entry.delay == 0, "one device runs every micro-batch as a whole");
+    if (entry.repeat == repeat) executor_->run(entry.program, entry.segment);
+  }
 }
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
   is_new_ = false;
-  executor_->stage(ProgramKind::kTrain, batch.view(), denominator);
+  executor_->stage(kTrainProgram, batch.tensors, denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
   executor_->set_accumulate(!first_of_step);
-  for (const ScheduleEntry& entry : plan_.step_schedule) {
-    if (entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
-  }
+  run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
 double Session::forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
@@ -168,9 +149,7 @@ double Session::forward_backward(const MicroBatch& batch, double denominator, bo
 
 void Session::start_update(double learning_rate, int64_t step, int64_t skipped) {
   executor_->set_update(learning_rate, step, skipped);
-  for (const ScheduleEntry& entry : plan_.step_schedule) {
-    if (!entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
-  }
+  run_entries(plan_.step_schedule, Repeat::kOnce);
 }
 
 UpdateOutcome Session::update(double learning_rate, int64_t step) {
@@ -205,7 +184,7 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  executor_->stage(ProgramKind::kTrain, batch.view(), denominator);
+  executor_->stage(kTrainProgram, batch.tensors, denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), number);
   return executor_->first_bad_value();
 }
@@ -229,29 +208,63 @@ namespace {
 
 // The sums of an evaluation over its batches, in order.
 struct EvaluationSums {
-  EvaluationSums(const TaskRecord& task, int64_t labels)
-      : num_labels(labels), metrics(task.new_metric_sums(labels)) {}
+  EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated)
+      : data(evaluated),
+        num_labels(model.num_labels),
+        is_per_token(task.labels == LabelKind::kClassPerToken),
+        metrics(task.new_metric_sums(model.num_labels, model.id2label)) {}
 
   // Adds a batch, with the outputs that were fetched last.
   void add(Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
-    const HostBatch view = batch.view();
     loss_sum += executor.fetched("loss").load(0);
-    rows += batch.info.num_sequences;
+    num_sequences += batch.size().sequences;
+    const int64_t num_rows = is_per_token ? batch.size().tokens : batch.size().sequences;
     const std::span<const float> logits(executor.fetched("logits").as<float>(),
-                                        static_cast<size_t>(batch.info.num_sequences * num_labels));
-    metrics->add(logits, {.classes = view.class_labels, .values = view.real_labels});
+                                        static_cast<size_t>(num_rows * num_labels));
+    EvaluatedBatch evaluated{
+        .logits = logits, .classes = {}, .values = {}, .cu_seqlens = batch.tensors.ints("cu_seqlens")};
+    if (batch.tensors.has_ints("labels")) evaluated.classes = batch.tensors.ints("labels");
+    if (batch.tensors.has_floats("labels")) evaluated.values = batch.tensors.floats("labels");
+    metrics->add(evaluated);
     if (all_logits == nullptr) return;
-    for (int64_t i = 0; i < batch.info.num_sequences; ++i) {
-      const auto row = logits.subspan(static_cast<size_t>(i * num_labels), static_cast<size_t>(num_labels));
-      all_logits->emplace_back(row.begin(), row.end());
-    }
+    for (size_t i = 0; i < batch.rows.size(); ++i) all_logits->push_back(logits_of(evaluated, batch, i));
   }
 
+  // Returns the logits of sequence i: those of the sequence, or, if tokens have labels, those of the first token of each
+  // word.
+  std::vector<float> logits_of(const EvaluatedBatch& evaluated, const MicroBatch& batch, size_t i) const {
+    const auto width = static_cast<size_t>(num_labels);
+    std::vector<float> result;
+    const auto append = [&](size_t row) {
+      const auto part = evaluated.logits.subspan(row * width, width);
+      result.insert(result.end(), part.begin(), part.end());
+    };
+    if (!is_per_token) {
+      append(i);
+      return result;
+    }
+    const auto first = static_cast<size_t>(evaluated.cu_seqlens[i]);
+    const std::span<const int32_t> starts = data.of_row(data.word_starts, batch.rows[i]);
+    for (size_t token = 0; token < starts.size(); ++token) {
+      if (starts[token] >= 0) append(first + token);
+    }
+    return result;
+  }
+
+  const Dataset& data;
   int64_t num_labels;
+  bool is_per_token;
   std::unique_ptr<MetricSums> metrics;
   double loss_sum = 0;
-  int64_t rows = 0;
+  int64_t num_sequences = 0;
 };
+
+// Returns the denominator of the loss of a batch of evaluation. Losses of batches are added and divided by the number of
+// sequences. As in Trainer, a batch adds the mean over its labels times its number of sequences.
+double evaluation_denominator(const MicroBatch& batch) {
+  return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
+         static_cast<double>(batch.size().sequences);
+}
 
 }  // namespace
 
@@ -261,27 +274,27 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   Sampler sampler(
       {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
       data.tokens.lengths());
-  const BatchCapacity capacity = capacity_of(setup_.request.batches.evaluate, setup_);
-  Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
+  const BatchLayout layout = layout_of(plan_.programs.at(kEvaluateProgram));
+  Loader loader(data, std::move(sampler), layout, {.start = {}, .num_epochs = 1});
   // While one batch runs, the next one is loaded and enqueued; then the outputs of the first are read.
   const size_t num_batches = plan_.runs_ahead() ? 2 : 1;
   std::vector<MicroBatch> batches;
   batches.reserve(num_batches);
   for (size_t i = 0; i < num_batches; ++i) {
-    batches.push_back({OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}});
+    batches.push_back(make_micro_batch(layout));
   }
-  EvaluationSums sums(task, setup_.model.config.num_labels);
+  EvaluationSums sums(task, setup_.model.config, data);
   const auto read = [&](const MicroBatch& batch) {
     on_device(plan_, [&] { sums.add(*executor_, batch, all_logits); });
-    if (progress) progress(sums.rows, data.num_rows());
+    if (progress) progress(sums.num_sequences, data.num_rows());
   };
   const MicroBatch* given = nullptr;
   for (size_t next = 0;; next = (next + 1) % batches.size()) {
     MicroBatch& batch = batches[next];
-    if (!loader.next(batch.storage.buffers(), batch.info)) break;
+    if (!loader.next(batch)) break;
     on_device(plan_, [&] {
-      executor_->stage(ProgramKind::kEvaluate, batch.view(), 1.0);
-      executor_->run(ProgramKind::kEvaluate, Segment::kForward);
+      executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(batch));
+      run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
     });
     if (given != nullptr) read(*given);
     executor_->fetch();
@@ -291,7 +304,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   if (given != nullptr) read(*given);
   MetricMap metrics;
   if (data.labels.empty()) return metrics;
-  metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.rows, 1));
+  metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.num_sequences, 1));
   if (setup_.arguments.prediction_loss_only) return metrics;
   std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
   if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
@@ -307,7 +320,7 @@ ModelContents Session::model_contents() const {
   if (setup_.request.model.lora) {
     contents.adapter_config_text =
         adapter_config_json({.lora = *setup_.request.model.lora, .base_model = setup_.model.base_model},
-                            setup_.model.config.model_type);
+                            setup_.model.config.model_type, *head_of(setup_.model.config).kind);
   }
   contents.tensors = weight_tensors(*executor_);
   contents.carried = tokenizer_files();

@@ -18,13 +18,6 @@
 
 namespace plimsoll {
 
-// A micro-batch that owns its memory.
-struct MicroBatch {
-  OwnedBatch storage;
-  BatchInfo info;
-  HostBatch view() const;
-};
-
 // The outcome of an update.
 enum class UpdateOutcome : uint8_t {
   kUpdated,
@@ -104,6 +97,8 @@ class Session {
   // Returns metrics without the prefix of a split.
   MetricMap loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* logits,
                              const std::function<void(int64_t, int64_t)>& progress);
+  // Runs those entries of a schedule that repeat in this way, in order, for the staged batch.
+  void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   std::string measure_products(Executor& executor);
   // Returns a text about what was loaded, in Hugging Face's words.
   std::string fill_weights(Executor& executor) const;

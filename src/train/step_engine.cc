@@ -14,10 +14,6 @@ double ms_between(std::chrono::steady_clock::time_point from, std::chrono::stead
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-std::span<const int32_t> rows_of(const MicroBatch& batch) {
-  return batch.storage.buffers().rows.first(static_cast<size_t>(batch.info.num_sequences));
-}
-
 std::string row_list(std::span<const int32_t> rows) {
   std::string text;
   for (size_t i = 0; i < rows.size() && i < 16; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", rows[i]);
@@ -69,7 +65,7 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
       "step {}: the loss is {}; the weights were not changed. First not finite: {}. Samples (rows of the "
       "training data, from 0): {}. {}",
       step.info.step, std::isnan(loss) ? "nan" : "infinite", where.empty() ? "the loss itself" : where,
-      row_list(rows_of(*enqueued.batch)),
+      row_list(enqueued.batch->rows),
       is_bad_model ? "The files of the model contain it: use another copy of the model"
                    : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
@@ -92,18 +88,17 @@ void StepEngine::enqueue(const Step& step, const EnqueuedBatch& enqueued) {
 
 void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   StepInfo& info = step.info;
-  const std::span<const int32_t> rows = rows_of(batch);
-  step.rows.insert(step.rows.end(), rows.begin(), rows.end());
+  step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
   step.last = batch.info;
   step.micro_batches_done = session_.micro_batches_done();
-  info.num_tokens += batch.info.num_tokens;
-  info.num_sequences += batch.info.num_sequences;
-  const Bucket& bucket = session_.executor().current_bucket(ProgramKind::kTrain);
+  info.num_tokens += batch.size().tokens;
+  info.num_sequences += batch.size().sequences;
+  const Bucket& bucket = session_.executor().current_bucket(kTrainProgram);
   info.num_rows_computed += bucket.tokens;
   BucketFlops& flops = flops_by_bucket_[bucket.tokens];
   if (flops.all == 0) {
     step.meets_bucket = true;
-    flops = {plan_flops(*session_.plan().train, bucket), model_flops(*session_.plan().train, bucket)};
+    flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket), model_flops(session_.plan().programs.at(kTrainProgram), bucket)};
   }
   step.flops += flops.all;
   info.model_flops += flops.model;
@@ -121,17 +116,13 @@ void StepEngine::run_step() {
   const RunSetup& setup = session_.setup();
   const bool runs_ahead = session_.plan().runs_ahead();
   const int64_t accumulation = setup.arguments.gradient_accumulation_steps;
-  const int64_t rows_per_step = accumulation * setup.arguments.per_device_train_batch_size;
   Step step;
   step.info.step = num_steps_ + (pending_ ? 2 : 1);
   step.info.max_steps = setup.steps.length.max_steps;
   bool is_last = false;
   for (; !is_last; ++step.num_enqueued) {
     const MicroBatch& batch = load_batch();
-    if (step.num_enqueued == 0) {
-      step.denominator = static_cast<double>(
-          std::min(rows_per_step, setup.steps.length.rows_per_epoch - batch.info.position.index));
-    }
+    if (step.num_enqueued == 0) step.denominator = static_cast<double>(std::max<int64_t>(1, batch.info.labels_in_step));
     const EnqueuedBatch enqueued{&batch, session_.micro_batches_done()};
     enqueue(step, enqueued);
     if (pending_) {

@@ -4,7 +4,9 @@
 
 #include "exec/quantized_weights.h"
 #include "models/model.h"
+#include "run/stored_weights.h"
 #include "train/adapter_loading.h"
+#include "train/base_change.h"
 
 namespace plimsoll {
 namespace {
@@ -14,23 +16,10 @@ bool comes_from_model(const WeightSpec& spec, WeightsFrom from) {
   return spec.in_model && !(spec.in_adapter && from == WeightsFrom::kModelUnderAdapter);
 }
 
-bool is_stored_whole(const WeightSpec& spec, const ModelFolder& folder) {
-  return std::ranges::all_of(spec.parts, [&](const WeightPart& part) {
-    for (const std::string& name : part.disk_names) {
-      const StoredTensor* tensor = folder.find(name).tensor;
-      if (tensor == nullptr) continue;
-      std::vector<int64_t> shape = spec.shape;
-      shape[0] = part.num_rows;
-      return tensor->shape == shape;
-    }
-    return false;
-  });
-}
-
 }  // namespace
 
 bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom from) {
-  return comes_from_model(spec, from) && is_stored_whole(spec, folder);
+  return comes_from_model(spec, from) && missing_tensors({spec}, folder, OtherShapes::kAreMissing).empty();
 }
 
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
@@ -85,6 +74,7 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
   LoadReport report =
       folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = ignored_on_disk()});
   if (from == WeightsFrom::kModelUnderAdapter) {
+    change_loaded_base(executor, folder);
     // A weight that the adapter replaces is not unused.
     const auto adapted =
         wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });

@@ -1,6 +1,7 @@
 // Weights, configurations and tokenizers that are damaged, malicious or belong to another model.
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/bad_input/ground.h"
 
@@ -26,6 +27,35 @@ Case header(std::string name, int exit_code, Words words, std::string from, std:
           [from = std::move(from), to = std::move(to)](const Ground& ground) {
             return ground.predict(
                 ground.model_with_header([&](std::string& text) { replace_first(text, from, to); }));
+          }};
+}
+
+enum class Use : uint8_t { kPredict, kTrain };
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+// Replaces the beginnings of the names of tensors, and optionally one name.
+Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
+             std::string one = "", std::string other = "") {
+  return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
+            const std::string model = ground.model_with_header([&](std::string& text) {
+              if (!one.empty()) replace_first(text, one, other);
+              // A name follows the brace of the header or a comma behind another tensor.
+              for (const std::string_view before : {"{", "},"}) {
+                const std::string start(before);
+                replace_all(text, start + from, start + to);
+              }
+              // The keys of a tensor and the metadata are no names.
+              for (const std::string_view key : {"dtype", "__metadata__", "format"})
+                replace_all(text, to + std::string(key), "\"" + std::string(key));
+            });
+            if (use == Use::kPredict) return ground.predict(model);
+            Words train = ground.train(ground.data());
+            train[2] = model;
+            return train;
           }};
 }
 
@@ -58,6 +88,63 @@ std::string tokenizer_json(const std::string& entries) {
          "\"##\", "
          "\"max_input_chars_per_word\": 100, \"vocab\": {" +
          entries + "}}}";
+}
+
+// Returns a copy of the model with a tokenizer.json that has this template for single texts, and that gives the
+// second text of a pair the type 2.
+std::string with_template(const Ground& ground, const std::string& single) {
+  const std::string model =
+      ground.model_with("tokenizer_config.json", "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}");
+  std::string json = tokenizer_json("\"[UNK]\": 0, \"word1\": 1");
+  json.insert(1, R"("post_processor": {"type": "TemplateProcessing", "special_tokens": {}, "single": )" +
+                     single +
+                     R"(, "pair": [{"Sequence": {"id": "A", "type_id": 0}},
+                                   {"Sequence": {"id": "B", "type_id": 2}}]}, )");
+  std::ofstream(model + "/tokenizer.json", std::ios::binary) << json;
+  return model;
+}
+
+constexpr const char* kPairs = "sentence1,sentence2,label\nword1,word2,0\nword3,word4,1\n";
+
+// A plan or training of pairs with a model that has only the token type 0.
+Case one_type(std::string name, std::string command, Words more) {
+  return {
+      std::move(name),
+      4,
+      {"pairs.csv: each row is a pair of texts", "token type 1", "type_vocab_size 1", "--text_column_names"},
+      [command = std::move(command), more = std::move(more)](const Ground& ground) {
+        Words words = {command,
+                       "--config_name",
+                       ground.path("scratch"),
+                       "--tokenizer_name",
+                       ground.path("scratch"),
+                       "--config_overrides",
+                       "type_vocab_size=1",
+                       "--train_file",
+                       ground.file("pairs.csv", kPairs),
+                       "--output_dir",
+                       ground.path("typed")};
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+      }};
+}
+
+// A use of a trained model with a tokenizer that gives the type 2.
+Case third_type(std::string name, std::string command, std::string file_argument) {
+  return {std::move(name),
+          4,
+          {"pairs.csv: each row is a pair of texts", "token type 2", "type_vocab_size 2"},
+          [command = std::move(command), file_argument = std::move(file_argument)](const Ground& ground) {
+            return Words{command,
+                         "--model_name_or_path",
+                         with_template(ground, R"([{"Sequence": {"id": "A", "type_id": 0}}])"),
+                         file_argument,
+                         ground.file("pairs.csv", kPairs),
+                         "--text_column_names",
+                         "sentence1,sentence2",
+                         "--output_dir",
+                         ground.path("typed")};
+          }};
 }
 
 }  // namespace
@@ -127,9 +214,44 @@ std::vector<Case> weight_cases() {
       header("WeightsIntegerType", 4, {"(at byte ", "I32", "save the model"}, "\"F32\"", "\"I32\""),
       header("WeightsWrongSpan", 4, {"classifier.bias", "shape [3]", "12 bytes", "span 8"}, "\"shape\":[2]",
              "\"shape\":[3]"),
-      header("WeightsMissingTensor", 0,
-             {"newly initialized: ['classifier.bias']\nYou should probably TRAIN this model"},
+      header("WeightsMissingTensor", 4,
+             {"it lacks 1 of the 25 tensors that this model needs: 'classifier.bias'", "random numbers"},
              "classifier.bias", "classifier.gone"),
+      renamed("WeightsCompiled", 0, {"'_orig_mod.bert.", "is read as"}, Use::kPredict, "\"", "\"_orig_mod."),
+      renamed("WeightsOfDataParallel", 0, {"'module.bert."}, Use::kPredict, "\"", "\"module."),
+      renamed("WeightsOfLightning", 0, {"'model.bert."}, Use::kPredict, "\"", "\"model."),
+      renamed("WeightsOfFsdp", 0, {"._fsdp_wrapped_module."}, Use::kPredict, "\"bert.encoder.layer.",
+              "\"bert.encoder.layer._fsdp_wrapped_module."),
+      renamed("WeightsOfSentenceTransformers", 0, {"'0.auto_model.", "is read as 'e"}, Use::kPredict,
+              "\"bert.", "\"0.auto_model."),
+      renamed("WeightsOfRoberta", 4,
+              {"2 of its 25 tensors fit this model, and none of the encoder", "'roberta.",
+               "'bert.embeddings.word_embeddings.weight'", "train the model first"},
+              Use::kPredict, "\"bert.", "\"roberta."),
+      renamed("WeightsOfNothing", 4, {"0 of its 25 tensors fit this model", "the model needs"}, Use::kPredict,
+              "\"", "\"thing."),
+      renamed("WeightsOfNothingForTraining", 4,
+              {"0 of its 25 tensors fit this model", "--config_name", "--tokenizer_name"}, Use::kTrain, "\"",
+              "\"thing."),
+      renamed("WeightsTwiceUnderAWrapper", 4, {"have the same name", "'model.classifier.bias'"},
+              Use::kPredict, "\"bert.", "\"model.bert.", "\"classifier.weight\"",
+              "\"model.classifier.bias\""),
+      {"WeightsOfHalfAModel",
+       4,
+       {"it lacks 16 of the 41 tensors", "'bert.encoder.layer.1.attention.self.query.weight'"},
+       [](const Ground& ground) {
+         return ground.predict(
+             ground.model_replacing("config.json", "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2"));
+       }},
+      {"WeightsNoneForEvaluation",
+       2,
+       {"--config_name", "no trained weights", "--model_name_or_path"},
+       [](const Ground& ground) {
+         Words words = ground.evaluate("", ground.data(), {"--tokenizer_name", ground.path("scratch")});
+         words[1] = "--config_name";
+         words[2] = ground.path("scratch");
+         return words;
+       }},
       {"WeightsOfAnotherShape",
        4,
        {"intermediate.dense", "[64, 16]", "[32, 16]", "--ignore_mismatched_sizes"},
@@ -293,6 +415,67 @@ std::vector<Case> tokenizer_cases() {
       tokenizer("TokenizerConfigCutOff", {"tokenizer_config.json"}, "tokenizer_config.json", "{\"do_lower"),
       tokenizer("TokenizerConfigWrongType", {"tokenizer_config.json", "do_lower_case"},
                 "tokenizer_config.json", "{\"do_lower_case\": 7}"),
+      tokenizer(
+          "TokenizerConfigForeignClass",
+          {"tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer'", "vocab.txt as BERT does"},
+          "tokenizer_config.json", "{\"tokenizer_class\": \"BertJapaneseTokenizer\"}"),
+      {"ConfigForeignTokenizerClass",
+       4,
+       {"config.json: tokenizer_class is 'BertweetTokenizer'", "vocab.txt as BERT does"},
+       [](const Ground& ground) {
+         const std::string model =
+             ground.model_replacing("config.json", "{", "{\"tokenizer_class\": \"BertweetTokenizer\",");
+         std::filesystem::remove(model + "/tokenizer_config.json");
+         return ground.predict(model);
+       }},
+      {"TokenizerJsonForeignClass",
+       4,
+       {"tokenizer_class is 'RobertaTokenizer'", "splits texts in its own way", "PreTrainedTokenizerFast"},
+       [](const Ground& ground) {
+         const std::string model =
+             ground.model_with("tokenizer_config.json", "{\"tokenizer_class\": \"RobertaTokenizer\"}");
+         std::ofstream(model + "/tokenizer.json") << tokenizer_json("\"[UNK]\": 0");
+         return ground.tokenize(model);
+       }},
+      one_type("TypesBeyondTableTrain", "train", {}),
+      one_type("TypesBeyondTableDryRun", "train", {"--dry_run"}),
+      one_type("TypesBeyondTablePlan", "plan", {}),
+      third_type("TypesBeyondTableEval", "eval", "--validation_file"),
+      third_type("TypesBeyondTablePredict", "predict", "--test_file"),
+      {"TypeBeyondTableSingle",
+       4,
+       {"the tokenizer encodes a text with the token type 2", "type_vocab_size 2"},
+       [](const Ground& ground) {
+         return ground.predict(with_template(ground, R"([{"Sequence": {"id": "A", "type_id": 2}}])"));
+       }},
+      {"TypeBeyondBytes",
+       4,
+       {"post_processor.single.Sequence.type_id is 300", "0 to 255"},
+       [](const Ground& ground) {
+         return ground.predict(with_template(ground, R"([{"Sequence": {"id": "A", "type_id": 300}}])"));
+       }},
+      {"TemplateRepeatsText",
+       4,
+       {"train.tsv:2: ", "more than once", "post_processor"},
+       [](const Ground& ground) {
+         Words words = ground.predict(with_template(
+             ground,
+             R"([{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 1}}])"));
+         words.insert(words.end(), {"--max_seq_length", "1"});
+         return words;
+       }},
+      {"TextWithoutTokens",
+       4,
+       {"blank.csv:3: the text gives no token", "remove the row"},
+       [](const Ground& ground) {
+         return Words{"predict",
+                      "--model_name_or_path",
+                      with_template(ground, R"([{"Sequence": {"id": "A", "type_id": 0}}])"),
+                      "--test_file",
+                      ground.file("blank.csv", "text\nword1\n\"\"\n"),
+                      "--output_dir",
+                      ground.path("blank")};
+       }},
       {"TokenizerLargerThanModel",
        4,
        {"the id 112", "vocab_size is 112", "Take the tokenizer"},

@@ -184,8 +184,10 @@ std::vector<Case> reader_cases() {
            "ag.csv", "3,word1,word2\n2,word2,word1\n"),
       data("TokensInCsv", 4, {"tokens.csv: rows of words with tags are needed", "write JSON Lines"},
            "tokens.csv", "tokens,ner_tags\n\"['a']\",\"['O']\"\n"),
-      data("TokensOfATextModel", 2, {"tokens.jsonl: each row is a list of words with tags"}, "tokens.jsonl",
-           "{\"tokens\": [\"word1\", \"word2\"], \"ner_tags\": [\"O\", \"O\"]}\n"),
+      data("TokensAndTagsOfOtherLengths", 4,
+           {"tokens.jsonl:1: the row has 2 words in 'tokens', but 1 tag in 'ner_tags'; every word needs one "
+            "tag"},
+           "tokens.jsonl", "{\"tokens\": [\"word1\", \"word2\"], \"ner_tags\": [\"O\"]}\n"),
       data("ConllWithAMissingTag", 4,
            {"tags.conll:2: this line has 1 column, but the first word, in line 1, has 2: word2"},
            "tags.conll", "word1 O\nword2\n"),

@@ -63,9 +63,8 @@ double tolerance_of(MethodEffect effect, const Arguments& arguments) {
 // Returns the end of the highest tensor of the plan.
 int64_t tensors_end(const Plan& plan) {
   int64_t end = plan.persistent_bytes;
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (!*program) continue;
-    for (const TransientBuffer& buffer : (*program)->buffers) {
+  for (const ProgramPlan& program : plan.programs) {
+    for (const TransientBuffer& buffer : program.buffers) {
       if (buffer.root != kNoValue) end = std::max(end, buffer.offset + buffer.bytes);
     }
   }

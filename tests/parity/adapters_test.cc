@@ -76,7 +76,7 @@ void expect_as_reference(const std::string& name, const json& item, const TrainO
 
 TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
   const json& cases = adapter_cases().at("lora");
-  ASSERT_GE(cases.size(), 3u);
+  ASSERT_GE(cases.size(), 5u);
   for (const auto& [name, item] : cases.items()) {
     SCOPED_TRACE(name);
     const ScratchFolder folder;
@@ -93,8 +93,8 @@ TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
     expect_as_reference(name, item, output, found, expected);
     const json saved = read_json(folder.path() + "/saved/adapter_config.json");
     const json start = read_json(fixtures().path("adapters/" + name + "/adapter_config.json"));
-    for (const char* key :
-         {"peft_type", "task_type", "r", "lora_alpha", "use_rslora", "bias", "target_modules"}) {
+    for (const char* key : {"peft_type", "task_type", "r", "lora_alpha", "use_rslora", "bias",
+                            "target_modules", "init_lora_weights"}) {
       EXPECT_EQ(saved.at(key), start.at(key)) << key;
     }
   }

@@ -2,6 +2,7 @@
 """Makes tests/parity/adapters: what Trainer does with PEFT's adapters and with frozen parameters, for adapters_test.cc.
 
     python3 tests/parity/make_adapter_fixtures.py    # needs torch 2.15, transformers 5.23, peft 0.21, bitsandbytes 0.50
+    python3 tests/parity/make_adapter_fixtures.py pissa olora    # makes these cases of LORA again and keeps all others
 
 Every case is run by Trainer on a CPU, dropout 0, rows in the order of the file, in fp64, which is the reference, and in fp32,
 whose distance from fp64 is the unit in which the test measures. Adapters begin as PEFT initialises them and are stored so,
@@ -12,12 +13,12 @@ import fnmatch
 import json
 import os
 import shutil
+import sys
 
-import bitsandbytes.functional as F
 import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model, get_peft_model_state_dict
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
 from reference import Rows, load_model, run_reference
@@ -31,7 +32,10 @@ LORA = {"query_value": (dict(r=4, lora_alpha=8), {}),
         "all_linear": (dict(r=3, lora_alpha=5, target_modules="all-linear", use_rslora=True),
                        {"optim": "sgd", "learning_rate": 0.05}),
         "pooler_saved": (dict(r=2, lora_alpha=2, target_modules=["intermediate.dense", "key"], modules_to_save=["pooler"]),
-                         {"weight_decay": 0.1})}
+                         {"weight_decay": 0.1}),
+        # Initialisations that change the base, which PEFT computes again, in fp32, whenever it reads the adapter.
+        "pissa": (dict(r=3, lora_alpha=4, init_lora_weights="pissa"), {}),
+        "olora": (dict(r=3, lora_alpha=4, init_lora_weights="olora", target_modules=["query", "output.dense"]), {})}
 # Adapters on a base in 4 bits, by bitsandbytes' names.
 QUANTIZED = {"nf4_double": ("nf4", True), "fp4": ("fp4", False)}
 FROZEN = {"half": (["bert.embeddings.*", "bert.encoder.layer.0.*"], {"learning_rate": 1e-3}),
@@ -41,6 +45,7 @@ FROZEN = {"half": (["bert.embeddings.*", "bert.encoder.layer.0.*"], {"learning_r
 def in_four_bits(model, kind, double):
     """Every linear module but the classifier as bitsandbytes holds it, back in numbers: codes of its own, numbers and scales by
     their formulas (kernels/quantization says why)."""
+    import bitsandbytes.functional as F
     for name, module in model.named_modules():
         if not isinstance(module, torch.nn.Linear) or name == "classifier":
             continue
@@ -113,16 +118,23 @@ def save(model, folder):
 
 def main():
     os.chdir(HERE)
-    shutil.rmtree(OUT, ignore_errors=True)
-    os.makedirs(OUT)
     problem = SETTINGS["problem_type"]
-    cases, tensors = {"lora": {}, "quantized": {}, "frozen": {}}, {}
+    only = sys.argv[1:]
+    if only:
+        cases = json.load(open(os.path.join(OUT, "cases.json")))
+        tensors = load_file(os.path.join(OUT, "expected.safetensors"))
+    else:
+        shutil.rmtree(OUT, ignore_errors=True)
+        os.makedirs(OUT)
+        cases, tensors = {"lora": {}, "quantized": {}, "frozen": {}}, {}
     for name, (lora, more) in LORA.items():
+        if only and name not in only:
+            continue
         torch.manual_seed(11)
         model = get_peft_model(load_model("models/bert", problem, torch.float32), LoraConfig(task_type=TaskType.SEQ_CLS, **lora))
         start = os.path.join(OUT, name)
         save(model, start)
-        adapt = lambda base: PeftModel.from_pretrained(base, start, is_trainable=True)
+        adapt = lambda base: PeftModel.from_pretrained(base.float(), start, is_trainable=True)
         case, trained = case_of(dict(SETTINGS, **more), adapt, adapter_of, adapter_of(model), name, tensors)
         cases["lora"][name] = case
         if name == "query_value":
@@ -133,12 +145,12 @@ def main():
             torch.set_default_dtype(torch.float32)
             rounded = first_logits(PeftModel.from_pretrained(load_model("models/bert", problem, torch.float32), os.path.join(OUT, "trained")))
             cases["trained"] = {"logits": logits.tolist(), "fp32_logits_error": float(np.linalg.norm(rounded - logits) / np.linalg.norm(logits))}
-    for name, (kind, double) in QUANTIZED.items():
+    for name, (kind, double) in ({} if only else QUANTIZED).items():
         start = os.path.join(OUT, "query_value")
         adapt = lambda base: PeftModel.from_pretrained(in_four_bits(base, kind, double), start, is_trainable=True)
         first = adapter_of(PeftModel.from_pretrained(load_model("models/bert", problem, torch.float32), start))
         cases["quantized"][name] = dict(case_of(SETTINGS, adapt, adapter_of, first, name, tensors)[0], kind=kind, double=double)
-    for name, (patterns, more) in FROZEN.items():
+    for name, (patterns, more) in ({} if only else FROZEN).items():
         def freeze(model):
             for parameter, value in model.named_parameters():
                 value.requires_grad = not any(fnmatch.fnmatchcase(parameter, pattern) for pattern in patterns)

@@ -18,7 +18,8 @@ Two things in Trainer differ from what it documents, and the reference goes arou
  2. LabelSmoother adds the log-probabilities up in fp32 whatever their type, and Trainer adds losses up in a tensor of the
     default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
 
-A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, CASES has the arguments of
+A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, write_data() its own data if
+it has any, CASES has the arguments of
 case() for each case, and FIRST_BATCHES lists (model, problem). Its JSON also holds the errors of Trainer's own bf16 runs,
 except for the models in WITHOUT_BF16.
 
@@ -57,7 +58,9 @@ def base_arguments(model, data, problem, **more):
 
 PROBLEMS = {"single": ("single.tsv", "single_label_classification", ""), "pairs": ("pairs.csv", "single_label_classification", ""),
             "regression": ("regression.jsonl", "regression", "_regression"),
-            "multi-label": ("multi_label.jsonl", "multi_label_classification", "")}
+            "multi-label": ("multi_label.jsonl", "multi_label_classification", ""),
+            "tokens": ("tokens.jsonl", "token_classification", "_tokens")}
+SEQUENCE_PROBLEMS = [problem for problem in PROBLEMS if problem != "tokens"]
 SGD = {"optim": "sgd", "learning_rate": 0.05}
 
 
@@ -75,7 +78,7 @@ def all_cases():
         cases[name] = case(name, model, problem, **more)
 
     for model in ("bert", "distilbert"):
-        for problem in PROBLEMS:
+        for problem in SEQUENCE_PROBLEMS:
             for optimizer, settings in (("adamw", {}), ("sgd", SGD)):
                 for accumulation in (1, 3):
                     more = dict(settings, **({"gradient_accumulation_steps": 3} if accumulation == 3 else {}))
@@ -219,7 +222,7 @@ def make_all():
     write_data("data")
     tensors, names_of = {}, {}
     cases = measure_cases(all_cases(), tensors, names_of)
-    steps = [first_step(kind, problem, tensors) for kind in ("bert", "distilbert") for problem in PROBLEMS]
+    steps = [first_step(kind, problem, tensors) for kind in ("bert", "distilbert") for problem in SEQUENCE_PROBLEMS]
     save_file(tensors, "expected.safetensors", metadata={"format": "pt"})
     text = compact({"made_with": MADE_WITH, "projections": PROJECTIONS, "outputs": [run_glue_outputs(settings) for settings in all_outputs()],
                     "patterns": [run_pattern(settings) for settings in all_patterns()],
@@ -232,6 +235,8 @@ def make_set(name):
     sys.path.insert(0, os.path.join(HERE, "sets"))
     module = importlib.import_module(name)
     module.write_models("models")
+    if hasattr(module, "write_data"):
+        module.write_data("data")
     tensors, names_of = {}, {}
     wanted = [case(*names, **settings) for names, settings in module.CASES]
     cases = measure_cases(wanted, tensors, names_of)

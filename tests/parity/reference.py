@@ -6,8 +6,9 @@ import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
-from transformers import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, EarlyStoppingCallback,
-                          PrinterCallback, Trainer, TrainerCallback, TrainingArguments)
+from transformers import (AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer,
+                          DataCollatorForTokenClassification, DataCollatorWithPadding, EarlyStoppingCallback, PrinterCallback, Trainer,
+                          TrainerCallback, TrainingArguments)
 
 from tiny import LABELS
 
@@ -27,6 +28,36 @@ def read_rows(path):
         rows = list(csv.DictReader(open(path, encoding="utf-8", newline="")))
     pair = "sentence2" in rows[0]
     return [(row["sentence1"] if pair else row["sentence"], row["sentence2"] if pair else None, row["label"]) for row in rows]
+
+
+class WordRows(torch.utils.data.Dataset):
+    """Rows of words with tags. As in run_ner.py, the first token of a word has its label, and all other tokens have -100."""
+
+    def __init__(self, path, tokenizer, label2id, max_length):
+        self.rows = []
+        for line in open(path, encoding="utf-8"):
+            row = json.loads(line)
+            encoded = tokenizer(row["tokens"], is_split_into_words=True, truncation=True, max_length=max_length)
+            words = encoded.word_ids()
+            firsts = [word is not None and (i == 0 or words[i - 1] != word) for i, word in enumerate(words)]
+            labels = [label2id[row["tags"][word]] if first else -100 for word, first in zip(words, firsts)]
+            self.rows.append(dict(encoded, labels=labels))
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return self.rows[i]
+
+
+def read_dataset(path, tokenizer, model, problem, max_length):
+    if problem == "token_classification":
+        return WordRows(path, tokenizer, model.config.label2id, max_length)
+    return Rows(path, tokenizer, problem, max_length)
+
+
+def collator_of(tokenizer, problem):
+    return DataCollatorForTokenClassification(tokenizer) if problem == "token_classification" else DataCollatorWithPadding(tokenizer)
 
 
 class Rows(torch.utils.data.Dataset):
@@ -56,8 +87,9 @@ class ExactLabelSmoother:
         self.epsilon = epsilon
 
     def __call__(self, outputs, labels, shift_labels=False, num_items_in_batch=None):
-        log_probs = torch.nn.functional.log_softmax(outputs["logits"], dim=-1)
-        nll = -log_probs.gather(1, labels.unsqueeze(1)).mean()
+        is_labelled = labels != -100
+        log_probs = torch.nn.functional.log_softmax(outputs["logits"], dim=-1)[is_labelled]
+        nll = -log_probs.gather(1, labels[is_labelled].unsqueeze(1)).mean()
         smooth = -log_probs.sum(dim=1).mean() / log_probs.shape[1]
         return (1 - self.epsilon) * nll + self.epsilon * smooth
 
@@ -77,6 +109,8 @@ class Recorder(TrainerCallback):
 
 
 def load_model(path, problem, dtype):
+    if problem == "token_classification":
+        return AutoModelForTokenClassification.from_pretrained(path, dtype=torch.float32).to(dtype)
     model = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32)
     model.config.problem_type = problem
     return model.to(dtype)
@@ -93,7 +127,6 @@ def run_reference(case, dtype, accumulate=False, adapt=lambda model: model, **se
     problem = case["arguments"]["problem_type"]
     length = case["arguments"]["max_seq_length"]
     tokenizer = AutoTokenizer.from_pretrained(path)
-    rows = Rows(case["arguments"]["train_file"], tokenizer, problem, length)
     validation = case["arguments"].get("validation_file")
     keywords = {k: v for k, v in case["arguments"].items() if k not in SCRIPT_ARGUMENTS}
     keywords.update(settings)
@@ -107,9 +140,10 @@ def run_reference(case, dtype, accumulate=False, adapt=lambda model: model, **se
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, **keywords)
         model = adapt(load_model(path, problem, dtype))
-        trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[recorder],
-                          eval_dataset=Rows(validation, tokenizer, problem, length) if validation else None,
-                          data_collator=DataCollatorWithPadding(tokenizer))
+        dataset = lambda file: read_dataset(file, tokenizer, model, problem, length)
+        trainer = Trainer(model=model, args=arguments, train_dataset=dataset(case["arguments"]["train_file"]), callbacks=[recorder],
+                          eval_dataset=dataset(validation) if validation else None,
+                          data_collator=collator_of(tokenizer, problem))
         trainer.remove_callback(PrinterCallback)
         if arguments.label_smoothing_factor:
             trainer.label_smoother = ExactLabelSmoother(arguments.label_smoothing_factor)
@@ -119,17 +153,20 @@ def run_reference(case, dtype, accumulate=False, adapt=lambda model: model, **se
 
 
 def first_batch(path, data, problem, dtype, smoothing=0.0):
-    """Logits of the first 8 rows, and the gradient of their mean loss."""
+    """Logits of the first 8 rows, or of the first token of each of their words, and the gradient of their mean loss."""
     torch.set_default_dtype(dtype)
     tokenizer = AutoTokenizer.from_pretrained(path)
-    rows = Rows(data, tokenizer, problem, 48)
-    batch = DataCollatorWithPadding(tokenizer)([rows[i] for i in range(8)])
     model = load_model(path, problem, dtype).train()  # dropout is 0
+    rows = read_dataset(data, tokenizer, model, problem, 48)
+    batch = collator_of(tokenizer, problem)([rows[i] for i in range(8)])
     outputs = model(**batch)
     outputs.loss.backward()
     torch.set_default_dtype(torch.float32)
     gradients = {name: p.grad.to(torch.float64).numpy().copy() for name, p in model.named_parameters()}
-    return outputs.logits.detach().to(torch.float64).numpy(), float(outputs.loss), gradients
+    logits = outputs.logits.detach().to(torch.float64)
+    if problem == "token_classification":
+        logits = logits[batch["labels"] != -100]
+    return logits.numpy(), float(outputs.loss), gradients
 
 
 def callbacks_of(settings):

@@ -16,7 +16,7 @@ inline RecomputeChoice attention_again(PlanRequest request, RecomputePolicy othe
   PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "recomputing whole layers includes attention");
   request.recompute = {.policy = RecomputePolicy::kNone};
   const Plan plan = build_plan(request);
-  const Graph& graph = plan.train->graph;
+  const Graph& graph = plan.programs.at(kTrainProgram).graph;
   RecomputeChoice choice{.policy = others};
   for (const Op& op : graph.ops()) {
     const std::string block(block_of(graph.module_name(op.module)));

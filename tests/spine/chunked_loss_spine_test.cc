@@ -36,9 +36,9 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
   request.precision.weight_copies = test.activations == DType::kF16;
   const Plan plan = build_plan(request);
   const bool expected = chunked == ChunkedLoss::kAlways;
-  EXPECT_EQ(count_of(plan.train->graph, linear_cross_entropy_op()), expected ? 1 : 0);
-  EXPECT_EQ(count_of(plan.train->graph, softmax_cross_entropy_op()), expected ? 0 : 1);
-  EXPECT_EQ(count_of(plan.evaluate->graph, linear_cross_entropy_op()), 0);
+  EXPECT_EQ(count_of(plan.programs.at(kTrainProgram).graph, linear_cross_entropy_op()), expected ? 1 : 0);
+  EXPECT_EQ(count_of(plan.programs.at(kTrainProgram).graph, softmax_cross_entropy_op()), expected ? 0 : 1);
+  EXPECT_EQ(count_of(plan.programs.at(kEvaluateProgram).graph, linear_cross_entropy_op()), 0);
   Executor executor(plan, 0xFF);
   testing::fill_weights(executor);
   Trained run;
@@ -52,7 +52,7 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
       run.losses.push_back(
           testing::forward_backward(executor, batch, micro, 3.0 * static_cast<double>(test.accumulation)));
     }
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
   }
   for (const WeightSpec& spec : plan.weights) {
     for (const double value : testing::values_of(executor, spec.name)) run.weights.push_back(value);
@@ -155,17 +155,17 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
     EXPECT_TRUE(chunks_loss(chunked.request, chunked.request.batches.train));
     EXPECT_FALSE(chunks_loss(whole.request, whole.request.batches.train));
     EXPECT_GE(whole.arena_bytes - chunked.arena_bytes, kLogits);
-    expect_near_lower_bound(*chunked.train, gpu);
+    expect_near_lower_bound(chunked.programs.at(kTrainProgram), gpu);
     int scratches = 0;
-    for (size_t i = 0; i < chunked.train->ops.size(); ++i) {
-      const Op& op = chunked.train->graph.ops()[i];
+    for (size_t i = 0; i < chunked.programs.at(kTrainProgram).ops.size(); ++i) {
+      const Op& op = chunked.programs.at(kTrainProgram).graph.ops()[i];
       for (ValueId id : op.outputs)
-        EXPECT_NE(chunked.train->graph.value(id).bytes(chunked.train->bucket), kLogits);
+        EXPECT_NE(chunked.programs.at(kTrainProgram).graph.value(id).bytes(chunked.programs.at(kTrainProgram).bucket), kLogits);
       if (!op.def->name().starts_with("linear_cross_entropy")) continue;
       EXPECT_EQ(op.attributes.integer("chunk_rows"), 32);
       // One chunk, plus the workspace of matrix products and scratch memory for sums.
-      EXPECT_GT(chunked.train->ops[i].scratch_bytes, kLogits / 8);
-      EXPECT_LT(chunked.train->ops[i].scratch_bytes, kLogits / 8 + (int64_t{40} << 20));
+      EXPECT_GT(chunked.programs.at(kTrainProgram).ops[i].scratch_bytes, kLogits / 8);
+      EXPECT_LT(chunked.programs.at(kTrainProgram).ops[i].scratch_bytes, kLogits / 8 + (int64_t{40} << 20));
       ++scratches;
     }
     EXPECT_EQ(scratches, 3);
@@ -176,12 +176,12 @@ TEST(ChunkedLoss, IsTakenFromSixtyFourMebibytesOn) {
   PlanRequest request = many_labels("", ChunkedLoss::kAuto);
   request.model.config.num_labels = 65536;
   EXPECT_FALSE(chunks_loss(request, request.batches.train));
-  EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 0);
+  EXPECT_EQ(count_of(build_plan(request).programs.at(kTrainProgram).graph, linear_cross_entropy_op()), 0);
   request.model.config.num_labels = 65537;
   EXPECT_TRUE(chunks_loss(request, request.batches.train));
-  EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 1);
+  EXPECT_EQ(count_of(build_plan(request).programs.at(kTrainProgram).graph, linear_cross_entropy_op()), 1);
   request.passes.disabled = {"chunked_loss"};
-  EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 0);
+  EXPECT_EQ(count_of(build_plan(request).programs.at(kTrainProgram).graph, linear_cross_entropy_op()), 0);
 }
 
 }  // namespace

@@ -66,9 +66,9 @@ std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool referenc
   for (const WeightSpec& spec : plan.weights) {
     for (int64_t i = 0; i < spec.elements(); ++i) before.push_back(executor.tensor(spec.name).load(i));
   }
-  testing::forward_backward(executor, batch, 3, static_cast<double>(batch.view().num_sequences()));
+  testing::forward_backward(executor, batch, 3, static_cast<double>(batch.num_sequences()));
   executor.set_update(1.0, 1);
-  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  executor.run(kTrainProgram, Segment::kOptimizer);
   EXPECT_TRUE(executor.finite());
   std::vector<double> gradient;
   size_t at = 0;
@@ -80,9 +80,9 @@ std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool referenc
 }
 
 double loss_with(Executor& executor, const TinyBatch& batch) {
-  executor.stage(ProgramKind::kTrain, batch.view(), static_cast<double>(batch.view().num_sequences()));
+  stage(executor, kTrainProgram, batch, static_cast<double>(batch.num_sequences()));
   executor.set_random(42, 3);
-  executor.run(ProgramKind::kTrain, Segment::kForward);
+  executor.run(kTrainProgram, Segment::kForward);
   return executor.loss();
 }
 

@@ -53,8 +53,8 @@ Outcome evaluate(const TinyCase& test, Weights rounding = Weights::kAsTheyAre) {
     }
     executor.write(spec.name, 0, bytes);
   }
-  executor.stage(ProgramKind::kEvaluate, testing::tiny_batch(test, kLengths, 3).view(), 4.0);
-  executor.run(ProgramKind::kEvaluate, Segment::kForward);
+  testing::stage(executor, kEvaluateProgram, testing::tiny_batch(test, kLengths, 3), 4.0);
+  executor.run(kEvaluateProgram, Segment::kForward);
   Outcome outcome{.logits = {}, .loss = executor.loss()};
   for (int i = 0; i < 4 * 3; ++i) outcome.logits.push_back(executor.tensor("logits").load(i));
   return outcome;
@@ -79,10 +79,10 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
       }
       EXPECT_EQ(bytes, 2 * plan.num_parameters());
       // Statistics of a norm are not stored in 16 bits.
-      for (const Op& op : plan.evaluate->graph.ops()) {
+      for (const Op& op : plan.programs.at(kEvaluateProgram).graph.ops()) {
         if (op.def->name() != "normalize" && op.def->name() != "bias_dropout_residual_norm") continue;
         for (size_t i = 1; i < op.outputs.size(); ++i) {
-          const Value& value = plan.evaluate->graph.value(op.outputs[i]);
+          const Value& value = plan.programs.at(kEvaluateProgram).graph.value(op.outputs[i]);
           if (value.type.shape.rank() != 1) continue;
           EXPECT_EQ(value.type.dtype, DType::kF32) << value.name;
         }

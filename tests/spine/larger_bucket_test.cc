@@ -88,7 +88,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
   // The ladder has smaller buckets, and the batch would otherwise run in the one that it fills.
-  plan.train->ladder = {plan.train->bucket};
+  plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
   Executor executor(plan, 0xFF);
   testing::fill_weights(executor);
   const std::vector<double> start = all_weights(executor);
@@ -101,7 +101,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
     run.losses.push_back(testing::forward_backward(executor, batch, micro, denominator));
   }
   executor.set_update(rate, 1);
-  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  executor.run(kTrainProgram, Segment::kOptimizer);
   EXPECT_TRUE(executor.finite());
   run.updates = all_weights(executor);
   for (size_t i = 0; i < start.size(); ++i) run.updates[i] -= start[i];

@@ -41,7 +41,7 @@ struct TinyRun {
   }
   void update(int64_t step) {
     executor.set_update(1e-2, step);
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
   }
   void step(int64_t number, int64_t seed) {
     for (int64_t i = 0; i < test.accumulation; ++i) micro_batch(seed + i, i);

@@ -49,7 +49,7 @@ Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
 }
 
 int64_t num_slices(const Plan& plan) {
-  return std::ranges::count_if(plan.train->graph.ops(), [](const Op& op) {
+  return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), [](const Op& op) {
     return op.def != &copy_op() && slice_of(op.attributes).has_value();
   });
 }
@@ -141,7 +141,7 @@ constexpr Kept kWays[] = {Kept::kOnHost, Kept::kOnHostForLater, Kept::kActivatio
 
 // How many updates of a step run in the forward pass.
 int64_t num_late_updates(const Plan& plan) {
-  return std::ranges::count_if(plan.train->graph.ops(), [](const Op& op) {
+  return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), [](const Op& op) {
     return op.segment == Segment::kForward && dynamic_cast<const Update*>(op.def) != nullptr;
   });
 }
@@ -195,12 +195,12 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       const Plan all = plan(kept, Copies::kAtOnce, false);
       for (const Copies copies : copies_to_try()) {
         TinySteps with(test, plan(kept, copies, true));
-        const int64_t saved_bytes = with.plan.train->host_transient_bytes;
-        EXPECT_LE(saved_bytes, all.train->host_transient_bytes);
+        const int64_t saved_bytes = with.plan.programs.at(kTrainProgram).host_transient_bytes;
+        EXPECT_LE(saved_bytes, all.programs.at(kTrainProgram).host_transient_bytes);
         if (kept == Kept::kActivationsOnHost) {
           EXPECT_LE(bytes_without_captured(with.plan), bytes_without_captured(all));
         }
-        some_move += saved_bytes > 0 && saved_bytes < all.train->host_transient_bytes ? 1 : 0;
+        some_move += saved_bytes > 0 && saved_bytes < all.programs.at(kTrainProgram).host_transient_bytes ? 1 : 0;
         with.lengths = without.lengths;
         with.steps(1, 3);
         expect_equal(with, without);
@@ -265,8 +265,8 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
       if (in_backward) test.optimizer.max_grad_norm = 0.0;
       PlanRequest request = offloading(test);
       const auto [early, late] = early_and_late(request);
-      EXPECT_LE(early.train->transient_bytes, late.train->transient_bytes + late.train->transient_bytes / 20);
-      const Graph& graph = early.train->graph;
+      EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes, late.programs.at(kTrainProgram).transient_bytes + late.programs.at(kTrainProgram).transient_bytes / 20);
+      const Graph& graph = early.programs.at(kTrainProgram).graph;
       const auto comes = [&](const Op& op) {
         return op.def == &copy_op() && op.segment == Segment::kBackward &&
                graph.value(op.outputs[0]).space == Space::kDevice;
@@ -321,7 +321,7 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
     for (const Copies copies : copies_to_try()) {
       for (const Kept kept : {Kept::kOnHost, Kept::kOnHostForLater}) {
         const Plan plan = plan_of(test, kept, copies);
-        ASSERT_TRUE(plan.train->deferred_after.has_value());
+        ASSERT_TRUE(plan.programs.at(kTrainProgram).deferred_after.has_value());
         TinySteps without(test, plan_of(test, Kept::kOnDevice)), left_alone(test, plan),
             looked_at(test, plan);
         for (int64_t step = 1; step <= 4; ++step) {
@@ -346,20 +346,20 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
 TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnHost);
-  const Graph& graph = plan.train->graph;
+  const Graph& graph = plan.programs.at(kTrainProgram).graph;
   int64_t left = 0;
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
-    if (!plan.train->ops[i].is_deferred) continue;
+    if (!plan.programs.at(kTrainProgram).ops[i].is_deferred) continue;
     ++left;
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
-    EXPECT_EQ(plan.train->ops[i].copies_to, Space::kHost);
+    EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].copies_to, Space::kHost);
   }
   // At the rates of a GPU, most of them are back on the host before the step ends.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
-  EXPECT_EQ(plan.train->deferred_after, Segment::kOptimizer);
+  EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
   // The two live ranges of a buffer have the same place.
   std::map<ValueId, std::vector<TransientBuffer>> parts;
-  for (const TransientBuffer& buffer : plan.train->buffers) {
+  for (const TransientBuffer& buffer : plan.programs.at(kTrainProgram).buffers) {
     if (buffer.root != kNoValue && graph.value(buffer.root).storage == Storage::kDeferred)
       parts[buffer.root].push_back(buffer);
   }
@@ -377,9 +377,9 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
 // to copy.
 TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   TinyCase test;
-  EXPECT_FALSE(plan_of(test, Kept::kBothOnHost).train->deferred_after.has_value());
+  EXPECT_FALSE(plan_of(test, Kept::kBothOnHost).programs.at(kTrainProgram).deferred_after.has_value());
   test.accumulation = 2;
-  EXPECT_FALSE(plan_of(test, Kept::kOnHost).train->deferred_after.has_value());
+  EXPECT_FALSE(plan_of(test, Kept::kOnHost).programs.at(kTrainProgram).deferred_after.has_value());
 }
 
 // The values that an update needs from its step are kept for the next step, so batches of any bucket may
@@ -427,7 +427,7 @@ TEST(OffloadOptimizer, ASkippedStepIsSkippedInTheNextOne) {
       const TinyBatch batch = testing::tiny_batch(test, run->lengths, static_cast<uint32_t>(step));
       run->losses.push_back(testing::forward_backward(run->executor, batch, step, 4.0));
       run->executor.set_update(1e-2, step);
-      run->executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+      run->executor.run(kTrainProgram, Segment::kOptimizer);
       EXPECT_EQ(run->executor.finite(), step > 1);
       if (step > 1) norms.push_back(run->executor.grad_norm());
     }
@@ -452,7 +452,7 @@ TEST(Offload, ReadsNothingThatWasNotWritten) {
         testing::forward_backward(executor, testing::tiny_batch(test, {5, 1, 7, 3}, seed), seed, 8.0);
       }
       executor.set_update(1e-2, step);
-      executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+      executor.run(kTrainProgram, Segment::kOptimizer);
     }
     std::vector<std::vector<std::byte>> bytes;
     for (const WeightSpec& spec : plan.weights) bytes.push_back(testing::bytes_of(executor, spec.name));
@@ -556,12 +556,11 @@ void expect_sound(const ProgramPlan& program) {
 }
 
 void expect_apart_in_each_space(const Plan& plan) {
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (!*program) continue;
-    expect_apart(**program, (*program)->name);
-    ProgramPlan host = **program;
+  for (const ProgramPlan& program : plan.programs) {
+    expect_apart(program, program.name);
+    ProgramPlan host = program;
     host.buffers = host.host_buffers;
-    expect_apart(host, (*program)->name + ", host");
+    expect_apart(host, program.name + ", host");
   }
   std::array<std::vector<std::pair<int64_t, int64_t>>, kNumSpaces> places;
   for (const PersistentBuffer& buffer : plan.persistent)
@@ -579,18 +578,18 @@ TEST(Offload, CopiesAreOrderedAndBuffersApart) {
       const Plan plan = plan_of(test, kept);
       PlanRequest in_room = plan.request;
       in_room.offload.saved_in_headroom = true;
-      expect_sound(*build_plan(in_room).train);
-      expect_sound(*plan.train);
+      expect_sound(build_plan(in_room).programs.at(kTrainProgram));
+      expect_sound(plan.programs.at(kTrainProgram));
       expect_apart_in_each_space(plan);
       const auto is_copy = [](const OpPlan& op) { return op.copies_to.has_value(); };
-      EXPECT_GT(std::count_if(plan.train->ops.begin(), plan.train->ops.end(), is_copy), 2);
+      EXPECT_GT(std::count_if(plan.programs.at(kTrainProgram).ops.begin(), plan.programs.at(kTrainProgram).ops.end(), is_copy), 2);
       const bool moves_activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
-      EXPECT_EQ(plan.train->is_captured(Segment::kForward), !moves_activations);
-      EXPECT_EQ(plan.train->is_captured(Segment::kBackward), !moves_activations);
-      EXPECT_TRUE(plan.train->is_captured(Segment::kOptimizer));
-      EXPECT_EQ(plan.host_arena_bytes, plan.host_persistent_bytes + plan.train->host_transient_bytes);
+      EXPECT_EQ(plan.programs.at(kTrainProgram).is_captured(Segment::kForward), !moves_activations);
+      EXPECT_EQ(plan.programs.at(kTrainProgram).is_captured(Segment::kBackward), !moves_activations);
+      EXPECT_TRUE(plan.programs.at(kTrainProgram).is_captured(Segment::kOptimizer));
+      EXPECT_EQ(plan.host_arena_bytes, plan.host_persistent_bytes + plan.programs.at(kTrainProgram).host_transient_bytes);
       if (kept == Kept::kActivationsOnHost) {
-        EXPECT_LE(plan.train->lower_bound_bytes, without.train->lower_bound_bytes);
+        EXPECT_LE(plan.programs.at(kTrainProgram).lower_bound_bytes, without.programs.at(kTrainProgram).lower_bound_bytes);
         EXPECT_EQ(plan.host_persistent_bytes, 0);
       }
     }

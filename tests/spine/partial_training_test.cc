@@ -109,7 +109,7 @@ Outcome run(const TinyCase& test, uint8_t fill) {
       executor.set_accumulate(a > 0);
       outcome.losses.push_back(testing::forward_backward(executor, batch, micro, 4.0));
     }
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
     EXPECT_TRUE(executor.finite());
   }
   for (const WeightSpec& spec : plan.weights) {

@@ -17,9 +17,9 @@ void expect_addresses(const Plan& plan) {
   const int64_t alignment = arena_alignment(KernelDevice::kCuda);
   for (const PersistentBuffer& buffer : plan.persistent)
     EXPECT_EQ(buffer.offset % alignment, 0) << buffer.name;
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    for (const TransientBuffer& buffer : (*program)->buffers) EXPECT_EQ(buffer.offset % alignment, 0);
-    for (const OpPlan& op : (*program)->ops) {
+  for (const ProgramPlan& program : plan.programs) {
+    for (const TransientBuffer& buffer : program.buffers) EXPECT_EQ(buffer.offset % alignment, 0);
+    for (const OpPlan& op : program.ops) {
       EXPECT_EQ(op.kernel->backend, Backend::kCuda) << op.kernel->implementation;
       EXPECT_EQ(op.scratch_bytes > 0 ? op.scratch_offset % alignment : 0, 0);
     }
@@ -38,8 +38,8 @@ TEST(PlanGpu, EveryPresetIsPlannedNearItsLowerBound) {
           point.accumulation = accumulation;
           SCOPED_TRACE(text_of(point));
           const Plan plan = plan_of(point);
-          expect_near_lower_bound(*plan.train, text_of(point));
-          expect_near_lower_bound(*plan.evaluate, text_of(point));
+          expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
+          expect_near_lower_bound(plan.programs.at(kEvaluateProgram), text_of(point));
           expect_addresses(plan);
           EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
           EXPECT_GT(plan.gpu_constant.graph_bytes(), 0);
@@ -92,8 +92,8 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
     point.activations = activations;
     const Plan plan = plan_of(point);
     const auto is_fused = [](const Op& op) { return op.def == &linear_gelu_op(); };
-    EXPECT_EQ(std::ranges::count_if(plan.train->graph.ops(), is_fused), 0);
-    return std::ranges::count_if(plan.evaluate->graph.ops(), is_fused);
+    EXPECT_EQ(std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), is_fused), 0);
+    return std::ranges::count_if(plan.programs.at(kEvaluateProgram).graph.ops(), is_fused);
   };
   EXPECT_EQ(fused("bert-large-uncased", "h200", DType::kBF16), 24);
   EXPECT_EQ(fused("bert-base-uncased", "h200", DType::kF16), 12);
@@ -112,8 +112,8 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
     point.activations = activations;
     const Plan plan = plan_of(point);
     const auto is_it = [&def](const Op& op) { return op.def == &def; };
-    EXPECT_EQ(std::ranges::count_if(plan.train->graph.ops(), is_it), 0);
-    return std::ranges::count_if(plan.evaluate->graph.ops(), is_it);
+    EXPECT_EQ(std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), is_it), 0);
+    return std::ranges::count_if(plan.programs.at(kEvaluateProgram).graph.ops(), is_it);
   };
   EXPECT_EQ(count("h200", DType::kBF16, linear_add_op()), 48);
   EXPECT_EQ(count("h200", DType::kF16, linear_add_op()), 48);
@@ -134,8 +134,8 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   const Plan stays = build_plan(request);
   request.offload.saved_in_headroom = false;
   const Plan moves = build_plan(request);
-  EXPECT_EQ(stays.train->host_transient_bytes, 0);
-  EXPECT_GT(moves.train->host_transient_bytes, 0);
+  EXPECT_EQ(stays.programs.at(kTrainProgram).host_transient_bytes, 0);
+  EXPECT_GT(moves.programs.at(kTrainProgram).host_transient_bytes, 0);
   ASSERT_GT(stays.total_bytes(), moves.total_bytes());
   request.offload.saved_in_headroom = true;
   request.memory_limit_bytes = moves.total_bytes();
@@ -154,8 +154,8 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
     point.activations = activations;
     const Plan plan = plan_of(point);
     const auto is_it = [&def](const Op& op) { return op.def == &def; };
-    EXPECT_EQ(std::ranges::count_if(plan.train->graph.ops(), is_it), 0);
-    return std::ranges::count_if(plan.evaluate->graph.ops(), is_it);
+    EXPECT_EQ(std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), is_it), 0);
+    return std::ranges::count_if(plan.programs.at(kEvaluateProgram).graph.ops(), is_it);
   };
   const char *const large = "bert-large-uncased", *const base = "bert-base-uncased";
   EXPECT_EQ(count(large, 64, "h200", DType::kBF16, linear_norm_op()), 46);
@@ -181,7 +181,7 @@ TEST(PlanGpu, HopperTakesLinearLayers) {
     const auto is_it = [implementation](const OpPlan& op) {
       return op.kernel != nullptr && op.kernel->implementation == implementation;
     };
-    return std::ranges::count_if(trains ? plan.train->ops : plan.evaluate->ops, is_it);
+    return std::ranges::count_if(trains ? plan.programs.at(kTrainProgram).ops : plan.programs.at(kEvaluateProgram).ops, is_it);
   };
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, true), 97);
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, false), 24);
@@ -245,7 +245,7 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
         const Plan without = plan_of(point);
         point.offload_optimizer = true;
         const Plan plan = plan_of(point);
-        expect_near_lower_bound(*plan.train, text_of(point));
+        expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
         expect_addresses(plan);
         EXPECT_EQ(plan.host_arena_bytes, plan.host_lower_bound_bytes);
         EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes() + plan.host_arena_bytes);
@@ -264,7 +264,7 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
           if (buffer.space != Space::kDevice) {
             EXPECT_FALSE(is_scale) << buffer.name;
           } else if (!is_scale) {
-            EXPECT_TRUE(plan.train->update_place && plan.train->update_place->is_at_use) << buffer.name;
+            EXPECT_TRUE(plan.programs.at(kTrainProgram).update_place && plan.programs.at(kTrainProgram).update_place->is_at_use) << buffer.name;
             EXPECT_LE(buffer.bytes, 64 << 10) << buffer.name << " is not small";
             small_states += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
           }
@@ -303,7 +303,7 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   request.precision.dtype = DType::kBF16;
   const Plan plan = build_plan(request);
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
-  expect_near_lower_bound(*plan.train, text_of(point));
+  expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
   expect_addresses(plan);
   // Evaluation may encounter every bucket, as if the data were unknown.
   request.captured_buckets.evaluate = kMaxCapturedBuckets;
@@ -323,7 +323,7 @@ TEST(PlanGpu, Fp16IsPlannedWithItsScaleAndCopies) {
   EXPECT_EQ(plan.buffer("loss_scale").storage, Storage::kOptimizerState);
   EXPECT_EQ(plan.buffer("loss_scale.good_steps").type.dtype, DType::kI32);
   EXPECT_EQ(plan.buffer("skipped_steps").storage, Storage::kOutput);
-  for (const OpPlan& op : plan.train->ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
+  for (const OpPlan& op : plan.programs.at(kTrainProgram).ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
   // A card without bf16 supports fp16.
   point.gpu = "t4";
   EXPECT_NO_THROW(plan_of(point));
@@ -348,7 +348,7 @@ TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
       EXPECT_NE(buffer.storage, Storage::kOptimizerState) << buffer.name;
     }
     EXPECT_EQ(bytes, 2 * plan.num_parameters());
-    for (const OpPlan& op : plan.evaluate->ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
+    for (const OpPlan& op : plan.programs.at(kEvaluateProgram).ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
   }
 }
 
@@ -375,10 +375,10 @@ TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
     EXPECT_FALSE(copied.contains("embeddings.word_embeddings.weight"));
     EXPECT_FALSE(copied.contains("embeddings.LayerNorm.weight"));
     int gradients = 0;
-    for (const Op& op : plan.train->graph.ops()) {
+    for (const Op& op : plan.programs.at(kTrainProgram).graph.ops()) {
       if (op.def->name() != "global_norm") continue;
       for (ValueId id : gradients_of_norm(op)) {
-        const Value& gradient = plan.train->graph.value(id);
+        const Value& gradient = plan.programs.at(kTrainProgram).graph.value(id);
         if (gradient.name.find("intermediate.dense.weight") == std::string::npos) continue;
         // Gradients that are summed over micro-batches are fp32.
         EXPECT_EQ(gradient.type.dtype, accumulation > 1 ? DType::kF32 : DType::kBF16) << gradient.name;
@@ -395,7 +395,7 @@ TEST(PlanGpu, ACpuRoundsWeightsOnTheirWay) {
   const Plan plan = plan_of(point);
   EXPECT_TRUE(plan.weight_copies.empty());
   EXPECT_EQ(plan.gpu_constant.total(), 0);
-  for (const OpPlan& op : plan.train->ops) EXPECT_EQ(op.kernel->backend, Backend::kCpu);
+  for (const OpPlan& op : plan.programs.at(kTrainProgram).ops) EXPECT_EQ(op.kernel->backend, Backend::kCpu);
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace {
 int expect_good_plan(const GridPoint& point) {
   const Plan plan = plan_of(point);
   int programs = 0;
-  for (const auto* program : {&plan.train, &plan.evaluate}) {
-    expect_near_lower_bound(**program, text_of(point));
-    EXPECT_GT(expect_apart(**program, text_of(point)), 0);
+  for (const ProgramPlan& program : plan.programs) {
+    expect_near_lower_bound(program, text_of(point));
+    EXPECT_GT(expect_apart(program, text_of(point)), 0);
     ++programs;
   }
   return programs;

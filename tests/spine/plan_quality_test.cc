@@ -56,8 +56,8 @@ TEST(PlanQuality, PresetsAreNearTheirLowerBoundFromSmallToLarge) {
         point.activations = dtype;
         point.accumulation = size.longest == 128 ? 4 : 1;
         const Plan plan = plan_of(point);
-        expect_near_lower_bound(*plan.train, text_of(point));
-        expect_near_lower_bound(*plan.evaluate, text_of(point));
+        expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
+        expect_near_lower_bound(plan.programs.at(kEvaluateProgram), text_of(point));
         programs += 2;
       }
     }
@@ -77,7 +77,7 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
         point.accumulation = turn % 4 < 2 ? 1 : 3;
         const Plan plan = plan_of(point, again);
         const std::string text = text_of(point, again);
-        expect_near_lower_bound(*plan.train, text);
+        expect_near_lower_bound(plan.programs.at(kTrainProgram), text);
         EXPECT_LT(plan.build_ms, 2000) << text;
         ++plans;
       }
@@ -95,10 +95,10 @@ TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
     size_t ops = 0;
     for (const Again again : kAgain) {
       const Plan plan = plan_of(point, again);
-      EXPECT_LT(plan.train->transient_bytes, bytes) << text_of(point, again);
-      EXPECT_GT(plan.train->graph.ops().size(), ops) << text_of(point, again);
-      bytes = plan.train->transient_bytes;
-      ops = plan.train->graph.ops().size();
+      EXPECT_LT(plan.programs.at(kTrainProgram).transient_bytes, bytes) << text_of(point, again);
+      EXPECT_GT(plan.programs.at(kTrainProgram).graph.ops().size(), ops) << text_of(point, again);
+      bytes = plan.programs.at(kTrainProgram).transient_bytes;
+      ops = plan.programs.at(kTrainProgram).graph.ops().size();
     }
   }
 }
@@ -121,8 +121,8 @@ TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   };
   for (const GridPoint& point : points) {
     const Plan plan = plan_of(point);
-    expect_near_lower_bound(*plan.train, text_of(point));
-    EXPECT_GT(expect_apart(*plan.train, text_of(point)), 1000);
+    expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
+    EXPECT_GT(expect_apart(plan.programs.at(kTrainProgram), text_of(point)), 1000);
   }
 }
 
@@ -132,10 +132,9 @@ TEST(PlanQuality, RandomModelsAreNearTheirLowerBound) {
   std::vector<double> ratios;
   for (uint64_t seed = 100; seed < 300; ++seed) {
     const Plan plan = build_plan(random_request(seed));
-    for (const auto* program : {&plan.train, &plan.evaluate}) {
-      if (!*program) continue;
-      ratios.push_back(static_cast<double>((*program)->transient_bytes) /
-                       static_cast<double>((*program)->lower_bound_bytes));
+    for (const ProgramPlan& program : plan.programs) {
+      ratios.push_back(static_cast<double>(program.transient_bytes) /
+                       static_cast<double>(program.lower_bound_bytes));
     }
   }
   ASSERT_GE(ratios.size(), 200u);

@@ -27,10 +27,10 @@ TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
       PlanRequest request = preset_request(name, 4, 512);
       request.batches.accumulation_steps = accumulation;
       const Plan plan = build_plan(request);
-      for (const auto* program : {&plan.train, &plan.evaluate}) {
-        EXPECT_LE(static_cast<double>((*program)->transient_bytes),
-                  1.02 * static_cast<double>((*program)->lower_bound_bytes))
-            << name << " " << (*program)->name;
+      for (const ProgramPlan& program : plan.programs) {
+        EXPECT_LE(static_cast<double>(program.transient_bytes),
+                  1.02 * static_cast<double>(program.lower_bound_bytes))
+            << name << " " << program.name;
       }
     }
   }
@@ -47,8 +47,8 @@ TEST(Plan, BertLargeFitsInto6000MiB) {
 TEST(Plan, BuffersDoNotOverlap) {
   const Plan plan = build_plan(preset_request("all-MiniLM-L6-v2", 8, 64));
   int pairs = 0;
-  for (const auto* program : {&plan.train, &plan.evaluate}) {
-    const auto& buffers = (*program)->buffers;
+  for (const ProgramPlan& program : plan.programs) {
+    const auto& buffers = program.buffers;
     for (size_t i = 0; i < buffers.size(); ++i) {
       ASSERT_GE(buffers[i].offset, plan.persistent_bytes);
       ASSERT_LE(buffers[i].offset + buffers[i].bytes, plan.arena_bytes);
@@ -59,10 +59,10 @@ TEST(Plan, BuffersDoNotOverlap) {
                     buffers[k].offset + buffers[k].bytes <= buffers[i].offset);
       }
     }
-    for (const Op& op : (*program)->graph.ops()) {
+    for (const Op& op : program.graph.ops()) {
       for (ValueId id : op.inputs) {
         if (id == kNoValue) continue;
-        ASSERT_GE((*program)->offsets[index_of(id)], 0) << (*program)->graph.value(id).name;
+        ASSERT_GE(program.offsets[index_of(id)], 0) << program.graph.value(id).name;
       }
     }
   }

@@ -36,7 +36,7 @@ Outcome train(TinyCase test, int steps, uint64_t seed, double learning_rate) {
     }
     outcome.losses.push_back(loss);
     executor.set_update(learning_rate, step);
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
     EXPECT_TRUE(executor.finite());
   }
   for (const WeightSpec& spec : plan.weights)

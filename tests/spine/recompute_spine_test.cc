@@ -52,7 +52,7 @@ Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
       result.losses.push_back(
           testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
     }
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
     EXPECT_TRUE(executor.finite());
   }
   for (const PersistentBuffer& buffer : plan.persistent) {
@@ -64,7 +64,7 @@ Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
   }
   result.high_water = executor.high_water_bytes();
   result.arena = plan.arena_bytes;
-  result.num_ops = plan.train->graph.ops().size();
+  result.num_ops = plan.programs.at(kTrainProgram).graph.ops().size();
   return result;
 }
 
@@ -112,8 +112,8 @@ TEST(Recompute, AnySetOfKeptValuesKeepsEveryBitInFp32) {
   for (int round = 0; round < 12; ++round) {
     test.recompute = {};
     int named = 0;
-    for (const Value& value : plan.train->graph.values()) {
-      const std::string block(block_of(plan.train->graph.module_name(value.module)));
+    for (const Value& value : plan.programs.at(kTrainProgram).graph.values()) {
+      const std::string block(block_of(plan.programs.at(kTrainProgram).graph.module_name(value.module)));
       if (block.empty() || value.producer == kNoOp) continue;
       auto& names = test.recompute.kept_of_block[block];
       random = random * 6364136223846793005u + 1442695040888963407u;

@@ -35,7 +35,7 @@ Plan plan_with_a_large_table(const TinyCase& test, int64_t elements_at_once) {
 }
 
 int64_t num_slices(const Plan& plan) {
-  return std::ranges::count_if(plan.train->graph.ops(),
+  return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(),
                                [](const Op& op) { return slice_of(op.attributes).has_value(); });
 }
 
@@ -119,9 +119,9 @@ TEST(SliceUpdates, ATablesGradientIsNeverWhole) {
   const TinyCase test = cases().front();
   const auto most = [](const Plan& plan) {
     int64_t bytes = 0;
-    for (const Op& op : plan.train->graph.ops()) {
+    for (const Op& op : plan.programs.at(kTrainProgram).graph.ops()) {
       if (op.def->name() == "embedding_bwd")
-        bytes = std::max(bytes, plan.train->graph.value(op.outputs[0]).bytes({}));
+        bytes = std::max(bytes, plan.programs.at(kTrainProgram).graph.value(op.outputs[0]).bytes({}));
     }
     return bytes;
   };

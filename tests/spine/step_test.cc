@@ -44,7 +44,7 @@ StepResult run_steps(const TinyCase& test, const Bucket& bucket, uint8_t fill, i
           testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
     }
     executor.set_update(1e-2, step);
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
     EXPECT_TRUE(executor.finite());
   }
   for (const WeightSpec& spec : plan.weights)
@@ -135,7 +135,7 @@ TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
   test.stop_after_pass = "fuse";
   const Plan plan = build_plan(testing::tiny_request(test, kBucket));
   std::vector<std::string> ran;
-  for (const PassRecord& pass : plan.train->passes) {
+  for (const PassRecord& pass : plan.programs.at(kTrainProgram).passes) {
     if (pass.ran) ran.push_back(pass.name);
     EXPECT_EQ(pass.despite_stop, pass.name == "accumulate" || pass.name == "quantized_weights") << pass.name;
   }
@@ -171,13 +171,13 @@ TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
       testing::forward_backward(executor, batch, 1, 4.0);
     }
     executor.set_update(1e-2, 1);
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
   }
-  const auto& times = executor.times(ProgramKind::kTrain);
-  const auto& first = executor.first_times(ProgramKind::kTrain);
-  ASSERT_EQ(times.size(), plan.train->graph.ops().size());
+  const auto& times = executor.times(kTrainProgram);
+  const auto& first = executor.first_times(kTrainProgram);
+  ASSERT_EQ(times.size(), plan.programs.at(kTrainProgram).graph.ops().size());
   for (size_t i = 0; i < times.size(); ++i) {
-    const bool is_update = plan.train->graph.ops()[i].segment == Segment::kOptimizer;
+    const bool is_update = plan.programs.at(kTrainProgram).graph.ops()[i].segment == Segment::kOptimizer;
     EXPECT_EQ(first[i].runs, 2) << i;
     EXPECT_EQ(times[i].runs, is_update ? 1 : 4) << i;
   }
@@ -230,7 +230,7 @@ TEST(Step, AccumulationEqualsTheLargeBatch) {
   constexpr double u = 0x1p-24, rate = 1e-2;
   EXPECT_NEAR(loss, micro.losses[0] + micro.losses[1] + micro.losses[2], 2 * 4 * u * loss);
   executor.set_update(rate, 1);
-  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  executor.run(kTrainProgram, Segment::kOptimizer);
   size_t index = 0;
   for (const WeightSpec& spec : plan.weights) {
     const std::vector<std::byte>& other = micro.weights[index++];
@@ -286,7 +286,7 @@ TEST(Step, ABatchWithRowsBeyondTheirTablesIsRefused) {
   const auto staged = [&](auto&& change) {
     testing::TinyBatch batch = testing::tiny_batch(test, {7, 5}, 3);
     change(batch);
-    executor.stage(ProgramKind::kTrain, batch.view(), 2);
+    stage(executor, kTrainProgram, batch, 2);
   };
   staged([](testing::TinyBatch&) {});
   staged([&](testing::TinyBatch& batch) { batch.ids[3] = static_cast<int32_t>(model.vocab_size) - 1; });
@@ -304,8 +304,8 @@ TEST(Step, ABatchWithRowsBeyondTheirTablesIsRefused) {
 TEST(Step, TextFormRoundTrips) {
   for (const TinyCase& test : step_cases()) {
     const Plan plan = build_plan(testing::tiny_request(test, kBucket));
-    for (const auto* program : {&plan.train, &plan.evaluate}) {
-      const std::string text = print_graph((*program)->graph);
+    for (const ProgramPlan& program : plan.programs) {
+      const std::string text = print_graph(program.graph);
       EXPECT_EQ(print_graph(parse_graph(text, find_op)), text);
     }
   }
@@ -321,7 +321,7 @@ TEST(Step, NotFiniteGradientUpdatesNothingAndIsNamed) {
   for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
   testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
   executor.set_update(1e-2, 1);
-  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  executor.run(kTrainProgram, Segment::kOptimizer);
   EXPECT_FALSE(executor.finite());
   EXPECT_FALSE(executor.first_bad_gradient().empty());
   for (size_t i = 0; i < before.size(); ++i)
@@ -343,7 +343,7 @@ TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
     executor.set_update(1e-2, 1);  // the backward pass may contain updates
     const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
     executor.set_update(1e-2, 1);
-    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    executor.run(kTrainProgram, Segment::kOptimizer);
     EXPECT_TRUE(std::isinf(loss)) << loss;
     EXPECT_TRUE(std::isfinite(executor.grad_norm()));
     EXPECT_FALSE(executor.finite());

@@ -1,6 +1,8 @@
 #include "tests/spine/tiny_run.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 
 #include "base/philox.h"
@@ -102,13 +104,24 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
   return batch;
 }
 
-HostBatch TinyBatch::view() const {
-  return {.ids = ids,
-          .token_types = token_types,
-          .positions = positions,
-          .cu_seqlens = cu_seqlens,
-          .class_labels = class_labels,
-          .real_labels = real_labels};
+TensorBatch TinyBatch::tensors(const ProgramPlan& program) const {
+  const std::map<std::string, const std::vector<int32_t>*> by_name = {{"ids", &ids},
+                                                                      {"token_types", &token_types},
+                                                                      {"positions", &positions},
+                                                                      {"cu_seqlens", &cu_seqlens},
+                                                                      {"labels", &class_labels}};
+  // A test may pass a batch that is too large on purpose, so that the size of the batch is its capacity.
+  const BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
+  TensorBatch batch({.tensors = batch_tensors(program.graph), .capacity = size});
+  batch.resize(size);
+  for (const BatchTensorSpec& spec : batch.specs()) {
+    if (spec.dtype == DType::kI32) {
+      std::ranges::copy(*by_name.at(spec.name), batch.ints(spec.name).begin());
+    } else {
+      std::ranges::copy(real_labels, batch.floats(spec.name).begin());
+    }
+  }
+  return batch;
 }
 
 void fill_weights(Executor& executor, double deviation) {
@@ -135,12 +148,16 @@ void fill_weights(Executor& executor, double deviation) {
   executor.zero_states();
 }
 
+void stage(Executor& executor, std::string_view program, const TinyBatch& batch, double denominator) {
+  executor.stage(program, batch.tensors(executor.plan().programs.at(program)), denominator);
+}
+
 double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micro_batch, double denominator) {
-  executor.stage(ProgramKind::kTrain, batch.view(), denominator);
+  stage(executor, kTrainProgram, batch, denominator);
   executor.set_random(42, micro_batch);
-  executor.run(ProgramKind::kTrain, Segment::kForward);
+  executor.run(kTrainProgram, Segment::kForward);
   const double loss = executor.loss();
-  executor.run(ProgramKind::kTrain, Segment::kBackward);
+  executor.run(kTrainProgram, Segment::kBackward);
   return loss;
 }
 

@@ -45,13 +45,18 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket);
 struct TinyBatch {
   std::vector<int32_t> ids, token_types, positions, cu_seqlens, class_labels;
   std::vector<float> real_labels;
-  HostBatch view() const;
+  int64_t num_sequences() const { return std::ssize(cu_seqlens) - 1; }
+  // Returns the batch with the tensors that a program declares.
+  TensorBatch tensors(const ProgramPlan& program) const;
 };
 TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint32_t seed);
 
 // Weights generated from a counter: approximately normal with the given standard deviation; weights of norms
 // are near 1.
 void fill_weights(Executor& executor, double deviation = 0.1);
+
+// Passes a batch to a program.
+void stage(Executor& executor, std::string_view program, const TinyBatch& batch, double denominator);
 
 // Runs forward and backward of one micro-batch and returns the loss.
 double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micro_batch, double denominator);

@@ -29,8 +29,8 @@ struct TinySteps {
   // Runs these steps and then an evaluation.
   void steps(int64_t first, int64_t last) {
     steps_alone(first, last);
-    executor.stage(ProgramKind::kEvaluate, tiny_batch(test, lengths, 99).view(), 4.0);
-    executor.run(ProgramKind::kEvaluate, Segment::kForward);
+    stage(executor, kEvaluateProgram, tiny_batch(test, lengths, 99), 4.0);
+    executor.run(kEvaluateProgram, Segment::kForward);
     losses.push_back(executor.loss());
   }
   void steps_alone(int64_t first, int64_t last) {
@@ -44,7 +44,7 @@ struct TinySteps {
             forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
       }
       executor.set_update(1e-2, step);
-      executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+      executor.run(kTrainProgram, Segment::kOptimizer);
       ASSERT_TRUE(executor.finite());
     }
   }

@@ -148,6 +148,47 @@ TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
             Trainer(lora_arguments(base, folder.path("x"))).num_parameters() - 2 * 2 * 64);
 }
 
+// The checkpoint of a masked language model has no pooler. A run with adapters draws it from the seed, trains it, and saves
+// it with the adapter: an evaluation cannot know the seed.
+TEST(Lora, SavesTheModulesThatNoFileProvides) {
+  const TestFolder folder("lora_new_modules");
+  const std::string base = write_tiny_base(folder);
+  std::string weights = read_file(base + "/model.safetensors");
+  for (const std::string name : {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}) {
+    const size_t at = weights.find(name);
+    ASSERT_NE(at, std::string::npos);
+    weights.replace(at, 4, "gone");
+  }
+  std::ofstream(base + "/model.safetensors", std::ios::binary) << weights;
+  Arguments arguments = lora_arguments(base, folder.path("run"));
+  arguments.save_strategy = "no";
+  arguments.seed = 7;
+  Trainer trainer(arguments);
+  trainer.train();
+  const std::string adapter = folder.path("adapter");
+  trainer.save_model(adapter);
+  EXPECT_NE(read_file(adapter + "/adapter_config.json").find("\"bert.pooler.dense\""), std::string::npos);
+  EXPECT_NE(
+      read_file(adapter + "/adapter_model.safetensors").find("base_model.model.bert.pooler.dense.weight"),
+      std::string::npos);
+  const auto loss_of = [&](const std::string& model, int seed) {
+    Arguments more = testing::tiny_arguments("", folder.path("more"));
+    std::filesystem::remove_all(more.output_dir);
+    more.model_name_or_path = model;
+    more.save_strategy = "no";
+    more.max_steps = 1;
+    more.learning_rate = 0.0;
+    more.train_sampling_strategy = "sequential";
+    more.seed = seed;
+    more.config_overrides = {{"hidden_dropout_prob", "0"}, {"attention_probs_dropout_prob", "0"}};
+    return Trainer(more).train().metrics.at("train_loss");
+  };
+  merge_adapter({.adapter = adapter, .output_dir = folder.path("merged")});
+  // The dummy data depends on the seed, so the merged model is the measure for each seed.
+  for (const int seed : {1, 2})
+    EXPECT_NEAR(loss_of(adapter, seed), loss_of(folder.path("merged"), seed), 1e-6);
+}
+
 TEST(Lora, HoldsStatesOfWhatIsTrainedAlone) {
   const TestFolder folder("lora_holds");
   const std::string base = write_tiny_base(folder);

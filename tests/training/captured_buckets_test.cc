@@ -350,8 +350,8 @@ TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
       EXPECT_EQ(planned.evaluate, num_met_twice(runs));
       EXPECT_GT(planned.evaluate, 0);
       const Plan plan = build_plan(setup.request);
-      EXPECT_EQ(plan.gpu_constant.evaluate_graphs.count, planned.evaluate);
-      EXPECT_EQ(plan.gpu_constant.train_graphs.count, 0);
+      EXPECT_EQ(plan.gpu_constant.graphs_of(kEvaluateProgram).count, planned.evaluate);
+      EXPECT_EQ(plan.gpu_constant.graphs_of(kTrainProgram).count, 0);
     }
   }
 }

@@ -57,7 +57,7 @@ TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
     arguments.device = "l4";
     arguments.tuning_cache = folder.path("tuning");
     const RunSetup plan = setup_of(arguments, RunPurpose::kPlan);
-    EXPECT_TRUE(plan.data.train.has_value());
+    EXPECT_TRUE(plan.data.train);
     EXPECT_EQ(plan.request.device.kind, KernelDevice::kCuda);
     EXPECT_FALSE(plan.request.executor.measures_products) << "there is no GPU to measure on";
     EXPECT_NE(refusal(arguments, RunPurpose::kTrain).find("--device l4: plans can be made for this card"),
@@ -106,7 +106,7 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
     EXPECT_LT(plan.total_bytes(), above) << mib << " MiB";
     EXPECT_FALSE(plan.split_weights.empty());
     int64_t most = 0;
-    for (const OpPlan& op : plan.train->ops) {
+    for (const OpPlan& op : plan.programs.at(kTrainProgram).ops) {
       if (op.kernel->implementation.starts_with("matmul_cuda")) most = std::max(most, op.scratch_bytes);
     }
     EXPECT_EQ(most, mib * kMiB);

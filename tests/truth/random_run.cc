@@ -246,10 +246,10 @@ std::string add_plan(const Words& words, MemoryTruth& truth) {
   truth.planned_graph_bytes = plan.gpu_constant.graph_bytes();
   truth.tensors_end = truth.ran_end = plan.persistent_bytes;
   const bool evaluates_before = !truth.has_memory_file || arguments.eval_strategy != "no";
-  for (const auto& [program, ran] : {std::pair(&plan.train, true), {&plan.evaluate, evaluates_before}}) {
-    if (!*program || !ran) continue;
-    truth.ran_end = std::max(truth.ran_end, plan.persistent_bytes + (*program)->transient_bytes);
-    for (const TransientBuffer& buffer : (*program)->buffers) {
+  for (const ProgramPlan& program : plan.programs) {
+    if (program.name == kEvaluateProgram && !evaluates_before) continue;
+    truth.ran_end = std::max(truth.ran_end, plan.persistent_bytes + program.transient_bytes);
+    for (const TransientBuffer& buffer : program.buffers) {
       if (buffer.root == kNoValue) continue;
       truth.tensors_end = std::max(truth.tensors_end, buffer.offset + buffer.bytes);
     }

@@ -95,9 +95,7 @@ class CpuBackend final : public ExecutorBackend {
     if (!plan.request.executor.runs_ahead) return;
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kOutput)
-        fetched_[buffer.offset].resize(static_cast<size_t>(
-            buffer.type.shape.elements(plan.evaluate ? plan.evaluate->bucket : plan.train->bucket) *
-            dtype_bytes(buffer.type.dtype)));
+        fetched_[buffer.offset].resize(static_cast<size_t>(buffer.bytes));
     }
   }
 

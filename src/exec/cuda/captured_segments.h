@@ -68,8 +68,7 @@ inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment)
 class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan)
-      : most_(static_cast<size_t>(plan.gpu_constant.train_graphs.count +
-                                  plan.gpu_constant.evaluate_graphs.count)) {}
+      : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}
 
   // Tells if one more segment may be captured. If a run uses more segments than were planned (an evaluation that a callback
   // requests, a loop of the caller), the others are enqueued op by op. If the plan has the maximum number of captured

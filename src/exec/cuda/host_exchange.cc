@@ -23,12 +23,14 @@ HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap&
   all_.begin = std::min(all_.begin, outputs_.begin);
   staged_begin_ = plan.buffer(std::string(kStagedInputs)).offset;
   update_ = {all_.begin, all_.begin};
-  if (plan.train) {
-    const PersistentBuffer& first = plan.buffer("learning_rate");
-    const PersistentBuffer& last = plan.buffer("step");
-    update_ = {first.offset, last.offset + last.bytes};
-    PLIMSOLL_CHECK(last.offset == first.offset + first.bytes, "learning rate and step are not adjacent");
+  int64_t update_bytes = 0;
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.storage != Storage::kInput || !is_written_before_update(buffer.input.source)) continue;
+    update_ = {update_bytes == 0 ? buffer.offset : std::min(update_.begin, buffer.offset),
+               std::max(update_.end, buffer.offset + buffer.bytes)};
+    update_bytes += buffer.bytes;
   }
+  PLIMSOLL_CHECK(update_.end - update_.begin == update_bytes, "the inputs of an update are not adjacent");
   twin_ = PinnedMemory(all_.end - all_.begin);
   std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
 }

@@ -22,10 +22,9 @@ class SideCopies {
     if (plan.host_arena_bytes == 0) return;
     streams_ = std::vector<CudaSideStream>(kNumSpaces);
     size_t most = 0;
-    for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-      if (!*program) continue;
+    for (const ProgramPlan& program : plan.programs) {
       most = std::max(most, static_cast<size_t>(std::ranges::count_if(
-                                (*program)->ops, [](const OpPlan& op) { return op.copies_to.has_value(); })));
+                                program.ops, [](const OpPlan& op) { return op.copies_to.has_value(); })));
     }
     ends_ = std::vector<CudaEvent>(most);
     in_flight_.reserve(most);

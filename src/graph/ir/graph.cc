@@ -51,6 +51,12 @@ ValueId Graph::add_value(std::string_view name, ValueType type, Storage storage)
   return ValueId{id};
 }
 
+ValueId Graph::add_input(std::string_view name, ValueType type, const InputRule& rule) {
+  const ValueId id = add_value(name, std::move(type), Storage::kInput);
+  value(id).input = rule;
+  return id;
+}
+
 OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes attributes,
                    std::span<const std::string> output_names) {
   for (ValueId id : inputs) {

@@ -58,6 +58,38 @@ constexpr bool is_persistent(Storage storage) {
 }
 std::string_view storage_name(Storage storage);
 
+// What the host writes into an input, and when.
+enum class InputSource : uint8_t {
+  kBatch,         // with each batch: the batch's tensor of the same name
+  kNumSequences,  // with each batch: its number of sequences
+  kDenominator,   // with each batch: what the sum of losses is divided by
+  kRandom,        // with each batch: the seed and the number of the micro-batch
+  kAccumulate,    // with each batch: whether gradients are added to those of earlier micro-batches
+  kLearningRate,  // before each update
+  kUpdateNumber   // before each update: its number, from 1
+};
+constexpr bool is_written_before_update(InputSource source) {
+  return source == InputSource::kLearningRate || source == InputSource::kUpdateNumber;
+}
+
+// The meaning of the elements of a batch's tensor, as far as whoever fills the input must know it.
+enum class InputContent : uint8_t {
+  kAny,
+  kTableRows,      // numbers of rows of a table, which kernels use without checking them
+  kSequenceStarts  // the start of each sequence, then the number of tokens
+};
+
+// The declaration of how an input is filled.
+struct InputRule {
+  InputSource source = InputSource::kBatch;
+  InputContent content = InputContent::kAny;
+  int64_t table_rows = 0;  // kTableRows: number of rows of the table
+  // The value of the elements of a bucket that the batch leaves unused, except for kSequenceStarts, whose unused
+  // elements are the number of tokens.
+  int32_t unused = 0;
+  friend bool operator==(const InputRule&, const InputRule&) = default;
+};
+
 // The memory that a value is in: that of the device, or that of the host, from which the device copies.
 enum class Space : uint8_t { kDevice, kHost };
 inline constexpr int kNumSpaces = 2;
@@ -90,6 +122,7 @@ struct Value {
   bool is_parameter_gradient = false;
   ModuleId module{0};
   Space space = Space::kDevice;
+  InputRule input = {};  // of an input
 
   int64_t bytes(const Bucket& bucket) const { return type.shape.elements(bucket) * dtype_bytes(type.dtype); }
 };
@@ -113,6 +146,8 @@ class Graph {
 
   // Declares a value without a producer. Errors: kInternal if the name is taken.
   ValueId add_value(std::string_view name, ValueType type, Storage storage);
+  // Declares an input and how it is filled. Errors: as add_value().
+  ValueId add_input(std::string_view name, ValueType type, const InputRule& rule = {});
 
   // Appends an op, infers the types of its outputs and names them. `output_names` may be shorter than the list of
   // outputs; the others are named after the op. The returned index stays valid until ops are replaced. Errors:

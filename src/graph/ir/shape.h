@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/tensor_batch.h"
 
 namespace plimsoll {
 
@@ -21,12 +22,7 @@ namespace plimsoll {
 enum class Symbol : uint8_t { kNone, kTokens, kSequences };
 
 // The capacity of a bucket. `longest` bounds the length of one sequence; scratch may depend on it, but no shape does.
-struct Bucket {
-  int64_t tokens = 0;
-  int64_t sequences = 0;
-  int64_t longest = 0;
-  friend bool operator==(const Bucket&, const Bucket&) = default;
-};
+using Bucket = BatchSize;
 
 // factor * symbol + offset; a constant has no symbol and factor 0.
 struct Dim {

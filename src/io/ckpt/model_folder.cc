@@ -222,16 +222,44 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
   model.tokenizer_files_ = find_tokenizer_files(files, path);
   model.weights_ = open_weights(files, path, needed, model.is_adapter() ? kAdapterWeightsFile : kWeightsFile);
   for (size_t i = 0; i < model.weights_.size(); ++i) {
-    for (const StoredTensor& tensor : model.weights_[i].tensors()) model.file_of_.emplace(tensor.name, i);
+    for (const StoredTensor& tensor : model.weights_[i].tensors()) {
+      model.stored_.emplace(tensor.name, Place{i, tensor.name});
+    }
   }
   return model;
 }
 
 ModelFolder::Located ModelFolder::find(std::string_view name) const {
-  const auto found = file_of_.find(name);
-  if (found == file_of_.end()) return {};
-  const SafetensorsFile& file = weights_[found->second];
-  return {&file, file.find(name)};
+  const auto found = stored_.find(name);
+  if (found == stored_.end()) return {};
+  const SafetensorsFile& file = weights_[found->second.file];
+  return {&file, file.find(found->second.name)};
+}
+
+std::vector<std::string_view> ModelFolder::stored_names() const {
+  std::vector<std::string_view> names;
+  for (const auto& [name, place] : stored_) names.push_back(place.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+void ModelFolder::unwrap_names(std::span<const std::vector<std::string>> wanted,
+                               std::string_view own_prefix) {
+  const std::vector<std::string_view> names = stored_names();
+  const Unwrapping way = find_unwrapping(names, wanted, own_prefix);
+  if (!way.removes_anything()) return;
+  unwrapping_note_ = describe_unwrapping(way, names);
+  std::map<std::string, Place, std::less<>> unwrapped;
+  for (auto& [name, place] : stored_) {
+    const auto [entry, is_new] = unwrapped.emplace(way.apply(place.name), place);
+    if (is_new) continue;
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: without their wrappers, the tensors {} and {} have the same name; remove one of them from the "
+        "file",
+        path_, quoted_name(entry->second.name), quoted_name(place.name));
+  }
+  stored_ = std::move(unwrapped);
 }
 
 }  // namespace plimsoll

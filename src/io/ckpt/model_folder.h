@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/view.h"
 #include "io/ckpt/safetensors.h"
+#include "io/ckpt/wrapped_names.h"
 
 namespace plimsoll {
 
@@ -70,6 +71,7 @@ struct ShapeMismatch {
 
 struct LoadReport {
   int64_t num_loaded = 0;
+  std::string note = {};            // about removed wrappers
   std::vector<std::string> unused;  // stored but not requested; sorted
   // requested but not stored (the caller initializes them); in the order of the request
   std::vector<std::string> missing;
@@ -112,6 +114,18 @@ class ModelFolder {
   };
   Located find(std::string_view name) const;
 
+  // Removes wrappers such as "module." from the names of the tensors if more of the wanted tensors, each with its
+  // alternative names, are then found. find() and load() use the names without wrappers from then on; reports name
+  // unused tensors as the file does. `own_prefix` as in find_unwrapping(). Errors: kBadData if two tensors get the same
+  // name.
+  void unwrap_names(std::span<const std::vector<std::string>> wanted, std::string_view own_prefix);
+  // Returns a line for the user about removed wrappers, "" if there are none.
+  const std::string& unwrapping_note() const { return unwrapping_note_; }
+  // Returns the number of tensors in the files.
+  int64_t num_tensors() const { return std::ssize(stored_); }
+  // Returns the names of the tensors as they are in the files, sorted.
+  std::vector<std::string_view> stored_names() const;
+
   // Loads the requested tensors that exist and reports the rest. The destination of a missing or mismatched
   // tensor is not written. All checks happen before the first byte is read. Errors: kBadData for a mismatch
   // with kFail.
@@ -123,13 +137,20 @@ class ModelFolder {
   std::string config_text_;
   std::string adapter_config_text_;
   std::vector<std::string> tokenizer_files_;
+  // Where a tensor is: the index in weights_, and its name there.
+  struct Place {
+    size_t file = 0;
+    std::string name = {};
+  };
   std::vector<SafetensorsFile> weights_;
-  std::map<std::string, size_t, std::less<>> file_of_;  // tensor name -> index in weights_
+  std::map<std::string, Place, std::less<>> stored_;  // by the names that find() knows
+  std::string unwrapping_note_;
 };
 
-// The current path of a file that is copied byte for byte under its own name.
+// A file of another folder that is saved under its own name: a copy, byte for byte, or `text` if it has a value.
 struct CarriedFile {
   std::string source_path;
+  std::optional<std::string> text = std::nullopt;
 };
 
 struct ModelContents {

@@ -58,6 +58,7 @@ constexpr std::string_view kTrainFirst =
 
 LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOptions& options) const {
   LoadReport report;
+  report.note = unwrapping_note_;
   struct Pair {
     const WantedTensor* wanted;
     Located stored;
@@ -87,8 +88,8 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
   if (!report.mismatched.empty() && options.on_mismatch == OnShapeMismatch::kFail) {
     fail_on_mismatches(report.mismatched, path_);
   }
-  for (const auto& stored : file_of_) {
-    const std::string& name = stored.first;
+  for (const auto& [known_as, place] : stored_) {
+    const std::string& name = place.name;
     const auto ends_so = [&name](const std::string& suffix) { return name.ends_with(suffix); };
     if (!used.contains(name) && !std::ranges::any_of(options.ignored_suffixes, ends_so))
       report.unused.push_back(name);
@@ -108,7 +109,17 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
 }
 
 std::string describe_load(const LoadReport& report, std::string_view model_name, std::string_view folder) {
-  std::string text;
+  std::string text = report.note.empty() ? "" : report.note + "\n";
+  // More is missing than the pooler and the head that a model for another task lacks.
+  constexpr size_t kMostOfAHead = 4;
+  if (report.missing.size() > kMostOfAHead) {
+    text += fmt::format(
+        "warning: only {} of the {} tensors of this model are in {}: the others start from random numbers. "
+        "Check "
+        "that config.json belongs to these weights\n",
+        report.num_loaded, report.num_loaded + std::ssize(report.missing) + std::ssize(report.mismatched),
+        folder);
+  }
   if (!report.unused.empty()) {
     text += fmt::format(
         "Some weights of the model checkpoint at {0} were not used when initializing {1}: {2}\n"

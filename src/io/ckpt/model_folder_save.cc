@@ -79,7 +79,9 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
     PLIMSOLL_CHECK(taken.insert(name).second && !is_shard_name(name) && name != kWeightsFile &&
                        name != kWeightsIndexFile,
                    "a carried file may not be named {}", name);
-    record(copy_synced_file(files, carried.source_path, path_of(name)), name);
+    record(carried.text ? write_synced_file(files, path_of(name), *carried.text)
+                        : copy_synced_file(files, carried.source_path, path_of(name)),
+           name);
   }
   if (is_adapter) {
     const nlohmann::json adapter =

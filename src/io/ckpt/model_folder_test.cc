@@ -191,6 +191,12 @@ TEST(ModelFolder, TokenizerFilesAreFoundAndCarriedByteForByte) {
   save_model_folder(files, "/to", contents);
   EXPECT_EQ(read_text_file(files, "/to/vocab.txt", 100), odd);
   EXPECT_EQ(ModelFolder::open(files, "/to").tokenizer_files(), model.tokenizer_files());
+  // A text takes the place of the file.
+  contents.carried.front().text = "{\"tokenizer_class\": \"BertTokenizer\"}";
+  save_model_folder(files, "/changed", contents);
+  EXPECT_EQ(read_text_file(files, "/changed/tokenizer_config.json", 100), *contents.carried.front().text);
+  EXPECT_EQ(read_text_file(files, "/changed/vocab.txt", 100), odd);
+  contents.carried.front().text.reset();
   // Saving into the folder from which the files come leaves them unchanged.
   save_model_folder(files, "/from", contents);
   EXPECT_EQ(read_text_file(files, "/from/vocab.txt", 100), odd);

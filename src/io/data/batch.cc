@@ -3,99 +3,127 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/label_kind.h"
 
 namespace plimsoll {
 namespace {
 
-void write_labels(const Labels& labels, std::span<const int32_t> rows, const BatchBuffers& out) {
-  if (!out.classes.empty()) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      out.classes[i] = labels.classes.empty() ? kNoLabel : labels.classes[static_cast<size_t>(rows[i])];
-    }
-    std::fill(out.classes.begin() + static_cast<std::ptrdiff_t>(rows.size()), out.classes.end(), kNoLabel);
-  }
-  if (!out.values.empty()) {
-    const auto width = static_cast<size_t>(labels.width);
-    const size_t used = labels.values.empty() ? 0 : rows.size() * width;
-    PLIMSOLL_CHECK(used <= out.values.size(), "{} label values in a buffer of {}", used, out.values.size());
-    for (size_t i = 0; i < used / width; ++i) {
-      std::copy_n(labels.values.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(rows[i]) * width),
-                  width, out.values.begin() + static_cast<std::ptrdiff_t>(i * width));
-    }
-    std::fill(out.values.begin() + static_cast<std::ptrdiff_t>(used), out.values.end(), 0.0f);
+// Writes per token with copy(row, destination).
+template <typename Copy>
+void write_per_token(const TokenSet& tokens, std::span<const int32_t> rows, std::span<int32_t> out, const Copy& copy) {
+  int32_t* at = out.data();
+  int64_t written = 0;
+  for (const int32_t row : rows) written += tokens.length(row);
+  PLIMSOLL_CHECK(written == std::ssize(out), "{} tokens in a tensor of {}", written, out.size());
+  for (const int32_t row : rows) {
+    copy(row, at);
+    at += tokens.length(row);
   }
 }
+
+void write_ids(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+  write_per_token(data.tokens, rows, out.ints("ids"),
+                  [&](int32_t row, int32_t* to) { data.tokens.copy_ids(row, to); });
+}
+
+void write_token_types(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+  write_per_token(data.tokens, rows, out.ints("token_types"),
+                  [&](int32_t row, int32_t* to) { data.tokens.copy_types(row, to); });
+}
+
+void write_positions(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+  write_per_token(data.tokens, rows, out.ints("positions"), [&](int32_t row, int32_t* to) {
+    for (int32_t i = 0; i < data.tokens.length(row); ++i) to[i] = i;
+  });
+}
+
+void write_starts(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+  const std::span<int32_t> starts = out.ints("cu_seqlens");
+  int32_t at = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    starts[i] = at;
+    at += static_cast<int32_t>(data.tokens.length(rows[i]));
+  }
+  starts[rows.size()] = at;
+}
+
+void write_classes(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
+  const Labels& labels = data.labels;
+  if (labels.classes.empty()) {
+    std::ranges::fill(out, kNoLabel);
+    return;
+  }
+  if (labels.is_per_token) {
+    write_per_token(data.tokens, rows, out, [&](int32_t row, int32_t* to) {
+      std::ranges::copy(data.of_row(labels.classes, row), to);
+    });
+    return;
+  }
+  PLIMSOLL_CHECK(rows.size() == out.size(), "{} labels of rows in a batch with {}", rows.size(), out.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    out[i] = labels.classes[static_cast<size_t>(rows[i])];
+  }
+}
+
+void write_values(const Labels& labels, std::span<const int32_t> rows, std::span<float> out) {
+  if (labels.values.empty()) {
+    std::ranges::fill(out, 0.0f);
+    return;
+  }
+  const auto width = static_cast<size_t>(labels.width);
+  PLIMSOLL_CHECK(rows.size() * width == out.size(), "{} labels of each of {} rows in a batch with {}", width,
+                 rows.size(), out.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(labels.values.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(rows[i]) * width), width,
+                out.begin() + static_cast<std::ptrdiff_t>(i * width));
+  }
+}
+
+void write_labels(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+  if (out.has_ints("labels")) {
+    write_classes(data, rows, out.ints("labels"));
+  } else {
+    write_values(data.labels, rows, out.floats("labels"));
+  }
+}
+
+struct TensorWriter {
+  std::string_view name;
+  void (*write)(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out);
+};
+constexpr TensorWriter kWriters[] = {{"ids", write_ids},
+                                     {"token_types", write_token_types},
+                                     {"positions", write_positions},
+                                     {"cu_seqlens", write_starts},
+                                     {"labels", write_labels}};
 
 }  // namespace
 
-BatchInfo assemble_batch(const Dataset& data, std::span<const int32_t> rows, const BatchBuffers& out) {
-  const TokenSet& tokens = data.tokens;
-  BatchInfo info;
-  info.num_sequences = static_cast<int64_t>(rows.size());
+MicroBatch make_micro_batch(const BatchLayout& layout) {
+  MicroBatch batch{.tensors = TensorBatch(layout), .rows = {}, .info = {}};
+  batch.rows.reserve(static_cast<size_t>(layout.capacity.sequences));
+  return batch;
+}
+
+BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows) {
+  BatchSize size{.tokens = 0, .sequences = std::ssize(rows), .longest = 0};
   for (const int32_t row : rows) {
-    PLIMSOLL_CHECK(row >= 0 && row < tokens.num_rows(), "row {} of {}", row, tokens.num_rows());
-    info.num_tokens += tokens.length(row);
-    info.longest = std::max(info.longest, tokens.length(row));
+    PLIMSOLL_CHECK(row >= 0 && row < data.num_rows(), "row {} of {}", row, data.num_rows());
+    size.tokens += data.tokens.length(row);
+    size.longest = std::max(size.longest, data.tokens.length(row));
   }
-  const auto used = static_cast<size_t>(info.num_tokens);
-  PLIMSOLL_CHECK(
-      used <= out.ids.size() && out.types.size() == out.ids.size() && out.positions.size() == out.ids.size(),
-      "a batch of {} tokens in buffers of {}, {}, {}", used, out.ids.size(), out.types.size(),
-      out.positions.size());
-  PLIMSOLL_CHECK(rows.size() < out.cu_seqlens.size() && rows.size() <= out.rows.size(),
-                 "a batch of {} sequences in buffers of {} and {}", rows.size(), out.cu_seqlens.size(),
-                 out.rows.size());
-  PLIMSOLL_CHECK(out.classes.empty() || rows.size() <= out.classes.size());
-  size_t at = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto length = static_cast<size_t>(tokens.length(rows[i]));
-    out.cu_seqlens[i] = static_cast<int32_t>(at);
-    out.rows[i] = rows[i];
-    tokens.copy_ids(rows[i], out.ids.data() + at);
-    tokens.copy_types(rows[i], out.types.data() + at);
-    for (size_t j = 0; j < length; ++j) {
-      out.positions[at + j] = static_cast<int32_t>(j) + out.position_offset;
-    }
-    at += length;
-  }
-  std::fill(out.cu_seqlens.begin() + static_cast<std::ptrdiff_t>(rows.size()), out.cu_seqlens.end(),
-            static_cast<int32_t>(at));
-  std::fill(out.rows.begin() + static_cast<std::ptrdiff_t>(rows.size()), out.rows.end(), -1);
-  const auto tail = static_cast<std::ptrdiff_t>(at);
-  std::fill(out.ids.begin() + tail, out.ids.end(), 0);
-  std::fill(out.types.begin() + tail, out.types.end(), 0);
-  std::fill(out.positions.begin() + tail, out.positions.end(), 0);
-  write_labels(data.labels, rows, out);
-  return info;
+  return size;
 }
 
-OwnedBatch::LabelKind OwnedBatch::label_kind(const Dataset& data) {
-  if (data.labels.empty()) {
-    return LabelKind::kNone;
+void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBatch& batch) {
+  batch.tensors.resize(size_of_batch(data, rows));
+  batch.rows.assign(rows.begin(), rows.end());
+  for (const BatchTensorSpec& spec : batch.tensors.specs()) {
+    const auto* writer = std::ranges::find(kWriters, std::string_view(spec.name), &TensorWriter::name);
+    PLIMSOLL_CHECK(writer != std::end(kWriters), "no data for the tensor '{}' of a batch", spec.name);
+    writer->write(data, rows, batch.tensors);
   }
-  return data.labels.is_float() ? LabelKind::kValues : LabelKind::kClasses;
-}
-
-OwnedBatch::OwnedBatch(const BatchCapacity& capacity, LabelKind labels, int32_t position_offset) {
-  const auto tokens = static_cast<size_t>(capacity.tokens);
-  const auto sequences = static_cast<size_t>(capacity.sequences);
-  const size_t classes = labels == LabelKind::kClasses ? sequences : 0;
-  ints_.resize(3 * tokens + 2 * sequences + 1 + classes);
-  floats_.resize(labels == LabelKind::kValues ? sequences * static_cast<size_t>(capacity.label_values) : 0);
-  std::span<int32_t> rest = ints_;
-  const auto take = [&rest](size_t count) {
-    const std::span<int32_t> taken = rest.first(count);
-    rest = rest.subspan(count);
-    return taken;
-  };
-  buffers_.ids = take(tokens);
-  buffers_.types = take(tokens);
-  buffers_.positions = take(tokens);
-  buffers_.cu_seqlens = take(sequences + 1);
-  buffers_.rows = take(sequences);
-  buffers_.classes = take(classes);
-  buffers_.values = floats_;
-  buffers_.position_offset = position_offset;
+  batch.info.num_labels = data.num_labels(rows);
 }
 
 }  // namespace plimsoll

@@ -1,70 +1,45 @@
-// A batch without padding, and the function that writes one into the caller's buffers. Thread-safe:
-// assemble_batch only reads the data set and writes the buffers.
-//
-// Legend: T tokens of the batch, B sequences, K label values per sequence.
+// A batch of rows of a data set, and the function that fills one. Thread-safe: assemble_batch only reads the data set
+// and writes the batch.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/tensor_batch.h"
 #include "io/data/dataset.h"
 #include "io/data/sampler.h"
 
 namespace plimsoll {
 
-// The destination of a batch. Each span has at least the size given here. The rest of a larger buffer is
-// filled, so that a bucket larger than the batch never reads values of an earlier batch: ids, types and
-// positions with 0, cu_seqlens with T, labels with kNoLabel or 0, rows with -1.
-struct BatchBuffers {
-  std::span<int32_t> ids;         // [T]
-  std::span<int32_t> types;       // [T]
-  std::span<int32_t> positions;   // [T]: 0, 1, ... within each sequence, plus position_offset
-  std::span<int32_t> cu_seqlens;  // [B + 1]: the start of each sequence, then T
-  std::span<int32_t> classes;     // [B]; empty if the labels are not classes
-  std::span<float> values;        // [B * K]; empty if the labels are not floats
-  std::span<int32_t> rows;        // [B]: rows in the data set
-  int32_t position_offset = 0;    // RoBERTa starts at the padding id + 1
-};
-
 struct BatchInfo {
-  int64_t num_tokens = 0;
-  int64_t num_sequences = 0;
-  int64_t longest = 0;
   DataPosition position;  // position of the first row of the batch
   DataPosition next;      // position from which a run resumes after this batch
   bool last_in_epoch = false;
+  int64_t num_labels = 0;  // number of labelled sequences, or of labelled tokens if tokens have labels
+  // The number of labels in the optimizer step that would begin with this batch. The losses of its micro-batches are
+  // divided by it.
+  int64_t labels_in_step = 0;
   bool operator==(const BatchInfo&) const = default;
 };
 
-// The required size of the buffers.
-struct BatchCapacity {
-  int64_t tokens = 0;
-  int64_t sequences = 0;
-  int64_t label_values = 1;  // K
+struct MicroBatch {
+  TensorBatch tensors;
+  std::vector<int32_t> rows;  // the rows of the data set, one per sequence
+  BatchInfo info;
+  const BatchSize& size() const { return tensors.size(); }
 };
 
-// Writes the tokens and labels of the rows and returns the counts; the caller sets position and next.
-// Allocates nothing. Requires: the buffers are large enough, and the rows belong to the data set.
-BatchInfo assemble_batch(const Dataset& data, std::span<const int32_t> rows, const BatchBuffers& out);
+// Allocates a batch with room for the layout's capacity.
+MicroBatch make_micro_batch(const BatchLayout& layout);
 
-// Buffers that own their memory, for tests, tools and the slots of the loader.
-class OwnedBatch {
- public:
-  enum class LabelKind { kNone, kClasses, kValues };
-  OwnedBatch(const BatchCapacity& capacity, LabelKind labels, int32_t position_offset = 0);
-  OwnedBatch(OwnedBatch&&) = default;
-  OwnedBatch& operator=(OwnedBatch&&) = default;
-  OwnedBatch(const OwnedBatch&) = delete;
-  OwnedBatch& operator=(const OwnedBatch&) = delete;
-  const BatchBuffers& buffers() const { return buffers_; }
-  // Returns the kind that the labels of a data set need.
-  static LabelKind label_kind(const Dataset& data);
+// Returns the size of the batch of these rows.
+BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows);
 
- private:
-  std::vector<int32_t> ints_;
-  std::vector<float> floats_;
-  BatchBuffers buffers_;
-};
+// Fills the tensors, the rows and info.num_labels; the caller sets the rest of info. The names of the tensors say what
+// they contain: ids, token_types, positions (0, 1, ... within each sequence), cu_seqlens (the start of each sequence, then
+// the number of tokens) and labels (kNoLabel or 0 if the data set has none). Allocates nothing. Errors: kInternal for a
+// batch without enough room, a row that is not in the data set, or a tensor of another name.
+void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBatch& batch);
 
 }  // namespace plimsoll

@@ -7,16 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/tensor_batch.h"
 #include "io/data/sampler.h"
 
 namespace plimsoll {
-
-struct BatchSize {
-  int64_t tokens = 0;
-  int64_t sequences = 0;
-  int64_t longest = 0;
-  bool operator==(const BatchSize&) const = default;
-};
 
 struct BatchCensus {
   BatchSize largest;  // each of the three is the maximum over all batches, not the values of one batch

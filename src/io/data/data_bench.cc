@@ -94,13 +94,18 @@ void bench_batches(benchmark::State& state) {
   Sampler sampler({SamplingStrategy::kRandom, 42, 32, 1, LastBatch::kKeep}, data.tokens.lengths());
   LoaderOptions loader_options;
   loader_options.num_workers = static_cast<int>(state.range(0));
-  Loader loader(data, sampler, {32 * 128, 32, 1}, loader_options);
-  OwnedBatch batch({32 * 128, 32, 1}, OwnedBatch::label_kind(data));
-  BatchInfo info;
+  const BatchLayout layout{.tensors = {{.name = "cu_seqlens", .per_sequence = 1, .constant = 1},
+                                       {.name = "ids", .per_token = 1},
+                                       {.name = "positions", .per_token = 1},
+                                       {.name = "token_types", .per_token = 1},
+                                       {.name = "labels", .per_sequence = 1}},
+                           .capacity = {.tokens = 32 * 128, .sequences = 32, .longest = 128}};
+  Loader loader(data, sampler, layout, loader_options);
+  MicroBatch batch = make_micro_batch(layout);
   int64_t tokens = 0;
   for (auto _ : state) {
-    loader.next(batch.buffers(), info);
-    tokens += info.num_tokens;
+    loader.next(batch);
+    tokens += batch.size().tokens;
   }
   state.SetItemsProcessed(tokens);
 }

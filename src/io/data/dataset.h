@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "io/data/labels.h"
 #include "io/data/token_set.h"
@@ -11,8 +13,18 @@ namespace plimsoll {
 struct Dataset {
   TokenSet tokens;
   Labels labels;  // empty for a split without labels
+  // If the rows are lists of words, one entry per token: the index of the word in its row whose first token this is, or -1.
+  std::vector<int32_t> word_starts;
 
   int64_t num_rows() const { return tokens.num_rows(); }
+  // Returns the number of labels that the mean of a loss over these rows is taken over: one per row, or, if tokens have
+  // labels, the number of tokens with one.
+  int64_t num_labels(std::span<const int32_t> rows) const;
+  // Returns the elements of a row in a list that has one element per token.
+  std::span<const int32_t> of_row(std::span<const int32_t> per_token, int64_t row) const {
+    const int64_t begin = tokens.offsets()[static_cast<size_t>(row)];
+    return per_token.subspan(static_cast<size_t>(begin), static_cast<size_t>(tokens.length(row)));
+  }
   // Returns the number of bytes in memory, as the memory plan reports it.
   int64_t held_bytes() const;
 };

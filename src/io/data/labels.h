@@ -47,19 +47,17 @@ struct LabelScheme {
   std::vector<std::string> names_by_id() const;
 };
 
-// The labels of a split, ready for batches: `classes` for kClass, otherwise `values` with num_labels entries
-// per row.
+// The labels of a split, ready for batches: `classes` for kClass with one entry per row, and for kClassPerToken with one
+// per token; otherwise `values` with num_labels entries per row.
 struct Labels {
   std::vector<int32_t> classes;
+  bool is_per_token = false;
   std::vector<float> values;
   int64_t width = 1;
 
   bool is_float() const { return !values.empty(); }
   bool empty() const { return classes.empty() && values.empty(); }
 };
-
-// The label of a row without a class, for prediction. Losses and metrics ignore it.
-inline constexpr int32_t kNoLabel = -100;
 
 // Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or
 // mixed label, if there are no classes, or if the labels are not of the requested kind.

@@ -24,48 +24,44 @@ struct LoaderOptions {
   int prefetch_factor = 2;      // number of batches in advance per worker
   DataPosition start;           // position from which a run resumes
   int64_t num_epochs = -1;      // end before the epoch with this number, counted from 0; -1: never
-  int32_t position_offset = 0;  // position of the first token of a sequence
 };
 
 class Loader {
  public:
-  // `capacity` is the size of the largest batch to come (see batch_census.h) and determines the slots of the
-  // workers. Requires: num_workers >= 0, prefetch_factor >= 1, and the sampler has the rows of the data set.
-  // Errors: kDevice if the operating system cannot create a thread.
-  Loader(const Dataset& data, Sampler sampler, const BatchCapacity& capacity, const LoaderOptions& options);
+  // `layout` has the tensors of the batches and the size of the largest one to come (see batch_census.h). Requires:
+  // num_workers >= 0, prefetch_factor >= 1, and the sampler has the rows of the data set. Errors: kDevice if the operating
+  // system cannot create a thread.
+  Loader(const Dataset& data, Sampler sampler, const BatchLayout& layout, const LoaderOptions& options);
   // Stops the workers and waits for their end.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Writes the next batch into `out` and returns true, or returns false at the end. `out` may differ between
-  // calls. Requires: the buffers have the size `capacity`. Errors: kUsage for a larger batch, thrown when it
-  // is next and in every later call: it belongs to an epoch that the plan does not cover.
-  bool next(const BatchBuffers& out, BatchInfo& info);
+  // Puts the next batch into `out` and returns true, or returns false at the end. With workers, the memory of `out` is
+  // exchanged for that of a prepared batch; nothing is copied. Requires: `out` was made for the same layout. Errors: kUsage
+  // for a batch larger than the layout's capacity, thrown when it is next and in every later call: it belongs to an epoch
+  // that the plan does not cover.
+  bool next(MicroBatch& out);
 
  private:
   struct Slot {
-    OwnedBatch batch;
-    std::vector<int32_t> rows;
-    int64_t num_rows = 0;
-    BatchInfo info;
+    MicroBatch batch;
     bool ready = false;
     std::exception_ptr failure;  // error of this batch, thrown when it is next
   };
 
   void work();
-  // Takes the next batch of the sampler into the slot. Requires: the lock is held, the sampler is not at the
+  // Takes the rows and the position of the sampler's next batch. Requires: the lock is held, the sampler is not at the
   // end.
-  void claim(Slot& slot);
-  void assemble(Slot& slot, const BatchBuffers& out);
-  // Checks the size of a batch. Errors: kUsage if it has more tokens or rows than the capacity.
-  void require_room(std::span<const int32_t> rows, const DataPosition& position) const;
+  void claim(MicroBatch& batch);
+  // Fills the tensors of a batch that was claimed. Errors: kUsage if it is larger than the layout's capacity.
+  void assemble(MicroBatch& batch) const;
   bool at_end() const;
   void stop();
 
   const Dataset& data_;
   Sampler sampler_;
-  BatchCapacity capacity_;
+  BatchSize capacity_;
   LoaderOptions options_;
   std::vector<Slot> slots_;
   std::mutex mutex_;

@@ -40,54 +40,82 @@ Dataset random_data(TestRandom& random, int64_t num_rows, int64_t label_width) {
   return data;
 }
 
-TEST(Batch, LaysSequencesEndToEndAndFillsTheTail) {
+// The tensors of a model with token types. K label values per sequence; 0 for classes.
+BatchLayout layout_of(int64_t label_width, const BatchSize& capacity) {
+  const BatchTensorSpec classes{.name = "labels", .per_sequence = 1};
+  const BatchTensorSpec values{.name = "labels", .dtype = DType::kF32, .per_sequence = label_width};
+  return {.tensors = {{.name = "cu_seqlens", .per_sequence = 1, .constant = 1},
+                      {.name = "ids", .per_token = 1},
+                      {.name = "positions", .per_token = 1},
+                      {.name = "token_types", .per_token = 1},
+                      label_width == 0 ? classes : values},
+          .capacity = capacity};
+}
+
+TEST(Batch, LaysSequencesEndToEnd) {
   TestRandom random;
   const Dataset data = random_data(random, 10, 2);
-  OwnedBatch batch({100, 6, 2}, OwnedBatch::label_kind(data), 2);
-  const BatchBuffers& out = batch.buffers();
-  for (const std::span<int32_t> buffer : {out.ids, out.types, out.positions, out.cu_seqlens, out.rows}) {
-    std::fill(buffer.begin(), buffer.end(), 77);
-  }
-  std::fill(out.values.begin(), out.values.end(), 77.0f);
+  MicroBatch batch = make_micro_batch(layout_of(2, {.tokens = 100, .sequences = 6}));
+  assemble_batch(data, std::vector<int32_t>{1, 2, 3, 4}, batch);  // a larger batch leaves nothing behind
   const std::vector<int32_t> rows = {7, 0, 7};
-  const BatchInfo info = assemble_batch(data, rows, out);
-  EXPECT_EQ(info.num_sequences, 3);
-  EXPECT_EQ(info.num_tokens, 2 * data.tokens.length(7) + data.tokens.length(0));
-  EXPECT_EQ(info.longest, std::max(data.tokens.length(7), data.tokens.length(0)));
+  assemble_batch(data, rows, batch);
+  const int64_t num_tokens = 2 * data.tokens.length(7) + data.tokens.length(0);
+  EXPECT_EQ(batch.size(), (BatchSize{.tokens = num_tokens,
+                                     .sequences = 3,
+                                     .longest = std::max(data.tokens.length(7), data.tokens.length(0))}));
+  EXPECT_EQ(batch.rows, rows);
+  EXPECT_EQ(batch.info.num_labels, 3);
+  const std::span<const int32_t> ids = batch.tensors.ints("ids");
+  const std::span<const int32_t> starts = batch.tensors.ints("cu_seqlens");
+  const std::span<const float> labels = batch.tensors.floats("labels");
+  ASSERT_EQ(std::ssize(ids), num_tokens);
+  ASSERT_EQ(labels.size(), 6u);
   size_t at = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(out.cu_seqlens[i], static_cast<int32_t>(at));
-    EXPECT_EQ(out.rows[i], rows[i]);
-    EXPECT_EQ(out.values[2 * i], static_cast<float>(rows[i]));
-    EXPECT_EQ(out.values[2 * i + 1], static_cast<float>(rows[i]) + 0.25f);
+    EXPECT_EQ(starts[i], static_cast<int32_t>(at));
+    EXPECT_EQ(labels[2 * i], static_cast<float>(rows[i]));
+    EXPECT_EQ(labels[2 * i + 1], static_cast<float>(rows[i]) + 0.25f);
     const int64_t length = data.tokens.length(rows[i]);
     for (int64_t j = 0; j < length; ++j, ++at) {
-      EXPECT_EQ(out.ids[at], rows[i] * 32 + j);
-      EXPECT_EQ(out.types[at], j * 2 > length ? 1 : 0);
-      EXPECT_EQ(out.positions[at], j + 2);
+      EXPECT_EQ(ids[at], rows[i] * 32 + j);
+      EXPECT_EQ(batch.tensors.ints("token_types")[at], j * 2 > length ? 1 : 0);
+      EXPECT_EQ(batch.tensors.ints("positions")[at], j);
     }
   }
-  for (size_t i = 3; i < out.cu_seqlens.size(); ++i) {
-    EXPECT_EQ(out.cu_seqlens[i], static_cast<int32_t>(at));
-  }
-  for (; at < out.ids.size(); ++at) {
-    EXPECT_EQ(out.ids[at] + out.types[at] + out.positions[at], 0);
-  }
-  EXPECT_EQ(out.rows[3], -1);
-  EXPECT_EQ(out.values[6], 0.0f);
+  EXPECT_EQ(starts[3], static_cast<int32_t>(at));
+}
+
+TEST(Batch, WithoutLabelsEveryLabelIsIgnored) {
+  TestRandom random;
+  Dataset data = random_data(random, 4, 0);
+  data.labels = {};
+  MicroBatch classes = make_micro_batch(layout_of(0, {.tokens = 100, .sequences = 4}));
+  assemble_batch(data, std::vector<int32_t>{0, 1}, classes);
+  EXPECT_TRUE(std::ranges::all_of(classes.tensors.ints("labels"), [](int32_t label) { return label == kNoLabel; }));
+  MicroBatch values = make_micro_batch(layout_of(3, {.tokens = 100, .sequences = 4}));
+  assemble_batch(data, std::vector<int32_t>{0, 1}, values);
+  EXPECT_TRUE(std::ranges::all_of(values.tensors.floats("labels"), [](float label) { return label == 0; }));
 }
 
 TEST(Batch, ABatchThatDoesNotFitIsOurBug) {
   TestRandom random;
   const Dataset data = random_data(random, 4, 0);
-  OwnedBatch batch({1, 6, 1}, OwnedBatch::label_kind(data));
+  MicroBatch batch = make_micro_batch(layout_of(0, {.tokens = 1, .sequences = 6}));
   const std::vector<int32_t> rows = {0, 1, 2, 3};
-  EXPECT_TRUE(error_of([&] { assemble_batch(data, rows, batch.buffers()); }).starts_with("1: "));
+  EXPECT_TRUE(error_of([&] { assemble_batch(data, rows, batch); }).starts_with("1: "));
+}
+
+TEST(Batch, ATensorThatNobodyFillsIsOurBug) {
+  TestRandom random;
+  const Dataset data = random_data(random, 4, 0);
+  MicroBatch batch = make_micro_batch({.tensors = {{.name = "words", .per_token = 1}}, .capacity = {100, 4, 0}});
+  EXPECT_NE(error_of([&] { assemble_batch(data, std::vector<int32_t>{0}, batch); }).find("'words'"), std::string::npos);
 }
 
 // Everything that a loader returns, byte for byte.
 struct Trace {
   std::vector<BatchInfo> infos;
+  std::vector<BatchSize> sizes;
   std::vector<int32_t> ints;
   std::vector<float> floats;
   bool operator==(const Trace&) const = default;
@@ -97,28 +125,30 @@ Sampler sampler_of(const Dataset& data, SamplingStrategy strategy) {
   return Sampler({strategy, 11, 4, 1, LastBatch::kKeep}, data.tokens.lengths());
 }
 
-BatchCapacity capacity_of(const Dataset& data, const Sampler& sampler, int64_t num_epochs) {
-  const BatchCensus census = count_batches(sampler, num_epochs);
-  return {census.largest.tokens, census.largest.sequences, data.labels.width};
+BatchLayout layout_of(const Dataset& data, const Sampler& sampler, int64_t num_epochs) {
+  return layout_of(data.labels.is_float() ? data.labels.width : 0, count_batches(sampler, num_epochs).largest);
 }
 
 Trace trace(const Dataset& data, const Sampler& sampler, LoaderOptions options) {
-  const BatchCapacity capacity = capacity_of(data, sampler, options.num_epochs);
-  Loader loader(data, sampler, capacity, options);
-  OwnedBatch batch({capacity.tokens + 13, capacity.sequences + 2, capacity.label_values},
-                   OwnedBatch::label_kind(data));
+  const BatchLayout layout = layout_of(data, sampler, options.num_epochs);
+  Loader loader(data, sampler, layout, options);
+  MicroBatch batch = make_micro_batch(layout);
   Trace trace;
-  BatchInfo info;
-  while (loader.next(batch.buffers(), info)) {
-    trace.infos.push_back(info);
-    const BatchBuffers& out = batch.buffers();
-    for (const std::span<int32_t> buffer :
-         {out.ids, out.types, out.positions, out.cu_seqlens, out.rows, out.classes}) {
-      trace.ints.insert(trace.ints.end(), buffer.begin(), buffer.end());
+  while (loader.next(batch)) {
+    trace.infos.push_back(batch.info);
+    trace.sizes.push_back(batch.size());
+    trace.ints.insert(trace.ints.end(), batch.rows.begin(), batch.rows.end());
+    for (const BatchTensorSpec& spec : batch.tensors.specs()) {
+      if (spec.dtype == DType::kI32) {
+        const std::span<const int32_t> values = batch.tensors.ints(spec.name);
+        trace.ints.insert(trace.ints.end(), values.begin(), values.end());
+      } else {
+        const std::span<const float> values = batch.tensors.floats(spec.name);
+        trace.floats.insert(trace.floats.end(), values.begin(), values.end());
+      }
     }
-    trace.floats.insert(trace.floats.end(), out.values.begin(), out.values.end());
   }
-  EXPECT_FALSE(loader.next(batch.buffers(), info));
+  EXPECT_FALSE(loader.next(batch));
   return trace;
 }
 
@@ -131,7 +161,6 @@ TEST(Loader, GivesTheSameBitsWithAnyNumberOfWorkers) {
       const Sampler sampler = sampler_of(data, strategy);
       LoaderOptions options;
       options.num_epochs = 3;
-      options.position_offset = 2;
       const Trace alone = trace(data, sampler, options);
       ASSERT_EQ(alone.infos.size(), 78u);
       EXPECT_TRUE(alone.infos[25].last_in_epoch);
@@ -163,19 +192,37 @@ TEST(Loader, ResumesAnywhereWithTheSameBits) {
   }
 }
 
+// The labels of a step are those of its micro-batches, also at the end of an epoch.
+TEST(Loader, TellsTheNumberOfLabelsOfAStep) {
+  TestRandom random;
+  const Dataset data = random_data(random, 23, 0);
+  const Sampler sampler({SamplingStrategy::kRandom, 11, 4, 3, LastBatch::kKeep}, data.tokens.lengths());
+  const Trace all = trace(data, sampler, {.start = {}, .num_epochs = 2});
+  int steps = 0;
+  for (size_t i = 0; i < all.infos.size(); ++steps) {
+    const int64_t told = all.infos[i].labels_in_step;
+    int64_t labels = 0;
+    for (int in_step = 0; in_step < 3; ++in_step) {
+      labels += all.infos[i].num_labels;
+      if (all.infos[i++].last_in_epoch) break;
+    }
+    EXPECT_EQ(told, labels);
+  }
+  EXPECT_EQ(steps, 4);
+}
+
 TEST(Loader, StopsCleanlyInTheMiddle) {
   TestRandom random;
   const Dataset data = random_data(random, 50, 0);
   const Sampler sampler = sampler_of(data, SamplingStrategy::kRandom);
-  const BatchCapacity capacity = capacity_of(data, sampler, 1);
-  OwnedBatch batch({100, 4, 1}, OwnedBatch::label_kind(data));
+  const BatchLayout layout = layout_of(data, sampler, 1);
+  MicroBatch batch = make_micro_batch(layout);
   for (int round = 0; round < 50; ++round) {
     LoaderOptions options;
     options.num_workers = 1 + round % 3;
-    Loader loader(data, sampler, {std::max<int64_t>(capacity.tokens, 80), 4, 1}, options);
-    BatchInfo info;
+    Loader loader(data, sampler, layout, options);
     for (int i = 0; i < round % 7; ++i) {
-      ASSERT_TRUE(loader.next(batch.buffers(), info));
+      ASSERT_TRUE(loader.next(batch));
     }
   }
 }
@@ -195,7 +242,7 @@ TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
       0;  // the largest batch before the first one that exceeds all of them, except for the first two
   size_t turn = 0;
   for (size_t i = 0; i < all.infos.size(); ++i) {
-    const int64_t tokens = all.infos[i].num_tokens;
+    const int64_t tokens = all.sizes[i].tokens;
     if (i >= 2 && tokens > before) {
       turn = i;
       break;
@@ -207,14 +254,14 @@ TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
     SCOPED_TRACE(workers);
     LoaderOptions options;
     options.num_workers = workers;
-    Loader loader(data, sampler, {before, 4, 1}, options);
-    OwnedBatch batch({1000, 4, 1}, OwnedBatch::label_kind(data));
-    BatchInfo info;
-    for (size_t i = 0; i < turn; ++i) ASSERT_TRUE(loader.next(batch.buffers(), info));
+    const BatchLayout layout = layout_of(0, {.tokens = before, .sequences = 4});
+    Loader loader(data, sampler, layout, options);
+    MicroBatch batch = make_micro_batch(layout);
+    for (size_t i = 0; i < turn; ++i) ASSERT_TRUE(loader.next(batch));
     for (int again = 0; again < 2; ++again) {
-      const std::string message = error_of([&] { loader.next(batch.buffers(), info); });
+      const std::string message = error_of([&] { loader.next(batch); });
       EXPECT_TRUE(message.starts_with("2: ")) << message;
-      EXPECT_NE(message.find(fmt::format("{} tokens", all.infos[turn].num_tokens)), std::string::npos)
+      EXPECT_NE(message.find(fmt::format("{} tokens", all.sizes[turn].tokens)), std::string::npos)
           << message;
       EXPECT_NE(message.find("--max_steps"), std::string::npos) << message;
     }
@@ -274,11 +321,11 @@ TEST(BatchCensus, CountsWhatTheLoaderGives) {
     const Trace all = trace(data, sampler, options);
     BatchSize largest;
     std::vector<int64_t> tokens;
-    for (const BatchInfo& info : all.infos) {
-      largest.tokens = std::max(largest.tokens, info.num_tokens);
-      largest.sequences = std::max(largest.sequences, info.num_sequences);
-      largest.longest = std::max(largest.longest, info.longest);
-      tokens.push_back(info.num_tokens);
+    for (const BatchSize& size : all.sizes) {
+      largest.tokens = std::max(largest.tokens, size.tokens);
+      largest.sequences = std::max(largest.sequences, size.sequences);
+      largest.longest = std::max(largest.longest, size.longest);
+      tokens.push_back(size.tokens);
     }
     std::sort(tokens.begin(), tokens.end());
     EXPECT_EQ(census.largest, largest);

@@ -135,6 +135,10 @@ Sampler::Step Sampler::next() {
   Step step;
   step.rows = std::span<const int32_t>(order_).subspan(static_cast<size_t>(position_.index),
                                                        static_cast<size_t>(count));
+  const int64_t step_count =
+      std::min(options_.batch_size * options_.accumulation_steps, rows_per_epoch_ - position_.index);
+  step.step_rows = std::span<const int32_t>(order_).subspan(static_cast<size_t>(position_.index),
+                                                            static_cast<size_t>(step_count));
   step.position = position_;
   position_.index += count;
   step.last_in_epoch = position_.index >= rows_per_epoch_;

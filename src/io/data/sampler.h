@@ -65,6 +65,9 @@ class Sampler {
     DataPosition position;  // position of the first row of the batch
     DataPosition next;      // position of the next batch
     bool last_in_epoch = false;
+    // The rows of the optimizer step that begins with this batch, if one does: up to accumulation_steps batches of the
+    // same epoch.
+    std::span<const int32_t> step_rows;
   };
   // Returns the batch at the current position and moves past it. Cost: proportional to the batch, and a
   // permutation for the first batch of an epoch.

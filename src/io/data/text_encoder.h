@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,11 @@ class TextEncoder {
     // number of elements is appended to both.
     virtual int64_t encode(std::string_view first, std::optional<std::string_view> second, int64_t max_length,
                            std::vector<int32_t>& ids, std::vector<int32_t>& types) = 0;
+    // Does the same for one text that is already split into words. For each token it also appends the index of
+    // the word whose first token it is, or -1.
+    virtual int64_t encode_words(std::span<const std::string_view> words, int64_t max_length,
+                                 std::vector<int32_t>& ids, std::vector<int32_t>& types,
+                                 std::vector<int32_t>& word_starts) = 0;
   };
   virtual std::unique_ptr<Session> new_session() const = 0;
 

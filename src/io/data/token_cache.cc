@@ -20,14 +20,15 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::array<char, 8> kMagic = {'P', 'L', 'M', 'T', 'O', 'K', '0', '1'};
 
-// A file consists of this header followed by the offsets, ids and types in their memory representation.
+// A file consists of this header followed by the offsets, ids, types and word starts in their memory representation.
 struct Header {
   std::array<char, 8> magic{};
   uint32_t version = 0;
   uint32_t id_bytes = 0;  // 2 or 4
   TokenCacheKey key;
   int64_t num_tokens = 0;
-  int64_t has_types = 0;
+  int32_t has_types = 0;
+  int32_t has_word_starts = 0;
   TruncationCount truncation;
   uint64_t payload_hash = 0;
   uint64_t header_hash = 0;  // hash of all fields above
@@ -59,7 +60,8 @@ std::string header_fault(const Header& header, const TokenCacheKey& key, int64_t
   if (header.key.hash() != key.hash()) {
     return "it belongs to another data file, tokenizer or length";
   }
-  const int64_t per_token = static_cast<int64_t>(header.id_bytes) + (header.has_types != 0 ? 1 : 0);
+  const int64_t per_token = static_cast<int64_t>(header.id_bytes) + (header.has_types != 0 ? 1 : 0) +
+                            (header.has_word_starts != 0 ? 4 : 0);
   const bool sane = (header.id_bytes == 2 || header.id_bytes == 4) && header.num_tokens >= 0 &&
                     header.num_tokens <= file_bytes && header.key.num_rows >= 0 &&
                     header.key.num_rows <= file_bytes;
@@ -101,8 +103,8 @@ std::string TokenCacheKey::file_name() const {
   return fmt::format("tokens-{:016x}.bin", hash());
 }
 
-std::optional<TokenSet> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
-                                         std::string& why_not) {
+std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
+                                           std::string& why_not) {
   why_not.clear();
   try {
     if (!files.status(path).has_value()) {
@@ -125,20 +127,22 @@ std::optional<TokenSet> read_token_cache(FileSystem& files, const std::string& p
     std::vector<uint16_t> narrow_ids(header.id_bytes == 2 ? num_tokens : 0);
     std::vector<int32_t> wide_ids(header.id_bytes == 4 ? num_tokens : 0);
     std::vector<uint8_t> types(header.has_types != 0 ? num_tokens : 0);
+    std::vector<int32_t> word_starts(header.has_word_starts != 0 ? num_tokens : 0);
     int64_t at = sizeof(header);
     for (const std::span<std::byte> piece :
-         {bytes_of(offsets), bytes_of(narrow_ids), bytes_of(wide_ids), bytes_of(types)}) {
+         {bytes_of(offsets), bytes_of(narrow_ids), bytes_of(wide_ids), bytes_of(types), bytes_of(word_starts)}) {
       read_exactly(*file, piece, at, "token cache");
       at += static_cast<int64_t>(piece.size());
     }
-    const uint64_t hash =
-        hash_pieces(std::span(offsets), std::span(narrow_ids), std::span(wide_ids), std::span(types));
+    const uint64_t hash = hash_pieces(std::span(offsets), std::span(narrow_ids), std::span(wide_ids),
+                                      std::span(types), std::span(word_starts));
     if (hash != header.payload_hash || !offsets_are_sane(offsets, header.num_tokens)) {
       why_not = "its content is damaged";
       return std::nullopt;
     }
-    return TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
-                                std::move(offsets), header.truncation);
+    return WordTokens{.tokens = TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
+                                                     std::move(offsets), header.truncation),
+                      .word_starts = std::move(word_starts)};
   } catch (const Error& error) {
     why_not = error.what();
     return std::nullopt;
@@ -146,7 +150,8 @@ std::optional<TokenSet> read_token_cache(FileSystem& files, const std::string& p
 }
 
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
-                              const TokenSet& tokens) {
+                              const WordTokens& rows) {
+  const TokenSet& tokens = rows.tokens;
   PLIMSOLL_CHECK(key.num_rows == tokens.num_rows());
   Header header;
   header.magic = kMagic;
@@ -155,8 +160,10 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
   header.key = key;
   header.num_tokens = tokens.num_tokens();
   header.has_types = tokens.has_types() ? 1 : 0;
+  header.has_word_starts = rows.word_starts.empty() ? 0 : 1;
   header.truncation = tokens.truncation();
-  header.payload_hash = hash_pieces(tokens.offsets(), tokens.narrow_ids(), tokens.wide_ids(), tokens.types());
+  header.payload_hash = hash_pieces(tokens.offsets(), tokens.narrow_ids(), tokens.wide_ids(), tokens.types(),
+                                    std::span(rows.word_starts));
   header.header_hash = hash_header(header);
   const std::string temporary = temporary_path(path);
   try {
@@ -168,6 +175,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
     file->write(std::as_bytes(tokens.narrow_ids()));
     file->write(std::as_bytes(tokens.wide_ids()));
     file->write(std::as_bytes(tokens.types()));
+    file->write(std::as_bytes(std::span(rows.word_starts)));
     file->close();
     files.rename(temporary, path);
     return "";
@@ -193,19 +201,22 @@ CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
   CachedTokens result;
   std::string why_not;
   if (use == CacheUse::kReadAndWrite) {
-    if (std::optional<TokenSet> cached = read_token_cache(files, path, key, why_not); cached.has_value()) {
-      result.tokens = std::move(*cached);
+    if (std::optional<WordTokens> cached = read_token_cache(files, path, key, why_not); cached.has_value()) {
+      result.tokens = std::move(cached->tokens);
+      result.word_starts = std::move(cached->word_starts);
       result.outcome = CacheOutcome::kHit;
       return result;
     }
   }
-  result.tokens = tokenize_split(split, encoder, options);
+  WordTokens rows = tokenize_rows(split, encoder, options);
   result.outcome = why_not.empty() ? CacheOutcome::kBuilt : CacheOutcome::kRebuilt;
   result.detail = why_not.empty() ? "" : fmt::format("{}: {}", path, why_not);
-  if (const std::string not_saved = write_token_cache(files, path, key, result.tokens); !not_saved.empty()) {
+  if (const std::string not_saved = write_token_cache(files, path, key, rows); !not_saved.empty()) {
     result.outcome = CacheOutcome::kNotSaved;
     result.detail = not_saved;
   }
+  result.tokens = std::move(rows.tokens);
+  result.word_starts = std::move(rows.word_starts);
   return result;
 }
 

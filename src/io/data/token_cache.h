@@ -20,7 +20,7 @@
 
 namespace plimsoll {
 
-inline constexpr uint32_t kTokenCacheVersion = 1;
+inline constexpr uint32_t kTokenCacheVersion = 2;
 
 struct TokenCacheKey {
   uint64_t text_hash = 0;
@@ -37,6 +37,7 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 
 struct CachedTokens {
   TokenSet tokens;
+  std::vector<int32_t> word_starts;  // as WordTokens; empty unless the rows are words
   CacheOutcome outcome = CacheOutcome::kBuilt;
   std::string detail;  // reason why it was rebuilt or not saved
 };
@@ -50,11 +51,11 @@ CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
                              FileSystem& files = posix_file_system(), CacheUse use = CacheUse::kReadAndWrite);
 
 // Reads a file. Returns nothing if the file is missing or invalid; `why_not` is set only if it is invalid.
-std::optional<TokenSet> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
+std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                                          std::string& why_not);
 // Writes a file. Returns an empty string, or the reason why it could not be written; in that case no part of
 // it remains.
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
-                              const TokenSet& tokens);
+                              const WordTokens& tokens);
 
 }  // namespace plimsoll

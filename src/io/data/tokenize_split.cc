@@ -24,23 +24,34 @@ struct Part {
   std::vector<uint16_t> narrow_ids;
   std::vector<int32_t> wide_ids;
   std::vector<uint8_t> types;
+  std::vector<int32_t> word_starts;  // empty unless the rows are words
   std::vector<int32_t> lengths;
   TruncationCount truncation;
   std::exception_ptr failure;
 };
 
-// The data of one thread.
+// The data of one thread. The vectors contain the tokens of the current part.
 struct Worker {
   std::unique_ptr<TextEncoder::Session> session;
-  std::vector<int32_t> ids;
-  std::vector<int32_t> types;
+  std::vector<int32_t> ids = {};
+  std::vector<int32_t> types = {};
+  std::vector<int32_t> word_starts = {};
+  std::vector<std::string_view> words = {};  // of the current row
+};
+
+// The rows to tokenize.
+struct RowSource {
+  int64_t num_rows = 0;
+  // Appends the tokens of a row to the vectors of the worker, and returns the number of tokens that were cut.
+  std::function<int64_t(int64_t row, Worker& worker)> encode;
+  std::function<std::string(int64_t row)> where;
 };
 
 class Tokenizing {
  public:
-  Tokenizing(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options)
-      : split_(split), encoder_(encoder), options_(options) {
-    parts_.resize(static_cast<size_t>((split.num_rows() + kRowsPerPart - 1) / kRowsPerPart));
+  Tokenizing(const RowSource& rows, const TextEncoder& encoder, const TokenizeOptions& options)
+      : rows_(rows), encoder_(encoder), options_(options) {
+    parts_.resize(static_cast<size_t>((rows.num_rows + kRowsPerPart - 1) / kRowsPerPart));
   }
 
   void run() {
@@ -48,7 +59,7 @@ class Tokenizing {
         std::clamp<int64_t>(static_cast<int64_t>(parts_.size()), 1, std::max(1, options_.num_threads)));
     std::vector<Worker> workers;
     for (size_t i = 0; i < num_workers; ++i) {
-      workers.push_back({encoder_.new_session(), {}, {}});
+      workers.push_back({.session = encoder_.new_session()});
     }
     run_on_threads(num_workers, [&](size_t i) { work(workers[i]); });
     // Parts are assigned in order, and a started part is always finished, so all parts before an invalid one
@@ -61,7 +72,7 @@ class Tokenizing {
     }
   }
 
-  TokenSet join();
+  WordTokens join();
 
  private:
   void work(Worker& worker) {
@@ -83,7 +94,7 @@ class Tokenizing {
   void encode_part(int64_t number, Part& part, Worker& worker);
   void encode_row(int64_t row, Part& part, Worker& worker);
 
-  const TextSplit& split_;
+  const RowSource& rows_;
   const TextEncoder& encoder_;
   const TokenizeOptions& options_;
   std::vector<Part> parts_;
@@ -94,20 +105,30 @@ class Tokenizing {
 };
 
 void Tokenizing::encode_row(int64_t row, Part& part, Worker& worker) {
-  std::vector<int32_t>& ids = worker.ids;
-  std::vector<int32_t>& types = worker.types;
+  const std::vector<int32_t>& ids = worker.ids;
+  const std::vector<int32_t>& types = worker.types;
   const size_t before = ids.size();
   int64_t cut = 0;
   try {
-    cut = worker.session->encode(split_.first_text(row), split_.second_text(row), options_.max_seq_length,
-                                 ids, types);
+    cut = rows_.encode(row, worker);
   } catch (const Error& error) {
-    throw error.with_context(fmt::format("{}:{}", split_.table().file_name(), split_.line(row)));
+    throw error.with_context(rows_.where(row));
   }
   const auto length = static_cast<int64_t>(ids.size() - before);
-  PLIMSOLL_CHECK(types.size() == ids.size() && length >= 1 && length <= options_.max_seq_length,
-                 "the tokenizer gave {} ids of at most {} and {} types", length, options_.max_seq_length,
-                 types.size());
+  PLIMSOLL_CHECK(types.size() == ids.size(), "{} ids and {} types", ids.size(), types.size());
+  if (length == 0) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the text gives no token, and the tokenizer adds no special tokens, so there is nothing to "
+        "compute; remove the row",
+        rows_.where(row));
+  }
+  if (length > options_.max_seq_length) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the text gives {} tokens although it is truncated to {}, because the template of the "
+                "tokenizer contains it more than once; correct \"post_processor\" in tokenizer.json",
+                rows_.where(row), length, options_.max_seq_length);
+  }
   part.lengths.push_back(narrow<int32_t>(length));
   part.truncation.rows += cut > 0 ? 1 : 0;
   part.truncation.tokens += cut;
@@ -118,11 +139,14 @@ void Tokenizing::encode_part(int64_t number, Part& part, Worker& worker) {
   std::vector<int32_t>& types = worker.types;
   ids.clear();
   types.clear();
+  worker.word_starts.clear();
   const int64_t begin = number * kRowsPerPart;
-  const int64_t end = std::min(begin + kRowsPerPart, split_.num_rows());
+  const int64_t end = std::min(begin + kRowsPerPart, rows_.num_rows);
   for (int64_t row = begin; row < end; ++row) {
     encode_row(row, part, worker);
   }
+  PLIMSOLL_CHECK(worker.word_starts.empty() || worker.word_starts.size() == ids.size());
+  part.word_starts = worker.word_starts;
   const bool fits = std::all_of(ids.begin(), ids.end(), [](int32_t id) { return id >= 0 && id < 65536; });
   if (fits) {
     part.narrow_ids.reserve(ids.size());
@@ -145,15 +169,17 @@ void Tokenizing::encode_part(int64_t number, Part& part, Worker& worker) {
   }
 }
 
-TokenSet Tokenizing::join() {
+WordTokens Tokenizing::join() {
   bool any_wide = false;
   bool any_types = false;
+  bool any_words = false;
   std::vector<int64_t> offsets = {0};
-  offsets.reserve(static_cast<size_t>(split_.num_rows()) + 1);
+  offsets.reserve(static_cast<size_t>(rows_.num_rows) + 1);
   TruncationCount truncation;
   for (const Part& part : parts_) {
     any_wide = any_wide || !part.wide_ids.empty();
     any_types = any_types || !part.types.empty();
+    any_words = any_words || !part.word_starts.empty();
     truncation.rows += part.truncation.rows;
     truncation.tokens += part.truncation.tokens;
     for (const int32_t length : part.lengths) {
@@ -165,7 +191,9 @@ TokenSet Tokenizing::join() {
   std::vector<int32_t> wide_ids;
   std::vector<uint8_t> types;
   (any_wide ? wide_ids.reserve(total) : narrow_ids.reserve(total));
+  std::vector<int32_t> word_starts;
   types.reserve(any_types ? total : 0);
+  word_starts.reserve(any_words ? total : 0);
   for (Part& part : parts_) {
     const size_t count = part.narrow_ids.size() + part.wide_ids.size();
     if (any_wide) {
@@ -179,19 +207,54 @@ TokenSet Tokenizing::join() {
     } else if (any_types) {
       types.insert(types.end(), part.types.begin(), part.types.end());
     }
+    word_starts.insert(word_starts.end(), part.word_starts.begin(), part.word_starts.end());
     part = Part();
   }
-  return TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
-                              std::move(offsets), truncation);
+  return {TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
+                               std::move(offsets), truncation),
+          std::move(word_starts)};
+}
+
+WordTokens tokenize_rows(const RowSource& rows, const TextEncoder& encoder, const TokenizeOptions& options) {
+  PLIMSOLL_CHECK(options.max_seq_length >= 1 && options.num_threads >= 1);
+  Tokenizing tokenizing(rows, encoder, options);
+  tokenizing.run();
+  return tokenizing.join();
+}
+
+// Returns the file:line of a row.
+std::string where_is(const TextSplit& split, int64_t row) {
+  return fmt::format("{}:{}", split.table().file_name(), split.line(row));
 }
 
 }  // namespace
 
 TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options) {
-  PLIMSOLL_CHECK(options.max_seq_length >= 1 && options.num_threads >= 1);
-  Tokenizing tokenizing(split, encoder, options);
-  tokenizing.run();
-  return tokenizing.join();
+  const auto encode = [&](int64_t row, Worker& worker) {
+    return worker.session->encode(split.first_text(row), split.second_text(row), options.max_seq_length,
+                                  worker.ids, worker.types);
+  };
+  const auto where = [&](int64_t row) { return where_is(split, row); };
+  return tokenize_rows({split.num_rows(), encode, where}, encoder, options).tokens;
+}
+
+WordTokens tokenize_words(const WordRows& rows, const TextEncoder& encoder, const TokenizeOptions& options) {
+  const auto encode = [&](int64_t row, Worker& worker) {
+    worker.words.clear();
+    rows.words(row, worker.words);
+    return worker.session->encode_words(worker.words, options.max_seq_length, worker.ids, worker.types,
+                                        worker.word_starts);
+  };
+  return tokenize_rows({rows.num_rows, encode, rows.where}, encoder, options);
+}
+
+WordTokens tokenize_rows(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options) {
+  if (!split.has_words()) return {.tokens = tokenize_split(split, encoder, options), .word_starts = {}};
+  const auto words = [&](int64_t row, std::vector<std::string_view>& list) {
+    for (int64_t i = 0; i < split.num_words(row); ++i) list.push_back(split.word(row, i));
+  };
+  const auto where = [&](int64_t row) { return where_is(split, row); };
+  return tokenize_words({.num_rows = split.num_rows(), .words = words, .where = where}, encoder, options);
 }
 
 }  // namespace plimsoll

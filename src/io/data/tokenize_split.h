@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "io/data/text_encoder.h"
 #include "io/data/text_split.h"
@@ -22,5 +25,30 @@ struct TokenizeOptions {
 // by the file:line of the row; if several rows are invalid, the first of them. Memory: the result, and its
 // ids once more while the parts of the threads are joined.
 TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options);
+
+// Rows whose texts are already split into words. Several threads call the functions at once.
+struct WordRows {
+  int64_t num_rows = 0;
+  // Appends the words of a row, which stay valid until the end of the call that tokenizes.
+  std::function<void(int64_t row, std::vector<std::string_view>& words)> words;
+  // Returns the file:line of a row, for errors.
+  std::function<std::string(int64_t row)> where;
+};
+
+// The tokens of such rows.
+struct WordTokens {
+  TokenSet tokens;
+  // One entry per token, with the offsets of `tokens`: the index of the word in its row whose first token this
+  // is, or -1 for special tokens and for the further tokens of a word. A word that gives no token, or that is
+  // cut, does not occur.
+  std::vector<int32_t> word_starts;
+};
+
+// Tokenizes all rows of words, with the requirements, errors and memory of tokenize_split, and 4 more bytes per
+// token.
+WordTokens tokenize_words(const WordRows& rows, const TextEncoder& encoder, const TokenizeOptions& options);
+
+// Tokenizes the rows of a split, whether they are texts (then there are no word starts) or lists of words.
+WordTokens tokenize_rows(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options);
 
 }  // namespace plimsoll

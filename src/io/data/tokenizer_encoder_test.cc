@@ -56,6 +56,42 @@ TEST_F(TokenizerEncoderTest, TokenisesASplitTheSameOnAnyNumberOfThreads) {
   EXPECT_NE(encoder.content_hash(), 0u);
 }
 
+TEST_F(TokenizerEncoderTest, TokenizesRowsOfWordsTheSameOnAnyNumberOfThreads) {
+  // "\u200b" gives no token. Of the last row only "Worlds" and one token of "hello!" fit.
+  const std::vector<std::vector<std::string_view>> kinds = {
+      {"Hello", "worlds!"}, {"\u200b", "zzz", "hello"}, {}, {"Worlds", "hello!", "hello"}};
+  WordRows rows;
+  rows.num_rows = 2000;
+  rows.words = [&](int64_t row, std::vector<std::string_view>& words) {
+    const auto& kind = kinds[static_cast<size_t>(row) % kinds.size()];
+    words.insert(words.end(), kind.begin(), kind.end());
+  };
+  rows.where = [](int64_t row) { return fmt::format("f.jsonl:{}", row + 1); };
+  const TokenizerEncoder encoder(*tokenizer_);
+  const WordTokens one = tokenize_words(rows, encoder, {5, 1, {}});
+  EXPECT_EQ(one.tokens.num_rows(), 2000);
+  EXPECT_EQ(one.tokens.truncation(), (TruncationCount{1000, 500 * 1 + 500 * 2}));
+  ASSERT_EQ(static_cast<int64_t>(one.word_starts.size()), one.tokens.num_tokens());
+  const std::vector<std::vector<int32_t>> ids = {{2, 4, 5, 6, 3}, {2, 1, 4, 3}, {2, 3}, {2, 5, 6, 4, 3}};
+  const std::vector<std::vector<int32_t>> starts = {
+      {-1, 0, 1, -1, -1}, {-1, 1, 2, -1}, {-1, -1}, {-1, 0, -1, 1, -1}};
+  size_t at = 0;
+  for (int64_t row = 0; row < rows.num_rows; ++row) {
+    const auto kind = static_cast<size_t>(row) % kinds.size();
+    std::vector<int32_t> got(static_cast<size_t>(one.tokens.length(row)));
+    one.tokens.copy_ids(row, got.data());
+    ASSERT_EQ(got, ids[kind]) << row;
+    const auto begin = one.word_starts.begin() + static_cast<std::ptrdiff_t>(at);
+    ASSERT_EQ(std::vector<int32_t>(begin, begin + static_cast<std::ptrdiff_t>(got.size())), starts[kind])
+        << row;
+    at += got.size();
+  }
+  const WordTokens three = tokenize_words(rows, encoder, {5, 3, {}});
+  EXPECT_EQ(three.tokens, one.tokens);
+  EXPECT_EQ(three.word_starts, one.word_starts);
+  EXPECT_EQ(error_of([&] { tokenize_words(rows, encoder, {1, 1, {}}); }).substr(0, 14), "2: f.jsonl:1: ");
+}
+
 TEST_F(TokenizerEncoderTest, AnErrorOfTheTokenizerNamesTheRow) {
   Table table = read_csv(text_file_from_memory("f.csv", "text,label\nhello,0\n"));
   const ColumnChoice columns = choose_columns(table);

@@ -55,6 +55,7 @@ LabelScheme infer_word_labels(const TextSplit& train) {
                 train.table().file_name());
   }
   LabelScheme scheme;
+  scheme.kind = LabelKind::kClassPerToken;
   scheme.integer_names = train.has_integer_tags();
   scheme.names.assign(seen.begin(), seen.end());
   if (scheme.integer_names) {
@@ -86,6 +87,23 @@ WordClasses encode_word_labels(const TextSplit& split, const LabelScheme& scheme
     result.offsets.push_back(static_cast<int64_t>(result.classes.size()));
   }
   return result;
+}
+
+Labels token_labels(const WordClasses& words, const TokenSet& tokens, std::span<const int32_t> word_starts) {
+  PLIMSOLL_CHECK(words.num_rows() == tokens.num_rows() && std::ssize(word_starts) == tokens.num_tokens(),
+                 "classes of {} rows and {} word starts for {} rows of {} tokens", words.num_rows(),
+                 word_starts.size(), tokens.num_rows(), tokens.num_tokens());
+  Labels labels;
+  labels.is_per_token = true;
+  labels.classes.reserve(word_starts.size());
+  for (int64_t row = 0; row < tokens.num_rows(); ++row) {
+    const std::span<const int32_t> classes = words.row(row);
+    for (int64_t i = 0; i < tokens.length(row); ++i) {
+      const int32_t word = word_starts[labels.classes.size()];
+      labels.classes.push_back(word < 0 ? kNoLabel : classes[static_cast<size_t>(word)]);
+    }
+  }
+  return labels;
 }
 
 }  // namespace plimsoll

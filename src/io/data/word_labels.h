@@ -12,6 +12,7 @@
 
 #include "io/data/labels.h"
 #include "io/data/text_split.h"
+#include "io/data/token_set.h"
 
 namespace plimsoll {
 
@@ -28,7 +29,7 @@ struct WordClasses {
   }
 };
 
-// Infers the classes; the kind of the scheme is kClass. Requires: train.has_words(). Errors: kBadData with
+// Infers the classes; the kind of the scheme is kClassPerToken. Requires: train.has_words(). Errors: kBadData with
 // file:line if the split has no tags or a row lacks them, and if there are more than 100000 classes.
 LabelScheme infer_word_labels(const TextSplit& train);
 
@@ -37,5 +38,9 @@ LabelScheme infer_word_labels(const TextSplit& train);
 // kBadData with file:line for an unknown tag (the message lists the known ones) and a row without tags.
 WordClasses encode_word_labels(const TextSplit& split, const LabelScheme& scheme,
                                LabelUse use = LabelUse::kRequired);
+
+// Returns one label per token: the class of a word at its first token, and kNoLabel at all others. `word_starts` has one
+// entry per token, as WordTokens has.
+Labels token_labels(const WordClasses& words, const TokenSet& tokens, std::span<const int32_t> word_starts);
 
 }  // namespace plimsoll

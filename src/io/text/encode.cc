@@ -88,6 +88,7 @@ int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_po
   return num_code_points;
 }
 
+// Appends the tokens of a text to `out`.
 void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchImpl& scratch,
                                 Sequence* out) const {
   if (text.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max()) / 3) {
@@ -95,7 +96,6 @@ void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchI
                 "a text of {} bytes is too long to encode at once (limit {}); cut it into parts", text.size(),
                 std::numeric_limits<int32_t>::max() / 3);
   }
-  out->clear();
   if (!is_valid_utf8(text)) {
     scratch.valid_text.clear();
     replace_invalid_utf8(text, &scratch.valid_text);
@@ -148,6 +148,17 @@ void make_room(std::vector<T>* vector, size_t more) {
   if (needed > vector->capacity()) vector->reserve(std::max(needed, 2 * vector->capacity()));
 }
 
+// Appends for each token the word that starts with it. A word starts where it differs from that of the token
+// before.
+void append_word_starts(const Kept& kept, Encoding* out) {
+  int32_t previous = Encoding::kNoWord;
+  for (size_t i = kept.begin; i < kept.begin + kept.count; ++i) {
+    const int32_t word = kept.sequence->words[i];
+    out->word_starts.push_back(word == previous ? Encoding::kNoWord : word);
+    previous = word;
+  }
+}
+
 void append_kept(const Kept& kept, int32_t type_id, Offsets offsets, Encoding* out) {
   const auto begin = static_cast<std::ptrdiff_t>(kept.begin);
   const auto end = static_cast<std::ptrdiff_t>(kept.begin + kept.count);
@@ -162,11 +173,34 @@ void append_kept(const Kept& kept, int32_t type_id, Offsets offsets, Encoding* o
 
 AppendedTokens TokenizerImpl::append(const TextPair& text, const EncodeOptions& options, ScratchImpl& scratch,
                                      Encoding* out) const {
-  const bool pair = text.second.has_value();
-  encode_text(text.first, options.offsets, scratch, &scratch.first);
+  scratch.first.clear();
   scratch.second.clear();
-  if (pair) encode_text(*text.second, options.offsets, scratch, &scratch.second);
+  encode_text(text.first, options.offsets, scratch, &scratch.first);
+  if (!text.second) return append_sequences(TextCount::kOne, options, scratch, out);
+  encode_text(*text.second, options.offsets, scratch, &scratch.second);
+  return append_sequences(TextCount::kPair, options, scratch, out);
+}
 
+AppendedTokens TokenizerImpl::append_words(std::span<const std::string_view> words,
+                                           const EncodeOptions& options, ScratchImpl& scratch,
+                                           Encoding* out) const {
+  scratch.first.clear();
+  scratch.second.clear();
+  for (size_t i = 0; i < words.size(); ++i) {
+    encode_text(words[i], options.offsets, scratch, &scratch.first);
+    scratch.first.words.resize(scratch.first.ids.size(), narrow<int32_t>(i));
+  }
+  const size_t before = out->ids.size();
+  const AppendedTokens appended = append_sequences(TextCount::kOne, options, scratch, out);
+  // A text whose words give no token has no entry in `words`.
+  out->word_starts.resize(before + narrow<size_t>(appended.num_tokens), Encoding::kNoWord);
+  return appended;
+}
+
+// Truncates the sequences in `scratch` and appends them and the special tokens in the order of the template.
+AppendedTokens TokenizerImpl::append_sequences(TextCount count, const EncodeOptions& options,
+                                               const ScratchImpl& scratch, Encoding* out) const {
+  const bool pair = count == TextCount::kPair;
   const auto num_first = narrow<int64_t>(scratch.first.ids.size());
   const auto num_second = narrow<int64_t>(scratch.second.ids.size());
   KeptTokens counts{num_first, num_second};
@@ -188,10 +222,12 @@ AppendedTokens TokenizerImpl::append(const TextPair& text, const EncodeOptions& 
   make_room(&out->type_ids, room);
   if (options.offsets == Offsets::kRecord) make_room(&out->offsets, room);
 
+  const bool has_words = !scratch.first.words.empty();
   const size_t before = out->ids.size();
   for (const TemplatePiece& piece : pair ? spec_.pair : spec_.single) {
     if (piece.kind == TemplatePiece::Kind::kFirst) {
       append_kept(first, piece.type_id, options.offsets, out);
+      if (has_words) append_word_starts(first, out);
     } else if (piece.kind == TemplatePiece::Kind::kSecond) {
       append_kept(second, piece.type_id, options.offsets, out);
     } else if (options.special_tokens == SpecialTokens::kAdd) {
@@ -199,6 +235,9 @@ AppendedTokens TokenizerImpl::append(const TextPair& text, const EncodeOptions& 
       out->type_ids.insert(out->type_ids.end(), piece.special_ids.size(), piece.type_id);
       if (options.offsets == Offsets::kRecord) {
         out->offsets.insert(out->offsets.end(), piece.special_ids.size(), TextSpan{});
+      }
+      if (has_words) {
+        out->word_starts.insert(out->word_starts.end(), piece.special_ids.size(), Encoding::kNoWord);
       }
     }
   }

@@ -11,6 +11,7 @@ void Encoding::clear() {
   ids.clear();
   type_ids.clear();
   offsets.clear();
+  word_starts.clear();
   num_cut = 0;
 }
 
@@ -25,8 +26,9 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
-std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
-  return std::make_unique<Tokenizer>(text::parse_tokenizer_files(text::read_tokenizer_files(folder)));
+std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder, std::string_view model_type) {
+  return std::make_unique<Tokenizer>(
+      text::parse_tokenizer_files(text::read_tokenizer_files(folder, model_type)));
 }
 
 AppendedTokens Tokenizer::append(const TextPair& text, const EncodeOptions& options,
@@ -46,6 +48,19 @@ Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
   TokenizerScratch scratch;
   Encoding out;
   append({first, second}, options, scratch, &out);
+  return out;
+}
+
+AppendedTokens Tokenizer::append_words(std::span<const std::string_view> words, const EncodeOptions& options,
+                                       TokenizerScratch& scratch, Encoding* out) const {
+  return impl_->append_words(words, options, *scratch.impl_, out);
+}
+
+Encoding Tokenizer::encode_words(std::span<const std::string_view> words,
+                                 const EncodeOptions& options) const {
+  TokenizerScratch scratch;
+  Encoding out;
+  append_words(words, options, scratch, &out);
   return out;
 }
 
@@ -80,6 +95,13 @@ const std::vector<AddedToken>& Tokenizer::added_tokens() const {
 int64_t Tokenizer::num_special_tokens(bool pair) const {
   return impl_->num_special_tokens(pair);
 }
+int32_t Tokenizer::max_type_id(bool pair) const {
+  int32_t max = 0;
+  for (const text::TemplatePiece& piece : pair ? impl_->spec_.pair : impl_->spec_.single) {
+    max = std::max(max, piece.type_id);
+  }
+  return max;
+}
 std::optional<int64_t> Tokenizer::model_max_length() const {
   return impl_->spec_.model_max_length;
 }
@@ -97,6 +119,9 @@ bool Tokenizer::lowercase() const {
 }
 const std::string& Tokenizer::source() const {
   return impl_->spec_.source;
+}
+const std::string& Tokenizer::transformers_class() const {
+  return impl_->spec_.transformers_class;
 }
 const Hash128& Tokenizer::content_hash() const {
   return impl_->hash_;

@@ -65,12 +65,16 @@ struct EncodeOptions {
 };
 
 // The tokens of one text or pair, or of several appended ones. The vectors have equal lengths, but offsets
-// stays empty with Offsets::kSkip.
+// stays empty with Offsets::kSkip, and word_starts is only filled by append_words.
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;
-  std::vector<TextSpan> offsets;  // relative to the token's own text of the pair
-  int64_t num_cut = 0;            // number of tokens that truncation removed
+  std::vector<TextSpan> offsets;  // relative to the token's own text of the pair, or to its own word
+  // The index of the word whose first token this is; kNoWord for special tokens and for further tokens.
+  std::vector<int32_t> word_starts;
+  int64_t num_cut = 0;  // number of tokens that truncation removed
+
+  static constexpr int32_t kNoWord = -1;
 
   void clear();  // keeps the allocated memory
 };
@@ -128,11 +132,13 @@ struct TruncationDefault {
 class Tokenizer {
  public:
   // Reads a Hugging Face folder: tokenizer.json, or vocab.txt if it does not exist, together with
-  // tokenizer_config.json, special_tokens_map.json and added_tokens.json if present. Settings in
-  // tokenizer_config.json override those in tokenizer.json, as in transformers. Errors: kBadData with the
-  // file (and the line of vocab.txt), the problem and the remedy. Cost: about 65 ms for 30,522 tokens, mostly
-  // for reading JSON.
-  static std::unique_ptr<Tokenizer> load(const std::filesystem::path& folder);
+  // tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json if present. As in
+  // transformers, the class of the tokenizer determines what the other files change in tokenizer.json
+  // (tokenizer_class.h). `model_type` is that of the model, for a folder that belongs to it but has no
+  // config.json. Errors: kBadData with the file (and the line of vocab.txt), the problem and the remedy. Cost:
+  // about 65 ms for 30,522 tokens, mostly for reading JSON.
+  static std::unique_ptr<Tokenizer> load(const std::filesystem::path& folder,
+                                         std::string_view model_type = {});
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -148,6 +154,15 @@ class Tokenizer {
   // kBadData for a text of more than 715 million bytes.
   AppendedTokens append(const TextPair& text, const EncodeOptions& options, TokenizerScratch& scratch,
                         Encoding* out) const;
+
+  // Appends the tokens of a text that is already split into words, as for the classification of tokens, and
+  // fills word_starts. The result equals that of a fast tokenizer of Hugging Face with is_split_into_words:
+  // every word is encoded by itself, and a word may give several tokens or none. If truncation on the left
+  // removes the first token of a word, the first one that remains counts as its start, as in run_ner.py. Does
+  // not mix with append in one Encoding. Errors: as append.
+  AppendedTokens append_words(std::span<const std::string_view> words, const EncodeOptions& options,
+                              TokenizerScratch& scratch, Encoding* out) const;
+  Encoding encode_words(std::span<const std::string_view> words, const EncodeOptions& options = {}) const;
 
   // Encodes all texts on num_threads threads. Requires: num_threads >= 1. The results are in the order of the
   // input and do not depend on the number of threads. Errors: as append; the error of the first text in order
@@ -169,6 +184,8 @@ class Tokenizer {
   const std::vector<AddedToken>& added_tokens() const;
   // Returns the number of special tokens that are added to one text (or pair).
   int64_t num_special_tokens(bool pair) const;
+  // Returns the largest token type that a text (or pair) can have.
+  int32_t max_type_id(bool pair) const;
   // Returns the maximum length, or nothing if the folder states none (Hugging Face then writes 1e30).
   std::optional<int64_t> model_max_length() const;
   TextSide padding_side() const;
@@ -177,6 +194,10 @@ class Tokenizer {
   bool lowercase() const;
   // Returns the file of the vocabulary, "tokenizer.json" or "vocab.txt".
   const std::string& source() const;
+
+  // Returns the class of this tokenizer in transformers, which a saved tokenizer_config.json states so that the
+  // folder is read again as this one was, whatever other files it contains.
+  const std::string& transformers_class() const;
 
   // Returns a hash of everything that can change an id, type or offset, including the version of the Unicode
   // tables. It is equal for the same tokenizer read from vocab.txt and from tokenizer.json, and is the key

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "io/text/added_token_fields.h"
 #include "io/text/json_fields.h"
+#include "io/text/tokenizer_class.h"
 #include "io/text/tokenizer_spec.h"
 
 namespace plimsoll::text {
@@ -27,13 +28,6 @@ constexpr std::array<Role, 7> kRoles = {{{"bos_token", nullptr},
                                          {"cls_token", "[CLS]"},
                                          {"mask_token", "[MASK]"}}};
 
-// Classes in transformers that are BERT's tokenizer with another name.
-constexpr std::array<std::string_view, 12> kBertClasses = {
-    "BertTokenizer",       "DistilBertTokenizer",        "ElectraTokenizer",
-    "MobileBertTokenizer", "ConvBertTokenizer",          "SqueezeBertTokenizer",
-    "LxmertTokenizer",     "LayoutLMTokenizer",          "RetriBertTokenizer",
-    "RealmTokenizer",      "DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer"};
-
 // A larger model_max_length means "none" (Hugging Face writes 1e30).
 constexpr double kNoMaxLength = 1e12;
 
@@ -44,14 +38,21 @@ struct NamedTokens {
   std::vector<StatedToken> extra;
 };
 
-void check_class(const JsonFields& config) {
-  std::string name = config.text("tokenizer_class").value_or("BertTokenizer");
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  if (std::find(kBertClasses.begin(), kBertClasses.end(), name) != kBertClasses.end()) return;
-  throw_error(ErrorCode::kBadData,
-              "{} is '{}', which does not read vocab.txt as BERT does; save the tokenizer in its fast form "
-              "(tokenizer.json) or use a model of the BERT family",
-              config.name_of("tokenizer_class"), name);
+void check_class(const TokenizerClass& tokenizer_class, const TokenizerSpec& spec) {
+  if (spec.source == kVocabTxt && !tokenizer_class.reads_vocab_txt) {
+    throw_error(ErrorCode::kBadData,
+                "{}, which does not read vocab.txt as BERT does; save the tokenizer in its fast form "
+                "(tokenizer.json) or use a model of the BERT family",
+                tokenizer_class.source);
+  }
+  if (tokenizer_class.is_foreign) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}, which splits texts in its own way and not as tokenizer.json says. Plimsoll does not have "
+        "this class. If tokenizer.json is complete, write \"tokenizer_class\": "
+        "\"PreTrainedTokenizerFast\" in {}",
+        tokenizer_class.source, kTokenizerConfigJson);
+  }
 }
 
 std::optional<int64_t> read_max_length(const JsonFields& config) {
@@ -76,13 +77,29 @@ TextSide read_side(const JsonFields& config, const char* key, TextSide fallback)
   return *side == "left" ? TextSide::kLeft : TextSide::kRight;
 }
 
+// Sets the normalizer from the arguments of a class of the BERT family. null and a missing key mean the default.
+void set_normalizer(const std::optional<JsonFields>& config, NormalizerSpec* normalizer) {
+  const auto flag = [&](const char* key) { return config ? config->flag(key) : std::nullopt; };
+  normalizer->clean_text = true;
+  normalizer->lowercase = flag("do_lower_case").value_or(true);
+  normalizer->handle_chinese_chars = flag("tokenize_chinese_chars").value_or(true);
+  normalizer->strip_accents = flag("strip_accents");
+}
+
+// Returns true if the model gets token types. model_input_names lists the inputs that a tokenizer gives.
+bool gives_types(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& config) {
+  const Json* names = config ? config->array("model_input_names") : nullptr;
+  if (names == nullptr) return tokenizer_class.gives_types;
+  return std::find(names->begin(), names->end(), "token_type_ids") != names->end();
+}
+
+void clear_types(TokenizerSpec* spec) {
+  for (auto* pieces : {&spec->single, &spec->pair}) {
+    for (TemplatePiece& piece : *pieces) piece.type_id = 0;
+  }
+}
+
 void read_settings(const JsonFields& config, TokenizerSpec* spec) {
-  NormalizerSpec& normalizer = spec->normalizer;
-  normalizer.lowercase = config.flag("do_lower_case").value_or(normalizer.lowercase);
-  normalizer.handle_chinese_chars =
-      config.flag("tokenize_chinese_chars").value_or(normalizer.handle_chinese_chars);
-  // Here null has a meaning: the same as lowercase.
-  if (config.has_key("strip_accents")) normalizer.strip_accents = config.flag("strip_accents");
   spec->model_max_length = read_max_length(config);
   spec->padding_side = read_side(config, "padding_side", spec->padding_side);
   spec->truncation_side = read_side(config, "truncation_side", spec->truncation_side);
@@ -147,7 +164,7 @@ void read_added_tokens_file(const JsonFields& file, NamedTokens* named) {
 }
 
 // Adds the tokens named in the other files to those that tokenizer.json lists.
-void add_named_tokens(const NamedTokens& named, TokenizerSpec* spec) {
+void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_class, TokenizerSpec* spec) {
   std::vector<int32_t> stated(spec->added_tokens.size(), -1);
   std::set<std::string> known;
   for (const AddedToken& token : spec->added_tokens) known.insert(token.content);
@@ -165,7 +182,8 @@ void add_named_tokens(const NamedTokens& named, TokenizerSpec* spec) {
   }
   for (const Role& role : kRoles) {
     const auto found = named.by_role.find(role.key);
-    if (found == named.by_role.end() && role.fallback == nullptr) continue;
+    const bool has_fallback = role.fallback != nullptr && tokenizer_class.has_bert_roles;
+    if (found == named.by_role.end() && !has_fallback) continue;
     StatedToken token;
     if (found != named.by_role.end()) {
       token = found->second;
@@ -205,9 +223,27 @@ void finish_vocab_txt(TokenizerSpec* spec) {
   spec->pair.push_back({Kind::kSpecial, 1, sep});
 }
 
+// A JSON file that may be absent, and its fields.
+class OptionalDocument {
+ public:
+  OptionalDocument(const std::optional<std::string>& text, const std::string& where) {
+    if (!text) return;
+    document_ = parse_json(*text, where);
+    fields_.emplace(document_, where, "");
+  }
+  OptionalDocument(const OptionalDocument&) = delete;
+  OptionalDocument& operator=(const OptionalDocument&) = delete;
+
+  const std::optional<JsonFields>& fields() const { return fields_; }
+
+ private:
+  Json document_;
+  std::optional<JsonFields> fields_;
+};
+
 }  // namespace
 
-TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder) {
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, std::string_view model_type) {
   FileSystem& files = posix_file_system();
   TokenizerFiles result;
   result.folder = folder.string();
@@ -229,6 +265,8 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder) {
   result.tokenizer_config = read(kTokenizerConfigJson);
   result.special_tokens_map = read(kSpecialTokensMapJson);
   result.added_tokens = read(kAddedTokensJson);
+  result.model_config = read(kModelConfigJson);
+  result.model_type = model_type;
   return result;
 }
 
@@ -242,31 +280,41 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     spec.where = where(kVocabTxt);
     spec.model.vocab = parse_vocab_txt(files.vocab_txt.value_or(""), spec.where);
   }
+  const OptionalDocument config(files.tokenizer_config, where(kTokenizerConfigJson));
+  const OptionalDocument model_config(files.model_config, where(kModelConfigJson));
+  TokenizerClass tokenizer_class =
+      find_tokenizer_class(config.fields(), model_config.fields(), files.model_type);
+  // vocab.txt without a class is BERT's.
+  if (!files.tokenizer_json && tokenizer_class.name.empty()) {
+    tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
+  }
+  check_class(tokenizer_class, spec);
+  if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
+  if (tokenizer_class.sets_normalizer || !files.tokenizer_json)
+    set_normalizer(config.fields(), &spec.normalizer);
   NamedTokens named;
   bool has_decoder = false;
-  if (files.tokenizer_config) {
-    const Json document = parse_json(*files.tokenizer_config, where(kTokenizerConfigJson));
-    const JsonFields config(document, where(kTokenizerConfigJson), "");
-    if (!files.tokenizer_json) check_class(config);
-    read_settings(config, &spec);
-    read_roles(config, &named);
-    read_decoder(config, &named);
-    has_decoder = config.has_key("added_tokens_decoder");
+  if (config.fields()) {
+    read_settings(*config.fields(), &spec);
+    read_roles(*config.fields(), &named);
+    read_decoder(*config.fields(), &named);
+    has_decoder = config.fields()->has_key("added_tokens_decoder");
   }
   // The older files are used only if the newer field is missing.
   if (files.special_tokens_map && !has_decoder) {
-    const Json document = parse_json(*files.special_tokens_map, where(kSpecialTokensMapJson));
-    read_roles(JsonFields(document, where(kSpecialTokensMapJson), ""), &named);
+    const OptionalDocument map(files.special_tokens_map, where(kSpecialTokensMapJson));
+    read_roles(*map.fields(), &named);
   }
   if (files.added_tokens && !has_decoder) {
-    const Json document = parse_json(*files.added_tokens, where(kAddedTokensJson));
-    read_added_tokens_file(JsonFields(document, where(kAddedTokensJson), ""), &named);
+    const OptionalDocument added(files.added_tokens, where(kAddedTokensJson));
+    read_added_tokens_file(*added.fields(), &named);
   }
-  // A single tokenizer.json is complete; if another file exists, transformers' roles apply.
-  if (!files.tokenizer_json || files.tokenizer_config || files.special_tokens_map) {
-    add_named_tokens(named, &spec);
+  // A single tokenizer.json is complete; if another file names tokens or a class, transformers' roles apply.
+  if (tokenizer_class.has_bert_roles || files.tokenizer_config || files.special_tokens_map) {
+    add_named_tokens(named, tokenizer_class, &spec);
   }
   if (!files.tokenizer_json) finish_vocab_txt(&spec);
+  if (!gives_types(tokenizer_class, config.fields())) clear_types(&spec);
   return spec;
 }
 

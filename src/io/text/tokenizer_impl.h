@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +18,16 @@
 
 namespace plimsoll::text {
 
-// The tokens of one text of a pair.
+// The tokens of one text of a pair. `words` has the index of each token's word if the text was given as words.
 struct Sequence {
   std::vector<int32_t> ids;
   std::vector<TextSpan> offsets;
+  std::vector<int32_t> words;
 
   void clear() {
     ids.clear();
     offsets.clear();
+    words.clear();
   }
 };
 
@@ -45,6 +48,8 @@ class TokenizerImpl {
 
   AppendedTokens append(const TextPair& text, const EncodeOptions& options, ScratchImpl& scratch,
                         Encoding* out) const;
+  AppendedTokens append_words(std::span<const std::string_view> words, const EncodeOptions& options,
+                              ScratchImpl& scratch, Encoding* out) const;
   std::optional<int32_t> id(std::string_view token) const;
   int64_t num_special_tokens(bool pair) const;
 
@@ -61,7 +66,11 @@ class TokenizerImpl {
   Hash128 hash_;
 
  private:
+  enum class TextCount : uint8_t { kOne, kPair };
+
   void encode_text(std::string_view text, Offsets offsets, ScratchImpl& scratch, Sequence* out) const;
+  AppendedTokens append_sequences(TextCount count, const EncodeOptions& options, const ScratchImpl& scratch,
+                                  Encoding* out) const;
   int32_t encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets, ScratchImpl& scratch,
                        Sequence* out) const;
   void encode_words(const NormalizedText& text, size_t begin, size_t end, Offsets offsets,

@@ -106,6 +106,14 @@ SpecialIds read_template_tokens(const JsonFields& processor) {
   return result;
 }
 
+// Token types are stored in a byte.
+int32_t checked_type(int64_t type, const std::string& name) {
+  if (type < 0 || type > 255) {
+    throw_error(ErrorCode::kBadData, "{} is {}, but a token type is 0 to 255; correct the file", name, type);
+  }
+  return static_cast<int32_t>(type);
+}
+
 TemplatePiece read_piece(const Json& value, const std::string& where, const std::string& path,
                          const SpecialIds& special) {
   const JsonFields fields(value, where, path);
@@ -118,7 +126,8 @@ TemplatePiece read_piece(const Json& value, const std::string& where, const std:
   }
   const JsonFields& inner = sequence ? *sequence : *token;
   const std::string id = required(inner, "id", inner.text("id"));
-  piece.type_id = checked_id(required(inner, "type_id", inner.integer("type_id")), inner.name_of("type_id"));
+  piece.type_id =
+      checked_type(required(inner, "type_id", inner.integer("type_id")), inner.name_of("type_id"));
   if (sequence) {
     if (id != "A" && id != "B") {
       throw_error(ErrorCode::kBadData, "{} is '{}' but should be 'A' or 'B'; correct the file",

@@ -44,6 +44,9 @@ struct TemplatePiece {
   friend bool operator==(const TemplatePiece&, const TemplatePiece&) = default;
 };
 
+// The class in transformers that changes nothing in tokenizer.json.
+inline constexpr std::string_view kGenericClass = "PreTrainedTokenizerFast";
+
 struct TokenizerSpec {
   std::string source;  // "tokenizer.json" or "vocab.txt"
   std::string where;   // the path, for messages
@@ -59,6 +62,7 @@ struct TokenizerSpec {
   std::optional<int64_t> model_max_length;
   TextSide padding_side = TextSide::kRight;
   TextSide truncation_side = TextSide::kRight;
+  std::string transformers_class = std::string(kGenericClass);
   // split_special_tokens of transformers: special tokens in the text are encoded as plain text.
   bool split_special_tokens = false;
 };
@@ -69,15 +73,19 @@ inline constexpr std::string_view kVocabTxt = "vocab.txt";
 inline constexpr std::string_view kTokenizerConfigJson = "tokenizer_config.json";
 inline constexpr std::string_view kSpecialTokensMapJson = "special_tokens_map.json";
 inline constexpr std::string_view kAddedTokensJson = "added_tokens.json";
+inline constexpr std::string_view kModelConfigJson = "config.json";
 inline constexpr int64_t kMaxTokenizerFileBytes = int64_t{1} << 29;
 
 // The contents of the files in a folder; no value if a file is absent.
 struct TokenizerFiles {
   std::string folder;  // name of the folder in messages
   std::optional<std::string> tokenizer_json, vocab_txt, tokenizer_config, special_tokens_map, added_tokens;
+  std::optional<std::string> model_config;  // config.json
+  // The type of the model with which the tokenizer was trained. It is used if config.json is absent.
+  std::string model_type;
 };
 
-TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder);
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, std::string_view model_type = {});
 
 // Parses and checks all files of a folder.
 TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files);

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "io/text/testing/tokenizer_fixtures.h"
+#include "io/text/truncation.h"
 
 namespace plimsoll::text {
 namespace {
@@ -68,6 +70,56 @@ TEST(TokenizerTest, TruncationAsHuggingFace) {
   EXPECT_GT(num_cases, 250u);
   EXPECT_GT(num_cut, 50u);
   EXPECT_GT(num_refused, 10u);
+}
+
+// The counts of tokenizers 0.23.3. Versions 0.13.3, 0.15.2, 0.21.0 and 0.22.2 give the same, 0.23.2 does not: it
+// leaves the odd token to the second text if the first was longer.
+TEST(TokenizerTest, LongestFirstAsTokenizers0233) {
+  EXPECT_EQ(read_json_fixture("made_with.json").at("tokenizers"), "0.23.3");
+  size_t num_odd = 0;
+  for (const auto& c : read_json_fixture("truncation.json")) {
+    const KeptTokens kept = truncate(c[0], c[1], c[2], Truncation::kLongestFirst);
+    EXPECT_EQ(kept.first, c[3].get<int64_t>()) << c;
+    EXPECT_EQ(kept.second, c[4].get<int64_t>()) << c;
+    num_odd += kept.first == kept.second + 1 && c[0] > c[1];
+  }
+  EXPECT_GT(num_odd, 30u);
+}
+
+TEST(TokenizerTest, WordsAsTransformersInRunNer) {
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
+  TokenizerScratch scratch;
+  Encoding all;
+  Ids all_starts;
+  size_t num_cases = 0, num_cut = 0, num_lost_words = 0;
+  for (const auto& c : read_json_fixture("words.json")) {
+    const std::string setting = c.at("setting");
+    auto& tokenizer = tokenizers[setting];
+    if (!tokenizer) tokenizer = std::make_unique<Tokenizer>(make_tokenizer(setting));
+    const auto words = c.at("words").get<std::vector<std::string>>();
+    const std::vector<std::string_view> views(words.begin(), words.end());
+    const EncodeOptions options{
+        .max_length = c.at("max_length").get<int64_t>(),
+        .truncation_side = c.at("side") == "left" ? TextSide::kLeft : TextSide::kRight,
+        .special_tokens = c.at("special").get<bool>() ? SpecialTokens::kAdd : SpecialTokens::kOmit};
+    const Encoding got = tokenizer->encode_words(views, options);
+    EXPECT_EQ(got.ids, c.at("ids").get<Ids>()) << c;
+    EXPECT_EQ(got.type_ids, c.at("types").get<Ids>()) << c;
+    EXPECT_EQ(got.word_starts, c.at("starts").get<Ids>()) << c;
+    EXPECT_EQ(flat(got.offsets), c.at("offsets").get<Ids>()) << c;
+    ++num_cases;
+    num_cut += got.num_cut > 0;
+    const auto found =
+        std::count_if(got.word_starts.begin(), got.word_starts.end(), [](int32_t w) { return w >= 0; });
+    num_lost_words += got.num_cut == 0 && found < static_cast<std::ptrdiff_t>(words.size());
+    tokenizer->append_words(views, options, scratch, &all);
+    all_starts.insert(all_starts.end(), got.word_starts.begin(), got.word_starts.end());
+    EXPECT_EQ(all.ids.size(), all.word_starts.size());
+  }
+  EXPECT_EQ(all.word_starts, all_starts);
+  EXPECT_GT(num_cases, 300u);
+  EXPECT_GT(num_cut, 100u);
+  EXPECT_GT(num_lost_words, 50u);
 }
 
 TEST(TokenizerTest, AddedTokensAsHuggingFace) {

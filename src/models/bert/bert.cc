@@ -4,6 +4,7 @@
 
 #include "models/architecture.h"
 #include "models/blocks/encoder_layer.h"
+#include "models/blocks/token_head.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config_reader.h"
 
@@ -69,6 +70,17 @@ constexpr std::array kPresets{
 
 constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
 
+constexpr std::array kHeads{
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
+    Head{.kind = &kTokenClassificationHead,
+         .add_weights = add_token_head_weights,
+         .build =
+             [](ModelBuilder& builder, ValueId x) {
+               const ModelConfig& config = builder.config();
+               return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
+             }},
+};
+
 }  // namespace
 
 const Architecture& bert_architecture() {
@@ -80,7 +92,7 @@ const Architecture& bert_architecture() {
                                    .has_token_types = true,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
-                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = kLoraTargets};
   return record;

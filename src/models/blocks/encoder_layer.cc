@@ -70,12 +70,15 @@ ValueId build_embeddings(ModelBuilder& builder) {
   Graph& graph = builder.graph();
   graph.set_module(prefix);
   const ValueType row{DType::kI32, Shape{kDimT}};
-  const ValueId ids = graph.add_value("ids", row, Storage::kInput);
-  const ValueId positions = graph.add_value("positions", row, Storage::kInput);
+  const auto add_rows = [&](const char* name, int64_t num_rows) {
+    return graph.add_input(name, row, {.content = InputContent::kTableRows, .table_rows = num_rows});
+  };
+  const ValueId ids = add_rows("ids", config.vocab_size);
+  const ValueId positions = add_rows("positions", config.max_position_embeddings);
   std::vector<ValueId> inputs{builder.cu_seqlens(), ids, builder.weight(prefix + ".word_embeddings.weight"),
                               positions, builder.weight(prefix + ".position_embeddings.weight")};
   if (has_token_types(config)) {
-    inputs.push_back(graph.add_value("token_types", row, Storage::kInput));
+    inputs.push_back(add_rows("token_types", config.type_vocab_size));
     inputs.push_back(builder.weight(prefix + ".token_type_embeddings.weight"));
   }
   const ValueId sum = emit(graph, embedding_sum_op(), std::move(inputs),

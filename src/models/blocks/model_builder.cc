@@ -11,11 +11,12 @@ ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& opti
       graph_(options.mode == Mode::kTrain ? "train" : "evaluate"),
       specs_(std::move(specs)) {
   cu_seqlens_ =
-      graph_.add_value("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}}, Storage::kInput);
+      graph_.add_input("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}},
+                       {.content = InputContent::kSequenceStarts});
   const bool draws = config.hidden_dropout_prob > 0 || config.attention_probs_dropout_prob > 0 ||
                      config.classifier_dropout.value_or(0.0) > 0;
   if (options.mode == Mode::kTrain && draws) {
-    rng_ = graph_.add_value("rng", {DType::kI64, Shape{2}}, Storage::kInput);
+    rng_ = graph_.add_input("rng", {DType::kI64, Shape{2}}, {.source = InputSource::kRandom});
   }
 }
 

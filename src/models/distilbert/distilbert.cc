@@ -4,6 +4,7 @@
 
 #include "models/architecture.h"
 #include "models/blocks/encoder_layer.h"
+#include "models/blocks/token_head.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config_reader.h"
 
@@ -71,6 +72,17 @@ constexpr std::array kPresets{
     Preset{"distilbert-base-cased", "distilbert", 28996, 768, 6, 12, 3072},
 };
 
+constexpr std::array kHeads{
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
+    Head{.kind = &kTokenClassificationHead,
+         .add_weights = add_token_head_weights,
+         .build =
+             [](ModelBuilder& builder, ValueId x) {
+               const ModelConfig& config = builder.config();
+               return build_token_head(builder, x, config.hidden_dropout_prob);
+             }},
+};
+
 }  // namespace
 
 const Architecture& distilbert_architecture() {
@@ -86,7 +98,7 @@ const Architecture& distilbert_architecture() {
                                    .has_token_types = false,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
-                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = {}};
   return record;

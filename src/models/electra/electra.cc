@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "models/architecture.h"
 #include "models/blocks/encoder_layer.h"
+#include "models/blocks/token_head.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config_reader.h"
 
@@ -101,6 +102,17 @@ void set_defaults(ModelConfig& config) {
   config.intermediate_size = 1024;
 }
 
+constexpr std::array kHeads{
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
+    Head{.kind = &kTokenClassificationHead,
+         .add_weights = add_token_head_weights,
+         .build =
+             [](ModelBuilder& builder, ValueId x) {
+               const ModelConfig& config = builder.config();
+               return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
+             }},
+};
+
 }  // namespace
 
 const Architecture& electra_architecture() {
@@ -112,7 +124,7 @@ const Architecture& electra_architecture() {
                                    .has_token_types = true,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
-                                   .sequence_head = {.add_weights = add_head_weights, .build = build_head},
+                                   .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = kLoraTargets};
   return record;

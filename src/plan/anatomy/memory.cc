@@ -92,8 +92,8 @@ std::string describe_captured(const GpuConstant& constant) {
     const char* noun = !counts.empty() ? "" : graphs.count == 1 ? " graph" : " graphs";
     counts += fmt::format("{}{}{} of {}", counts.empty() ? "" : ", ", graphs.count, noun, program);
   };
-  add(constant.train_graphs, "training");
-  add(constant.evaluate_graphs, "evaluation");
+  add(constant.graphs_of(kTrainProgram), "training");
+  add(constant.graphs_of(kEvaluateProgram), "evaluation");
   return counts.empty() ? "captured programs" : fmt::format("captured programs ({})", counts);
 }
 
@@ -165,14 +165,11 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
   const PhaseMemory stored =
       storage_phase(plan, Phase::kResume, {Purpose::kWeights, Purpose::kOptimizerStates});
   if (stored.arena_bytes != anatomy.phases.front().arena_bytes) anatomy.phases.push_back(stored);
-  if (plan.train) {
-    anatomy.phases.push_back(program_phase(plan, *plan.train, Phase::kTrain, anatomy.peaks.emplace_back()));
+  for (const ProgramPlan& program : plan.programs) {
+    const Phase phase = program.name == kTrainProgram ? Phase::kTrain : Phase::kEvaluate;
+    anatomy.phases.push_back(program_phase(plan, program, phase, anatomy.peaks.emplace_back()));
   }
-  if (plan.evaluate) {
-    anatomy.phases.push_back(
-        program_phase(plan, *plan.evaluate, Phase::kEvaluate, anatomy.peaks.emplace_back()));
-  }
-  if (plan.train) {
+  if (plan.trains()) {
     anatomy.phases.push_back(stored);
     anatomy.phases.back().phase = Phase::kSave;
   }

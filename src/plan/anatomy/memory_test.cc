@@ -71,8 +71,8 @@ TEST(MemoryAnatomy, AddsUpForPresetsAndRandomModels) {
     const Plan plan = build_plan(request);
     const MemoryAnatomy anatomy = memory_anatomy(plan);
     expect_sums(plan, anatomy);
-    if (plan.train) expect_peak(plan, anatomy, *plan.train, Phase::kTrain);
-    if (plan.evaluate) expect_peak(plan, anatomy, *plan.evaluate, Phase::kEvaluate);
+    if (plan.trains()) expect_peak(plan, anatomy, plan.programs.at(kTrainProgram), Phase::kTrain);
+    if (plan.programs.contains(kEvaluateProgram)) expect_peak(plan, anatomy, plan.programs.at(kEvaluateProgram), Phase::kEvaluate);
     expect_modules(plan, anatomy);
     int64_t saved = 0;
     for (const SavedKind& kind : saved_kinds(plan)) saved += kind.bytes;

@@ -99,15 +99,14 @@ void add_transient(const ProgramPlan& program, ModuleList& modules) {
 
 std::vector<ModuleMemory> module_memory(const Plan& plan) {
   ModuleList modules;
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (!*program) continue;
+  for (const ProgramPlan& program : plan.programs) {
     // Readers expect the order of the forward pass.
-    for (const Op& op : (*program)->graph.ops()) modules[(*program)->graph.module_name(op.module)];
+    for (const Op& op : program.graph.ops()) modules[program.graph.module_name(op.module)];
     break;
   }
   add_persistent(plan, modules);
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (*program) add_transient(**program, modules);
+  for (const ProgramPlan& program : plan.programs) {
+    add_transient(program, modules);
   }
   return modules.take();
 }

@@ -40,7 +40,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
 std::array<int64_t, kNumSegments> runs_per_step(const Plan& plan, const ProgramPlan& program) {
   std::array<int64_t, kNumSegments> runs{1, 1, 1};
   for (const ScheduleEntry& entry : plan.step_schedule) {
-    if (entry.per_micro_batch && plan.train && &program == &*plan.train) {
+    if (entry.program == program.name && entry.repeat == Repeat::kPerMicroBatch) {
       runs[index_of(entry.segment)] = plan.request.batches.accumulation_steps;
     }
   }
@@ -48,8 +48,7 @@ std::array<int64_t, kNumSegments> runs_per_step(const Plan& plan, const ProgramP
 }
 
 const ProgramPlan* program_of(const Plan& plan) {
-  if (plan.train) return &*plan.train;
-  return plan.evaluate ? &*plan.evaluate : nullptr;
+  return plan.programs.empty() ? nullptr : &plan.programs.first();
 }
 
 }  // namespace
@@ -147,7 +146,7 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  const int64_t batches = plan.train ? request.batches.accumulation_steps : 1;
+  const int64_t batches = plan.trains() ? request.batches.accumulation_steps : 1;
   anatomy.samples = program->bucket.sequences * batches;
   anatomy.tokens = program->bucket.tokens * batches;
   return anatomy;

@@ -16,7 +16,7 @@ TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {
     const Plan plan = build_plan(request);
-    const ProgramPlan& program = plan.train ? *plan.train : *plan.evaluate;
+    const ProgramPlan& program = plan.programs.first();
     const OperationsAnatomy operations = operations_anatomy(plan);
     OpTotals by_op;
     for (const OpEstimate& op : estimate_ops(plan, program)) {
@@ -183,7 +183,7 @@ TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   // A calibration with measured ops corrects the estimate.
   const Plan plan = build_plan(request);
   double expected = 0;
-  for (const OpEstimate& op : estimate_ops(plan, *plan.train))
+  for (const OpEstimate& op : estimate_ops(plan, plan.programs.at(kTrainProgram)))
     expected += (op.op == "attention_bwd" ? 2 : 1) * op.ms;
   request.cpu_calibration.factors[DType::kBF16]["attention_bwd"] = 2;
   request.cpu_calibration.factors[DType::kF32]["matmul"] = 4;
@@ -218,9 +218,9 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
       const Plan early = build_plan(request);
       request.offload.early_states = false;
       const Plan late = build_plan(request);
-      EXPECT_LE(early.train->transient_bytes, late.train->transient_bytes + late.train->transient_bytes / 20);
+      EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes, late.programs.at(kTrainProgram).transient_bytes + late.programs.at(kTrainProgram).transient_bytes / 20);
       // If updates run in the next forward pass, the smallest states stay on the card: at most a 512th.
-      const bool is_at_use = early.train->update_place->is_at_use;
+      const bool is_at_use = early.programs.at(kTrainProgram).update_place->is_at_use;
       EXPECT_EQ(is_at_use, !is_large && !in_backward);
       EXPECT_LE(early.host_arena_bytes, late.host_arena_bytes);
       EXPECT_GE(early.host_arena_bytes,

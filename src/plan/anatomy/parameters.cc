@@ -74,7 +74,7 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
       "states {:.1f}, gradients {:.1f}.",
       rule.bytes_per_parameter, rule.made_of, static_cast<double>(rule.bytes) / 1048576.0, here.sum(),
       here.weights, here.states, here.gradients);
-  if (!plan.train) return text + " The rule counts no activations.";
+  if (!plan.trains()) return text + " The rule counts no activations.";
   if (plan.num_trainable_parameters() < here.num_parameters) {
     text += fmt::format(
         " Only {:.1f} % of the parameters are trained; the others have neither gradients nor states.",
@@ -84,7 +84,7 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
   if (plan.request.batches.accumulation_steps > 1) {
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
   } else if (here.gradients * static_cast<double>(here.num_parameters) >
-             0.9 * all_gradient_bytes(*plan.train)) {
+             0.9 * all_gradient_bytes(plan.programs.at(kTrainProgram))) {
     text += " The peak is late, when nearly all gradients and hardly any activations are live.";
   } else {
     text +=
@@ -103,7 +103,7 @@ ParameterBytes parameter_bytes(const Plan& plan) {
   ParameterBytes here{.num_parameters = plan.num_parameters()};
   const auto n = static_cast<double>(here.num_parameters);
   const MemoryAnatomy anatomy = memory_anatomy(plan);
-  const PhaseMemory* peak = plan.train ? anatomy.find(Phase::kTrain) : &anatomy.phases[anatomy.largest];
+  const PhaseMemory* peak = plan.trains() ? anatomy.find(Phase::kTrain) : &anatomy.phases[anatomy.largest];
   const auto per_parameter = [&](Purpose purpose) {
     return static_cast<double>(peak->by_purpose[index_of(purpose)]) / n;
   };

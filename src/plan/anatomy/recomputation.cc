@@ -18,8 +18,8 @@ std::string part_of(const Graph& graph, ModuleId module) {
 }  // namespace
 
 std::vector<Recomputation> recomputation(const Plan& plan) {
-  if (!plan.train) return {};
-  const ProgramPlan& program = *plan.train;
+  if (!plan.trains()) return {};
+  const ProgramPlan& program = plan.programs.at(kTrainProgram);
   const Graph& graph = program.graph;
   std::vector<Recomputation> parts;
   std::map<std::string, size_t> index;

@@ -31,8 +31,8 @@ std::string kind_of(std::string_view name) {
 }  // namespace
 
 std::vector<SavedKind> saved_kinds(const Plan& plan) {
-  if (!plan.train) return {};
-  const ProgramPlan& program = *plan.train;
+  if (!plan.trains()) return {};
+  const ProgramPlan& program = plan.programs.at(kTrainProgram);
   const size_t peak = memory_timeline(plan, program).peak;
   std::map<std::string, SavedKind> kinds;
   for (const TransientBuffer& buffer : program.buffers) {

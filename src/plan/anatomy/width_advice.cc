@@ -88,7 +88,7 @@ double times_of_rows(const Graph& graph, const Op& op, const PlanRequest& reques
 }
 
 double step_ms(const Plan& plan) {
-  const ProgramPlan& program = plan.train ? *plan.train : *plan.evaluate;
+  const ProgramPlan& program = plan.programs.first();
   const std::vector<OpEstimate> ops = estimate_ops(plan, program);
   double ms = 0;
   for (size_t i = 0; i < ops.size(); ++i) {

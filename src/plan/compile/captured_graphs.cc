@@ -49,16 +49,16 @@ void add_group(const ProgramPlan& program, std::initializer_list<Segment> segmen
 std::vector<SegmentGroup> groups_of(const Plan& plan, GpuConstant& held) {
   std::vector<SegmentGroup> groups;
   const CapturedBuckets& buckets = plan.request.captured_buckets;
-  if (plan.train && plan.request.batches.accumulation_steps == 1) {
-    add_group(*plan.train, {Segment::kForward, Segment::kBackward, Segment::kOptimizer}, buckets.train,
-              held.train_graphs, groups);
-  } else if (plan.train) {
-    add_group(*plan.train, {Segment::kForward, Segment::kBackward}, buckets.train, held.train_graphs, groups);
-    add_group(*plan.train, {Segment::kOptimizer}, std::min(buckets.train, buckets.update), held.train_graphs,
-              groups);
+  const ProgramPlan* train = plan.programs.find(kTrainProgram);
+  if (train != nullptr && plan.request.batches.accumulation_steps == 1) {
+    add_group(*train, {Segment::kForward, Segment::kBackward, Segment::kOptimizer}, buckets.train,
+              held.graphs[train->name], groups);
+  } else if (train != nullptr) {
+    add_group(*train, {Segment::kForward, Segment::kBackward}, buckets.train, held.graphs[train->name], groups);
+    add_group(*train, {Segment::kOptimizer}, std::min(buckets.train, buckets.update), held.graphs[train->name], groups);
   }
-  if (plan.evaluate) {
-    add_group(*plan.evaluate, {Segment::kForward}, buckets.evaluate, held.evaluate_graphs, groups);
+  if (const ProgramPlan* evaluate = plan.programs.find(kEvaluateProgram)) {
+    add_group(*evaluate, {Segment::kForward}, buckets.evaluate, held.graphs[evaluate->name], groups);
   }
   return groups;
 }
@@ -79,7 +79,7 @@ void hold(SegmentGroup& group, int64_t buckets) {
 // may be those with the most nodes. Graphs are dropped one by one, so that two buckets may be held in part:
 // the least recently used bucket has lost its first graphs, and the bucket in use has not captured its last
 // ones yet. Each of the two is counted with all its bytes, and with one graph of the limit.
-void hold_at_most(std::vector<SegmentGroup>& groups, GpuConstant& held) {
+void hold_at_most(const Programs& programs, std::vector<SegmentGroup>& groups, GpuConstant& held) {
   int64_t room = kMaxCapturedSegments;
   for (SegmentGroup& group : groups) {
     if (group.num_graphs == 1) continue;
@@ -94,9 +94,12 @@ void hold_at_most(std::vector<SegmentGroup>& groups, GpuConstant& held) {
     hold(group, buckets);
     room = std::max<int64_t>(0, room - buckets * group.num_graphs);
   }
-  held.train_graphs.count = std::min<int64_t>(held.train_graphs.count, kMaxCapturedSegments);
-  held.evaluate_graphs.count =
-      std::min(held.evaluate_graphs.count, kMaxCapturedSegments - held.train_graphs.count);
+  int64_t left = kMaxCapturedSegments;
+  for (const ProgramPlan& program : programs) {
+    CapturedGraphs& graphs = held.graphs[program.name];
+    graphs.count = std::min(graphs.count, left);
+    left -= graphs.count;
+  }
 }
 
 }  // namespace
@@ -105,7 +108,7 @@ GpuConstant captured_graphs(const Plan& plan) {
   GpuConstant held;
   std::vector<SegmentGroup> groups = groups_of(plan, held);
   if (count_of(groups) > kMaxCapturedSegments) {
-    hold_at_most(groups, held);
+    hold_at_most(plan.programs, groups, held);
     return held;
   }
   for (SegmentGroup& group : groups) hold(group, group.num_buckets);

@@ -236,10 +236,10 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   }
   verify(graph, "after autodiff and optimizer");
   if (request.batches.accumulation_steps > 1) {
-    graph.add_value("accumulate", {DType::kI32, Shape{1}}, Storage::kInput);
+    graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
     passes.run(graph, accumulate_pass());
   }
-  ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.batches.train};
+  ProgramPlan program{.name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();
   return program;
 }
@@ -320,7 +320,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
-  ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.batches.evaluate};
+  ProgramPlan program{
+      .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};
   program.passes = passes.records();
   return program;
 }
@@ -361,15 +362,16 @@ PlanGraphs build_graphs(const PlanRequest& request) {
 
 PlanGraphs begin_graphs(const PlanRequest& request) {
   PlanGraphs graphs{.weights = run_weights(request)};
-  if (request.train) graphs.train = begin_train_graph(request, graphs.weights);
-  if (request.evaluate) graphs.evaluate = build_evaluate_graph(request);
+  if (request.train) graphs.programs.add(begin_train_graph(request, graphs.weights));
+  if (request.evaluate) graphs.programs.add(build_evaluate_graph(request));
   return graphs;
 }
 
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun) {
-  if (begun.train) finish_train_graph(request, *begun.train);
-  if (begun.evaluate && begun.evaluate->bucket != request.batches.evaluate) {
-    begun.evaluate = build_evaluate_graph(request);
+  if (ProgramPlan* train = begun.programs.find(kTrainProgram)) finish_train_graph(request, *train);
+  ProgramPlan* evaluate = begun.programs.find(kEvaluateProgram);
+  if (evaluate != nullptr && evaluate->bucket != request.batches.evaluate) {
+    *evaluate = build_evaluate_graph(request);
   }
   return begun;
 }

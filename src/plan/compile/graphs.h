@@ -17,8 +17,7 @@ namespace plimsoll {
 
 struct PlanGraphs {
   std::vector<WeightSpec> weights = {};
-  std::optional<ProgramPlan> train = {};
-  std::optional<ProgramPlan> evaluate = {};
+  Programs programs = {};
 };
 
 // Returns the graphs of a plan: begin_graphs() and finish_graphs(). Errors: as build_plan().

@@ -10,8 +10,8 @@ namespace plimsoll {
 
 template <typename Work>
 void Placer::for_each_program(const Work& work) {
-  if (train_) work(*plan_.train, *train_);
-  if (evaluate_) work(*plan_.evaluate, *evaluate_);
+  size_t i = 0;
+  for (ProgramPlan& program : plan_.programs) work(program, placers_[i++]);
 }
 
 PlanSizes sizes_of(const PlanRequest& request) {
@@ -28,16 +28,13 @@ Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
     plan_.persistent_by_name.emplace(kStagedInputs, plan_.persistent.size());
     plan_.persistent.push_back({.name = std::string(kStagedInputs), .storage = Storage::kInput});
   }
-  plan_.train = std::move(graphs.train);
-  plan_.evaluate = std::move(graphs.evaluate);
-  if (plan_.train) train_.emplace(plan_, *plan_.train);
-  if (plan_.evaluate) evaluate_.emplace(plan_, *plan_.evaluate);
+  plan_.programs = std::move(graphs.programs);
+  placers_.reserve(plan_.programs.size());
+  for (ProgramPlan& program : plan_.programs) placers_.emplace_back(plan_, program);
   name_parts_of_weights();
   if (plan_.scales_loss()) plan_.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
-  // The optimizer segment runs when the learning rate of the step is known.
-  plan_.step_schedule = {{Segment::kForward, true},
-                         {Segment::kBackward, !request.update.in_backward},
-                         {Segment::kOptimizer, false}};
+  if (plan_.trains()) plan_.step_schedule = step_schedule(request.update.in_backward);
+  if (plan_.programs.contains(kEvaluateProgram)) plan_.evaluation_schedule = evaluation_schedule();
 }
 
 void Placer::name_parts_of_weights() {
@@ -63,8 +60,8 @@ const Plan& Placer::place(const PlanSizes& sizes) {
   request.batches.accumulation_steps = sizes.gradient_accumulation_steps;
   request.captured_buckets = sizes.captured_buckets;
   request.host = sizes.host;
-  if (plan_.train) plan_.train->bucket = sizes.train_bucket;
-  if (plan_.evaluate) plan_.evaluate->bucket = sizes.evaluate_bucket;
+  if (ProgramPlan* train = plan_.programs.find(kTrainProgram)) train->bucket = sizes.train_bucket;
+  if (ProgramPlan* evaluate = plan_.programs.find(kEvaluateProgram)) evaluate->bucket = sizes.evaluate_bucket;
   for_each_program([&](ProgramPlan& program, ProgramPlacer& placer) { placer.lay_out(program, request); });
   place_persistent();
   place_transient();
@@ -127,8 +124,8 @@ void Placer::place_transient() {
 
 void Placer::add_constants() {
   plan_.host = plan_.request.host;
-  for (const std::optional<ProgramPlan>* program : {&plan_.train, &plan_.evaluate}) {
-    if (*program) plan_.host.library_bytes = std::max(plan_.host.library_bytes, (*program)->library_bytes);
+  for (const ProgramPlan& program : plan_.programs) {
+    plan_.host.library_bytes = std::max(plan_.host.library_bytes, program.library_bytes);
   }
   if (plan_.is_on_gpu()) {
     plan_.gpu_constant = captured_graphs(plan_);

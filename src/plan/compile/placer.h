@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "plan/compile/plan.h"
 #include "plan/compile/program_placer.h"
@@ -46,8 +46,7 @@ class Placer {
   void add_constants();
 
   Plan plan_;
-  std::optional<ProgramPlacer> train_;
-  std::optional<ProgramPlacer> evaluate_;
+  std::vector<ProgramPlacer> placers_;  // in the order of plan_.programs
 };
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace plimsoll {
 
@@ -58,6 +59,67 @@ int64_t Plan::num_trainable_parameters() const {
   int64_t n = 0;
   for (const WeightSpec& spec : weights) n += spec.trainable ? spec.elements() : 0;
   return n;
+}
+
+CapturedGraphs GpuConstant::graphs_of(std::string_view program) const {
+  const auto found = graphs.find(program);
+  return found == graphs.end() ? CapturedGraphs{} : found->second;
+}
+
+int64_t GpuConstant::graph_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [program, held] : graphs) bytes += held.bytes;
+  return bytes;
+}
+
+int64_t GpuConstant::graph_count() const {
+  int64_t count = 0;
+  for (const auto& [program, held] : graphs) count += held.count;
+  return count;
+}
+
+ProgramPlan& Programs::add(ProgramPlan program) {
+  PLIMSOLL_CHECK(!contains(program.name), "two programs are called '{}'", program.name);
+  return list_.emplace_back(std::move(program));
+}
+
+const ProgramPlan* Programs::find(std::string_view name) const {
+  const auto found = std::ranges::find(list_, name, &ProgramPlan::name);
+  return found == list_.end() ? nullptr : &*found;
+}
+
+ProgramPlan* Programs::find(std::string_view name) {
+  return const_cast<ProgramPlan*>(std::as_const(*this).find(name));
+}
+
+const ProgramPlan& Programs::at(std::string_view name) const {
+  const ProgramPlan* program = find(name);
+  PLIMSOLL_CHECK(program != nullptr, "the plan has no program '{}'", name);
+  return *program;
+}
+
+ProgramPlan& Programs::at(std::string_view name) {
+  return const_cast<ProgramPlan&>(std::as_const(*this).at(name));
+}
+
+std::vector<BatchTensorSpec> batch_tensors(const Graph& graph) {
+  std::vector<BatchTensorSpec> tensors;
+  for (const Value& value : graph.values()) {
+    if (value.storage != Storage::kInput || value.input.source != InputSource::kBatch) continue;
+    const Shape& shape = value.type.shape;
+    const Dim rows = shape[0];
+    int64_t row_elements = 1;
+    for (int i = 1; i < shape.rank(); ++i) {
+      PLIMSOLL_CHECK(shape[i].is_constant(), "the input '{}' has the shape {}", value.name, format_shape(shape));
+      row_elements *= shape[i].offset;
+    }
+    tensors.push_back({.name = value.name,
+                       .dtype = is_floating(value.type.dtype) ? DType::kF32 : value.type.dtype,
+                       .per_token = rows.symbol == Symbol::kTokens ? rows.factor * row_elements : 0,
+                       .per_sequence = rows.symbol == Symbol::kSequences ? rows.factor * row_elements : 0,
+                       .constant = rows.offset * row_elements});
+  }
+  return tensors;
 }
 
 std::vector<Bucket> make_ladder(const Bucket& largest) {

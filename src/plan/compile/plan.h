@@ -17,6 +17,7 @@
 #include "plan/compile/graphs.h"
 #include "plan/compile/plan_request.h"
 #include "plan/compile/program_plan.h"
+#include "plan/compile/schedule.h"
 #include "plan/layout/layout.h"
 
 namespace plimsoll {
@@ -29,6 +30,7 @@ struct PersistentBuffer {
   int64_t bytes = 0;
   std::string module = {};
   Space space = Space::kDevice;
+  InputRule input = {};  // of an input
 };
 
 // The segments of a program that are captured for replay; each is a CUDA graph.
@@ -41,17 +43,13 @@ struct CapturedGraphs {
 // The largest amount that a process holds on a GPU outside its arena. captured_graphs.h counts the graphs.
 struct GpuConstant {
   int64_t context_bytes = 0;  // context, modules, handles of libraries: GpuTarget::constant_bytes
-  CapturedGraphs train_graphs = {};
-  CapturedGraphs evaluate_graphs = {};
-  int64_t graph_bytes() const { return train_graphs.bytes + evaluate_graphs.bytes; }
+  std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // by program
+  // Returns those of one program; none if the program has none.
+  CapturedGraphs graphs_of(std::string_view program) const;
+  int64_t graph_bytes() const;
+  int64_t graph_count() const;
   int64_t total() const { return context_bytes + graph_bytes(); }
   friend bool operator==(const GpuConstant&, const GpuConstant&) = default;
-};
-
-// One run of a segment. The step schedule states which segments run, how often and in which order.
-struct ScheduleEntry {
-  Segment segment = Segment::kForward;
-  bool per_micro_batch = true;
 };
 
 // The value of an optimizer state before the first step, if it is not zero.
@@ -86,9 +84,9 @@ struct Plan {
   std::vector<PersistentBuffer> persistent = {};
   std::map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;  // the offset of the transient region
-  std::optional<ProgramPlan> train = {};
-  std::optional<ProgramPlan> evaluate = {};
-  std::vector<ScheduleEntry> step_schedule = {};
+  Programs programs = {};
+  std::vector<ScheduleEntry> step_schedule = {};        // of an optimizer step; empty without training
+  std::vector<ScheduleEntry> evaluation_schedule = {};  // of a batch of evaluation; empty without evaluation
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;      // persistent_bytes plus the lower bound of the larger program
   int64_t host_persistent_bytes = 0;  // the same for the host's arena; zero if nothing is stored there
@@ -101,6 +99,7 @@ struct Plan {
   // Returns true if gradients are computed from a scaled loss: the program has the outputs "used_loss_scale" and
   // "skipped_steps".
   bool scales_loss() const { return request.train && request.precision.activation_dtype == DType::kF16; }
+  bool trains() const { return programs.contains(kTrainProgram); }
   bool is_on_gpu() const { return request.device.kind == KernelDevice::kCuda; }
   // Returns true if enqueued work may run while the host reads what was fetched before.
   bool runs_ahead() const { return is_on_gpu() || request.executor.runs_ahead; }

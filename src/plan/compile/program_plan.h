@@ -97,6 +97,42 @@ struct ProgramPlan {
   std::optional<UpdatePlace> update_place = {};  // set if it was chosen by time
 };
 
+// The names of the programs of a run.
+inline constexpr std::string_view kTrainProgram = "train";
+inline constexpr std::string_view kEvaluateProgram = "evaluate";
+
+// The programs of a plan by name, in the order in which they were added.
+class Programs {
+ public:
+  // Requires: no program has this one's name.
+  ProgramPlan& add(ProgramPlan program);
+  // Returns null if there is no program of this name.
+  const ProgramPlan* find(std::string_view name) const;
+  ProgramPlan* find(std::string_view name);
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  // Errors: kInternal if there is no program of this name.
+  const ProgramPlan& at(std::string_view name) const;
+  ProgramPlan& at(std::string_view name);
+
+  // Returns the program that was added first: training, if the run trains. Requires: there is a program.
+  const ProgramPlan& first() const { return list_.front(); }
+  ProgramPlan& first() { return list_.front(); }
+
+  size_t size() const { return list_.size(); }
+  bool empty() const { return list_.empty(); }
+  auto begin() const { return list_.begin(); }
+  auto end() const { return list_.end(); }
+  auto begin() { return list_.begin(); }
+  auto end() { return list_.end(); }
+
+ private:
+  std::vector<ProgramPlan> list_;
+};
+
+// Returns the tensors that a batch for this program has: one for each input that the host fills from the batch's
+// tensor of the same name, in the order of the inputs. Labels that are numbers are fp32.
+std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
+
 // Returns the ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
 // less than 1/16 of a batch's rows are unused.
 std::vector<Bucket> make_ladder(const Bucket& largest);

@@ -21,7 +21,7 @@ namespace {
 Graph graph_before(PlanRequest request) {
   request.passes.disabled.insert("offload_states");
   request.passes.disabled.insert("updates_at_use");
-  return build_graphs(request).train->graph;
+  return build_graphs(request).programs.at(kTrainProgram).graph;
 }
 
 using Life = std::tuple<int64_t, uint32_t, uint32_t>;

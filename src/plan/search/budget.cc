@@ -125,17 +125,17 @@ class BudgetSearch {
   }
 
   void prepare_blocks() {
-    blocks_ = forward_blocks(none_plan_->train->graph);
+    blocks_ = forward_blocks(none_plan_->programs.at(kTrainProgram).graph);
     menu_ = recompute_options(none_plan_->request);
     if (menu_.options.empty()) return;
-    const GradientBytes gradients = gradient_bytes(*none_plan_->train, blocks_);
+    const GradientBytes gradients = gradient_bytes(none_plan_->programs.at(kTrainProgram), blocks_);
     head_bytes_ = gradients.of_head;
     int64_t later = gradients.of_head;
     for (size_t i = blocks_.size(); i-- > 0;) {
       keep_blocks_.insert(keep_blocks_.begin(), {.options = menu_.options, .later_bytes = later});
       later += gradients.of_block[i];
     }
-    bytes_beside_ = none_plan_->total_bytes() - none_plan_->train->transient_bytes;
+    bytes_beside_ = none_plan_->total_bytes() - none_plan_->programs.at(kTrainProgram).transient_bytes;
   }
 
   // Solves for a limit of live bytes, plans the solution, and corrects the limit by the difference between
@@ -211,7 +211,7 @@ class BudgetSearch {
     RecomputeChoice choice{.policy = RecomputePolicy::kCheap};
     for (size_t i = 0; i < blocks_.size(); ++i) {
       choice.kept_of_block[blocks_[i].name] =
-          names_of(none_plan_->train->graph, blocks_[i], menu_.kept[solution.options[i]]);
+          names_of(none_plan_->programs.at(kTrainProgram).graph, blocks_[i], menu_.kept[solution.options[i]]);
     }
     return choice;
   }

@@ -67,8 +67,8 @@ void expect_never_worse(const PlanRequest& request, const std::vector<int>& tent
     const Plan plan = build_plan(chosen);
     EXPECT_EQ(plan.total_bytes(), found.best.total_bytes);
     EXPECT_EQ(operations_anatomy(plan).total().ms, found.best.step_ms);
-    EXPECT_LE(static_cast<double>(plan.train->transient_bytes),
-              1.02 * static_cast<double>(plan.train->lower_bound_bytes))
+    EXPECT_LE(static_cast<double>(plan.programs.at(kTrainProgram).transient_bytes),
+              1.02 * static_cast<double>(plan.programs.at(kTrainProgram).lower_bound_bytes))
         << tenth;
   }
 }

@@ -209,7 +209,9 @@ bool can_copy_at_use(const Plan& plan) {
 }
 
 bool evaluation_is_larger(const Plan& plan) {
-  return plan.evaluate && (!plan.train || plan.evaluate->transient_bytes > plan.train->transient_bytes);
+  const ProgramPlan* train = plan.programs.find(kTrainProgram);
+  const ProgramPlan* evaluate = plan.programs.find(kEvaluateProgram);
+  return evaluate != nullptr && (train == nullptr || evaluate->transient_bytes > train->transient_bytes);
 }
 
 }  // namespace plimsoll

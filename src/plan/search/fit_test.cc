@@ -44,13 +44,13 @@ TEST(PlacePlan, GraphsServeOtherBuckets) {
     const Plan placed = place_plan(request, graphs);
     EXPECT_NEAR(static_cast<double>(placed.arena_bytes) / static_cast<double>(own.arena_bytes), 1, 0.02)
         << sequences;
-    EXPECT_EQ(placed.train->ladder.back().tokens, request.batches.train.tokens);
+    EXPECT_EQ(placed.programs.at(kTrainProgram).ladder.back().tokens, request.batches.train.tokens);
   }
 }
 
-void expect_same_program(const std::optional<ProgramPlan>& a, const std::optional<ProgramPlan>& b) {
-  ASSERT_EQ(a.has_value(), b.has_value());
-  if (!a) return;
+void expect_same_program(const ProgramPlan* a, const ProgramPlan* b) {
+  ASSERT_EQ(a == nullptr, b == nullptr);
+  if (a == nullptr) return;
   EXPECT_EQ(a->offsets, b->offsets);
   EXPECT_EQ(a->transient_bytes, b->transient_bytes);
   EXPECT_EQ(a->lower_bound_bytes, b->lower_bound_bytes);
@@ -79,8 +79,8 @@ TEST(Placer, PlacesEverySizeAsANewOneDoes) {
       request.host.data_bytes += sequences;
       const Plan fresh = place_plan(request, graphs);
       const Plan& again = placer.place(sizes_of(request));
-      expect_same_program(again.train, fresh.train);
-      expect_same_program(again.evaluate, fresh.evaluate);
+      for (const std::string_view name : {kTrainProgram, kEvaluateProgram})
+        expect_same_program(again.programs.find(name), fresh.programs.find(name));
       EXPECT_EQ(again.total_bytes(), fresh.total_bytes());
       EXPECT_EQ(again.arena_bytes, fresh.arena_bytes);
       EXPECT_EQ(again.lower_bound_bytes, fresh.lower_bound_bytes);
@@ -118,8 +118,8 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   std::vector<std::string> texts;
   for (const PlanRequest& request : requests) {
     const PlanGraphs graphs = begin_graphs(request);
-    texts.push_back(print_graph(graphs.train->graph));
-    if (graphs.evaluate) texts.back() += print_graph(graphs.evaluate->graph);
+    texts.push_back(print_graph(graphs.programs.at(kTrainProgram).graph));
+    if (graphs.programs.contains(kEvaluateProgram)) texts.back() += print_graph(graphs.programs.at(kEvaluateProgram).graph);
   }
   int num_alike = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -144,7 +144,7 @@ TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   PlanRequest large = small;
   large.batches.evaluate = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
   ASSERT_TRUE(share_begun_graphs(small, large));
-  const auto evaluation = [](const PlanGraphs& graphs) { return print_graph(graphs.evaluate->graph); };
+  const auto evaluation = [](const PlanGraphs& graphs) { return print_graph(graphs.programs.at(kEvaluateProgram).graph); };
   const std::string whole = evaluation(build_graphs(large));
   ASSERT_NE(whole, evaluation(build_graphs(small)));
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);

@@ -60,7 +60,7 @@ std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
 
 // Measures the cost of one block of a plan, and the bytes that it holds while its backward pass runs.
 RecomputeOption measured(const Plan& plan, const std::string& block) {
-  const ProgramPlan& program = *plan.train;
+  const ProgramPlan& program = plan.programs.at(kTrainProgram);
   const Graph& graph = program.graph;
   const std::vector<bool> repeated = find_repeated_ops(graph);
   const std::vector<OpEstimate> estimates = estimate_ops(plan, program);
@@ -141,10 +141,10 @@ RecomputeOptions recompute_options(const PlanRequest& request) {
   PlanRequest small = small_request_of(request);
   const PlanGraphs begun = begin_graphs(small);
   const Plan none = place_plan(small, finish_graphs(small, begun));
-  const std::vector<BlockOps> blocks = forward_blocks(none.train->graph);
+  const std::vector<BlockOps> blocks = forward_blocks(none.programs.at(kTrainProgram).graph);
   if (blocks.empty()) return {};
   const BlockOps& middle = blocks[(blocks.size() - 1) / 2];
-  std::vector<Kind> kinds = kinds_of(*none.train, middle);
+  std::vector<Kind> kinds = kinds_of(none.programs.at(kTrainProgram), middle);
   std::set<ValuePlace> always;
   while (kinds.size() > kMostKinds) {
     always.insert(kinds.back().places.begin(), kinds.back().places.end());
@@ -158,7 +158,7 @@ RecomputeOptions recompute_options(const PlanRequest& request) {
       if ((set >> k & 1u) != 0) places.insert(kinds[k].places.begin(), kinds[k].places.end());
     }
     for (const BlockOps& block : blocks) {
-      small.recompute.kept_of_block[block.name] = names_of(none.train->graph, block, places);
+      small.recompute.kept_of_block[block.name] = names_of(none.programs.at(kTrainProgram).graph, block, places);
     }
     options.push_back(measured(place_plan(small, finish_graphs(small, begun)), middle.name));
     kept.push_back(std::move(places));

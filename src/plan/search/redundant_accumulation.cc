@@ -17,7 +17,7 @@ std::string redundant_accumulation(const Plan& plan, std::optional<int64_t> free
   const PlanRequest& request = plan.request;
   const int64_t accumulation = request.batches.accumulation_steps;
   const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
-  if (!plan.train || accumulation == 1 || !limit) return {};
+  if (!plan.trains() || accumulation == 1 || !limit) return {};
   const int64_t micro = request.batches.train.sequences;
   int plans = 0;
   // Tries the fewest micro-batches first.

@@ -19,7 +19,7 @@ std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   if (sizes.empty()) return std::nullopt;
   if (plan.request.batches.accumulation_steps > 1) return sizes.front();
   const int64_t gradient_bytes = plan.num_trainable_parameters() * dtype_bytes(DType::kF32);
-  return plan.train->transient_bytes / 2 > gradient_bytes ? sizes.front() : sizes.back();
+  return plan.programs.at(kTrainProgram).transient_bytes / 2 > gradient_bytes ? sizes.front() : sizes.back();
 }
 
 std::vector<Change> changes_to_try(const Plan& plan) {

@@ -217,8 +217,9 @@ std::string plan_json(const Plan& plan, const PlanLabels& labels) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   const OperationsAnatomy operations = operations_anatomy(plan);
   Json programs = Json::array();
-  if (plan.train) programs.push_back(program_json(*plan.train, plan.gpu_constant.train_graphs));
-  if (plan.evaluate) programs.push_back(program_json(*plan.evaluate, plan.gpu_constant.evaluate_graphs));
+  for (const ProgramPlan& program : plan.programs) {
+    programs.push_back(program_json(program, plan.gpu_constant.graphs_of(program.name)));
+  }
   const Json object{{"schema_version", kPlanJsonVersion},
                     {"total_bytes", plan.total_bytes()},
                     {"spaces", spaces_json(plan)},

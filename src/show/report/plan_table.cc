@@ -41,16 +41,16 @@ std::string describe_trainable(const Plan& plan) {
 
 std::string title(const Plan& plan, const PlanLabels& labels) {
   const PlanRequest& request = plan.request;
-  const Bucket& bucket = plan.train ? request.batches.train : request.batches.evaluate;
+  const Bucket& bucket = plan.trains() ? request.batches.train : request.batches.evaluate;
   std::string first = fmt::format("{} for {}, {} parameters, {}", labels.model_of(request),
-                                  task_of(request.model.problem_type).head->description,
+                                  task_of(request.model.problem_type).head().description,
                                   format_count(plan.num_parameters()), describe_precision(request));
-  if (plan.train) first += ", " + describe_optimizer(request.update.optimizer);
-  if (plan.train && plan.num_trainable_parameters() < plan.num_parameters())
+  if (plan.trains()) first += ", " + describe_optimizer(request.update.optimizer);
+  if (plan.trains() && plan.num_trainable_parameters() < plan.num_parameters())
     first += describe_trainable(plan);
   std::string text =
       fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
-  if (plan.train && request.batches.accumulation_steps > 1) {
+  if (plan.trains() && request.batches.accumulation_steps > 1) {
     text += fmt::format(", {} accumulated to {}", request.batches.accumulation_steps,
                         bucket.sequences * request.batches.accumulation_steps);
   }
@@ -90,14 +90,14 @@ std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<doub
 
 // Returns the lines to the right of the memory table, which show the memory of the train program over time.
 std::vector<std::string> sparklines(const Plan& plan, Characters characters) {
-  if (!plan.train) return {};
-  const std::vector<OpEstimate> ops = estimate_ops(plan, *plan.train);
-  const MemoryTimeline timeline = memory_timeline(plan, *plan.train);
+  if (!plan.trains()) return {};
+  const std::vector<OpEstimate> ops = estimate_ops(plan, plan.programs.at(kTrainProgram));
+  const MemoryTimeline timeline = memory_timeline(plan, plan.programs.at(kTrainProgram));
   std::vector<double> heights;
   for (const PurposeBytes& bytes : timeline.by_op) {
     const int64_t live = std::accumulate(bytes.begin(), bytes.end(), int64_t{0}) - plan.persistent_bytes;
     heights.push_back(static_cast<double>(live) /
-                      static_cast<double>(std::max<int64_t>(plan.train->transient_bytes, 1)));
+                      static_cast<double>(std::max<int64_t>(plan.programs.at(kTrainProgram).transient_bytes, 1)));
   }
   return {"train, by time", "forward   " + sparkline(ops, heights, Segment::kForward, 8, characters),
           "backward  " + sparkline(ops, heights, Segment::kBackward, 8, characters),
@@ -112,8 +112,8 @@ struct Row {
 // Returns "gradients (bf16, fp32)" if not all gradients are in fp32.
 std::string gradient_label(const Plan& plan) {
   std::string types;
-  if (plan.train && plan.request.precision.activation_dtype) {
-    for (DType dtype : gradient_dtypes(*plan.train))
+  if (plan.trains() && plan.request.precision.activation_dtype) {
+    for (DType dtype : gradient_dtypes(plan.programs.at(kTrainProgram)))
       types += fmt::format("{}{}", types.empty() ? "" : ", ", describe_precision(dtype));
   }
   const std::string name(purpose_name(Purpose::kGradients));
@@ -225,7 +225,7 @@ std::string operations_table(const Plan& plan) {
   const OperationsAnatomy operations = operations_anatomy(plan);
   const OpTotals total = operations.total();
   std::string text =
-      "\n" + left_aligned(plan.train ? "operations of a step" : "operations of a batch", kLabelWidth) +
+      "\n" + left_aligned(plan.trains() ? "operations of a step" : "operations of a batch", kLabelWidth) +
       right_aligned("GFLOP", 12) + right_aligned("GB moved", 12) + right_aligned("est. ms", 12) +
       right_aligned("share", 9) + "\n";
   for (int g = 0; g < kNumOpGroups; ++g) {
@@ -239,7 +239,7 @@ std::string operations_table(const Plan& plan) {
             right_aligned(format_share(sums.ms, total.ms), 9) + "\n";
   }
   text += fmt::format("about {} samples/s", short_number(operations.samples_per_s()));
-  if (plan.train) {
+  if (plan.trains()) {
     text += fmt::format("; forward {}, backward {}, optimizer {}",
                         format_share(operations.segment(Segment::kForward).ms, total.ms),
                         format_share(operations.segment(Segment::kBackward).ms, total.ms),

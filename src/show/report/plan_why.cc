@@ -140,8 +140,8 @@ std::string format_formulas(const Plan& plan) {
 
 // Describes where the updates run if states are kept on the host, and why.
 std::string format_update_place(const Plan& plan) {
-  if (!plan.train || !plan.train->update_place) return "";
-  const UpdatePlace& place = *plan.train->update_place;
+  if (!plan.trains() || !plan.programs.at(kTrainProgram).update_place) return "";
+  const UpdatePlace& place = *plan.programs.at(kTrainProgram).update_place;
   const auto ms = [](double value) { return fmt::format("{:.1f} ms per step", value); };
   std::string text = place.is_at_use
                          ? "updates run in the next step's forward pass, where their weights are read: " +
@@ -156,8 +156,8 @@ std::string format_update_place(const Plan& plan) {
 std::string format_captured(const Plan& plan) {
   if (!plan.is_on_gpu()) return "";
   std::vector<std::string> parts;
-  const auto add = [&](const char* name, const ProgramPlan& program, int buckets,
-                       const CapturedGraphs& graphs) {
+  const auto add = [&](const char* name, const ProgramPlan& program, int buckets) {
+    const CapturedGraphs graphs = plan.gpu_constant.graphs_of(program.name);
     parts.push_back(
         graphs.count == 0
             ? fmt::format("none of {}", name)
@@ -166,8 +166,10 @@ std::string format_captured(const Plan& plan) {
                           format_mib(graphs.bytes)));
   };
   const CapturedBuckets& buckets = plan.request.captured_buckets;
-  if (plan.train) add("training", *plan.train, buckets.train, plan.gpu_constant.train_graphs);
-  if (plan.evaluate) add("evaluation", *plan.evaluate, buckets.evaluate, plan.gpu_constant.evaluate_graphs);
+  for (const ProgramPlan& program : plan.programs) {
+    if (program.name == kTrainProgram) add("training", program, buckets.train);
+    if (program.name == kEvaluateProgram) add("evaluation", program, buckets.evaluate);
+  }
   return wrapped(fmt::format("captured programs: {} (a segment is captured when it runs in a bucket for the "
                              "second time; at most {} are kept)",
                              fmt::join(parts, "; "), kMaxCapturedSegments),
@@ -179,11 +181,10 @@ std::string format_captured(const Plan& plan) {
 
 std::string format_stopped_passes(const Plan& plan) {
   const PassOptions& options = plan.request.passes;
-  const std::optional<ProgramPlan>& program = plan.train ? plan.train : plan.evaluate;
-  if (options.stop_after.empty() || !program) return "";
+  if (options.stop_after.empty() || plan.programs.empty()) return "";
   std::vector<std::string> left_out;
   std::string needed;
-  for (const PassRecord& pass : program->passes) {
+  for (const PassRecord& pass : plan.programs.first().passes) {
     if (!pass.ran && !options.disabled.contains(pass.name)) left_out.push_back(pass.name);
     if (pass.despite_stop)
       needed += fmt::format("; {} still runs, because it is needed for {}", pass.name, pass.needed_for);
@@ -194,10 +195,9 @@ std::string format_stopped_passes(const Plan& plan) {
 
 std::string plan_why(const Plan& plan) {
   std::string text;
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (!*program) continue;
-    text += format_kernels(**program, plan.request) + "\n" + format_products(**program, plan.request) +
-            format_passes(**program) + "\n";
+  for (const ProgramPlan& program : plan.programs) {
+    text += format_kernels(program, plan.request) + "\n" + format_products(program, plan.request) +
+            format_passes(program) + "\n";
   }
   text += format_update_place(plan) + format_captured(plan);
   const std::string saved = format_saved(plan);

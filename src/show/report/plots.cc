@@ -123,8 +123,8 @@ std::string caption_of(const Plan& plan, const PlanLabels& labels, const Bucket&
   const std::string model = labels.model_of(plan.request);
   std::string text = fmt::format("{}, {}, batch {} x {} ({} tokens)", model, describe_precision(plan.request),
                                  bucket.sequences, bucket.longest, bucket.tokens);
-  if (plan.train) text += ", " + describe_optimizer(plan.request.update.optimizer);
-  if (plan.train && plan.request.batches.accumulation_steps > 1) {
+  if (plan.trains()) text += ", " + describe_optimizer(plan.request.update.optimizer);
+  if (plan.trains() && plan.request.batches.accumulation_steps > 1) {
     text += fmt::format(", one of {} micro-batches", plan.request.batches.accumulation_steps);
   }
   return text + ", on " + labels.device + "; predicted";
@@ -153,13 +153,13 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
 }
 
 std::string memory_plot(const Plan& plan, const PlanLabels& labels) {
-  PLIMSOLL_CHECK(plan.train || plan.evaluate, "a plan without programs has no plot");
-  const ProgramPlan& program = plan.train ? *plan.train : *plan.evaluate;
+  PLIMSOLL_CHECK(!plan.programs.empty(), "a plan without programs has no plot");
+  const ProgramPlan& program = plan.programs.first();
   const MemoryAnatomy anatomy = memory_anatomy(plan);
-  const PhaseMemory* phase = anatomy.find(plan.train ? Phase::kTrain : Phase::kEvaluate);
+  const PhaseMemory* phase = anatomy.find(plan.trains() ? Phase::kTrain : Phase::kEvaluate);
   const Columns columns = columns_of(plan, program);
   const double arena = static_cast<double>(plan.arena_bytes) / kMiB;
-  SvgPlot plot({.title = plan.train ? "memory over a training step" : "memory over a batch of evaluation",
+  SvgPlot plot({.title = plan.trains() ? "memory over a training step" : "memory over a batch of evaluation",
                 .x_label = "estimated time, ms",
                 .y_label = "live bytes in the arena, MiB",
                 .caption = caption_of(plan, labels, program.bucket)},

@@ -35,7 +35,7 @@ std::string format_ops(const Recomputation& row) {
 }  // namespace
 
 std::string recompute_table(const Plan& plan) {
-  if (!plan.train || plan.request.recompute == RecomputeChoice{}) return "";
+  if (!plan.trains() || plan.request.recompute == RecomputeChoice{}) return "";
   const std::vector<Recomputation> rows = recomputation(plan);
   const double step_ms = operations_anatomy(plan).total().ms;
   std::string text = "\n" + left_aligned("computed again, MiB", kNameWidth) + right_aligned("kept", 9) +

@@ -38,6 +38,24 @@ class LetterEncoder : public TextEncoder {
                    std::vector<int32_t>& ids, std::vector<int32_t>& types) override {
       return encoder_.encode(first, second, max_length, ids, types);
     }
+    // A word gives a token for each of its bytes.
+    int64_t encode_words(std::span<const std::string_view> words, int64_t max_length,
+                         std::vector<int32_t>& ids, std::vector<int32_t>& types,
+                         std::vector<int32_t>& word_starts) override {
+      const size_t begin = ids.size();
+      std::string text;
+      std::vector<int32_t> starts = {-1};
+      for (size_t i = 0; i < words.size(); ++i) {
+        text += words[i];
+        if (!words[i].empty()) starts.push_back(static_cast<int32_t>(i));
+        starts.resize(text.size() + 1, -1);
+      }
+      const int64_t num_cut = encoder_.encode(text, std::nullopt, max_length, ids, types);
+      starts.resize(ids.size() - begin, -1);
+      starts.back() = -1;
+      word_starts.insert(word_starts.end(), starts.begin(), starts.end());
+      return num_cut;
+    }
 
    private:
     const LetterEncoder& encoder_;

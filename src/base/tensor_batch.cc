@@ -1,0 +1,64 @@
+#include "base/tensor_batch.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+TensorBatch::TensorBatch(const BatchLayout& layout) : specs_(layout.tensors), capacity_(layout.capacity) {
+  size_t num_ints = 0;
+  size_t num_floats = 0;
+  for (const BatchTensorSpec& spec : specs_) {
+    PLIMSOLL_CHECK(spec.dtype == DType::kI32 || spec.dtype == DType::kF32, "the tensor '{}' of a batch has type {}",
+                   spec.name, dtype_name(spec.dtype));
+    (spec.dtype == DType::kI32 ? num_ints : num_floats) += static_cast<size_t>(spec.elements(capacity_));
+  }
+  ints_.resize(num_ints);
+  floats_.resize(num_floats);
+}
+
+void TensorBatch::resize(const BatchSize& size) {
+  PLIMSOLL_CHECK(size.tokens <= capacity_.tokens && size.sequences <= capacity_.sequences,
+                 "a batch of {} tokens in {} sequences in memory for {} in {}", size.tokens, size.sequences,
+                 capacity_.tokens, capacity_.sequences);
+  size_ = size;
+}
+
+bool TensorBatch::has(std::string_view name, DType dtype) const {
+  return std::ranges::any_of(
+      specs_, [&](const BatchTensorSpec& spec) { return spec.name == name && spec.dtype == dtype; });
+}
+
+TensorBatch::Place TensorBatch::place_of(std::string_view name, DType dtype) const {
+  Place place;
+  for (const BatchTensorSpec& spec : specs_) {
+    if (spec.dtype != dtype) continue;
+    place.count = static_cast<size_t>(spec.elements(size_));
+    if (spec.name == name) return place;
+    place.begin += static_cast<size_t>(spec.elements(capacity_));
+  }
+  PLIMSOLL_CHECK(false, "a batch has no tensor '{}' of type {}", name, dtype_name(dtype));
+}
+
+std::span<int32_t> TensorBatch::ints(std::string_view name) {
+  const Place place = place_of(name, DType::kI32);
+  return std::span(ints_).subspan(place.begin, place.count);
+}
+
+std::span<const int32_t> TensorBatch::ints(std::string_view name) const {
+  const Place place = place_of(name, DType::kI32);
+  return std::span(ints_).subspan(place.begin, place.count);
+}
+
+std::span<float> TensorBatch::floats(std::string_view name) {
+  const Place place = place_of(name, DType::kF32);
+  return std::span(floats_).subspan(place.begin, place.count);
+}
+
+std::span<const float> TensorBatch::floats(std::string_view name) const {
+  const Place place = place_of(name, DType::kF32);
+  return std::span(floats_).subspan(place.begin, place.count);
+}
+
+}  // namespace plimsoll

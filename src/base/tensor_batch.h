@@ -1,0 +1,89 @@
+// A batch of sequences without padding: tensors with the names of a program's inputs. The data loader fills the
+// tensors that a program declares, and the executor copies each into the input of its name. Neither knows what a
+// tensor means, so that a new input is a declaration in the model or the task. Not thread-safe: one thread uses an
+// object at a time.
+//
+// Legend: T tokens of the batch, B sequences.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace plimsoll {
+
+// The size of a batch, or the largest size of some batches.
+struct BatchSize {
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+  int64_t longest = 0;  // number of tokens of the longest sequence
+  friend bool operator==(const BatchSize&, const BatchSize&) = default;
+};
+
+// One tensor of a batch. It has per_token * T + per_sequence * B + constant elements: ids T, the labels of K
+// classes K * B, the start of each sequence and their end B + 1.
+struct BatchTensorSpec {
+  std::string name;
+  DType dtype = DType::kI32;  // kI32 or kF32
+  int64_t per_token = 0;
+  int64_t per_sequence = 0;
+  int64_t constant = 0;
+  int64_t elements(const BatchSize& size) const {
+    return per_token * size.tokens + per_sequence * size.sequences + constant;
+  }
+  friend bool operator==(const BatchTensorSpec&, const BatchTensorSpec&) = default;
+};
+
+// The tensors of batches, and the size of the largest batch.
+struct BatchLayout {
+  std::vector<BatchTensorSpec> tensors;
+  BatchSize capacity;
+};
+
+class TensorBatch {
+ public:
+  TensorBatch() = default;
+  // Allocates all tensors for the largest batch. The batch is empty.
+  explicit TensorBatch(const BatchLayout& layout);
+  TensorBatch(TensorBatch&&) = default;
+  TensorBatch& operator=(TensorBatch&&) = default;
+  TensorBatch(const TensorBatch&) = delete;
+  TensorBatch& operator=(const TensorBatch&) = delete;
+
+  // Sets the size of every tensor; elements keep their values. Allocates nothing. Errors: kInternal for a size beyond
+  // the capacity.
+  void resize(const BatchSize& size);
+  const BatchSize& size() const { return size_; }
+
+  const std::vector<BatchTensorSpec>& specs() const { return specs_; }
+  bool has_ints(std::string_view name) const { return has(name, DType::kI32); }
+  bool has_floats(std::string_view name) const { return has(name, DType::kF32); }
+  // Return the elements of a tensor at the present size. Errors: kInternal if there is no tensor of this name and
+  // type.
+  std::span<int32_t> ints(std::string_view name);
+  std::span<const int32_t> ints(std::string_view name) const;
+  std::span<float> floats(std::string_view name);
+  std::span<const float> floats(std::string_view name) const;
+
+ private:
+  bool has(std::string_view name, DType dtype) const;
+  // Returns the place of a tensor in the elements of its type. Errors: as ints().
+  struct Place {
+    size_t begin = 0;
+    size_t count = 0;
+  };
+  Place place_of(std::string_view name, DType dtype) const;
+
+  std::vector<BatchTensorSpec> specs_;
+  BatchSize capacity_;
+  BatchSize size_;
+  // The elements of all tensors of each type in the order of the specs, each with room for the largest batch.
+  std::vector<int32_t> ints_;
+  std::vector<float> floats_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+// Counts named entities in sequences of tags, as seqeval 1.2.2 does in its default mode. One thread uses an object.
+//
+// A tag is a letter and a type, as in "B-PER": B begins an entity, I continues it, E ends it, S is an entity of one word,
+// and O is outside. An entity also begins and ends where the type changes, and a word tagged I after O begins one, as in
+// the script conlleval. Other names are read the same way: the first character is the letter, and the rest, or the part
+// after its first hyphen, is the type.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "metrics/metrics.h"
+
+namespace plimsoll {
+
+class EntityCounts {
+ public:
+  // `names` are the tags by id. An id without a name has the tag "LABEL_<id>", as in Hugging Face's configurations.
+  EntityCounts(int64_t num_labels, std::span<const std::string> names);
+
+  // Adds a sequence of labels and predictions, which are ids. Requires: equal lengths, ids below num_labels.
+  void add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions);
+
+  int64_t num_words() const { return num_words_; }
+  // An entity is right if its type, its first and its last word are. Each is 0 where it would be 0 / 0.
+  double precision() const;
+  double recall() const;
+  double f1() const;
+  // Returns the share of words whose tag is right.
+  double accuracy() const;
+
+ private:
+  struct Tag {
+    char letter = 'O';
+    int64_t type = 0;  // an index: equal types have equal indices
+  };
+  struct Entity {
+    int64_t type = 0;
+    int64_t first = 0;
+    int64_t last = 0;
+    auto operator<=>(const Entity&) const = default;
+  };
+  void find_entities(std::span<const int32_t> ids, std::vector<Entity>& entities) const;
+
+  std::vector<Tag> tags_;
+  int64_t num_words_ = 0;
+  int64_t num_right_words_ = 0;
+  int64_t num_labelled_ = 0;
+  int64_t num_predicted_ = 0;
+  int64_t num_right_ = 0;
+  std::vector<Entity> labelled_;   // of the sequence that is added
+  std::vector<Entity> predicted_;
+};
+
+// Returns the metrics of these names in their order: "precision", "recall", "f1", "accuracy". Errors: kUsage for another
+// name.
+MetricList entity_metrics(const EntityCounts& counts, std::span<const std::string_view> names);
+
+}  // namespace plimsoll

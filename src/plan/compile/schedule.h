@@ -1,0 +1,58 @@
+// Describes the order in which the segments of programs run, as data. A schedule is a list of entries; it runs in
+// iterations, and every iteration runs the entries in order for one micro-batch each. The lists express
+//   an optimizer step with gradient accumulation: forward and backward per micro-batch, then the update once;
+//   a stage of a pipeline: the backward segment has a delay, so that several micro-batches are under way;
+//   generation: one program reads the prompt once, then another one runs per token until all sequences have ended.
+// Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace plimsoll {
+
+// How often an entry of a schedule runs.
+enum class Repeat : uint8_t {
+  kPerMicroBatch,  // once for every micro-batch
+  kOnce,           // once, after all micro-batches
+  kUntilDone       // after the micro-batches, again and again until the caller's work is done
+};
+
+struct ScheduleEntry {
+  std::string program = {};
+  Segment segment = Segment::kForward;
+  Repeat repeat = Repeat::kPerMicroBatch;
+  // kPerMicroBatch: the number of iterations by which this entry follows the arrival of its micro-batch. In a pipeline
+  // of S stages that runs one forward and one backward pass in turn, the backward segment of stage s has the delay
+  // S - 1 - s.
+  int64_t delay = 0;
+  friend bool operator==(const ScheduleEntry&, const ScheduleEntry&) = default;
+};
+
+// One run of a segment for a micro-batch, counted from 0. Entries that do not belong to a micro-batch have -1.
+struct ScheduledRun {
+  std::string program = {};
+  Segment segment = Segment::kForward;
+  int64_t micro_batch = -1;
+  friend bool operator==(const ScheduledRun&, const ScheduledRun&) = default;
+};
+
+// Returns the runs of iteration i, counted from 0, of a schedule over `num_micro_batches`: entry by entry, those whose
+// micro-batch i - delay exists.
+std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& schedule, int64_t iteration,
+                                            int64_t num_micro_batches);
+// Returns all runs of micro-batches, iteration by iteration, and then those of the entries that run once. Entries that
+// run until the work is done are returned once, at the end.
+std::vector<ScheduledRun> all_runs(const std::vector<ScheduleEntry>& schedule, int64_t num_micro_batches);
+
+// Returns the schedule of an optimizer step of the program "train". The optimizer segment runs when the learning rate
+// of the step is known. If weights are updated in the backward pass, there is one micro-batch per step, and the backward
+// segment needs the learning rate too.
+std::vector<ScheduleEntry> step_schedule(bool updates_in_backward);
+// Returns the schedule of a batch of the program "evaluate".
+std::vector<ScheduleEntry> evaluation_schedule();
+
+}  // namespace plimsoll

@@ -1,0 +1,57 @@
+#include "plan/compile/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+TEST(Schedule, AccumulatesMicroBatchesAndThenUpdatesOnce) {
+  const std::vector<ScheduledRun> expected = {
+      {"train", Segment::kForward, 0},   {"train", Segment::kBackward, 0}, {"train", Segment::kForward, 1},
+      {"train", Segment::kBackward, 1}, {"train", Segment::kOptimizer, -1}};
+  EXPECT_EQ(all_runs(step_schedule(false), 2), expected);
+}
+
+TEST(Schedule, UpdatesInTheBackwardPassAfterTheLearningRateIsKnown) {
+  const std::vector<ScheduledRun> expected = {
+      {"train", Segment::kForward, 0}, {"train", Segment::kBackward, -1}, {"train", Segment::kOptimizer, -1}};
+  EXPECT_EQ(all_runs(step_schedule(true), 1), expected);
+}
+
+// The order of Megatron's one-forward-one-backward schedule: stage s of S keeps at most S - s micro-batches.
+TEST(Schedule, ADelayKeepsSeveralMicroBatchesUnderWay) {
+  constexpr int64_t kStages = 4;
+  constexpr int64_t kMicroBatches = 7;
+  for (int64_t stage = 0; stage < kStages; ++stage) {
+    const std::vector<ScheduleEntry> schedule = {
+        {"train", Segment::kForward, Repeat::kPerMicroBatch, 0},
+        {"train", Segment::kBackward, Repeat::kPerMicroBatch, kStages - 1 - stage},
+        {"train", Segment::kOptimizer, Repeat::kOnce, 0}};
+    int64_t under_way = 0;
+    int64_t most = 0;
+    std::vector<int64_t> backward;
+    for (const ScheduledRun& run : all_runs(schedule, kMicroBatches)) {
+      if (run.segment == Segment::kForward) most = std::max(most, ++under_way);
+      if (run.segment == Segment::kBackward) {
+        --under_way;
+        backward.push_back(run.micro_batch);
+      }
+    }
+    EXPECT_EQ(under_way, 0);
+    EXPECT_EQ(most, kStages - stage);
+    EXPECT_EQ(std::ssize(backward), kMicroBatches);
+    EXPECT_TRUE(std::ranges::is_sorted(backward));
+  }
+}
+
+TEST(Schedule, GenerationReadsThePromptAndThenRunsPerToken) {
+  const std::vector<ScheduleEntry> schedule = {{"prompt", Segment::kForward, Repeat::kPerMicroBatch, 0},
+                                               {"token", Segment::kForward, Repeat::kUntilDone, 0}};
+  const std::vector<ScheduledRun> expected = {{"prompt", Segment::kForward, 0}, {"token", Segment::kForward, -1}};
+  EXPECT_EQ(all_runs(schedule, 1), expected);
+}
+
+}  // namespace
+}  // namespace plimsoll

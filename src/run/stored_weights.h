@@ -1,0 +1,41 @@
+// Compares the weights of a model with the tensors of its folder before anything is loaded: which weights no file
+// provides, and whether a run may start with them. Pure functions; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/ckpt/model_folder.h"
+#include "models/lora.h"
+#include "models/weight_spec.h"
+#include "run/run_purpose.h"
+
+namespace plimsoll {
+
+// What happens to a stored tensor of another shape than the weight's.
+enum class OtherShapes : uint8_t { kCount, kAreMissing };
+
+// Removes wrappers such as "module." from the names in a model's folder; see ModelFolder::unwrap_names().
+void unwrap_model_names(ModelFolder& folder, const std::vector<WeightSpec>& specs);
+
+// The same for the folder of an adapter.
+void unwrap_adapter_names(ModelFolder& adapter, const std::vector<WeightSpec>& specs,
+                          const std::string& model_type, const LoraConfig& config);
+
+// Returns the parts of weights that the folder does not provide, by the names of their tensors, in the order of the model.
+std::vector<std::string> missing_tensors(const std::vector<WeightSpec>& specs, const ModelFolder& folder,
+                                         OtherShapes other_shapes);
+
+// Checks that the folder provides the weights that the run needs from it: an evaluation and a prediction need all, and
+// training needs at least one of the encoder, because the weights of the head are often new. With an adapter, `specs` are
+// those that the adapter does not provide, and all are needed. Errors: kBadData; the message says how many tensors fit and
+// names some of both sides.
+void check_stored_weights(const std::vector<WeightSpec>& specs, const ModelFolder& folder, RunPurpose purpose,
+                          OtherShapes other_shapes);
+
+// Returns the names of the modules whose weights no file provides. An adapter trains and saves them whole, because nobody
+// could give them the same random numbers again.
+std::vector<std::string> new_modules(const std::vector<WeightSpec>& specs, const ModelFolder& folder,
+                                     OtherShapes other_shapes);
+
+}  // namespace plimsoll

@@ -1,0 +1,55 @@
+// The files of a tokenizer that are saved with a model.
+#include "run/tokenizer_source.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/scratch_folder.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kJson =
+    R"({"model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "A": 1}},
+        "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+        "strip_accents": null, "lowercase": false}, "pre_tokenizer": {"type": "BertPreTokenizer"}})";
+
+TokenizerSource load(const test::ScratchFolder& folder) {
+  return {.tokenizer = Tokenizer::load(folder.path()), .folder = folder.path()};
+}
+
+TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
+  const test::ScratchFolder folder;
+  folder.write("tokenizer.json", kJson);
+  std::vector<CarriedFile> carried = carried_tokenizer_files(posix_file_system(), load(folder));
+  ASSERT_EQ(carried.size(), 2u);
+  EXPECT_TRUE(carried[0].source_path.ends_with("/tokenizer.json"));
+  EXPECT_FALSE(carried[0].text);
+  EXPECT_TRUE(carried[1].source_path.ends_with("/tokenizer_config.json"));
+  EXPECT_EQ(carried[1].text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+  // The other keys stay, in their order.
+  folder.write("tokenizer_config.json", R"({"pad_token": "[UNK]", "do_lower_case": true})");
+  folder.write("config.json", R"({"model_type": "bert"})");
+  carried = carried_tokenizer_files(posix_file_system(), load(folder));
+  ASSERT_EQ(carried.size(), 2u);
+  EXPECT_EQ(carried[1].text,
+            "{\n  \"pad_token\": \"[UNK]\",\n  \"do_lower_case\": true,\n  \"tokenizer_class\": "
+            "\"BertTokenizer\"\n}\n");
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "ElectraTokenizer"})");
+  for (const CarriedFile& file : carried_tokenizer_files(posix_file_system(), load(folder))) {
+    EXPECT_FALSE(file.text) << file.source_path;
+  }
+}
+
+TEST(TokenizerSource, AVocabularyAloneIsBertsEverywhere) {
+  const test::ScratchFolder folder;
+  folder.write("vocab.txt", "[UNK]\n[CLS]\n[SEP]\n");
+  EXPECT_EQ(carried_tokenizer_files(posix_file_system(), load(folder)).size(), 1u);
+  folder.write("config.json", R"({"tokenizer_class": "DistilBertTokenizer"})");
+  const std::vector<CarriedFile> carried = carried_tokenizer_files(posix_file_system(), load(folder));
+  ASSERT_EQ(carried.size(), 2u);
+  EXPECT_EQ(carried[1].text, "{\n  \"tokenizer_class\": \"DistilBertTokenizer\"\n}\n");
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,94 @@
+#include "train/base_change.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "device/cpu/parallel.h"
+#include "models/lora_init.h"
+#include "models/model.h"
+
+namespace plimsoll {
+namespace {
+
+// Enough for the threads of a small machine. More would hold many large matrices.
+constexpr size_t kMostAtOnce = 8;
+
+struct ChangedWeight {
+  const LoraTarget* target = nullptr;
+  std::vector<double> values;
+};
+
+std::vector<double> read_finite(const ModelFolder::Located& stored) {
+  std::vector<double> values(static_cast<size_t>(stored.tensor->num_elements()));
+  stored.file->read(*stored.tensor, {values.data(), DType::kF64});
+  if (std::ranges::all_of(values, [](double value) { return std::isfinite(value); })) return values;
+  throw_error(ErrorCode::kBadData,
+              "{}: the tensor '{}' has a number that is not finite, so the base of this adapter cannot be "
+              "computed; get the base model again from its source",
+              stored.file->path(), stored.tensor->name);
+}
+
+ModelFolder::Located find_weight(const ModelFolder& folder, const std::vector<WeightSpec>& specs,
+                                 const LoraTarget& target) {
+  for (const WeightSpec& spec : specs) {
+    if (spec.name != target.weight) continue;
+    for (const WeightPart& part : spec.parts) {
+      if (part.first_row != target.first_row) continue;
+      for (const std::string& name : part.disk_names) {
+        if (const auto stored = folder.find(name); stored.tensor != nullptr) return stored;
+      }
+    }
+  }
+  return {};
+}
+
+void write_rows(Executor& executor, const ChangedWeight& weight) {
+  const LoraTarget& target = *weight.target;
+  const DType dtype = executor.plan().type_of(target.weight).dtype;
+  std::vector<std::byte> bytes(weight.values.size() * static_cast<size_t>(dtype_bytes(dtype)));
+  const View view{bytes.data(), dtype};
+  for (size_t i = 0; i < weight.values.size(); ++i) view.store(static_cast<int64_t>(i), weight.values[i]);
+  executor.write(target.weight, target.first_row * target.in * dtype_bytes(dtype), bytes);
+}
+
+}  // namespace
+
+std::vector<double> read_changed_base(const ModelFolder::Located& stored, const LoraConfig& config) {
+  if (config.base_change == BaseChange::kNone) {
+    std::vector<double> values(static_cast<size_t>(stored.tensor->num_elements()));
+    stored.file->read(*stored.tensor, {values.data(), DType::kF64});
+    return values;
+  }
+  std::vector<double> values = read_finite(stored);
+  change_base(values, stored.tensor->shape[0], stored.tensor->shape[1], config);
+  return values;
+}
+
+void change_loaded_base(Executor& executor, const ModelFolder& folder) {
+  const ModelOptions& model = executor.plan().request.model;
+  if (!model.lora || model.lora->base_change == BaseChange::kNone) return;
+  const std::vector<WeightSpec> specs = model_weights(model.config);
+  const std::vector<LoraTarget> targets = lora_targets(specs, model.config.model_type, *model.lora);
+  const size_t at_once = std::min<size_t>(kMostAtOnce, static_cast<size_t>(num_threads()));
+  std::vector<ChangedWeight> changed;
+  const auto flush = [&] {
+    parallel_for(std::ssize(changed), [&](int64_t i, int /*thread*/) {
+      ChangedWeight& weight = changed[static_cast<size_t>(i)];
+      change_base(weight.values, weight.target->out, weight.target->in, *model.lora);
+    });
+    for (const ChangedWeight& weight : changed) write_rows(executor, weight);
+    changed.clear();
+  };
+  for (const LoraTarget& target : targets) {
+    const ModelFolder::Located stored = find_weight(folder, specs, target);
+    // A weight that the base lacks is initialised, and the adapter's is refused or unchanged.
+    if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
+      continue;
+    changed.push_back({&target, read_finite(stored)});
+    if (changed.size() == at_once) flush();
+  }
+  flush();
+}
+
+}  // namespace plimsoll
