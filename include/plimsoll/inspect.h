@@ -22,6 +22,8 @@ struct InspectOptions {
   std::vector<std::string> text_column_names = {};
   std::string label_column_name = "label";
   std::string problem_type = {};
+  std::string label_delimiter = {};
+  std::string quoting = "minimal";
   Environment environment = {};
 };
 

@@ -12,6 +12,7 @@
 #include "io/ckpt/model_folder.h"
 #include "io/ckpt/safetensors.h"
 #include "io/data/data_columns.h"
+#include "io/data/label_warnings.h"
 #include "io/data/labels.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_file.h"
@@ -55,13 +56,21 @@ std::string count_lines(const std::vector<std::string>& names, const std::vector
 std::string label_text(const TextSplit& split, const InspectOptions& options) {
   LabelOptions wanted;
   if (!options.problem_type.empty()) wanted.kind = parse_task(options.problem_type).labels;
+  if (!options.label_delimiter.empty()) {
+    wanted.delimiter = options.label_delimiter;
+    wanted.has_delimiter = true;
+  }
   const LabelScheme scheme = infer_labels(split, wanted);
+  std::string warnings;
+  for (const std::string& warning : label_warnings(split, scheme, wanted.kind.has_value())) {
+    warnings += fmt::format("  {}: {}\n", scheme.kind == LabelKind::kNumbers ? "note" : "warning", warning);
+  }
   const Labels labels = encode_labels(split, scheme);
   const std::string problem(problem_type_name(task_of(scheme.kind).problem_type));
   if (scheme.kind == LabelKind::kNumbers) {
     const auto [lowest, highest] = std::ranges::minmax(labels.values);
-    return fmt::format("  {}: {} per row, from {} to {}\n", problem, counted(scheme.num_labels, "number"),
-                       lowest, highest);
+    return warnings + fmt::format("  {}: {} per row, from {} to {}\n", problem,
+                                  counted(scheme.num_labels, "number"), lowest, highest);
   }
   std::vector<int64_t> counts(static_cast<size_t>(scheme.num_labels));
   for (int32_t id : labels.classes) ++counts[static_cast<size_t>(id)];
@@ -72,7 +81,7 @@ std::string label_text(const TextSplit& split, const InspectOptions& options) {
     what = "vectors of " + counted(scheme.num_labels, "target") + ", 0 or 1";
     for (int64_t i = 0; i < scheme.num_labels; ++i) names.push_back("LABEL_" + std::to_string(i));
   }
-  return fmt::format("  {}: {}\n", problem, what) + count_lines(names, counts);
+  return warnings + fmt::format("  {}: {}\n", problem, what) + count_lines(names, counts);
 }
 
 // Returns a text on the words and tags that training would use.
@@ -129,9 +138,10 @@ std::string reading_text(Table table, const InspectOptions& options) {
 }
 
 std::string inspect_table(const std::string& path, const InspectOptions& options) {
-  Table table = read_table(path);
-  const std::string head =
+  Table table = read_table(path, options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180);
+  std::string head =
       fmt::format("{}: {}, columns {}\n", path, counted(table.num_rows(), "row"), table.column_list());
+  for (const std::string& warning : table.warnings()) head += "  warning: " + warning + "\n";
   try {
     return head + reading_text(std::move(table), options);
   } catch (const Error& error) {

@@ -126,8 +126,8 @@ constexpr std::string_view kPageRules = R"(
   column, `ner_tags` (or `pos_tags`, `chunk_tags` with `--task_name pos`, `chunk`), `labels` or `tags`, or else the next column of
   lists, has one tag per word. They come from JSON, JSON Lines or CoNLL files (`.conll`, `.txt`, `.conllu`: one word and its tags
   per line, an empty line between sentences), since CSV cannot contain lists.
-- `plimsoll inspect FILE` shows what training reads of a file; it also takes `--text_column_names`, `--label_column_name` and
-  `--problem_type`.
+- `plimsoll inspect FILE` shows what training reads of a file; it also takes `--text_column_names`, `--label_column_name`,
+  `--problem_type`, `--label_delimiter` and `--quoting`.
 )";
 
 void append_group_page(std::string& out, ArgumentGroup group) {

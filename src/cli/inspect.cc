@@ -1,7 +1,9 @@
 #include "plimsoll/inspect.h"
 
 #include <algorithm>
+#include <array>
 #include <sstream>
+#include <string_view>
 
 #include "cli/command.h"
 
@@ -17,6 +19,12 @@ struct InspectWords {
       options.label_column_name = value;
     } else if (name == "--problem_type") {
       options.problem_type = value;
+    } else if (name == "--label_delimiter") {
+      options.label_delimiter = value;
+    } else if (name == "--quoting") {
+      if (value != "minimal" && value != "none")
+        throw Error(ErrorCode::kUsage, "inspect: --quoting: '" + value + "' is not one of minimal, none");
+      options.quoting = value;
     } else {
       std::istringstream words(value);
       for (std::string word; std::getline(words, word, ',');) options.text_column_names.push_back(word);
@@ -35,10 +43,13 @@ InspectWords read_words(const std::vector<std::string>& words) {
     const size_t equals = word.find('=');
     std::string name = word.substr(0, equals);
     std::replace(name.begin() + 2, name.end(), '-', '_');
-    if (name != "--label_column_name" && name != "--text_column_names" && name != "--problem_type") {
+    constexpr std::array<std::string_view, 5> kNames = {"--label_column_name", "--text_column_names",
+                                                        "--problem_type", "--label_delimiter", "--quoting"};
+    if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
       throw Error(ErrorCode::kUsage, "inspect: unknown option '" + word +
                                          "'; it takes paths, and for data files --text_column_names A,B, "
-                                         "--label_column_name NAME and --problem_type TYPE");
+                                         "--label_column_name NAME, --problem_type TYPE, --label_delimiter "
+                                         "TEXT and --quoting none");
     }
     if (equals == std::string::npos && i + 1 == words.size())
       throw Error(ErrorCode::kUsage, "inspect: " + name + ": the value is missing");
@@ -56,8 +67,10 @@ int run_inspect(const std::vector<std::string>& words) {
         "usage: plimsoll inspect PATH...   a model folder or a name in Hugging Face's cache, a checkpoint, a "
         ".safetensors, .csv, .tsv, .json, .jsonl or .conll file, a tokenizer, log.jsonl, plan.json or "
         "memory.json of "
-        "a run;\na data file is read as for training, with --text_column_names A,B, --label_column_name NAME "
-        "and --problem_type TYPE;\nexit code 4 if a checkpoint is damaged");
+        "a run;\na data file is read as for training, with --text_column_names A,B, --label_column_name "
+        "NAME, "
+        "--problem_type TYPE, --label_delimiter TEXT and --quoting none;\nexit code 4 if a checkpoint is "
+        "damaged");
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
   }
   InspectWords read = read_words(words);

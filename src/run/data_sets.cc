@@ -48,7 +48,10 @@ class DataReading {
     }
     data_.label_column = columns_.label;
     const bool is_by_name = arguments_.dataset_name.empty() && !columns_.text.empty();
-    if (is_training() && is_by_name) data_.columns = {columns_.text, columns_.label};
+    if (is_training() && is_by_name) {
+      const bool is_set = data_.labels.kind == LabelKind::kClasses && !data_.labels.names.empty();
+      data_.columns = {columns_.text, columns_.label, is_set ? data_.labels.delimiter : ""};
+    }
     return std::move(data_);
   }
 
@@ -57,7 +60,8 @@ class DataReading {
 
   // Reads a file. All files have the columns of the first one that is read. A task names its own.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
-    Table table = read_table(path);
+    Table table = read_table(path, arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180);
+    for (const std::string& warning : table.warnings()) warn(warning);
     if (task != nullptr && columns_.text.empty()) {
       const ColumnChoice of_task = glue_columns(*task, table);
       columns_.text = {of_task.first};

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "io/data/label_warnings.h"
 #include "io/data/word_labels.h"
+#include "run/trained_columns.h"
 #include "tasks/task.h"
 
 namespace plimsoll {
@@ -34,6 +37,8 @@ LabelScheme labels_of_model(const ModelConfig& config, std::optional<LabelKind> 
   const TaskRecord& by_model =
       config.problem_type ? task_of(*config.problem_type) : default_task(config.num_labels);
   labels.kind = kind.value_or(by_model.labels);
+  if (const std::string delimiter = trained_columns(config.source.json).label_delimiter; !delimiter.empty())
+    labels.delimiter = delimiter;
   if (labels.kind == LabelKind::kNumbers) labels.names.clear();
   return labels;
 }
@@ -49,13 +54,15 @@ void require_matching_rows(const TextSplit& split, LabelKind kind) {
   const std::string& file = split.table().file_name();
   if (split.has_words() && kind != LabelKind::kClassPerToken) {
     throw_error(ErrorCode::kUsage,
-                "{}: each row is a list of words, but the task is {}, which reads whole texts; select a column of texts "
+                "{}: each row is a list of words, but the task is {}, which reads whole texts; select a "
+                "column of texts "
                 "with --text_column_names, or use a model for token classification",
                 file, problem_type_name(task_of(kind).problem_type));
   }
   if (!split.has_words() && kind == LabelKind::kClassPerToken) {
     throw_error(ErrorCode::kUsage,
-                "{}: each row is a text, but the task is {}, which reads lists of words; use a JSON file with a list of "
+                "{}: each row is a text, but the task is {}, which reads lists of words; use a JSON file "
+                "with a list of "
                 "words and a list of tags per row, or a CoNLL file with one word and its tag per line",
                 file, problem_type_name(task_of(kind).problem_type));
   }
@@ -66,11 +73,22 @@ LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, 
   const ModelConfig& config = model.config;
   LabelOptions options;
   if (!arguments.problem_type.empty()) options.kind = parse_task(arguments.problem_type).labels;
+  if (!arguments.label_delimiter.empty()) {
+    options.delimiter = arguments.label_delimiter;
+    options.has_delimiter = true;
+  }
   if (train != nullptr) require_matching_rows(*train, options.kind.value_or(kind_of_rows(*train)));
-  LabelScheme labels = task != nullptr                            ? glue_labels(*task)
-                       : train != nullptr && train->has_words()   ? infer_word_labels(*train)
-                       : train != nullptr && train->has_label()   ? infer_labels(*train, options)
-                                                                  : labels_of_model(config, options.kind);
+  LabelScheme labels = task != nullptr                          ? glue_labels(*task)
+                       : train != nullptr && train->has_words() ? infer_word_labels(*train)
+                       : train != nullptr && train->has_label() ? infer_labels(*train, options)
+                                                                : labels_of_model(config, options.kind);
+  if (!arguments.label_delimiter.empty()) labels.delimiter = arguments.label_delimiter;
+  if (task == nullptr && train != nullptr && train->has_label() && !train->has_words()) {
+    for (std::string& warning : label_warnings(*train, labels, options.kind.has_value())) {
+      labels.kind == LabelKind::kNumbers ? diagnostics.note(std::move(warning))
+                                         : diagnostics.warn(std::move(warning));
+    }
+  }
   if (config.id2label.empty() || labels.names.empty()) return labels;
   const int64_t num_in_data = labels.num_labels;
   if (take_model_order(labels, config.id2label)) return labels;

@@ -1,5 +1,5 @@
-// The columns of a data file that a model was trained on. They are stored as two keys of its config.json under the names
-// of the settings, text_column_names and label_column_name, so that evaluation and prediction read the same columns.
+// The columns of a data file that a model was trained on. They are stored as keys of its config.json under the names
+// of the settings, text_column_names, label_column_name and label_delimiter, so that evaluation and prediction read the same columns.
 // Hugging Face keeps keys that it does not know. Thread-safe: values and pure functions.
 #pragma once
 
@@ -10,8 +10,9 @@
 namespace plimsoll {
 
 struct TrainedColumns {
-  std::vector<std::string> text;  // one or two; empty: not known
-  std::string label;              // "": not known
+  std::vector<std::string> text;     // one or two; empty: not known
+  std::string label;                 // "": not known
+  std::string label_delimiter = {};  // between the labels of a multi-label cell; "": not known
 };
 
 // Returns the columns that a config.json names. Keys of an unexpected type are ignored, since another program wrote them.

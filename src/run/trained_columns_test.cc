@@ -16,6 +16,9 @@ TEST(TrainedColumns, ComeBackAsTheyWereWritten) {
   EXPECT_EQ(with_trained_columns(text, {}), R"({"mine":1,"model_type":"bert"})");
   EXPECT_EQ(with_trained_columns("", {}), "");
   EXPECT_EQ(trained_columns(with_trained_columns("", {{"a"}, "label"})).label, "label");
+  const std::string sets = with_trained_columns("", {{"a"}, "topics", "#"});
+  EXPECT_EQ(trained_columns(sets).label_delimiter, "#");
+  EXPECT_EQ(trained_columns(with_trained_columns(sets, {{"a"}, "kind"})).label_delimiter, "");
 }
 
 TEST(TrainedColumns, KeysOfOtherTypesSayNothing) {

@@ -8,10 +8,10 @@ namespace plimsoll::testing {
 using namespace std::string_literals;
 namespace {
 
-Case data(std::string name, int exit_code, Words words, std::string file, std::string text) {
+Case data(std::string name, int exit_code, Words words, std::string file, std::string text, Words more = {}) {
   return {std::move(name), exit_code, std::move(words),
-          [file = std::move(file), text = std::move(text)](const Ground& ground) {
-            return ground.train(ground.file(file, text));
+          [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
+            return ground.train(ground.file(file, text), more);
           }};
 }
 
@@ -45,8 +45,6 @@ std::vector<Case> reader_cases() {
            "short.csv", "sentence,label\nword1,good\nword2\n"),
       data("CsvOpenQuote", 4, {"open.csv:3", "quote"}, "open.csv",
            "sentence,label\nword1,good\n\"word2,bad\nword3,good\n"),
-      data("CsvTextAfterQuote", 4, {"after.csv:2", "quote"}, "after.csv",
-           "sentence,label\n\"word1\"x,good\nword2,bad\n"),
       data("CsvNul", 4, {"nul.csv:3"}, "nul.csv", "sentence,label\nword1,good\nwo\0rd2,bad\n"s),
       data("CsvInvalidUtf8", 4, {"utf8.csv:3", "UTF-8"}, "utf8.csv",
            "sentence,label\nword1,good\nw\xff\xfe,bad\n"),
@@ -115,6 +113,93 @@ std::vector<Case> reader_cases() {
          return ground.evaluate(ground.model(),
                                 ground.file("odd.tsv", "sentence\tlabel\nword1\tgood\nword2\tawful\n"));
        }},
+      data("CsvQuotedWordFirst", 0,
+           {"warning: ",
+            "quoted.csv:2: a cell begins with a quoted part and is read without these quotes: "
+            "word1 word2; if quotes are ordinary characters in this file, use --quoting none"},
+           "quoted.csv", "sentence,label\n\"word1\" word2,good\nword2,bad\n"),
+      data("CsvBlankAfterAQuote", 0, {"train 2 rows"}, "blank_after.csv",
+           "sentence,label\n\"word1\" ,good\n\"word2\" ,bad\n"),
+      data("TsvRowsInAQuotedCell", 0,
+           {"warning: ",
+            "swallow.tsv:2: the quote that opens a cell here is closed in line 4, and the cell looks like 3 "
+            "rows; if quotes are ordinary characters in this file, use --quoting none",
+            "train 2 rows"},
+           "swallow.tsv", "sentence\tlabel\n\" word1\tgood\nword2\tbad\n\"\tgood\nword1\tbad\n"),
+      {"TsvWithoutQuoting",
+       0,
+       {"train 4 rows"},
+       [](const Ground& ground) {
+         return ground.train(
+             ground.file("raw.tsv", "sentence\tlabel\n\" word1\tgood\nword2\tbad\n\"\tgood\nword1\tbad\n"),
+             {"--quoting", "none"});
+       }},
+      {"CsvQuoteNeverClosedAdvice",
+       4,
+       {"open.csv:2: quote opened at column 1 is never closed", "use --quoting none"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("open.csv", "sentence,label\n\"word1,good\nword2,bad\n"));
+       }},
+      data("CsvListsOfTargets", 0, {"train 2 rows", "3 labels"}, "vectors.csv",
+           "sentence,label\nword1,\"[1, 0, 1]\"\nword2,\"[0, 0, 1]\"\n"),
+      data("CsvListsOfNamesByPython", 0, {"train 2 rows", "3 labels"}, "names.csv",
+           "sentence,label\nword1,\"['a', 'b']\"\nword2,\"['c']\"\n"),
+      data("CsvListsOfNumPy", 0, {"train 2 rows", "2 labels"}, "numpy.csv",
+           "sentence,label\nword1,[1. 0.]\nword2,[0. 1.]\n"),
+      data("CsvListWithoutEnd", 4, {"cut.csv:3: the label begins with '[' but is not a list: [0, 1"},
+           "cut.csv", "sentence,label\nword1,\"[1, 0]\"\nword2,\"[0, 1\"\n",
+           {"--problem_type", "multi_label_classification"}),
+      data("CsvSetsOfLabels", 0,
+           {"warning: ", "sets.csv:2: the label 'a#b' is read as one class, but looks like several labels",
+            "--label_delimiter '#'"},
+           "sets.csv", "sentence,label\nword1,a#b\nword2,b#a\n"),
+      data("CsvSetsOfLabelsSplit", 0, {"train 3 rows", "3 labels"}, "split.csv",
+           "sentence,label\nword1,a#b\nword2,b#c\nword1,a\n", {"--label_delimiter", "#"}),
+      data("CsvSetsWithAnEmptyLabel", 4, {"gap.csv:2: an empty label between two '#': a##b"}, "gap.csv",
+           "sentence,label\nword1,a##b\nword2,b#c\n", {"--label_delimiter=#"}),
+      data("CsvNumbersAndWordsAsLabels", 0,
+           {"warning: ", "both.csv:4: the label 'good' is a word, but that of line 2 is a number ('0')"},
+           "both.csv", "sentence,label\nword1,0\nword2,1\nword1,good\n"),
+      data("CsvFloatLabels", 0,
+           {"note: ",
+            "floats.csv:2: the labels are numbers that are not all integers (1.0), so the model "
+            "learns a regression; for classes give --problem_type single_label_classification"},
+           "floats.csv", "sentence,label\nword1,1.0\nword2,0.0\n"),
+      data("CsvFloatLabelsAsClasses", 0, {"train 2 rows", "2 labels"}, "classes.csv",
+           "sentence,label\nword1,1.0\nword2,0.0\n", {"--problem_type", "single_label_classification"}),
+      data("CsvOfSemicolons", 4,
+           {"semi.csv:2: this row has 2 fields, but the header has 1",
+            "the fields of the header 'sentence;label' are separated by semicolons"},
+           "semi.csv", "sentence;label\nword1, word2;good\n"),
+      data("CsvOfVerticalBars", 4,
+           {"bars.csv: the fields of the header 'sentence|label' are separated by vertical bars, but those "
+            "of a "
+            ".csv file by commas"},
+           "bars.csv", "sentence|label\nword1|good\n"),
+      data("TsvOfCommas", 4, {"commas.tsv: the fields", "separated by commas: rename the file to .csv"},
+           "commas.tsv", "sentence,label\nword1,good\n"),
+      data("CsvWithoutHeader", 4,
+           {"ag.csv: no column 'label'",
+            "the first row looks like data ('3'), but it must name the 3 columns"},
+           "ag.csv", "3,word1,word2\n2,word2,word1\n"),
+      data("TokensInCsv", 4, {"tokens.csv: rows of words with tags are needed", "write JSON Lines"},
+           "tokens.csv", "tokens,ner_tags\n\"['a']\",\"['O']\"\n"),
+      data("TokensAndTagsOfOtherLengths", 4,
+           {"tokens.jsonl:1: the row has 2 words in 'tokens', but 1 tag in 'ner_tags'; every word needs one "
+            "tag"},
+           "tokens.jsonl", "{\"tokens\": [\"word1\", \"word2\"], \"ner_tags\": [\"O\"]}\n"),
+      data("ConllWithAMissingTag", 4,
+           {"tags.conll:2: this line has 1 column, but the first word, in line 1, has 2: word2"},
+           "tags.conll", "word1 O\nword2\n"),
+      data("ConllWithoutWords", 4, {"none.conll: the file has no words"}, "none.conll", "-DOCSTART- O\n\n"),
+      {"TaskOfTagsWithAFolder",
+       2,
+       {"--dataset_name glue: --task_name ner reads files of words and tags; give --train_file FILE"},
+       [](const Ground& ground) {
+         return Words{"train", "--model_name_or_path", ground.model(), "--task_name",
+                      "ner",   "--dataset_name",       "glue"};
+       }},
+      argument("ArgumentQuoting", 2, {"--quoting: 'all' is not one of minimal, none"}, {"--quoting", "all"}),
       {"DataColumnsNamed",
        0,
        {"train 2 rows", "2 labels"},

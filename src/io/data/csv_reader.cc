@@ -16,6 +16,30 @@ int64_t code_points(std::string_view text) {
                        [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u; });
 }
 
+// Returns true if a quoted cell with line ends looks like rows that an unpaired quote joined: each line in it
+// has as many delimiters as a row. A text with commas rarely has these numbers, and has blanks after the
+// commas. A tab in a text with line ends is suspicious in any number.
+bool looks_like_rows(std::string_view cell, char delimiter, size_t num_columns, size_t column) {
+  const auto num_delimiters = [&](std::string_view line) {
+    return static_cast<size_t>(std::count(line.begin(), line.end(), delimiter));
+  };
+  if (delimiter == '\t') return num_delimiters(cell) > 0;
+  if (cell.find(std::string{delimiter, ' '}) != std::string_view::npos) return false;
+  size_t end = cell.find('\n');
+  if (end == std::string_view::npos || num_delimiters(cell.substr(0, end)) != num_columns - 1 - column) {
+    return false;
+  }
+  while (true) {
+    cell.remove_prefix(end + 1);
+    end = cell.find('\n');
+    if (end == std::string_view::npos) return num_delimiters(cell) < num_columns;
+    const std::string_view line = cell.substr(0, end);
+    if (line.find_first_not_of('\r') != std::string_view::npos && num_delimiters(line) != num_columns - 1) {
+      return false;
+    }
+  }
+}
+
 // Parses the text in one pass. Cells are moved to the front of the same memory as they are read. A cell is
 // never longer than its source, so the write position never passes the read position.
 class CsvParser {
@@ -35,6 +59,7 @@ class CsvParser {
   std::vector<int64_t> lines;
   std::vector<CellKind> kinds;
   size_t written() const { return write_; }
+  void add_warnings(Table& table) const;
 
  private:
   enum class FieldEnd { kDelimiter, kLine, kFile };
@@ -49,6 +74,8 @@ class CsvParser {
   std::string format_row(int64_t num_fields, size_t row_begin) const;
   [[noreturn]] void fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) const;
   [[noreturn]] void fail_open_quote(TextPlace opened, size_t cell_begin) const;
+  void note_continued(int64_t line, size_t cell_begin);
+  void note_rows_in_cell(int64_t first_line, size_t cell_begin);
 
   bool at_line_end() const { return text_[read_] == '\n' || text_[read_] == '\r'; }
 
@@ -60,6 +87,13 @@ class CsvParser {
   size_t write_ = 0;
   TextPlace place_;
   int64_t header_tabs_ = 0;
+  std::string header_;         // the fields of the first row and the delimiters between them
+  int64_t num_continued_ = 0;  // cells with text after a closing quote; the first of them:
+  int64_t continued_line_ = 0;
+  std::string continued_cell_;
+  int64_t num_swallowing_ = 0;  // cells that look like several rows; the first of them:
+  int64_t swallowing_line_ = 0;
+  int64_t swallowing_end_ = 0;
 };
 
 void CsvParser::consume_line_end() {
@@ -117,13 +151,12 @@ CsvParser::FieldEnd CsvParser::read_quoted() {
       if (!doubled) {
         ++read_;
         ++place_.column;
-        if (read_ < text_.size() && !stops_[static_cast<unsigned char>(text_[read_])]) {
-          throw_at_place(name_, place_,
-                         "text after the closing quote of the field that begins on line {}, column {}: "
-                         "'{}'\n  write a quote inside a quoted field twice (\"\")",
-                         opened.line, opened.column, excerpt(std::string_view(text_).substr(read_), 20));
-        }
-        return end_field();
+        note_rows_in_cell(opened.line, cell_begin);
+        if (read_ == text_.size() || stops_[static_cast<unsigned char>(text_[read_])]) return end_field();
+        const int64_t line = place_.line;
+        const FieldEnd end = read_plain();
+        note_continued(line, cell_begin);
+        return end;
       }
       ++read_;
       ++place_.column;
@@ -141,6 +174,46 @@ CsvParser::FieldEnd CsvParser::read_quoted() {
   fail_open_quote(opened, cell_begin);
 }
 
+void CsvParser::note_continued(int64_t line, size_t cell_begin) {
+  const std::string_view cell = std::string_view(text_).substr(cell_begin, write_ - cell_begin);
+  // A blank between the closing quote and the delimiter is not worth a warning.
+  if (cell.empty() || cell.find_last_not_of(" \t") + 1 < cell.size()) return;
+  if (num_continued_++ == 0) {
+    continued_line_ = line;
+    continued_cell_ = excerpt(cell);
+  }
+}
+
+// Notes a quoted cell that looks like several rows.
+void CsvParser::note_rows_in_cell(int64_t first_line, size_t cell_begin) {
+  if (columns.size() < 2 || place_.line == first_line) return;
+  const size_t column = ends.size() % columns.size();
+  const std::string_view cell = std::string_view(text_).substr(cell_begin, write_ - cell_begin);
+  if (!looks_like_rows(cell, options_.delimiter, columns.size(), column)) return;
+  if (num_swallowing_++ == 0) {
+    swallowing_line_ = first_line;
+    swallowing_end_ = place_.line;
+  }
+}
+
+void CsvParser::add_warnings(Table& table) const {
+  constexpr const char* kAdvice = "if quotes are ordinary characters in this file, use --quoting none";
+  const auto others = [](int64_t count) {
+    return count > 1 ? fmt::format(" (and {} more)", count - 1) : std::string();
+  };
+  if (num_swallowing_ > 0) {
+    table.add_warning(fmt::format(
+        "{}:{}: the quote that opens a cell here is closed in line {}, and the cell looks like {} rows{}; {}",
+        name_, swallowing_line_, swallowing_end_, swallowing_end_ - swallowing_line_ + 1,
+        others(num_swallowing_), kAdvice));
+  }
+  if (num_continued_ > 0) {
+    table.add_warning(
+        fmt::format("{}:{}: a cell begins with a quoted part and is read without these quotes: {}{}; {}",
+                    name_, continued_line_, continued_cell_, others(num_continued_), kAdvice));
+  }
+}
+
 CsvParser::FieldEnd CsvParser::read_field() {
   const bool quoted = options_.quotes == QuoteRule::kRfc4180 && read_ < text_.size() && text_[read_] == '"';
   const FieldEnd end = quoted ? read_quoted() : read_plain();
@@ -149,7 +222,9 @@ CsvParser::FieldEnd CsvParser::read_field() {
 }
 
 void CsvParser::fail_open_quote(TextPlace opened, size_t cell_begin) const {
-  std::string hint = "write a quote inside a quoted field twice (\"\")";
+  std::string hint =
+      "write a quote inside a quoted field twice (\"\"); if quotes are ordinary characters in this file, use "
+      "--quoting none";
   if (options_.delimiter == ',' && header_tabs_ > 0) {
     hint = fmt::format(
         "check that the file is CSV (it has {} {} in its header: rename it to .tsv if it is tab-separated)",
@@ -181,10 +256,12 @@ void CsvParser::fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) 
     expected += fmt::format("{}'{}'", expected.empty() ? "" : ", ", column);
   }
   const bool too_many = num_fields > static_cast<int64_t>(columns.size());
+  const std::string other = separator_advice(header_, options_.delimiter);
   throw_at_line(name_, line, "this row has {} {}, but the header has {}: {}\n  the row's text: {}\n  {}",
                 num_fields, num_fields == 1 ? "field" : "fields", columns.size(), expected,
                 excerpt(format_row(num_fields, row_begin)),
-                too_many
+                !other.empty() ? other
+                : too_many
                     ? (options_.delimiter == '\t' ? "put a field that contains a tab in double quotes"
                                                   : "put a field that contains a comma in double quotes")
                     : "put a field that contains a line end in double quotes, or add the missing fields");
@@ -219,6 +296,7 @@ void CsvParser::read_header() {
   const int64_t line = place_.line;
   while (read_field() == FieldEnd::kDelimiter) {
   }
+  header_ = format_row(static_cast<int64_t>(ends.size()), 0);
   int64_t begin = 0;
   for (const int64_t end : ends) {
     columns.emplace_back(text_, static_cast<size_t>(begin), static_cast<size_t>(end - begin));
@@ -271,7 +349,32 @@ Table read_csv(TextFile file, const CsvOptions& options) {
   table.adopt(std::move(file.bytes), std::move(parser.ends), std::move(parser.lines),
               std::move(parser.kinds));
   table.shrink_to_fit();
+  table.set_delimiter(options.delimiter);
+  parser.add_warnings(table);
   return table;
+}
+
+std::string other_separator(std::string_view header, char delimiter) {
+  const auto count = [&](char letter) { return std::count(header.begin(), header.end(), letter); };
+  constexpr std::pair<char, const char*> kSeparators[] = {
+      {';', "semicolons"}, {'\t', "tabs"}, {'|', "vertical bars"}, {',', "commas"}};
+  for (const auto& [letter, name] : kSeparators) {
+    if (letter != delimiter && count(letter) > count(delimiter)) return name;
+  }
+  return {};
+}
+
+std::string separator_advice(std::string_view header, char delimiter) {
+  const std::string found = other_separator(header, delimiter);
+  if (found.empty()) return {};
+  const std::string what =
+      fmt::format("the fields of the header '{}' are separated by {}", excerpt(header), found);
+  if (found == "tabs") return what + ": rename the file to .tsv";
+  if (delimiter == '\t') {
+    return what + (found == "commas" ? ": rename the file to .csv"
+                                     : ", but those of a .tsv file by tabs: write it with tabs");
+  }
+  return what + ", but those of a .csv file by commas: write it with commas, or with tabs as .tsv";
 }
 
 }  // namespace plimsoll

@@ -68,6 +68,77 @@ TEST(CsvReader, ReadsWhatRfc4180Says) {
   }
 }
 
+// The values are those of pandas 2.3: read_csv(dtype=str, keep_default_na=False).
+TEST(CsvReader, ATextGoesOnAfterItsClosingQuoteAsInPandas) {
+  const struct {
+    const char* bytes;
+    const char* first;
+    const char* second;
+    int64_t num_warnings;
+  } cases[] = {
+      {"a,b\n\"Great\" film they say,1\n", "Great film they say", "1", 1},
+      {"a,b\n\"x\" ,1\n", "x ", "1", 0},
+      {"a,b\n\"x\"\t,1\n", "x\t", "1", 0},
+      {"a,b\n\"x\"\"y\"z\"w\",1\n", "x\"yz\"w\"", "1", 1},
+      {"a,b\n\"x\"\" y,1\n\",2\n", "x\" y,1\n", "2", 1},
+      {"a,b\n \"\"x,1\n", " \"\"x", "1", 0},
+      {"a,b\n\"\"x,1\n", "x", "1", 1},
+      {"a,b\n1,\"x\"y", "1", "xy", 1},
+      {"a,b\n1,\"x\" \n", "1", "x ", 0},
+      {"a,b\n\"\"\" q\"\"\",1\n", "\" q\"", "1", 0},
+      {"a,b\n\"x, y\" and z,1\n", "x, y and z", "1", 1},
+      {"a,b\r\n\"x\"y,1\r\n", "xy", "1", 1},
+      {"\"a\" ,b\n1,2\n", "1", "2", 0},
+  };
+  for (const auto& c : cases) {
+    const Table table = parse(c.bytes);
+    EXPECT_EQ(rows_of(table)[0], (std::vector<std::string>{c.first, c.second})) << c.bytes;
+    EXPECT_EQ(std::ssize(table.warnings()), c.num_warnings) << c.bytes;
+  }
+  EXPECT_EQ(parse("a,b\nx,1\n\"Great\" film,1\n\"So\" so,2\n").warnings().at(0),
+            "f.csv:3: a cell begins with a quoted part and is read without these quotes: Great film (and 1 "
+            "more); if quotes are ordinary characters in this file, use --quoting none");
+}
+
+TEST(CsvReader, WarnsOfRowsInAQuotedCell) {
+  const struct {
+    const char* name;
+    std::string bytes;
+    bool tab;
+    const char* warning;  // its beginning, or "" for none
+  } cases[] = {
+      {"lone quotes in TSV", "a\tb\ngreat\t1\n\" awful\t0\nfine\t1\n\"\t0\nx\t0\n", true,
+       "f.csv:3: the quote that opens a cell here is closed in line 5, and the cell looks like 3 rows; if"},
+      {"lone quotes in CSV", "a,b\n\" awful,0\nfine,1\n\",0\nx,0\n", false,
+       "f.csv:2: the quote that opens a cell here is closed in line 4, and the cell looks like 3 rows; if"},
+      {"closed inside a text", "a,b\n\"awful,0\nthis is 5\" long,1\n", false,
+       "f.csv:2: the quote that opens a cell here is closed in line 3, and the cell looks like 2 rows"},
+      {"in a later column", "a,b,c\n1,\"x,5\n2,y,6\n3,\"z,7\n", false,
+       "f.csv:2: the quote that opens a cell here is closed in line 4, and the cell looks like 3 rows"},
+      {"CRLF", "a,b\r\n\"awful,0\r\nfine,1\r\n\",0\r\n", false, "f.csv:2: the quote that opens a cell"},
+      {"two of them", "a\tb\n\"x\t0\n\"\t1\n\"y\t0\n\"\t1\n", true,
+       "f.csv:2: the quote that opens a cell here is closed in line 3, and the cell looks like 2 rows (and 1 "
+       "more)"},
+      {"a text with lines and commas", "a,b\n\"Dear all,\nwe met, and left.\n\nBye\",1\n", false, ""},
+      {"an address", "a,b\n\"12 High St, London\nUK\",1\n", false, ""},
+      {"a text with lines in TSV", "a\tb\n\"x\ny, z\"\t1\n", true, ""},
+      {"a list of lists", "a,b\n\"1,2,3\n4,5,6\",1\n", false, ""},
+      {"one column", "a\n\"x\ny\"\n", false, ""},
+  };
+  for (const auto& c : cases) {
+    const Table table = parse(c.bytes, c.tab ? tabs() : CsvOptions{});
+    if (*c.warning == '\0') {
+      EXPECT_TRUE(table.warnings().empty()) << c.name << ": " << table.warnings()[0];
+      continue;
+    }
+    ASSERT_FALSE(table.warnings().empty()) << c.name;
+    EXPECT_TRUE(table.warnings()[0].starts_with(c.warning)) << c.name << ": " << table.warnings()[0];
+    CsvOptions raw = c.tab ? tabs() : CsvOptions{};
+    raw.quotes = QuoteRule::kNone;
+    EXPECT_TRUE(parse(c.bytes, raw).warnings().empty()) << c.name;
+  }
+}
+
 TEST(CsvReader, TabsWithAndWithoutQuotes) {
   const std::string bytes = "a\tb\n\"x\ty\"\t1\n";
   EXPECT_EQ(rows_of(parse(bytes, tabs())), (Rows{{"x\ty", "1"}}));
@@ -117,11 +188,18 @@ TEST(CsvReader, SaysWhatIsWrongAndWhere) {
       {"open quote, tabs in the header",
        "a\tb\tc\td\n\"1\n",
        {"it has 3 tabs in its header: rename it to .tsv"}},
-      {"text after a quote",
-       "a,b\n\"x\"y,2\n",
-       {"4: f.csv:2:4: text after the closing quote of the field that begins on line 2, column 1: 'y,2",
-        "twice"}},
-      {"columns count code points", "a,b\n\xC3\xA4\xC3\xA4,\"x\"y\n", {"f.csv:2:7: text after"}},
+      {"semicolons and a comma in a row",
+       "text;label\ngood, film;1\n",
+       {"4: f.csv:2: this row has 2 fields, but the header has 1",
+        "the fields of the header 'text;label' are separated by semicolons, but those of a .csv file by "
+        "commas: write it with commas, or with tabs as .tsv"}},
+      {"vertical bars and a comma in a row",
+       "text|label\ngood, film|1\n",
+       {"4: f.csv:2: this row has 2 fields", "'text|label' are separated by vertical bars"}},
+      {"tabs and a comma in a row",
+       "text\tlabel\ngood, film\t1\n",
+       {"4: f.csv:2: this row has 2 fields", "are separated by tabs: rename the file to .tsv"}},
+      {"open quote with advice", "a,b\n1,\"x\n", {"if quotes are ordinary characters", "--quoting none"}},
       {"header only", "a,b\n", {"4: f.csv: the file has a header ('a', 'b') but no rows; check"}},
       {"empty lines only", "\n\r\n\n", {"4: f.csv: the file has only empty lines"}},
       {"two columns of one name",

@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
+#include "io/data/csv_reader.h"
 #include "io/data/label_cells.h"
+#include "io/data/text_file.h"
 #include "io/data/word_columns.h"
 
 namespace plimsoll {
@@ -29,15 +32,40 @@ std::string first_row_hint(const Table& table) {
              : "";
 }
 
-// Returns a hint for the most frequent cause of a missing column: tab-separated text in a .csv file.
+// Returns true if a name of a column looks like a value: a number, a sentence, or a value of its column.
+bool looks_like_value(const Table& table, int64_t column) {
+  const std::string& name = table.columns()[static_cast<size_t>(column)];
+  if (as_number(name).has_value() || std::count(name.begin(), name.end(), ' ') >= 3) return true;
+  for (int64_t row = 0; row < std::min<int64_t>(table.num_rows(), 1000); ++row) {
+    if (table.cell(row, column) == name) return true;
+  }
+  return false;
+}
+
+// Returns the first name in the header of a CSV file that looks like a value, or nothing.
+std::optional<std::string> value_in_header(const Table& table) {
+  if (table.is_typed()) return std::nullopt;
+  for (int64_t column = 0; column < table.num_columns(); ++column) {
+    if (looks_like_value(table, column)) return table.columns()[static_cast<size_t>(column)];
+  }
+  return std::nullopt;
+}
+
+// Returns a hint for the most frequent causes of a missing column: other separators, and a file without a
+// header.
 std::string separator_hint(const Table& table) {
-  if (table.num_columns() == 1 && table.columns()[0].find('\t') != std::string::npos) {
-    return "\n  the header contains tabs: rename the file to .tsv if it is tab-separated";
+  if (table.is_typed()) return {};
+  if (table.num_columns() == 1) {
+    const std::string advice = separator_advice(table.columns()[0], table.delimiter());
+    if (!advice.empty()) return "\n  " + advice;
   }
-  if (table.num_columns() == 1 && table.columns()[0].find(';') != std::string::npos) {
-    return "\n  the header contains semicolons: fields must be separated by commas (.csv) or tabs (.tsv)";
-  }
-  return "";
+  const std::optional<std::string> value = value_in_header(table);
+  if (!value) return {};
+  return fmt::format(
+      "\n  the first row looks like data ('{}'), but it must name the {}: write their names, such as label "
+      "and "
+      "text, as the first line",
+      excerpt(*value), counted(table.num_columns(), "column"));
 }
 
 void require_column(const Table& table, const std::string& name) {
@@ -134,7 +162,20 @@ constexpr std::pair<const char*, const char*> kPairsOfTexts[] = {{"sentence1", "
                                        : "one, or two for pairs of texts,");
 }
 
+// Refuses a table of one column whose header and rows all have another separator: they would be read as one
+// text.
+void refuse_other_separators(const Table& table) {
+  if (table.is_typed() || table.num_columns() != 1 || table.num_rows() == 0) return;
+  const std::string advice = separator_advice(table.columns()[0], table.delimiter());
+  if (advice.empty()) return;
+  for (int64_t row = 0; row < std::min<int64_t>(table.num_rows(), 100); ++row) {
+    if (other_separator(table.cell(row, 0), table.delimiter()).empty()) return;
+  }
+  throw_error(ErrorCode::kBadData, "{}: {}", table.file_name(), advice);
+}
+
 ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) {
+  refuse_other_separators(table);
   const TextColumns found = find_texts(table, options.label);
   const std::vector<std::string>& texts = found.texts;
   if (texts.empty()) {

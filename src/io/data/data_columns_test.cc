@@ -127,16 +127,66 @@ TEST(Columns, SayWhatIsExpectedAndFound) {
                 .find("4: f.csv: expected a text column in addition to the label 'label', found 'label'"),
             std::string::npos);
   EXPECT_NE(
-      error("a\tlabel\n1\t2\n", {{"a"}, "label"}).find("the header contains tabs: rename the file to .tsv"),
+      error("a\tlabel\n1\t2\n", {{"a"}, "label"}).find("are separated by tabs: rename the file to .tsv"),
       std::string::npos);
   EXPECT_NE(error("a;label\n1;2\n", {{"a"}, "label"}).find("semicolons"), std::string::npos);
   // The message first names the option to use and then the possible cause.
   EXPECT_EQ(error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
             "4: f.csv: no column 'label' for the labels among 'a;label'; rename it, or select it with "
-            "--label_column_name\n  the header contains semicolons: fields must be separated by commas "
-            "(.csv) or tabs (.tsv)");
+            "--label_column_name\n  the fields of the header 'a;label' are separated by semicolons, but "
+            "those of a .csv file by "
+            "commas: write it with commas, or with tabs as .tsv");
   EXPECT_TRUE(error("a,b\n1,2\n", {{"a", "b", "a"}, "label"}).starts_with("2: 3 text columns are given"));
   EXPECT_TRUE(error("a,b\n1,2\n", {{"a"}, "a"}).starts_with("2: the column 'a' is given both"));
+}
+
+TEST(Columns, NameOtherSeparators) {
+  const auto tsv = [](const std::string& bytes) {
+    CsvOptions options;
+    options.delimiter = '\t';
+    return read_csv(text_file_from_memory("f.tsv", bytes), options);
+  };
+  const struct {
+    Table table;
+    const char* sentence;
+  } cases[] = {
+      {csv("id;text;label\n1;a;0\n"), "are separated by semicolons, but those of a .csv file by commas"},
+      {csv("text|label\na|0\n"), "are separated by vertical bars, but those of a .csv file by commas"},
+      {csv("text\tlabel\na\t0\n"), "are separated by tabs: rename the file to .tsv"},
+      {tsv("text,label\na,0\n"), "are separated by commas: rename the file to .csv"},
+      {tsv("text;label\na;0\n"),
+       "are separated by semicolons, but those of a .tsv file by tabs: write it with"},
+      {tsv("text|label\na|0\n"), "are separated by vertical bars, but those of a .tsv file by tabs"},
+  };
+  for (const auto& c : cases) {
+    // As training and as prediction, which needs no label.
+    const std::string missing = error_of([&] { require_label_column(c.table, "label"); });
+    EXPECT_NE(missing.find(c.sentence), std::string::npos) << missing << "\n  expected " << c.sentence;
+    const std::string one_text = error_of([&] { choose_columns(c.table); });
+    EXPECT_NE(one_text.find(c.sentence), std::string::npos) << one_text << "\n  expected " << c.sentence;
+  }
+  EXPECT_EQ(choose_columns(csv("text; a note\nno separator here\n")).first, "text; a note");
+}
+
+TEST(Columns, NameAFileWithoutHeader) {
+  const struct {
+    const char* bytes;
+    const char* value;  // "" if the header is one
+  } cases[] = {
+      {"3,Oil price up,the bank said oil price is up\n2,Cup won,the team won the cup\n", "3"},
+      {"0.5,a\n1.5,b\n", "0.5"},
+      {"this film was very good,positive\nbad,negative\n", "this film was very good"},
+      {"good,positive\nbad,negative\nfine,positive\n", "positive"},
+      {"1\n2\n", "1"},
+      {"text,kind\ngood,positive\n", ""},
+      {"review text,kind\ngood,positive\n", ""},
+  };
+  for (const auto& c : cases) {
+    const std::string error = error_of([&] { require_label_column(csv(c.bytes), "label"); });
+    const std::string hint =
+        fmt::format("the first row looks like data ('{}'), but it must name the ", c.value);
+    EXPECT_EQ(error.find(hint) != std::string::npos, *c.value != '\0') << error;
+  }
 }
 
 TEST(Columns, OfJsonAreThoseOfItsFirstRow) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace plimsoll {
@@ -51,6 +52,12 @@ class Table {
   // cells are text (CSV, TSV).
   bool is_typed() const { return is_typed_; }
   void set_typed() { is_typed_ = true; }
+  // Returns the character between the fields of a CSV or TSV file, and 0 for other formats.
+  char delimiter() const { return delimiter_; }
+  void set_delimiter(char delimiter) { delimiter_ = delimiter; }
+  // What the reader found suspicious, as complete sentences with file and line.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  void add_warning(std::string warning) { warnings_.push_back(std::move(warning)); }
   // Returns true if the file has one word per line, so that its columns are lists.
   bool is_conll() const { return is_conll_; }
   void set_conll() { is_conll_ = true; }
@@ -74,6 +81,8 @@ class Table {
   std::vector<int64_t> ends_;
   std::vector<int64_t> lines_;
   std::vector<CellKind> kinds_;
+  std::vector<std::string> warnings_;
+  char delimiter_ = 0;
   bool is_typed_ = false;
   bool is_conll_ = false;
 };

@@ -33,9 +33,13 @@ bool is_label_list(const TextSplit& split, int64_t row);
 // Parses the text as a number that is finite in fp32. Errors: kBadData with the file:line of the row.
 double finite_number(const TextSplit& split, int64_t row, std::string_view text);
 
+// Parses a list as text: [0, 1] and ["a", "b"] as JSON writes it, ['a', 'b'] and [True, False] as Python does,
+// and [0 1], [1. 0.] and ['a' 'b'] as NumPy does. Returns nothing if the text is not a list.
+std::optional<std::vector<JsonItem>> find_written_list(std::string_view text);
+
 // Returns the items of a multi-label cell: the items of a list, or text separated by the delimiter. true and
 // false are 1 and 0 with kind kBool. Errors: kBadData with the file:line of the row for an item that is not a
 // label, and for text that begins with '[' but is not a JSON list.
-std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char delimiter);
+std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, std::string_view delimiter);
 
 }  // namespace plimsoll

@@ -49,7 +49,7 @@ bool LabelLists::are_vectors() const {
   return all_binary && (any_descending || (equal_widths && width >= 2));
 }
 
-LabelLists survey_lists(const TextSplit& split, char delimiter) {
+LabelLists survey_lists(const TextSplit& split, std::string_view delimiter) {
   LabelLists lists;
   bool is_first = true;
   for (int64_t row = 0; row < split.num_rows(); ++row) {
@@ -76,7 +76,7 @@ LabelLists survey_lists(const TextSplit& split, char delimiter) {
   return lists;
 }
 
-void require_vectors(const TextSplit& split, char delimiter) {
+void require_vectors(const TextSplit& split, std::string_view delimiter) {
   std::optional<size_t> width;
   int64_t first_line = 0;
   for (int64_t row = 0; row < split.num_rows(); ++row) {

@@ -37,10 +37,10 @@ struct LabelLists {
 
 // Examines all lists; rows without a label are skipped. Errors: kBadData with file:line for a cell that is
 // not a list of labels.
-LabelLists survey_lists(const TextSplit& split, char delimiter);
+LabelLists survey_lists(const TextSplit& split, std::string_view delimiter);
 
 // Throws kBadData with the file:line of the first row whose list has another length than that of the first
 // row or contains a number other than 0 and 1. Requires: are_vectors() of the split's lists.
-void require_vectors(const TextSplit& split, char delimiter);
+void require_vectors(const TextSplit& split, std::string_view delimiter);
 
 }  // namespace plimsoll

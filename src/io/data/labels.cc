@@ -45,7 +45,7 @@ LabelScheme infer_regression(const TextSplit& train) {
       fail_at_row(train, row, "this row has no label; add it, or remove the row");
     }
     if (is_label_list(train, row)) {
-      const std::vector<JsonItem> items = label_items(train, row, ',');
+      const std::vector<JsonItem> items = label_items(train, row, ",");
       width = static_cast<int64_t>(items.size());
       for (const JsonItem& item : items) {
         finite_number(train, row, item.text);
@@ -65,7 +65,7 @@ LabelScheme infer_regression(const TextSplit& train) {
   return scheme;
 }
 
-LabelScheme infer_multi_label(const TextSplit& train, char delimiter) {
+LabelScheme infer_multi_label(const TextSplit& train, const std::string& delimiter) {
   LabelScheme scheme;
   scheme.kind = LabelKind::kClasses;
   scheme.delimiter = delimiter;
@@ -125,6 +125,7 @@ struct LabelKinds {
   bool any_list = false;
   bool any_float = false;
   bool all_integers = true;
+  bool all_written_lists = false;  // CSV: every label is a list as JSON, Python or NumPy writes it
 };
 
 // Examines the labels in one pass: returns their kind and the first row that does not match the rows before
@@ -132,12 +133,16 @@ struct LabelKinds {
 LabelKinds survey(const TextSplit& train) {
   LabelKinds kinds;
   std::optional<bool> first_numeric;
+  int64_t num_labels = 0;
+  int64_t num_written_lists = 0;
   int64_t first_line = 0;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (is_label_missing(train, row)) {
       continue;
     }
     const CellKind kind = scalar_kind(train, row);
+    ++num_labels;
+    num_written_lists += kind == CellKind::kText && find_written_list(train.label(row)).has_value() ? 1 : 0;
     kinds.any_list = kinds.any_list || kind == CellKind::kList;
     kinds.any_float = kinds.any_float || kind == CellKind::kFloat;
     kinds.all_integers = kinds.all_integers && kind == CellKind::kInteger;
@@ -153,6 +158,7 @@ LabelKinds survey(const TextSplit& train) {
                       *first_numeric ? "a number" : "not a number", first_line, excerpt(train.label(row))));
     }
   }
+  kinds.all_written_lists = num_labels > 0 && num_written_lists == num_labels;
   return kinds;
 }
 
@@ -206,14 +212,14 @@ LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options) {
   if (options.kind == LabelKind::kNumbers) {
     return infer_regression(train);
   }
-  if (options.kind == LabelKind::kClasses) {
+  if (options.kind == LabelKind::kClasses || (!options.kind && options.has_delimiter)) {
     return infer_multi_label(train, options.delimiter);
   }
   const LabelKinds kinds = survey(train);
   if (options.kind == LabelKind::kClass) {
     return infer_classes(train, kinds.all_integers);
   }
-  if (kinds.any_list) {
+  if (kinds.any_list || kinds.all_written_lists) {
     return infer_multi_label(train, options.delimiter);
   }
   return kinds.any_float && all_numbers(train) ? infer_regression(train)

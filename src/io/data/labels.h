@@ -5,8 +5,9 @@
 // classes sorted as strings (by code point). In JSON, lists of class names mean multi-label. Lists of 0 and 1
 // mean one target per class (a multi-hot vector; label_lists.h defines how they are distinguished from sets
 // of the classes 0 and 1), or several regression targets if regression is requested. In CSV, TSV and JSON
-// strings, a multi-label cell exists only if sets of classes are requested. It contains class names
-// separated by LabelOptions::delimiter, or begins with '[' and is such a list; an empty cell has no class.
+// strings, a multi-label cell exists if sets of classes are requested, if a delimiter is chosen, or if every
+// label is a list as JSON, Python or NumPy writes it. It contains class names separated by
+// LabelOptions::delimiter, or begins with '[' and is such a list; an empty cell has no class.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ namespace plimsoll {
 
 struct LabelOptions {
   std::optional<LabelKind> kind;  // if absent, inferred from the labels
-  char delimiter = ',';           // between the labels of a multi-label cell
+  std::string delimiter = ",";    // between the labels of a multi-label cell
+  bool has_delimiter = false;     // the delimiter was chosen by the user, so that cells are sets of classes
 };
 
 // The source of a scheme's labels, named in messages about unknown labels.
@@ -33,7 +35,7 @@ struct LabelScheme {
   LabelKind kind = LabelKind::kClass;
   std::vector<std::string> names;  // id2label: name of each id; empty for regression and multi-hot vectors
   int64_t num_labels = 0;          // number of classes or regression targets
-  char delimiter = ',';
+  std::string delimiter = ",";
   bool integer_names = false;  // classes are integers: "07" means 7
   bool accepts_ids = false;    // a file may contain the id of a class instead of its name (GLUE)
   // The id of class i if the model's configuration defines its own order, otherwise empty.

@@ -8,6 +8,7 @@
 
 #include "io/data/csv_reader.h"
 #include "io/data/json_reader.h"
+#include "io/data/label_warnings.h"
 #include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {
@@ -86,17 +87,17 @@ TEST(Labels, AreInferredAsRunGlueDoes) {
 }
 
 TEST(Labels, FollowTheProblemTypeThatIsAskedFor) {
-  const LabelScheme regression = infer_labels(csv_labels({"1", "2"}), {LabelKind::kNumbers, ','});
+  const LabelScheme regression = infer_labels(csv_labels({"1", "2"}), {LabelKind::kNumbers, ","});
   EXPECT_EQ(regression.kind, LabelKind::kNumbers);
   EXPECT_EQ(encode_labels(csv_labels({"1", "2"}), regression).values, (std::vector<float>{1.0f, 2.0f}));
-  const LabelScheme classes = infer_labels(csv_labels({"1.5", "0.5"}), {LabelKind::kClass, ','});
+  const LabelScheme classes = infer_labels(csv_labels({"1.5", "0.5"}), {LabelKind::kClass, ","});
   EXPECT_EQ(classes.names, (Names{"0.5", "1.5"}));
   const TextSplit sets = csv_labels({"b; a", "", "c"});
-  const LabelScheme multi = infer_labels(sets, {LabelKind::kClasses, ';'});
+  const LabelScheme multi = infer_labels(sets, {LabelKind::kClasses, ";"});
   EXPECT_EQ(multi.names, (Names{"a", "b", "c"}));
   EXPECT_EQ(encode_labels(sets, multi).values, (std::vector<float>{1, 1, 0, 0, 0, 0, 0, 0, 1}));
   const TextSplit targets = json_labels({"[1.5, 2]", "[0, -1]"});
-  const LabelScheme two = infer_labels(targets, {LabelKind::kNumbers, ','});
+  const LabelScheme two = infer_labels(targets, {LabelKind::kNumbers, ","});
   EXPECT_EQ(two.num_labels, 2);
   EXPECT_EQ(encode_labels(targets, two).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
@@ -125,7 +126,7 @@ TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
   };
   for (const auto& c : cases) {
     const TextSplit split = json_labels(c.labels);
-    const LabelScheme scheme = infer_labels(split, {LabelKind::kClasses, ','});
+    const LabelScheme scheme = infer_labels(split, {LabelKind::kClasses, ","});
     EXPECT_EQ(scheme.names, c.names) << c.name;
     EXPECT_EQ(scheme.num_labels, c.num_labels) << c.name;
     EXPECT_EQ(encode_labels(split, scheme).values, c.values) << c.name;
@@ -134,15 +135,15 @@ TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
 
 TEST(Labels, ATextInBracketsIsAList) {
   const TextSplit vectors = csv_labels({"[0,1,0]", " [1, 1, 0]"});
-  const LabelScheme targets = infer_labels(vectors, {LabelKind::kClasses, ','});
+  const LabelScheme targets = infer_labels(vectors, {LabelKind::kClasses, ","});
   EXPECT_TRUE(targets.names.empty());
   EXPECT_EQ(encode_labels(vectors, targets).values, (std::vector<float>{0, 1, 0, 1, 1, 0}));
   const TextSplit sets = csv_labels({"[\"\"b\"\", \"\"a\"\"]", "a", ""});
-  const LabelScheme names = infer_labels(sets, {LabelKind::kClasses, ','});
+  const LabelScheme names = infer_labels(sets, {LabelKind::kClasses, ","});
   EXPECT_EQ(names.names, (Names{"a", "b"}));
   EXPECT_EQ(encode_labels(sets, names).values, (std::vector<float>{1, 1, 1, 0, 0, 0}));
   const TextSplit values = csv_labels({"[1.5, 2]", "[0, -1]"});
-  const LabelScheme regression = infer_labels(values, {LabelKind::kNumbers, ','});
+  const LabelScheme regression = infer_labels(values, {LabelKind::kNumbers, ","});
   EXPECT_EQ(encode_labels(values, regression).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
 
@@ -213,7 +214,7 @@ TEST(Labels, TakeTheListOfAModelThatHasMore) {
 TEST(Labels, SayWhatIsWrongAndWhere) {
   const LabelScheme ab = infer_labels(csv_labels({"a", "b"}));
   const auto infer = [](const TextSplit& split, std::optional<LabelKind> kind = std::nullopt) {
-    return error_of([&] { infer_labels(split, {kind, ','}); });
+    return error_of([&] { infer_labels(split, {kind, ","}); });
   };
   const struct {
     const char* name;
@@ -246,7 +247,7 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
       {"vector with a fraction", infer(json_labels({"[1.0, 0.0]", "[0.5, 1.0]"})),
        "4: train.jsonl:2: a list of 0 and 1 contains '0.5'"},
       {"brackets that are no list", infer(csv_labels({"a", "[0,1"}), LabelKind::kClasses),
-       "4: train.csv:3: the label begins with '[' but is not a JSON list: [0,1"},
+       "4: train.csv:3: the label begins with '[' but is not a list: [0,1"},
       {"vector without brackets", infer(csv_labels({"0,1", "1,0,0"}), LabelKind::kClasses),
        "4: train.csv:3: the label contains a class twice: 1,0,0"},
       {"targets of two lengths", infer(json_labels({"[1.5, 2]", "[1]"}), LabelKind::kNumbers),
@@ -272,6 +273,100 @@ TEST(Labels, ListsAtMostTenKnownClasses) {
   const LabelScheme scheme = infer_labels(csv_labels(many));
   const std::string error = error_of([&] { encode_labels(csv_labels({"other"}), scheme); });
   EXPECT_NE(error.find("'class09' and 15 more"), std::string::npos) << error;
+}
+
+TEST(Labels, ListsInCsvAreSetsOrVectors) {
+  const struct {
+    const char* name;
+    std::vector<std::string> labels;
+    std::vector<std::string> names;  // empty for vectors
+    int64_t num_labels;
+    std::vector<float> values;
+  } cases[] = {
+      {"vectors", {"[1, 0, 1]", "[0, 0, 0]"}, {}, 3, {1, 0, 1, 0, 0, 0}},
+      {"vectors of floats", {"[1.0, 0.0]", "[0.0, 1.0]"}, {}, 2, {1, 0, 0, 1}},
+      {"vectors of NumPy", {"[1 0 1]", "[0 0 0]"}, {}, 3, {1, 0, 1, 0, 0, 0}},
+      {"vectors of floats of NumPy", {"[1. 0.]", "[ 0.  1.]"}, {}, 2, {1, 0, 0, 1}},
+      {"vectors of Python's booleans", {"[True, False]", "[True, True]"}, {}, 2, {1, 0, 1, 1}},
+      {"names in JSON", {"[\"\"b\"\", \"\"a\"\"]", "[\"\"a\"\"]"}, {"a", "b"}, 2, {1, 1, 1, 0}},
+      {"names in Python",
+       {"['b', 'a']", "[]", "['it\\'s']"},
+       {"a", "b", "it's"},
+       3,
+       {1, 1, 0, 0, 0, 0, 0, 0, 1}},
+      {"names in Python with quotes", {"[\"\"it's\"\", 'a']", "['a']"}, {"a", "it's"}, 2, {1, 1, 1, 0}},
+      {"names of NumPy", {"['b' 'a']", "['b']"}, {"a", "b"}, 2, {1, 1, 0, 1}},
+      {"ids", {"[3, 10]", "[10]"}, {"3", "10"}, 2, {1, 1, 0, 1}},
+      {"blanks", {" [3,10] ", "[ 10 ]"}, {"3", "10"}, 2, {1, 1, 0, 1}},
+  };
+  for (const auto& c : cases) {
+    const TextSplit split = csv_labels(c.labels);
+    const LabelScheme scheme = infer_labels(split);
+    EXPECT_EQ(scheme.kind, LabelKind::kClasses) << c.name;
+    EXPECT_EQ(scheme.names, c.names) << c.name;
+    EXPECT_EQ(scheme.num_labels, c.num_labels) << c.name;
+    EXPECT_EQ(encode_labels(split, scheme).values, c.values) << c.name;
+  }
+  EXPECT_EQ(infer_labels(csv_labels({"[1 0]", "x"})).kind, LabelKind::kClass);
+  EXPECT_EQ(infer_labels(csv_labels({"[a", "[b]"})).kind, LabelKind::kClass);
+}
+
+TEST(Labels, AChosenDelimiterMeansSets) {
+  for (const char* delimiter : {"#", "|", "||", " / "}) {
+    const TextSplit split = csv_labels({fmt::format("b{}a", delimiter), "a", "c"});
+    LabelOptions options;
+    options.delimiter = delimiter;
+    options.has_delimiter = true;
+    const LabelScheme scheme = infer_labels(split, options);
+    EXPECT_EQ(scheme.kind, LabelKind::kClasses) << delimiter;
+    EXPECT_EQ(scheme.names, (std::vector<std::string>{"a", "b", "c"})) << delimiter;
+    EXPECT_EQ(encode_labels(split, scheme).values, (std::vector<float>{1, 1, 0, 1, 0, 0, 0, 0, 1}));
+  }
+}
+
+TEST(Labels, WarnWithTheLine) {
+  const struct {
+    std::vector<std::string> labels;
+    const char* warning;  // its beginning, or "" for none
+  } cases[] = {
+      {{"a#b", "b#c", "a"},
+       "train.csv:2: the label 'a#b' is read as one class, but looks like several labels; for "
+       "a multi-label task give --label_delimiter '#'"},
+      {{"x", "a|b", "b|x"}, "train.csv:3: the label 'a|b' is read as one class"},
+      {{"a||b", "b||a"},
+       "train.csv:2: the label 'a||b' is read as one class, but looks like several labels; for a "
+       "multi-label task give --label_delimiter '||'"},
+      {{"a;b", "b;a"}, "train.csv:2: the label 'a;b'"},
+      {{"a, b", "b", "a"}, "train.csv:2: the label 'a, b' is read as one class"},
+      {{"Science, Technology", "Business", "Sports"}, ""},
+      {{"C#", "F#", "C"}, ""},
+      {{"a/b", "b/a"}, ""},
+      {{"0", "1", "good"},
+       "train.csv:4: the label 'good' is a word, but that of line 2 is a number ('0'): both are "
+       "read as names of classes"},
+      {{"pos", "1", "neg"}, "train.csv:2: the label 'pos' is a word, but that of line 3 is a number ('1')"},
+      {{"1.5", "n/a"}, "train.csv:3: the label 'n/a' is a word, but that of line 2 is a number"},
+      {{"[1 0]", "[0 1]", "x"}, "train.csv:2: the label '[1 0]' is a list, but that of line 4 ('x') is not"},
+      {{"1.0", "0.0"},
+       "train.csv:2: the labels are numbers that are not all integers (1.0), so the model learns a "
+       "regression"},
+      {{"1", "0", "0.5"}, "train.csv:4: the labels are numbers that are not all integers (0.5)"},
+      {{"0", "1"}, ""},
+      {{"a", "b"}, ""},
+      {{"[1 0]", "[0 1]"}, ""},
+  };
+  for (const auto& c : cases) {
+    const TextSplit split = csv_labels(c.labels);
+    const std::vector<std::string> warnings = label_warnings(split, infer_labels(split), false);
+    if (*c.warning == '\0') {
+      EXPECT_TRUE(warnings.empty()) << c.labels[0] << ": " << warnings[0];
+      continue;
+    }
+    ASSERT_EQ(warnings.size(), 1u) << c.labels[0];
+    EXPECT_TRUE(warnings[0].starts_with(c.warning)) << warnings[0] << "\n  expected " << c.warning;
+  }
+  const TextSplit split = csv_labels({"1.0", "0.5"});
+  EXPECT_TRUE(label_warnings(split, infer_labels(split, {LabelKind::kNumbers}), true).empty());
 }
 
 }  // namespace

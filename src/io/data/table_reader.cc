@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "io/data/conll_reader.h"
-#include "io/data/csv_reader.h"
 #include "io/data/json_reader.h"
 #include "io/data/text_file.h"
 
@@ -21,17 +20,15 @@ int64_t peak_reading_bytes(const Table& table) {
   return (table.is_typed() ? 3 : 1) * file_bytes + 2 * (8 * (rows + cells) + cells);
 }
 
-Table read_table(const std::filesystem::path& path) {
+Table read_table(const std::filesystem::path& path, QuoteRule quotes) {
   std::string extension = path.extension().string();
   for (char& letter : extension) {
     letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   }
-  if (extension == ".csv") {
-    return read_csv(read_data_file(path));
-  }
-  if (extension == ".tsv" || extension == ".tab") {
+  if (extension == ".csv" || extension == ".tsv" || extension == ".tab") {
     CsvOptions options;
-    options.delimiter = '\t';
+    options.delimiter = extension == ".csv" ? ',' : '\t';
+    options.quotes = quotes;
     return read_csv(read_data_file(path), options);
   }
   if (extension == ".jsonl" || extension == ".ndjson") {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "io/data/csv_reader.h"
 #include "io/data/data_table.h"
 
 namespace plimsoll {
@@ -11,7 +12,8 @@ namespace plimsoll {
 // Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes (csv_reader.h explains why);
 // .jsonl and .ndjson are JSONL; .json is an array of objects, {"data": [...]}, or JSONL, since Hugging Face's
 // "json" loader accepts all three; .conll, .conllu and .txt have one word per line (conll_reader.h). Errors: kUsage for another extension; kBadData as the readers.
-Table read_table(const std::filesystem::path& path);
+// `quotes` applies to CSV and TSV.
+Table read_table(const std::filesystem::path& path, QuoteRule quotes = QuoteRule::kRfc4180);
 
 // Returns an upper estimate of the memory that was used to read the file of this table. CSV cells are moved
 // together in place, and their positions are stored in vectors that double as they grow. JSON is copied out

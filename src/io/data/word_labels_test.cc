@@ -177,7 +177,7 @@ TEST(WordLabels, AreSortedNamesAsInRunNer) {
       "{\"tokens\": [\"a\", \"b\", \"c\"], \"ner_tags\": [\"O\", \"B-PER\", \"I-PER\"]}\n"
       "{\"tokens\": [\"d\"], \"ner_tags\": [\"B-LOC\"]}\n");
   const LabelScheme scheme = infer_word_labels(split);
-  EXPECT_EQ(scheme.kind, LabelKind::kClass);
+  EXPECT_EQ(scheme.kind, LabelKind::kClassPerToken);
   EXPECT_EQ(scheme.names, (Names{"B-LOC", "B-PER", "I-PER", "O"}));
   EXPECT_EQ(scheme.num_labels, 4);
   const WordClasses classes = encode_word_labels(split, scheme);

@@ -1,0 +1,128 @@
+#include "io/data/label_warnings.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "io/data/label_cells.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+// The first rows with each form of label.
+struct LabelForms {
+  std::optional<int64_t> number;
+  std::optional<int64_t> word;
+  std::optional<int64_t> list;
+  std::optional<int64_t> no_list;
+  std::map<std::string, int64_t, std::less<>> first_rows;  // of each class
+};
+
+LabelForms find_forms(const TextSplit& train) {
+  LabelForms forms;
+  const auto set_first = [](std::optional<int64_t>& first, int64_t row) {
+    if (!first) first = row;
+  };
+  for (int64_t row = 0; row < train.num_rows(); ++row) {
+    if (is_label_missing(train, row) || train.label_kind(row) != CellKind::kText) continue;
+    const std::string_view label = train.label(row);
+    if (!forms.first_rows.contains(label)) forms.first_rows.emplace(label, row);
+    set_first(as_number(label) ? forms.number : forms.word, row);
+    set_first(find_written_list(label) ? forms.list : forms.no_list, row);
+  }
+  return forms;
+}
+
+std::vector<std::string_view> parts_of(std::string_view label, std::string_view delimiter) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t end = std::min(label.find(delimiter), label.size());
+    std::string_view part = label.substr(0, end);
+    part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
+    part = part.substr(0, part.find_last_not_of(' ') + 1);
+    parts.push_back(part);
+    if (end == label.size()) return parts;
+    label.remove_prefix(end + delimiter.size());
+  }
+}
+
+// Returns the first row with a label that contains the delimiter, if the labels look like sets: at least two
+// of them contain it, and most of their parts are parts of, or equal to, another label.
+std::optional<int64_t> find_set(const LabelForms& forms, std::string_view delimiter) {
+  std::map<std::string_view, int64_t> num_labels_with;
+  std::vector<std::vector<std::string_view>> sets;
+  std::optional<int64_t> first;
+  for (const auto& [label, row] : forms.first_rows) {
+    const std::vector<std::string_view> parts = parts_of(label, delimiter);
+    for (const std::string_view part : std::set(parts.begin(), parts.end())) ++num_labels_with[part];
+    if (parts.size() < 2) continue;
+    if (std::ranges::find(parts, std::string_view()) != parts.end()) return std::nullopt;
+    sets.push_back(parts);
+    first = std::min(first.value_or(row), row);
+  }
+  int64_t num_parts = 0;
+  int64_t num_shared = 0;
+  for (const auto& parts : sets) {
+    for (const std::string_view part : parts) {
+      ++num_parts;
+      num_shared += num_labels_with[part] > 1 ? 1 : 0;
+    }
+  }
+  return !sets.empty() && 2 * num_shared > num_parts ? first : std::nullopt;
+}
+
+std::string place(const TextSplit& train, int64_t row) {
+  return fmt::format("{}:{}", train.table().file_name(), train.line(row));
+}
+
+void warn_of_sets(const TextSplit& train, const LabelForms& forms, std::vector<std::string>& warnings) {
+  for (const std::string_view delimiter : {"||", "|", "#", ";", ","}) {
+    const std::optional<int64_t> row = find_set(forms, delimiter);
+    if (!row) continue;
+    warnings.push_back(
+        fmt::format("{}: the label '{}' is read as one class, but looks like several labels; for a "
+                    "multi-label task give --label_delimiter '{}'",
+                    place(train, *row), excerpt(train.label(*row)), delimiter));
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> label_warnings(const TextSplit& train, const LabelScheme& scheme,
+                                        bool is_kind_given) {
+  std::vector<std::string> warnings;
+  if (scheme.kind == LabelKind::kNumbers && !is_kind_given && train.num_rows() > 0) {
+    int64_t row = 0;
+    while (row + 1 < train.num_rows() && as_integer(train.label(row))) ++row;
+    warnings.push_back(
+        fmt::format("{}: the labels are numbers that are not all integers ({}), so the model learns a "
+                    "regression; for classes give --problem_type single_label_classification",
+                    place(train, row), excerpt(train.label(row))));
+  }
+  if (scheme.kind != LabelKind::kClass) return warnings;
+  const LabelForms forms = find_forms(train);
+  if (forms.number && forms.word && !train.table().is_typed()) {
+    warnings.push_back(fmt::format(
+        "{}: the label '{}' is a word, but that of line {} is a number ('{}'): both are read as names of "
+        "classes",
+        place(train, *forms.word), excerpt(train.label(*forms.word)), train.line(*forms.number),
+        excerpt(train.label(*forms.number))));
+  }
+  if (forms.list && forms.no_list) {
+    warnings.push_back(fmt::format(
+        "{}: the label '{}' is a list, but that of line {} ('{}') is not: both are read as names of classes; "
+        "for sets of classes give --problem_type multi_label_classification",
+        place(train, *forms.list), excerpt(train.label(*forms.list)), train.line(*forms.no_list),
+        excerpt(train.label(*forms.no_list))));
+  }
+  warn_of_sets(train, forms, warnings);
+  return warnings;
+}
+
+}  // namespace plimsoll
