@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "run/adapter_choice.h"
+#include "run/checkpoint_choice.h"
 #include "run/model_names.h"
 #include "run/stored_weights.h"
 
@@ -168,6 +169,8 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   if (model.adapter) unwrap_adapter_names(*model.adapter, specs, model.config.model_type, *model.lora);
   save_new_modules(arguments, specs, model);
   check_weights(arguments, purpose, specs, model);
+  const bool is_resumed = purpose == RunPurpose::kTrain && !resumable_checkpoint(files, arguments).empty();
+  if (model.weights && is_resumed) model.weights->expect_replacement();
   check_adapter_folder(arguments, purpose, model);
   return model;
 }
