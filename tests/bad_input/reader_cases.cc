@@ -94,6 +94,28 @@ std::vector<Case> reader_cases() {
            "sentence,label\nword1,0.5\nword2,1e39\n"),
       data("JsonlMixedLabels", 4, {"mixed.jsonl:2", "text here", "line 1"}, "mixed.jsonl",
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"word2\", \"label\": \"bad\"}\n"),
+      data("JsonlValuesThatNobodyReads", 0, {"train 5 rows"}, "unread.jsonl",
+           "{\"sentence\": \"word1\", \"label\": 0, \"x\": NaN}\n{\"sentence\": \"word2\", \"label\": 1, "
+           "\"x\": 340282366920938463463374607431768211456}\n{\"sentence\": \"a\", \"label\": 1, \"x\": "
+           "\"\\ud800\"}\n{\"x\": -Infinity, \"sentence\": \"a\", \"label\": 1}\n{\"x\": 1, \"x\": 2, "
+           "\"sentence\": \"a\", \"label\": 1}\n"),
+      data("JsonlNaNAsText", 4, {"nan_text.jsonl:2: NaN is not JSON (column 'sentence')", "null"},
+           "nan_text.jsonl", "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": NaN, \"label\": 1}\n"),
+      data("JsonlNaNAsLabel", 4, {"nan_label.jsonl:2: NaN is not JSON (column 'label')"}, "nan_label.jsonl",
+           "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"a\", \"label\": NaN}\n"),
+      data("JsonlHugeLabel", 4, {"huge.jsonl:2: the label 18446744073709551615 is too large for a class"},
+           "huge.jsonl",
+           "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"a\", \"label\": "
+           "18446744073709551615}\n"),
+      data("JsonByColumns", 4,
+           {"columns.json: the file has an object for each of 'sentence', 'label', but one object per row",
+            "DataFrame.to_json(path, orient='records', lines=True)"},
+           "columns.json",
+           "{\"sentence\": {\"0\": \"word1\", \"1\": \"a\"}, \"label\": {\"0\": 0, \"1\": 1}}"),
+      data("JsonByLists", 4, {"lists.json: the file has a list for each of 'sentence', 'label'"},
+           "lists.json", "{\"sentence\": [\"word1\", \"word2\"], \"label\": [0, 1]}"),
+      data("JsonBySplit", 4, {"every row must be an object", "orient='records'"}, "by_split.json",
+           "{\"columns\": [\"sentence\", \"label\"], \"index\": [0], \"data\": [[\"word1\", 1]]}"),
       data("JsonlSameKeyTwice", 4, {"keys.jsonl:2", "'label'", "twice"}, "keys.jsonl",
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"a\", \"label\": 0, \"label\": 1}\n"),
       data("JsonlLoneSurrogate", 4, {"surrogate.jsonl:2"}, "surrogate.jsonl",

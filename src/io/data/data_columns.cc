@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "io/data/csv_reader.h"
+#include "io/data/json_reader.h"
 #include "io/data/label_cells.h"
 #include "io/data/text_file.h"
 #include "io/data/word_columns.h"
@@ -245,7 +246,35 @@ void require_label_column(const Table& table, const std::string& label) {
       place_of_columns(table), label, table.column_list(), first_row_hint(table), separator_hint(table));
 }
 
+namespace {
+
+// Refuses a JSON file whose only row consists of the columns of a table: pandas' DataFrame.to_json writes an
+// object per column by default, and a dictionary of lists has a list per column.
+void refuse_columns_as_rows(const Table& table, const ColumnOptions& options) {
+  if (!table.is_typed() || table.is_conll() || table.num_rows() != 1 || !options.tagging.empty()) return;
+  std::optional<size_t> length;
+  bool are_objects = true;
+  bool are_lists =
+      table.num_columns() >= 2 && table.find_column("tokens") < 0 && table.find_column("words") < 0;
+  for (int64_t column = 0; column < table.num_columns(); ++column) {
+    are_objects = are_objects && table.kind(0, column) == CellKind::kObject;
+    are_lists = are_lists && table.kind(0, column) == CellKind::kList;
+    if (!are_lists) continue;
+    const size_t size = find_json_list(table.cell(0, column)).value().size();
+    are_lists = size >= 2 && length.value_or(size) == size;
+    length = size;
+  }
+  if (!are_objects && !are_lists) return;
+  throw_error(ErrorCode::kBadData,
+              "{}: the file has {} for each of {}, but one object per row is expected\n  write rows with "
+              "pandas' DataFrame.to_json(path, orient='records', lines=True)",
+              table.file_name(), are_objects ? "an object" : "a list", table.column_list());
+}
+
+}  // namespace
+
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {
+  refuse_columns_as_rows(table, options);
   if (const std::optional<ColumnChoice> words = choose_word_columns(table, options)) return *words;
   ColumnChoice choice =
       options.text.empty() ? inferred_columns(table, options) : named_columns(table, options);

@@ -41,7 +41,7 @@ struct ColumnChoice {
   std::string label;
   bool has_label = false;
   bool has_words = false;  // `first` has lists of words, and `label` lists of tags
-  std::string note = {};  // what was inferred, if it is not obvious; otherwise empty
+  std::string note = {};   // what was inferred, if it is not obvious; otherwise empty
 };
 
 // Selects the columns. Errors: kBadData if a named column does not exist, if no column can be text, and if

@@ -189,6 +189,32 @@ TEST(Columns, NameAFileWithoutHeader) {
   }
 }
 
+TEST(Columns, AreNotTheRowsOfAFile) {
+  const auto error = [](const std::string& bytes) {
+    return error_of([&] {
+      const TextFile file = text_file_from_memory("f.json", bytes);
+      choose_columns(looks_like_jsonl(file) ? read_jsonl(file) : read_json(file));
+    });
+  };
+  const std::string objects =
+      "4: f.json: the file has an object for each of 'text', 'label', but one object per row";
+  // DataFrame.to_json with orient "columns" (the default), "index", a dictionary of lists, "split" and "values".
+  EXPECT_TRUE(error(R"({"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}})").starts_with(objects));
+  EXPECT_TRUE(
+      error("{\n\"text\": {\"0\": \"a\"}, \"label\": {\"0\": 1}}").starts_with("4: f.json: the file is an "));
+  EXPECT_TRUE(error(R"({"0":{"text":"a","label":1},"1":{"text":"b","label":0}})")
+                  .starts_with("4: f.json: the file has an object for each of '0', '1'"));
+  EXPECT_TRUE(error(R"({"text":["a","b"],"label":[1,0]})")
+                  .starts_with("4: f.json: the file has a list for each of 'text', 'label'"));
+  for (const char* rows :
+       {R"({"columns":["text","label"],"index":[0],"data":[["a",1]]})", R"([["a",1],["b",0]])"}) {
+    EXPECT_NE(error(rows).find("every row must be an object"), std::string::npos) << error(rows);
+    EXPECT_NE(error(rows).find("orient='records'"), std::string::npos) << error(rows);
+  }
+  EXPECT_EQ(error(R"({"tokens":["a","b"],"ner_tags":[1,0]})"), "no error");
+  EXPECT_EQ(error(R"({"text":"a","label":[1,0]})"), "no error");
+}
+
 TEST(Columns, OfJsonAreThoseOfItsFirstRow) {
   const Table table = jsonl("\n{\"label\": 1}\n{\"text\": \"a\", \"label\": 0}\n");
   const std::string hint = "the keys of the first row are the columns";

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "io/data/text_file.h"
 
 namespace plimsoll {
 
@@ -22,6 +23,10 @@ const char* cell_kind_name(CellKind kind) {
       return "a list";
     case CellKind::kObject:
       return "an object";
+    case CellKind::kInvalid:
+      return "a value that is not JSON";
+    case CellKind::kRepeated:
+      return "a key that occurs twice";
   }
   return "unknown";
 }
@@ -60,6 +65,28 @@ std::string Table::column_list() const {
     list += fmt::format("{}'{}'", list.empty() ? "" : ", ", column);
   }
   return list;
+}
+
+void fail_unreadable(const Table& table, int64_t row, int64_t column) {
+  const std::string& name = table.columns()[static_cast<size_t>(column)];
+  const std::string value = excerpt(table.cell(row, column));
+  std::string problem;
+  if (table.kind(row, column) == CellKind::kRepeated) {
+    problem = fmt::format("the key '{}' occurs twice in one row; keep one of them", name);
+  } else if (value.starts_with('\\')) {
+    problem = fmt::format(
+        "the text of column '{}' contains {}, half of a surrogate pair: it was cut in the middle of a "
+        "character\n  write both halves, or the character itself in UTF-8",
+        name, value);
+  } else if (value.find_first_of("0123456789") != std::string::npos) {
+    problem = fmt::format(
+        "the number {} in column '{}' does not fit into 64 bits; put it in quotes if it is a text", value,
+        name);
+  } else {
+    problem = fmt::format("{} is not JSON (column '{}'): write a finite number, or null for a missing one",
+                          value, name);
+  }
+  throw_at_line(table.file_name(), table.line(row), "{}", problem);
 }
 
 int64_t Table::held_bytes() const {

@@ -16,7 +16,22 @@ namespace plimsoll {
 
 // The kind of a cell in the file. CSV and TSV have only kText, and kNull for a cell that is missing in a
 // short row.
-enum class CellKind : uint8_t { kText, kInteger, kFloat, kBool, kNull, kList, kObject };
+enum class CellKind : uint8_t {
+  kText,
+  kInteger,
+  kFloat,
+  kBool,
+  kNull,
+  kList,
+  kObject,
+  kInvalid,   // JSON: NaN, a number beyond 64 bits or half a surrogate pair, which is the text of the cell
+  kRepeated,  // JSON: the key occurs twice in the row
+};
+
+// Returns true for a cell that cannot be read. Files may have such cells in columns that nobody reads.
+constexpr bool is_unreadable(CellKind kind) {
+  return kind == CellKind::kInvalid || kind == CellKind::kRepeated;
+}
 
 // Returns the name of a kind for messages: "text", "an integer", "a list".
 const char* cell_kind_name(CellKind kind);
@@ -86,5 +101,9 @@ class Table {
   bool is_typed_ = false;
   bool is_conll_ = false;
 };
+
+// Throws kBadData with file:line and the reason why the cell cannot be read. Requires: its kind
+// is_unreadable().
+[[noreturn]] void fail_unreadable(const Table& table, int64_t row, int64_t column);
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "io/data/json_repair.h"
 #include "io/data/json_scanner.h"
 
 namespace plimsoll {
@@ -61,9 +62,8 @@ class RowParser {
   void add_cells(simdjson::dom::object object, int64_t line);
   void add_value(simdjson::dom::element value);
   size_t find_column(std::string_view key, size_t guess) const;
-  [[noreturn]] void fail_key_twice(std::string_view key, int64_t line) const {
-    throw_at_line(file_.name, line, "the key '{}' occurs twice in one row", key);
-  }
+  bool parse(size_t size);
+  bool parse_repaired(std::string_view row);
   [[noreturn]] void fail_syntax(simdjson::error_code error, size_t begin, size_t end) const;
 
   const TextFile& file_;
@@ -71,7 +71,17 @@ class RowParser {
   int64_t capacity_ = 0;
   std::string padded_;
   std::optional<Table> table_;
-  std::vector<std::optional<simdjson::dom::element>> row_;
+  // The value of each column in this row.
+  struct Value {
+    std::optional<simdjson::dom::element> element;
+    bool is_repeated = false;
+    const std::string* original = nullptr;  // of a value that was replaced
+  };
+  std::vector<Value> row_;
+  RepairedJson repaired_;
+  std::vector<const std::string*> originals_;  // per field of the row; empty if nothing was replaced
+  simdjson::dom::element root_;
+  simdjson::error_code error_ = simdjson::SUCCESS;
 };
 
 void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end) const {
@@ -109,10 +119,9 @@ size_t RowParser::find_column(std::string_view key, size_t guess) const {
 void RowParser::set_columns(simdjson::dom::object object, int64_t line) {
   std::vector<std::string> columns;
   for (const simdjson::dom::key_value_pair field : object) {
-    if (std::find(columns.begin(), columns.end(), field.key) != columns.end()) {
-      fail_key_twice(field.key, line);
+    if (std::find(columns.begin(), columns.end(), field.key) == columns.end()) {
+      columns.emplace_back(field.key);
     }
-    columns.emplace_back(field.key);
   }
   if (columns.empty()) {
     throw_at_line(file_.name, line, "the first row is an empty object: it must name the columns");
@@ -151,50 +160,109 @@ void RowParser::add_value(simdjson::dom::element value) {
 }
 
 void RowParser::add_cells(simdjson::dom::object object, int64_t line) {
-  std::fill(row_.begin(), row_.end(), std::nullopt);
+  std::fill(row_.begin(), row_.end(), Value());
   size_t guess = 0;
+  size_t field_index = 0;
   for (const simdjson::dom::key_value_pair field : object) {
+    const std::string* original = originals_.empty() ? nullptr : originals_[field_index];
+    ++field_index;
     const size_t column = find_column(field.key, guess);
     guess = column + 1;
     if (column == row_.size()) {
       continue;
     }
-    if (row_[column].has_value()) {
-      fail_key_twice(field.key, line);
-    }
-    row_[column] = field.value;
+    row_[column].is_repeated = row_[column].element.has_value();
+    row_[column].element = field.value;
+    row_[column].original = original;
   }
   table_->begin_row(line);
-  for (const std::optional<simdjson::dom::element>& value : row_) {
-    if (value.has_value()) {
-      add_value(*value);
+  for (const Value& value : row_) {
+    if (value.is_repeated) {
+      table_->add_cell("", CellKind::kRepeated);
+    } else if (value.original != nullptr) {
+      table_->add_cell(*value.original, CellKind::kInvalid);
+    } else if (value.element.has_value()) {
+      add_value(*value.element);
     } else {
       table_->add_cell("", CellKind::kNull);
     }
   }
 }
 
+// Parses padded_, whose first `size` bytes are a row, into root_. Returns false if it is not JSON; error_ then
+// has the reason.
+bool RowParser::parse(size_t size) {
+  if (capacity_ < static_cast<int64_t>(size)) {
+    capacity_ = static_cast<int64_t>(size + size / 2 + 1024);
+    error_ = parser_.allocate(static_cast<size_t>(capacity_), kMaxJsonDepth);
+    if (error_ != simdjson::SUCCESS) return false;
+  }
+  const simdjson::simdjson_result<simdjson::dom::element> parsed = parser_.parse(padded_.data(), size, false);
+  error_ = parsed.error();
+  if (error_ == simdjson::SUCCESS) root_ = parsed.value_unsafe();
+  return error_ == simdjson::SUCCESS;
+}
+
+// Parses a row after replacing values that no parser accepts, and notes the fields that contained one. Returns
+// false if the row is no object of JSON for another reason; error_ keeps the reason of the first attempt.
+bool RowParser::parse_repaired(std::string_view row) {
+  const simdjson::error_code first_error = error_;
+  repaired_ = repair_json(row);
+  if (repaired_.replaced.empty()) return false;
+  padded_ = repaired_.text;
+  padded_.append(simdjson::SIMDJSON_PADDING, ' ');
+  if (!parse(repaired_.text.size()) || !root_.is_object()) {
+    error_ = first_error;
+    return false;
+  }
+  const TextFile text{.name = file_.name, .bytes = repaired_.text};
+  JsonScanner scanner(text);
+  size_t next = 0;
+  scanner.skip_space();
+  scanner.take('{', "'{'");
+  scanner.skip_space();
+  while (!scanner.at('}')) {
+    scanner.take_key();
+    scanner.skip_space();
+    scanner.take(':', "':'");
+    scanner.skip_space();
+    // What was replaced in a key is not a value.
+    const size_t begin = scanner.offset();
+    while (next < repaired_.replaced.size() && repaired_.replaced[next].offset < begin) ++next;
+    scanner.skip_value();
+    const bool has_one =
+        next < repaired_.replaced.size() && repaired_.replaced[next].offset < scanner.offset();
+    originals_.push_back(has_one ? &repaired_.replaced[next].original : nullptr);
+    scanner.skip_space();
+    if (scanner.at(',')) scanner.take(',', "','");
+    scanner.skip_space();
+  }
+  return true;
+}
+
 void RowParser::add_row(size_t begin, size_t end, int64_t line) {
   const size_t size = end - begin;
   padded_.assign(file_.bytes, begin, size);
   padded_.append(simdjson::SIMDJSON_PADDING, ' ');
-  if (capacity_ < static_cast<int64_t>(size)) {
-    capacity_ = static_cast<int64_t>(size + size / 2 + 1024);
-    const simdjson::error_code error = parser_.allocate(static_cast<size_t>(capacity_), kMaxJsonDepth);
-    if (error != simdjson::SUCCESS) {
+  originals_.clear();
+  if (!parse(size)) {
+    if (error_ == simdjson::CAPACITY || error_ == simdjson::MEMALLOC) {
       throw_at_line(file_.name, line, "a row of {} bytes is too large: {}", size,
-                    simdjson::error_message(error));
+                    simdjson::error_message(error_));
+    }
+    if (error_ == simdjson::DEPTH_ERROR ||
+        !parse_repaired(std::string_view(file_.bytes).substr(begin, size))) {
+      fail_syntax(error_, begin, end);
     }
   }
-  const simdjson::simdjson_result<simdjson::dom::element> parsed = parser_.parse(padded_.data(), size, false);
-  if (parsed.error() != simdjson::SUCCESS) {
-    fail_syntax(parsed.error(), begin, end);
-  }
-  const simdjson::dom::element row = parsed.value_unsafe();
+  const simdjson::dom::element row = root_;
   if (!row.is_object()) {
     throw_at_place(file_.name, place_of(file_.bytes, static_cast<int64_t>(begin)),
-                   "every row must be an object, {{\"column\": value, ...}}, but this is: {}",
-                   excerpt(std::string_view(file_.bytes).substr(begin, size)));
+                   "every row must be an object, {{\"column\": value, ...}}, but this is: {}{}",
+                   excerpt(std::string_view(file_.bytes).substr(begin, size)),
+                   row.is_array() ? "\n  write objects with pandas' DataFrame.to_json(orient='records', "
+                                    "lines=True)"
+                                  : "");
   }
   const simdjson::dom::object object = row;
   if (!table_.has_value()) {
@@ -265,7 +333,8 @@ Table read_json(const TextFile& file) {
     if (!found) {
       throw_error(ErrorCode::kBadData,
                   "{}: the file is an object without \"data\": expected an array of objects, {{\"data\": "
-                  "[...]}} or one object per line",
+                  "[...]}} or one object per line\n  pandas writes rows with DataFrame.to_json(path, "
+                  "orient='records', lines=True)",
                   file.name);
     }
   }
@@ -310,7 +379,7 @@ bool looks_like_jsonl(const TextFile& file) {
   if (parser.allocate(first_line.size() + 1024, kMaxJsonDepth) != simdjson::SUCCESS) {
     return true;
   }
-  const simdjson::padded_string padded(first_line);
+  const simdjson::padded_string padded(repair_json(first_line).text);
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
   const bool rest_is_empty = text.find_first_not_of(" \t\r\n", newline) == std::string_view::npos;
   if (parsed.error() != simdjson::SUCCESS) {

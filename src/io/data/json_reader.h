@@ -22,8 +22,10 @@ namespace plimsoll {
 
 inline constexpr int64_t kMaxJsonDepth = 32;
 
-// Read a file. Errors: kBadData with file:line:column for a syntax error (NaN and Infinity are named), a row
-// that is not an object, a duplicate key, an empty object, too deep nesting, and a file without rows.
+// Read a file. NaN, Infinity, numbers beyond 64 bits, half surrogate pairs and repeated keys give cells of the
+// kinds kInvalid and kRepeated, which are errors only if their column is read. Errors: kBadData with
+// file:line:column for another syntax error, a row that is not an object, an empty object, too deep nesting,
+// and a file without rows.
 Table read_json(const TextFile& file);
 Table read_jsonl(const TextFile& file);
 

@@ -115,6 +115,7 @@ Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse
     throw_error(ErrorCode::kBadData, "{}: expected a label column, found {}", split.table().file_name(),
                 split.table().column_list());
   }
+  split.require_readable_labels();
   if (scheme.kind == LabelKind::kClass) {
     return encode_classes(split, scheme, use);
   }

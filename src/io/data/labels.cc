@@ -106,6 +106,10 @@ LabelScheme infer_classes(const TextSplit& train, bool integers) {
                   fmt::format("the label is {}, but one class per row is expected: {}",
                               cell_kind_name(train.label_kind(row)), excerpt(train.label(row))));
     }
+    if (integers && !as_integer(train.label(row))) {
+      fail_at_row(train, row,
+                  fmt::format("the label {} is too large for a class", excerpt(train.label(row))));
+    }
     if (seen.emplace(class_name(train.label(row), integers), true).second && seen.size() > 100000) {
       throw_error(ErrorCode::kBadData,
                   "{}: more than 100000 different labels in column '{}': check that it is the label, or "
@@ -209,6 +213,7 @@ LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options) {
                 "{}: expected a label column, found {}\n  select it with --label_column_name",
                 train.table().file_name(), train.table().column_list());
   }
+  train.require_readable_labels();
   if (options.kind == LabelKind::kNumbers) {
     return infer_regression(train);
   }

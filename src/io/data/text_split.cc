@@ -42,6 +42,7 @@ void TextSplit::check_text(int64_t table_row, int64_t column) {
     }
     return;
   }
+  if (is_unreadable(kind)) fail_unreadable(table_, table_row, column);
   const std::string& name = table_.columns()[static_cast<size_t>(column)];
   if (kind == CellKind::kNull) {
     throw_at_line(
@@ -101,6 +102,13 @@ std::optional<std::string_view> TextSplit::second_text(int64_t row) const {
     return std::nullopt;
   }
   return table_.cell(rows_[index(row)], second_);
+}
+
+void TextSplit::require_readable_labels() const {
+  if (!table_.is_typed()) return;
+  for (const int64_t row : rows_) {
+    if (is_unreadable(table_.kind(row, label_))) fail_unreadable(table_, row, label_);
+  }
 }
 
 uint64_t TextSplit::text_hash() const {

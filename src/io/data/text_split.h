@@ -58,6 +58,8 @@ class TextSplit {
   // Returns the name of the label column. Requires: has_label().
   const std::string& label_column() const { return table_.columns()[index(label_)]; }
   int64_t line(int64_t row) const { return table_.line(rows_[index(row)]); }
+  // Throws kBadData with file:line for the first label that cannot be read (JSON only). Requires: has_label().
+  void require_readable_labels() const;
   int64_t table_row(int64_t row) const { return rows_[index(row)]; }
   // Returns a hash of everything that determines the texts: the content of the file and the columns and rows
   // that are used. Labels are not included.

@@ -37,6 +37,7 @@ class TaggedWordReader {
 
   std::vector<JsonItem> list_of(int64_t column, const char* what, const char* example) const {
     const CellKind kind = table_.kind(row_, column);
+    if (is_unreadable(kind)) fail_unreadable(table_, row_, column);
     if (kind != CellKind::kList) {
       fail("expected a list of {} in column '{}', found {}{}\n  write {}", what, column_name(column),
            cell_kind_name(kind), kind == CellKind::kNull ? "" : ": " + excerpt(table_.cell(row_, column)),
