@@ -394,9 +394,12 @@ std::vector<CardPrice> parse_prices(std::string_view text, std::string_view sour
     if (!find_gpu_target(price.device)) {
       std::vector<std::string> cards;
       for (const GpuTarget& target : gpu_targets()) cards.push_back(target.name);
-      throw_error(ErrorCode::kUsage, "{}:{}: no plan can be made for the card '{}'; choose from {}", source,
-                  number, price.device, fmt::join(cards, ", "));
+      const std::vector<std::string> similar = similar_gpu_targets(price.device);
+      throw_error(ErrorCode::kUsage, "{}:{}: no plan can be made for the card '{}'; choose from {}{}", source,
+                  number, price.device, fmt::join(cards, ", "),
+                  similar.empty() ? "" : fmt::format(", did you mean '{}'?", fmt::join(similar, "' or '")));
     }
+    price.device = find_gpu_target(price.device)->name;
     prices.push_back(std::move(price));
   }
   return prices;

@@ -22,6 +22,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Names the schema by which editors complete and check a file. It is no setting.
+constexpr std::string_view kSchemaKey = "$schema";
+
 constexpr int kMaxDepth = 32;
 constexpr uintmax_t kMaxFileBytes = uintmax_t{16} << 20;
 
@@ -264,6 +267,7 @@ std::vector<Assignment> read_argument_json(std::string_view text, std::string_vi
   }
   std::vector<Assignment> layer;
   for (auto& [key, value] : document.items()) {
+    if (key == kSchemaKey) continue;
     const std::string& place = keys.at(key).place;
     layer.push_back({key, fmt::format("{}: {}", place, shown(key)), std::move(value), false, place});
   }
@@ -301,6 +305,7 @@ std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_
         throw_error(ErrorCode::kUsage, "{}: a key is not a text; {}", place, kExpected);
       }
       const std::string key = item.first.Scalar();
+      if (key == kSchemaKey) continue;
       const std::string where = fmt::format("{}: {}", place, shown(key));
       if (const auto [before, is_new] = lines.emplace(key, line); !is_new) {
         throw_error(ErrorCode::kUsage, "{}: the key occurs twice, first on line {}; keep one", where,

@@ -43,6 +43,16 @@ std::string yaml_error(const std::string& text) {
   return message.starts_with(folder) ? message.substr(folder.size()) : message;
 }
 
+// Editors find the schema of a file by this key.
+TEST(ArgumentFile, TheNameOfASchemaIsNoSetting) {
+  const TextFile json("schema.json", R"({"$schema": "https://example.org/plimsoll.json", "seed": 5})");
+  EXPECT_EQ(parse({json.path()}).arguments.seed, 5);
+  const TextFile yaml("schema.yaml", "$schema: ./settings.schema.json\nseed: 6\n");
+  EXPECT_EQ(parse({yaml.path()}).arguments.seed, 6);
+  EXPECT_NE(json_error(R"({"schema": "x"})").find("unknown setting"), std::string::npos);
+  EXPECT_NE(json_error(R"({"$id": "x"})").find("unknown setting"), std::string::npos);
+}
+
 TEST(ArgumentFile, YamlHoldsAnySettingAndTheCommandLineWins) {
   const TextFile file(
       "all.yaml",

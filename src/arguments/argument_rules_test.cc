@@ -36,11 +36,11 @@ TEST(ResolveArguments, RefusesContradictionsOfRecomputing) {
       "--recompute_budget and --activation_checkpointing both choose what is recomputed; give one of them");
   EXPECT_EQ(error_of({"--recompute_budget", "6GiB", "--recompute", "none"}),
             "--recompute_budget and --recompute none both choose what is recomputed; give one of them");
-  EXPECT_EQ(error_of({"--recompute_budget", "2000", "--memory_limit", "1000"}),
+  EXPECT_EQ(error_of({"--recompute_budget", "2000B", "--memory_limit", "1000B"}),
             "--recompute_budget 2000 is more than --memory_limit 1000 allows; give a budget of at most that");
   EXPECT_EQ(error_of({"--recompute", "selective", "--disable_pass", "recompute"}),
             "--disable_pass recompute disables the pass that --recompute selective needs; give one of them");
-  EXPECT_EQ(error_of({"--recompute_budget", "2000", "--disable_pass", "recompute"}),
+  EXPECT_EQ(error_of({"--recompute_budget", "2000B", "--disable_pass", "recompute"}),
             "--disable_pass recompute disables the pass that --recompute_budget needs; give one of them");
   EXPECT_NO_THROW(parse({"--recompute", "none", "--disable_pass", "recompute"}));
 }
@@ -188,6 +188,7 @@ std::string another_value(const Setting& setting) {
   const Arguments defaults;
   const std::string text = format_value(defaults, setting);
   if (setting.is_flag()) return text == "True" ? "False" : "True";
+  if (setting.info.unit == "bytes") return "7B";
   if (setting.info.type == "integer" || setting.info.type == "number") return "7";
   if (setting.info.type == "key=value") return "key=7";
   for (std::string_view choice : split_choices(setting.info.range)) {

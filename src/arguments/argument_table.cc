@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/problem_type.h"
 
 namespace plimsoll {
 namespace {

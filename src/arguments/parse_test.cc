@@ -204,7 +204,7 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
     if (const auto* real = std::get_if<double Arguments::*>(&setting.member)) {
       arguments.** real = std::numeric_limits<double>::quiet_NaN();
     } else {
-      set_from_text(arguments, setting, setting.info.unit == "bytes" ? "1" : "3", "x");
+      set_from_text(arguments, setting, setting.info.unit == "bytes" ? "1B" : "3", "x");
       EXPECT_THROW(set_from_text(arguments, setting, "-2", "x"), Error) << setting.info.name;
       continue;
     }
@@ -349,7 +349,14 @@ TEST(ParseArguments, ListsPairsAndSizes) {
   EXPECT_EQ(parse({"--memory_limit", "2GiB"}).arguments.memory_limit, int64_t{2} << 30);
   EXPECT_EQ(parse({"--memory_limit", "1.5G"}).arguments.memory_limit, int64_t{3} << 29);
   EXPECT_EQ(parse({"--memory_limit", "500 MB"}).arguments.memory_limit, 500'000'000);
-  EXPECT_EQ(parse({"--memory_limit=7"}).arguments.memory_limit, 7);
+  EXPECT_EQ(parse({"--memory_limit=7B"}).arguments.memory_limit, 7);
+  EXPECT_EQ(parse({"--memory_limit=1048576"}).arguments.memory_limit, 1048576);
+  EXPECT_EQ(parse({"--matmul_workspace=0"}).arguments.matmul_workspace, 0);
+  for (const char* setting : {"--memory_limit", "--recompute_budget", "--matmul_workspace"}) {
+    EXPECT_EQ(error_of({setting, "16"}), std::string(setting) +
+                                             ": 16 has no unit and would be 16 bytes; write "
+                                             "16GiB, 16MiB or 16B");
+  }
   EXPECT_EQ(parse({"--memory_limit", "none"}).arguments.memory_limit, std::nullopt);
   for (const char* bad : {"2GiBs", "GiB", "1e3", "99999999999TiB", "2..5G"}) {
     EXPECT_NE(error_of({"--memory_limit", bad}).find("expected a size such as 2GiB"), std::string::npos)

@@ -181,6 +181,12 @@ void from_text(int64_t& value, const Setting& setting, std::string_view text, st
   const auto number = is_bytes ? bytes_from_text(text) : number_from_text<int64_t>(text);
   if (!number)
     fail_type(where, is_bytes ? "a size such as 2GiB, 500MB or 1048576" : "an integer", in_quotes(text));
+  // "--memory_limit 16" hardly means 16 bytes.
+  constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
+  if (is_bytes && *number > 0 && *number < kLeastWithoutUnit && number_from_text<int64_t>(text)) {
+    throw_error(ErrorCode::kUsage, "{}: {} has no unit and would be {} bytes; write {}GiB, {}MiB or {}B",
+                where, text, *number, *number, *number, *number);
+  }
   value = *number;
 }
 

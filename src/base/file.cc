@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "base/disguised_file.h"
 
 namespace plimsoll {
 namespace {
@@ -171,6 +172,7 @@ std::string read_text_file(FileSystem& files, const std::string& path, int64_t m
   }
   std::string text(narrow<size_t>(size), '\0');
   read_exactly(*file, std::as_writable_bytes(std::span(text)), 0, "its text");
+  refuse_disguised_text(std::string_view(text).substr(0, kDisguiseBytes), path);
   return text;
 }
 

@@ -54,6 +54,23 @@ constexpr std::string_view problem_type_name(ProblemType type) {
   return record_of(type).name;
 }
 
+// The names of all types, as a setting with choices lists them: "a|b|c".
+inline constexpr auto kProblemTypeNameList = [] {
+  constexpr size_t kLength = [] {
+    size_t length = 0;
+    for (const ProblemTypeRecord& record : kProblemTypes) length += record.name.size() + 1;
+    return length - 1;
+  }();
+  std::array<char, kLength> text{};
+  size_t at = 0;
+  for (const ProblemTypeRecord& record : kProblemTypes) {
+    if (at > 0) text[at++] = '|';
+    for (const char c : record.name) text[at++] = c;
+  }
+  return text;
+}();
+inline constexpr std::string_view kProblemTypeNames(kProblemTypeNameList.data(), kProblemTypeNameList.size());
+
 // Returns the type with this name, or nothing for any other word.
 constexpr std::optional<ProblemType> find_problem_type(std::string_view word) {
   const auto* found = std::ranges::find(kProblemTypes, word, &ProblemTypeRecord::name);

@@ -42,6 +42,24 @@ const std::array kTargets{
               kTakenConstant},
 };
 
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return result;
+}
+
+// Returns the letters and digits of a card's name in lower case, without the names of brands and forms.
+std::string bare_card_name(std::string_view name) {
+  std::string text = lower_case(name);
+  for (const std::string_view word :
+       {"nvidia", "geforce", "tesla", "rtx", "sxm2", "sxm4", "sxm5", "sxm", "pcie"}) {
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word))
+      text.erase(at, word.size());
+  }
+  std::erase_if(text, [](char c) { return (c < 'a' || c > 'z') && (c < '0' || c > '9'); });
+  return text;
+}
+
 }  // namespace
 
 std::span<const GpuTarget> gpu_targets() {
@@ -49,9 +67,24 @@ std::span<const GpuTarget> gpu_targets() {
 }
 
 std::optional<GpuTarget> find_gpu_target(std::string_view name) {
+  const std::string wanted = lower_case(name);
   const auto it =
-      std::find_if(kTargets.begin(), kTargets.end(), [&](const GpuTarget& t) { return t.name == name; });
+      std::find_if(kTargets.begin(), kTargets.end(), [&](const GpuTarget& t) { return t.name == wanted; });
   return it == kTargets.end() ? std::nullopt : std::optional(*it);
+}
+
+std::vector<std::string> similar_gpu_targets(std::string_view name) {
+  std::vector<std::string> similar;
+  const std::string wanted = bare_card_name(name);
+  if (wanted.size() < 2) return similar;
+  for (const GpuTarget& target : kTargets) {
+    const std::string own = bare_card_name(target.name);
+    // "v100" means every V100, and "h200141gb" begins with the name of the only H200.
+    const bool is_memory_left_out = own.starts_with(wanted);
+    const bool is_memory_added = wanted.starts_with(own) && own.size() > 2;
+    if (is_memory_left_out || is_memory_added) similar.emplace_back(target.name);
+  }
+  return similar;
 }
 
 GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes) {

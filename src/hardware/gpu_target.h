@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 
@@ -38,8 +39,11 @@ inline constexpr int kOldestSmOfReleases = 75;
 
 // Returns all cards in the table, largest first within a family.
 std::span<const GpuTarget> gpu_targets();
-// Returns the card with this name in --device, or nothing.
+// Returns the card with this name in --device, in small or capital letters, or nothing.
 std::optional<GpuTarget> find_gpu_target(std::string_view name);
+// Returns the names of the cards that other spellings mean: "v100", "RTX 4090", "NVIDIA A100-SXM4". Empty for unknown
+// cards.
+std::vector<std::string> similar_gpu_targets(std::string_view name);
 // Returns the description of a card in this machine: the row whose product occurs in CUDA's name, with the
 // memory of the card itself. For an unknown card the rates are derived from its compute capability and number
 // of multiprocessors, which the provenance states.

@@ -7,6 +7,27 @@
 namespace plimsoll {
 namespace {
 
+TEST(GpuTarget, CaseDoesNotMatter) {
+  for (const char* name : {"h100", "H100", "A100-80GB", "V100-16gb"})
+    EXPECT_TRUE(find_gpu_target(name)) << name;
+  EXPECT_EQ(find_gpu_target("H100")->name, "h100");
+}
+
+TEST(GpuTarget, OtherSpellingsHaveSuggestions) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(similar_gpu_targets("v100"), Names{"v100-16gb"});
+  EXPECT_EQ(similar_gpu_targets("Tesla V100-SXM2-16GB"), Names{"v100-16gb"});
+  EXPECT_EQ(similar_gpu_targets("A100"), (Names{"a100-80gb", "a100-40gb"}));
+  EXPECT_EQ(similar_gpu_targets("NVIDIA A100-SXM4-80GB"), Names{"a100-80gb"});
+  EXPECT_EQ(similar_gpu_targets("rtx4090"), Names{"4090"});
+  EXPECT_EQ(similar_gpu_targets("RTX 4090"), Names{"4090"});
+  EXPECT_EQ(similar_gpu_targets("NVIDIA GeForce RTX 3090"), Names{"3090"});
+  EXPECT_EQ(similar_gpu_targets("h200-141gb"), Names{"h200"});
+  EXPECT_EQ(similar_gpu_targets("a10"), (Names{"a100-80gb", "a100-40gb", "a10g"}));
+  for (const char* unknown : {"", "tpu", "b200", "mi300x", "nvidia", "1"})
+    EXPECT_EQ(similar_gpu_targets(unknown), Names{}) << unknown;
+}
+
 TEST(GpuTarget, TheTableHasEveryCardThatTheDocumentsName) {
   for (const char* name :
        {"a100-40gb", "a100-80gb", "h100", "h200", "l4", "a10g", "t4", "v100-16gb", "3090", "4090", "5090"}) {

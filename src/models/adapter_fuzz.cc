@@ -28,11 +28,16 @@ void check_adapter(std::string_view text) {
   PLIMSOLL_CHECK(adapter_config_json(again, "bert") == written);
   PLIMSOLL_CHECK(again.lora.r == adapter.lora.r && again.lora.alpha == adapter.lora.alpha &&
                  again.lora.dropout == adapter.lora.dropout &&
-                 again.lora.use_rslora == adapter.lora.use_rslora && again.base_model == adapter.base_model);
+                 again.lora.use_rslora == adapter.lora.use_rslora && again.base_model == adapter.base_model &&
+                 again.lora.base_change == adapter.lora.base_change &&
+                 again.lora.layers_pattern == adapter.lora.layers_pattern &&
+                 again.lora.layers_to_transform == adapter.lora.layers_to_transform);
   static const std::vector<WeightSpec> bert = small_model("bert-base-uncased");
   static const std::vector<WeightSpec> distilbert = small_model("distilbert-base-uncased");
   std::vector<WeightSpec> specs = adapter.lora.use_rslora ? distilbert : bert;
-  add_lora_weights(specs, adapter.lora.use_rslora ? "distilbert" : "bert", adapter.lora);
+  LoraConfig config = adapter.lora;
+  exclude_saved_targets(specs, config);
+  add_lora_weights(specs, adapter.lora.use_rslora ? "distilbert" : "bert", config);
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/activation.h"
 #include "base/check.h"
 #include "base/json_document.h"
+#include "base/python_json.h"
 #include "models/config_reader.h"
 
 namespace plimsoll {
@@ -36,31 +39,71 @@ void read_problem_type(ModelConfig& config, const Json& json, const ConfigReader
               fmt::join(names, ", "));
 }
 
+// Reads a key of id2label as Python's int() does: "1", " 01", "+1", "1_0". Returns nothing for other text.
+std::optional<int64_t> label_key(std::string_view text) {
+  const auto trimmed = [](std::string_view t) {
+    constexpr std::string_view kBlanks = " \t\n\r\f\v";
+    const size_t first = t.find_first_not_of(kBlanks);
+    return first == std::string_view::npos ? std::string_view()
+                                           : t.substr(first, t.find_last_not_of(kBlanks) - first + 1);
+  };
+  std::string digits(trimmed(text));
+  if (digits.starts_with('+')) digits.erase(0, 1);
+  for (size_t i = 1; i + 1 < digits.size(); ++i) {
+    if (digits[i] == '_' && digits[i - 1] >= '0' && digits[i - 1] <= '9') digits.erase(i, 1);
+  }
+  int64_t key = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), key);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return key;
+}
+
+// Returns a label as Python's str() writes it, which is how programs that save such maps compare them with the data.
+std::string label_text(const Json& label) {
+  if (label.is_string()) return label.get<std::string>();
+  if (label.is_null()) return "None";
+  if (label.is_boolean()) return label.get<bool>() ? "True" : "False";
+  if (label.is_number_float()) return python_float(label.get<double>());
+  return label.dump();
+}
+
+// Reads the labels of a map. transformers loads keys that are not 0 to n - 1 too, but then it cannot name every output of
+// the model; here, the labels belong to the outputs in the order of their keys.
+std::vector<std::string> labels_of(const Json& id2label, std::string_view where) {
+  std::map<int64_t, std::string> labels;
+  for (const auto& [text, label] : id2label.items()) {
+    const std::optional<int64_t> key = label_key(text);
+    if (!key || label.is_structured()) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: id2label has the entry \"{}\": {}; keys must be integers and labels strings, numbers, true, "
+          "false or null",
+          where, text.substr(0, 40), label.dump().substr(0, 40));
+    }
+    if (labels.contains(*key)) {
+      throw_error(ErrorCode::kBadData, "{}: id2label has the key {} twice, once written \"{}\"; remove one",
+                  where, *key, text.substr(0, 40));
+    }
+    labels.emplace(*key, label_text(label));
+  }
+  std::vector<std::string> names;
+  for (auto& [key, label] : labels) names.push_back(std::move(label));
+  return names;
+}
+
+// Reads the labels as transformers 5.24 does: num_labels counts where it differs from the length of the map, and the labels
+// are then LABEL_0, LABEL_1, ...
 void read_labels(ModelConfig& config, const Json& json, const ConfigReader& reader, std::string_view where) {
+  // transformers wrote "_num_labels" before it wrote "num_labels".
+  reader.read(config.num_labels, "_num_labels");
   const auto id2label = json.find("id2label");
   if (id2label != json.end() && !id2label->is_null()) {
     if (!id2label->is_object()) reader.wrong_type("id2label", *id2label, "an object");
-    config.num_labels = static_cast<int64_t>(id2label->size());
-    config.id2label.assign(id2label->size(), "");
-    for (const auto& [key, label] : id2label->items()) {
-      size_t id = 0;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc() || end != key.data() + key.size() || id >= config.id2label.size() ||
-          !label.is_string()) {
-        throw_error(ErrorCode::kBadData,
-                    "{}: id2label has the entry {}: {}; keys must be 0 to {} and values strings", where, key,
-                    label.dump().substr(0, 40), id2label->size() - 1);
-      }
-      config.id2label[id] = label.get<std::string>();
-    }
+    config.id2label = labels_of(*id2label, where);
+    config.num_labels = std::ssize(config.id2label);
   }
-  // transformers wrote "_num_labels" before it wrote "num_labels".
-  reader.read(config.num_labels, "_num_labels");
   reader.read(config.num_labels, "num_labels");
-  if (!config.id2label.empty() && config.num_labels != static_cast<int64_t>(config.id2label.size())) {
-    throw_error(ErrorCode::kBadData, "{}: num_labels is {} but id2label has {} entries", where,
-                config.num_labels, config.id2label.size());
-  }
+  if (config.num_labels != std::ssize(config.id2label)) config.id2label.clear();
   read_problem_type(config, json, reader, where);
 }
 

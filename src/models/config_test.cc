@@ -108,5 +108,54 @@ TEST(ModelConfig, KeepsEveryPresetThroughItsFile) {
   }
 }
 
+// The labels that transformers 5.24 has after BertConfig.from_dict(); where its keys do not start from 0, in their order.
+TEST(ModelConfig, ReadsLabelMapsOfAllKinds) {
+  struct Labels {
+    const char* json;
+    int64_t count;
+    std::vector<std::string> names;
+  };
+  const std::vector<Labels> cases{
+      {R"("id2label": {"0": 0, "1": 1})", 2, {"0", "1"}},
+      {R"("id2label": {"0": false, "1": true})", 2, {"False", "True"}},
+      {R"("id2label": {"0": 1.5, "1": 2.0, "2": 1e20})", 3, {"1.5", "2.0", "1e+20"}},
+      {R"("id2label": {"0": null, "1": "x"})", 2, {"None", "x"}},
+      {R"("id2label": {"0": -1, "1": 18446744073709551615})", 2, {"-1", "18446744073709551615"}},
+      {R"("id2label": {"1": "a", "2": "b"})", 2, {"a", "b"}},
+      {R"("id2label": {"10": "c", "0": "a", "5": "b"})", 3, {"a", "b", "c"}},
+      {R"("id2label": {"-1": "a", "0": "b"})", 2, {"a", "b"}},
+      {R"("id2label": {"00": "a", " 1 ": "b", "+2": "c", "1_0": "d"})", 4, {"a", "b", "c", "d"}},
+      {R"("id2label": {"0": "a", "1": "a"})", 2, {"a", "a"}},
+      {R"("num_labels": 3, "id2label": {"0": "neg", "1": "pos"})", 3, {}},
+      {R"("num_labels": 2, "id2label": {"0": "a", "1": "b", "2": "c"})", 2, {}},
+      {R"("num_labels": 2, "id2label": {"1": "a", "2": "b"})", 2, {"a", "b"}},
+      {R"("num_labels": 4, "id2label": {})", 4, {}},
+      {R"("_num_labels": 4, "id2label": {"0": "a", "1": "b"})", 2, {"a", "b"}},
+      {R"("num_labels": null, "id2label": {"0": "a", "1": "b", "2": "c"})", 3, {"a", "b", "c"}},
+      {R"("num_labels": 4)", 4, {}},
+      {R"("label2id": {"a": 0, "b": 1, "c": 2})", 2, {}},
+      {R"("id2label": null)", 2, {}},
+  };
+  for (const Labels& item : cases) {
+    const ModelConfig config =
+        parse_model_config(R"({"model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, )" +
+                               std::string(item.json) + "}",
+                           "x");
+    EXPECT_EQ(config.num_labels, item.count) << item.json;
+    EXPECT_EQ(config.id2label, item.names) << item.json;
+    EXPECT_EQ(parse_model_config(model_config_json(config), "x").num_labels, item.count) << item.json;
+  }
+}
+
+TEST(ModelConfig, RefusesLabelMapsThatHaveNoMeaning) {
+  for (const char* json : {R"({"a": "x"})", R"({"0.0": "x"})", R"({"": "x"})", R"({"1__0": "x"})",
+                           R"({"1": "b", "01": "c"})", R"({"0": ["x"]})", R"({"0": {}})",
+                           R"({"99999999999999999999": "x"})", R"(["x"])", R"("x")", "3", "{}"}) {
+    EXPECT_THROW(parse_model_config(std::string(R"({"model_type": "bert", "id2label": )") + json + "}", "x"),
+                 Error)
+        << json;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

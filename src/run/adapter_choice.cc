@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "models/lora_init.h"
+#include "run/model_names.h"
 
 namespace plimsoll {
 namespace {
@@ -77,8 +78,9 @@ AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const
   std::error_code ignored;
   const bool is_preset = purpose == RunPurpose::kPlan && find_preset(given) && !fs::exists(given, ignored);
   if (given.empty() || is_preset) return adapter;
-  const std::string path = resolve_model_folder(files, hub, given, arguments.model_revision,
-                                                is_named ? kAdapterArgument : kModelArgument);
+  const std::string path =
+      is_named ? resolve_model_folder(files, hub, given, arguments.model_revision, kAdapterArgument)
+               : resolve_model(files, hub, given, arguments.model_revision, kModelArgument);
   if (!is_named && !files.status(join_path(path, kAdapterConfigFile))) return adapter;
   ModelFolder folder = ModelFolder::open(files, path, WeightsNeeded::kNo);
   if (!folder.is_adapter()) {

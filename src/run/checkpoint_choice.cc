@@ -31,6 +31,8 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
                   "--output_dir",
                   wanted);
     }
+    if (const std::string foreign = describe_foreign_checkpoint(files, wanted); !foreign.empty())
+      throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}", wanted, foreign);
     if (const auto damage = find_damage(files, wanted, depth)) {
       // The description of damage to a file begins with its path.
       throw_error(
@@ -46,6 +48,9 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
   for (const SkippedCheckpoint& skipped : newest.skipped)
     choice.lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
   if (newest.path.empty() && !newest.skipped.empty()) {
+    const std::string& first = newest.skipped.front().path;
+    if (const std::string foreign = describe_foreign_checkpoint(files, first); !foreign.empty())
+      throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}: {}", wanted, first, foreign);
     // A run from the beginning would write over checkpoints that the user may be able to repair.
     throw_error(ErrorCode::kBadData,
                 "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "

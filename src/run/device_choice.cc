@@ -51,13 +51,23 @@ ChosenDevice visible_gpu(const std::string& name, DeviceOptions options) {
   return gpu_device(devices[static_cast<size_t>(ordinal)], std::move(options));
 }
 
+// Returns ", did you mean 'v100-16gb'?", or "" for a name that is like none.
+std::string suggested_device(const std::string& name) {
+  std::vector<std::string> names = similar_gpu_targets(name);
+  std::string lower = name;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (lower == "cpu" || lower == "auto" || lower.starts_with("cuda:")) names = {lower};
+  if (lower == "gpu" || lower == "cuda") names = {"cuda:0"};
+  return names.empty() ? "" : fmt::format(", did you mean '{}'?", fmt::join(names, "' or '"));
+}
+
 ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, DeviceOptions options,
                            std::vector<std::string>& notes) {
   const std::string& name = arguments.device;
   const std::optional<GpuTarget> target = find_gpu_target(name);
   if (!target) {
-    throw_error(ErrorCode::kUsage, "--device {}: expected auto, cpu, cuda:N, or for a plan one of {}", name,
-                table_names());
+    throw_error(ErrorCode::kUsage, "--device {}: expected auto, cpu, cuda:N, or for a plan one of {}{}", name,
+                table_names(), suggested_device(name));
   }
   if (!ends_with_plan(purpose, arguments)) {
     throw_error(ErrorCode::kUsage,

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "run/adapter_choice.h"
+#include "run/checkpoint_choice.h"
+#include "run/model_names.h"
 #include "run/stored_weights.h"
 
 namespace plimsoll {
@@ -23,8 +25,9 @@ std::string config_folder(const Arguments& arguments) {
 std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub, FileSystem& files) {
   const std::string name = config_folder(arguments);
   try {
-    return resolve_model_folder(files, hub, name, arguments.model_revision, kConfigArgument);
+    return resolve_model(files, hub, name, arguments.model_revision, kConfigArgument);
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUsage) throw;  // it suggests another name
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
                 fmt::format("{}\nPresets that need no files: {}{}", error.what(), fmt::join(presets, ", "),
@@ -64,7 +67,7 @@ void read_base(const Arguments& arguments, RunPurpose purpose, const std::option
     model.config = *preset;
   } else {
     const std::string path =
-        resolve_model_folder(files, hub, model.base_model, arguments.model_revision, kModelArgument);
+        resolve_model(files, hub, model.base_model, arguments.model_revision, kModelArgument);
     model.weights = ModelFolder::open(files, path, is_plan ? WeightsNeeded::kNo : WeightsNeeded::kYes);
     const bool adapter_has_config = adapter && !adapter->config_text().empty();
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);
@@ -166,6 +169,8 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   if (model.adapter) unwrap_adapter_names(*model.adapter, specs, model.config.model_type, *model.lora);
   save_new_modules(arguments, specs, model);
   check_weights(arguments, purpose, specs, model);
+  const bool is_resumed = purpose == RunPurpose::kTrain && !resumable_checkpoint(files, arguments).empty();
+  if (model.weights && is_resumed) model.weights->expect_replacement();
   check_adapter_folder(arguments, purpose, model);
   return model;
 }

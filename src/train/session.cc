@@ -14,6 +14,7 @@
 #include "optim/dynamic_loss_scale.h"
 #include "plan/search/suggest.h"
 #include "run/device_choice.h"
+#include "run/tokenizer_source.h"
 #include "run/tuning_cache.h"
 #include "tasks/task.h"
 #include "train/adapter_loading.h"
@@ -329,10 +330,7 @@ ModelContents Session::model_contents() const {
 
 std::vector<CarriedFile> Session::tokenizer_files() const {
   if (setup_.tokenizer.folder.empty()) return {};
-  std::vector<CarriedFile> carried;
-  for (const std::string& name : find_tokenizer_files(files_, setup_.tokenizer.folder))
-    carried.push_back({setup_.tokenizer.folder + "/" + name});
-  return carried;
+  return carried_tokenizer_files(files_, setup_.tokenizer);
 }
 
 MemoryFigures Session::memory() const {

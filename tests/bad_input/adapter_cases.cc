@@ -135,6 +135,26 @@ std::vector<Case> adapter_cases() {
        [](const Ground& ground) {
          return ground.train(ground.data(), {"--adapter_name_or_path", ground.adapter(), "--lora_r", "4"});
        }},
+      {"AdapterMicaTrainedFurther",
+       2,
+       {"init_lora_weights mica", "not train it further", "Merge it"},
+       [](const Ground& ground) {
+         const std::string adapter = ground.adapter_copy();
+         std::string text = read_file(adapter + "/adapter_config.json");
+         replace_first(text, "\"init_lora_weights\": true", "\"init_lora_weights\": \"mica\"");
+         ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
+         return ground.train(ground.data(), {"--adapter_name_or_path", adapter});
+       }},
+      {"AdapterPissaOnAQuantizedBase",
+       2,
+       {"--load_in_4bit", "(pissa) changed the base", "leave the setting out"},
+       [](const Ground& ground) {
+         const std::string adapter = ground.adapter_copy();
+         std::string text = read_file(adapter + "/adapter_config.json");
+         replace_first(text, "\"init_lora_weights\": true", "\"init_lora_weights\": \"pissa\"");
+         ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
+         return ground.train(ground.data(), {"--adapter_name_or_path", adapter, "--load_in_4bit"});
+       }},
       {"AdapterOverItsBase",
        2,
        {"--output_dir", "the folder of the base model", "choose another folder for the adapter"},

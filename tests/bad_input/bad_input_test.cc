@@ -76,6 +76,12 @@ TEST(BadInput, Adapters) {
 TEST(BadInput, Checkpoints) {
   run_cases(checkpoint_cases());
 }
+TEST(BadInput, Disguises) {
+  run_cases(disguise_cases());
+}
+TEST(BadInput, Spellings) {
+  run_cases(spelling_cases());
+}
 
 // The message must name the model as the difference, not the optimizer state, which is then too large as
 // well.
@@ -310,8 +316,9 @@ TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;
   size_t count = 0;
   size_t bad = 0;
-  for (const auto& cases : {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(),
-                            command_cases(), folder_cases(), adapter_cases(), checkpoint_cases()}) {
+  for (const auto& cases :
+       {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(), command_cases(),
+        folder_cases(), adapter_cases(), checkpoint_cases(), disguise_cases(), spelling_cases()}) {
     for (const Case& one : cases) {
       names.insert(one.name);
       ++count;

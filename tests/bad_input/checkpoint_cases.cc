@@ -22,6 +22,19 @@ Case checkpoint(std::string name, int exit_code, Words message, std::string file
           }};
 }
 
+// Resumes from a folder with these files, which are empty.
+Case foreign(std::string name, Words message, Words names) {
+  return {std::move(name), 4, std::move(message), [names = std::move(names)](const Ground& ground) {
+            const std::string folder = ground.model_with("", "");
+            const std::string relative = fs::path(folder).filename().string();
+            for (const std::string& file : names) {
+              fs::create_directories(fs::path(folder + "/" + file).parent_path());
+              ground.file(relative + "/" + file, "");
+            }
+            return ground.resume(ground.path("foreign"), {"--resume_from_checkpoint", folder});
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> checkpoint_cases() {
@@ -145,6 +158,33 @@ std::vector<Case> checkpoint_cases() {
          const std::string run = ground.run_copy();
          fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);
          return ground.resume(run, {"--resume_from_checkpoint", "True"});
+       }},
+      foreign("CheckpointOfTrainer",
+              {"a checkpoint of Hugging Face's Trainer (training_args.bin)", "--model_name_or_path"},
+              {"training_args.bin", "optimizer.pt", "scheduler.pt", "trainer_state.json"}),
+      foreign("CheckpointOfTrainerWithoutArguments", {"Hugging Face's Trainer (optimizer.pt)"},
+              {"optimizer.pt"}),
+      foreign("CheckpointOfDeepSpeed", {"a checkpoint of DeepSpeed (zero_to_fp32.py)"},
+              {"zero_to_fp32.py", "global_step4/mp_rank_00_model_states.pt", "trainer_state.json"}),
+      foreign("CheckpointOfAccelerate", {"a checkpoint of Hugging Face's accelerate"},
+              {"random_states_0.pkl"}),
+      foreign("CheckpointIsAModel", {"it is a model without the state of a run", "--model_name_or_path"}, {}),
+      foreign("CheckpointsAreInside", {"it contains checkpoints and is none itself", "checkpoint-12"},
+              {"checkpoint-3/config.json", "checkpoint-12/config.json"}),
+      {"CheckpointIsAFile",
+       4,
+       {"it is a file", "a checkpoint of Plimsoll is a folder"},
+       [](const Ground& ground) {
+         return ground.resume(ground.path("foreign"),
+                              {"--resume_from_checkpoint", ground.file("last.ckpt", "text")});
+       }},
+      {"CheckpointNewestIsOfTrainer",
+       4,
+       {"--resume_from_checkpoint True", "checkpoint-9: it is a checkpoint of Hugging Face's Trainer"},
+       [](const Ground& ground) {
+         fs::create_directories(ground.path("trainers/checkpoint-9"));
+         ground.file("trainers/checkpoint-9/optimizer.pt", "");
+         return ground.resume(ground.path("trainers"), {"--resume_from_checkpoint", "True"});
        }},
       {"CheckpointAllDamaged",
        4,

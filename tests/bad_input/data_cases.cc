@@ -227,7 +227,7 @@ std::vector<Case> column_cases() {
        }},
       {"ColumnOfLabelsThatIsGivenIsNoText",
        0,
-       {"the column 'review' is read", "eval_accuracy", "1.0"},
+       {"the column 'review' is read", "eval_accuracy"},
        [](const Ground& ground) {
          return ground.evaluate(ground.model(), ground.file("imdb.csv", "id,review,sentiment\n9,word1,bad\n"),
                                 {"--label_column_name", "sentiment"});

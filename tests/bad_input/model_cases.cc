@@ -43,7 +43,7 @@ Case renamed(std::string name, int exit_code, Words words, Use use, std::string 
   return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
             const std::string model = ground.model_with_header([&](std::string& text) {
               if (!one.empty()) replace_first(text, one, other);
-              // A name follows the brace of the header or a comma behind another tensor.
+              // A name follows the brace of the header, or the comma after another tensor.
               for (const std::string_view before : {"{", "},"}) {
                 const std::string start(before);
                 replace_all(text, start + from, start + to);

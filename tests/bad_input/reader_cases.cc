@@ -276,7 +276,7 @@ std::vector<Case> reader_cases() {
        {"large.tsv: the file is read into memory and has 26 bytes", "--memory_limit is 20 bytes"},
        [](const Ground& ground) {
          return ground.train(ground.file("large.tsv", "sentence\tlabel\nword1\tgood\n"),
-                             {"--memory_limit", "20"});
+                             {"--memory_limit", "20B"});
        }},
       {"DataIsAFolder",
        4,

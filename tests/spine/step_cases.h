@@ -41,6 +41,7 @@ inline std::vector<TinyCase> step_cases() {
                    .layers = 1});
   cases.push_back({.problem_type = ProblemType::kRegression});
   cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
+  cases.push_back({.problem_type = ProblemType::kTokenClassification, .accumulation = 2});
   cases.push_back({.activations = DType::kBF16});
   for (const int64_t accumulation : {1, 2}) {
     cases.push_back({.accumulation = accumulation,

@@ -5,6 +5,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "base/label_kind.h"
 #include "base/philox.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
@@ -44,6 +45,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   PlanRequest request;
   request.model.config = tiny_model(test);
   request.model.problem_type = test.problem_type;
+  request.model.config.problem_type = test.problem_type;
   request.model.label_smoothing = test.label_smoothing;
   request.precision.dtype = test.dtype;
   request.precision.activation_dtype = test.activations;
@@ -91,7 +93,13 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
       batch.positions.push_back(i);
     }
     batch.cu_seqlens.push_back(static_cast<int32_t>(batch.ids.size()));
-    if (test.problem_type == ProblemType::kSingleLabel) {
+    if (test.problem_type == ProblemType::kTokenClassification) {
+      // The first and the last token have no label, as [CLS] and [SEP].
+      for (int i = 0; i < length; ++i) {
+        const bool is_inside = i > 0 && i + 1 < length;
+        batch.class_labels.push_back(is_inside ? draw(static_cast<uint32_t>(model.num_labels)) : kNoLabel);
+      }
+    } else if (test.problem_type == ProblemType::kSingleLabel) {
       batch.class_labels.push_back(draw(static_cast<uint32_t>(model.num_labels)));
     } else {
       for (int64_t k = 0; k < model.num_labels; ++k) {

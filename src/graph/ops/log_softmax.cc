@@ -46,6 +46,9 @@ class LogSoftmaxBwd final : public OpSchema, private LogSoftmaxBwdOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 12.0 * static_cast<double>(op.out_shape(kDX).elements(bucket));
   }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    return {op.out_shape(kDX).has_token_rows() ? inputs[kDY] : Tail::kNone};
+  }
 
  private:
   static constexpr std::array kInputs{InputOperand::required(kY, "y"), InputOperand::required(kDY, "d_y")};

@@ -85,6 +85,11 @@ enum class VerifyDepth : uint8_t { kSizes, kHashes };
 // checkpoint contains.
 std::optional<std::string> find_damage(FileSystem& files, const std::string& folder, VerifyDepth depth);
 
+// Returns a sentence for the user if the folder contains no checkpoint of Plimsoll but something that is often taken for one
+// (a checkpoint of Hugging Face's Trainer, of accelerate or DeepSpeed, a model, a folder of checkpoints), with the argument
+// that reads it; "" otherwise.
+std::string describe_foreign_checkpoint(FileSystem& files, const std::string& folder);
+
 struct SkippedCheckpoint {
   std::string path;
   std::string reason;

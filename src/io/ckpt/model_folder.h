@@ -72,6 +72,7 @@ struct ShapeMismatch {
 struct LoadReport {
   int64_t num_loaded = 0;
   std::string note = {};            // about removed wrappers
+  bool is_replaced = false;         // a checkpoint will replace what was loaded
   std::vector<std::string> unused;  // stored but not requested; sorted
   // requested but not stored (the caller initializes them); in the order of the request
   std::vector<std::string> missing;
@@ -121,6 +122,8 @@ class ModelFolder {
   void unwrap_names(std::span<const std::vector<std::string>> wanted, std::string_view own_prefix);
   // Returns a line for the user about removed wrappers, "" if there are none.
   const std::string& unwrapping_note() const { return unwrapping_note_; }
+  // States that a checkpoint will replace all weights of this folder, so that nobody needs to know which were missing.
+  void expect_replacement() { is_replaced_ = true; }
   // Returns the number of tensors in the files.
   int64_t num_tensors() const { return std::ssize(stored_); }
   // Returns the names of the tensors as they are in the files, sorted.
@@ -145,6 +148,7 @@ class ModelFolder {
   std::vector<SafetensorsFile> weights_;
   std::map<std::string, Place, std::less<>> stored_;  // by the names that find() knows
   std::string unwrapping_note_;
+  bool is_replaced_ = false;
 };
 
 // A file of another folder that is saved under its own name: a copy, byte for byte, or `text` if it has a value.

@@ -59,6 +59,7 @@ constexpr std::string_view kTrainFirst =
 LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOptions& options) const {
   LoadReport report;
   report.note = unwrapping_note_;
+  report.is_replaced = is_replaced_;
   struct Pair {
     const WantedTensor* wanted;
     Located stored;
@@ -109,6 +110,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
 }
 
 std::string describe_load(const LoadReport& report, std::string_view model_name, std::string_view folder) {
+  if (report.is_replaced) return {};
   std::string text = report.note.empty() ? "" : report.note + "\n";
   // More is missing than the pooler and the head that a model for another task lacks.
   constexpr size_t kMostOfAHead = 4;

@@ -1,15 +1,17 @@
 // Fuzzes the safetensors reader: the text of the header alone, and a complete file whose tensors are then
-// read. A finding is anything other than a value or an Error with code kBadData, and a tensor outside the
+// read, and the removal of wrappers from the names of the tensors. A finding is anything other than a value or an Error with code kBadData, and a tensor outside the
 // file.
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "base/file_fault.h"
 #include "base/testing/fuzz_answer.h"
 #include "io/ckpt/safetensors.h"
+#include "io/ckpt/wrapped_names.h"
 
 namespace plimsoll {
 namespace {
@@ -23,6 +25,12 @@ void check_header(std::string_view json, int64_t file_size_bytes) {
     end = tensor.end;
   }
   PLIMSOLL_CHECK(header.data_offset + end == file_size_bytes);
+  std::vector<std::string_view> names;
+  for (const StoredTensor& tensor : header.tensors) names.push_back(tensor.name);
+  const std::vector<std::vector<std::string>> wanted{{"bert.w", "w"}, {"bert.layer.0.b"}, {"classifier.w"}};
+  const Unwrapping way = find_unwrapping(names, wanted, "bert");
+  for (const std::string_view name : names) PLIMSOLL_CHECK(way.apply(name).size() <= name.size());
+  PLIMSOLL_CHECK(way.removes_anything() == !describe_unwrapping(way, names).empty());
 }
 
 void read_all(std::string_view content) {

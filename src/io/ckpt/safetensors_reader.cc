@@ -25,6 +25,8 @@ struct Impostor {
 constexpr Impostor kImpostors[] = {
     {"version https://git-lfs",
      "is a Git LFS pointer, not the weights themselves: run `git lfs pull` in its folder"},
+    {"\x1f\x8b", "is compressed with gzip, whatever its name says: unpack it with `gunzip -c FILE > NEW`"},
+    {"\x28\xb5\x2f\xfd", "is compressed with zstd, whatever its name says: unpack it with `zstd -d`"},
     {"PK\x03\x04", "is a zip archive, such as PyTorch writes: it was renamed; convert it instead"},
     {"\x80\x02", "is a Python pickle: it was renamed; convert it instead"},
     {"GGUF", "is a GGUF file of llama.cpp: get the safetensors version of the model"},

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/disguised_file.h"
 #include "base/hash.h"
 #include "base/utf8.h"
 
@@ -22,6 +23,7 @@ void check_is_text(const TextFile& file) {
                 "iconv -f UTF-16 -t UTF-8 {} > converted",
                 file.name, file.name);
   }
+  refuse_disguised_text(std::string_view(bytes).substr(0, kDisguiseBytes), file.name);
   if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
     const auto offset = static_cast<int64_t>(nul);
     throw_at_place(file.name, place_of(bytes, offset),

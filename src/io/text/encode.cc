@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "base/check.h"
+#include "io/text/byte_characters.h"
+#include "io/text/pattern.h"
 #include "io/text/tokenizer_impl.h"
 #include "io/text/truncation.h"
 #include "io/text/unicode.h"
@@ -61,9 +63,107 @@ void TokenizerImpl::encode_words(const NormalizedText& text, size_t begin, size_
   }
 }
 
+// Splits the part [begin, end) of the normalized text in the scratch into words and appends their tokens.
+void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, ScratchImpl& scratch,
+                                  Sequence* out) const {
+  const AlignedText& text = scratch.pipeline.text;
+  Words& words = scratch.pipeline.words;
+  words.text.clear();
+  if (begin == end) return;
+  // A whole text begins where its original does, even if a normalizer dropped the first code points.
+  words.text.begin = begin == 0 ? text.begin : text.spans[begin].begin;
+  words.text.chars.assign(text.chars, begin, end - begin);
+  words.text.spans.assign(text.spans.begin() + static_cast<std::ptrdiff_t>(begin),
+                          text.spans.begin() + static_cast<std::ptrdiff_t>(end));
+  spec_.pipeline->split(&words);
+  std::string& bytes = scratch.pipeline.bytes;
+  std::vector<size_t>& char_of = scratch.pipeline.char_of;
+  for (const Words::Part& part : words.parts) {
+    bytes.clear();
+    char_of.clear();
+    for (size_t i = part.begin; i < part.end; ++i) {
+      append_utf8(words.text.chars[i], &bytes);
+      char_of.resize(bytes.size(), i);
+    }
+    if (bytes.empty()) continue;
+    scratch.word_tokens.clear();
+    model_.split(bytes, &scratch.word_tokens);
+    size_t token_begin = 0;
+    for (const WordToken& token : scratch.word_tokens) {
+      out->ids.push_back(token.id);
+      if (offsets == Offsets::kRecord) {
+        out->offsets.push_back(
+            {words.text.spans[char_of[token_begin]].begin, words.text.spans[char_of[token.end - 1]].end});
+        token_begin = token.end;
+        if (spec_.offset_trimming)
+          trim_offsets(to_code_points(this->token(token.id).value_or("")), scratch, out);
+      }
+    }
+  }
+}
+
+// Does the same as encode_plain with the general pipeline.
+int32_t TokenizerImpl::encode_with_pipeline(std::string_view text, int32_t first_code_point, Offsets offsets,
+                                            ScratchImpl& scratch, Sequence* out) const {
+  AlignedText& aligned = scratch.pipeline.text;
+  aligned.assign(text, first_code_point);
+  const auto num_code_points = static_cast<int32_t>(aligned.chars.size());
+  spec_.pipeline->normalize(&aligned);
+  if (normalized_tokens_.empty()) {
+    encode_pieces(0, aligned.chars.size(), offsets, scratch, out);
+    return num_code_points;
+  }
+  std::string bytes;
+  std::vector<size_t> char_of;
+  for (size_t i = 0; i < aligned.chars.size(); ++i) {
+    append_utf8(aligned.chars[i], &bytes);
+    char_of.resize(bytes.size(), i);
+  }
+  char_of.push_back(aligned.chars.size());
+  scratch.normalized_parts.clear();
+  normalized_tokens_.split(bytes, &scratch.normalized_parts);
+  for (const TextPart& part : scratch.normalized_parts) {
+    if (part.id == TextPart::kPlainText) {
+      encode_pieces(char_of[part.begin], char_of[part.end], offsets, scratch, out);
+      continue;
+    }
+    append_added(part.id,
+                 {aligned.spans[char_of[part.begin]].begin, aligned.spans[char_of[part.end - 1]].end},
+                 std::string_view(bytes).substr(part.begin, part.end - part.begin), offsets, scratch, out);
+  }
+  return num_code_points;
+}
+
+// Removes the white space at the ends of the last token, whose text this is, from its offsets.
+void TokenizerImpl::trim_offsets(std::u32string_view chars, const ScratchImpl& scratch, Sequence* out) const {
+  const auto is_space = [](char32_t c) {
+    return c == byte_character(' ') || (UnicodeTable::get().flags(c) & kWhitespace) != 0;
+  };
+  TextSpan& span = out->offsets.back();
+  const auto first = std::find_if_not(chars.begin(), chars.end(), is_space);
+  const auto last = std::find_if_not(chars.rbegin(), chars.rend(), is_space);
+  auto leading = static_cast<int32_t>(first - chars.begin());
+  const auto trailing = static_cast<int32_t>(last - chars.rbegin());
+  const bool is_first = out->ids.size() == scratch.pipeline.first_token + 1 || span.begin == 0;
+  // More than one space cannot be those that add_prefix_space inserted.
+  if (leading == 1 && is_first && spec_.offset_trimming->keeps_added_space) leading = 0;
+  if (leading > 0) span.begin = std::min(span.begin + leading, span.end);
+  if (trailing > 0 && span.end >= trailing) span.end = std::max(span.end - trailing, span.begin);
+}
+
+// Appends a token that was found in the text as `match`.
+void TokenizerImpl::append_added(int32_t id, TextSpan span, std::string_view match, Offsets offsets,
+                                 const ScratchImpl& scratch, Sequence* out) const {
+  out->ids.push_back(id);
+  if (offsets == Offsets::kSkip) return;
+  out->offsets.push_back(span);
+  if (spec_.offset_trimming) trim_offsets(to_code_points(match), scratch, out);
+}
+
 // Encodes text without tokens of the first pass. Returns its number of code points.
 int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets,
                                     ScratchImpl& scratch, Sequence* out) const {
+  if (spec_.pipeline) return encode_with_pipeline(text, first_code_point, offsets, scratch, out);
   NormalizedText& normalized = scratch.normalized;
   const int32_t num_code_points = normalizer_.normalize(text, first_code_point, &normalized);
   if (normalized_tokens_.surely_absent(normalized.bytes)) {
@@ -77,13 +177,13 @@ int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_po
       encode_words(normalized, part.begin, part.end, offsets, scratch, out);
       continue;
     }
-    out->ids.push_back(part.id);
-    if (offsets == Offsets::kSkip) continue;
     const bool identity = normalized.source.empty();
     const auto source = [&](size_t byte) {
       return identity ? first_code_point + static_cast<int32_t>(byte) : normalized.source[byte];
     };
-    out->offsets.push_back({source(part.begin), source(part.end - 1) + 1});
+    append_added(part.id, {source(part.begin), source(part.end - 1) + 1},
+                 std::string_view(normalized.bytes).substr(part.begin, part.end - part.begin), offsets,
+                 scratch, out);
   }
   return num_code_points;
 }
@@ -91,6 +191,7 @@ int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_po
 // Appends the tokens of a text to `out`.
 void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchImpl& scratch,
                                 Sequence* out) const {
+  scratch.pipeline.first_token = out->ids.size();
   if (text.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max()) / 3) {
     throw_error(ErrorCode::kBadData,
                 "a text of {} bytes is too long to encode at once (limit {}); cut it into parts", text.size(),
@@ -122,8 +223,8 @@ void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchI
       encode_plain(text.substr(part.begin, part.end - part.begin), begin, offsets, scratch, out);
       continue;
     }
-    out->ids.push_back(part.id);
-    if (offsets == Offsets::kRecord) out->offsets.push_back({begin, position(part.end)});
+    append_added(part.id, {begin, position(part.end)}, text.substr(part.begin, part.end - part.begin),
+                 offsets, scratch, out);
   }
 }
 

@@ -72,6 +72,19 @@ std::optional<JsonFields> JsonFields::object(const std::string& key) const {
   return JsonFields(*value, where_, path_.empty() ? key : path_ + "." + key);
 }
 
+std::vector<JsonFields> JsonFields::required_objects(const std::string& key) const {
+  const Json* list = array(key);
+  if (list == nullptr) {
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source", name_of(key));
+  }
+  std::vector<JsonFields> result;
+  for (size_t i = 0; i < list->size(); ++i) {
+    result.emplace_back((*list)[i], where_,
+                        fmt::format("{}{}[{}]", path_.empty() ? "" : path_ + ".", key, i));
+  }
+  return result;
+}
+
 const Json* JsonFields::array(const std::string& key) const {
   const Json* value = find(key);
   if (value != nullptr && !value->is_array()) wrong_type(key, "an array", *value);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plimsoll::text {
 
@@ -37,6 +38,8 @@ class JsonFields {
   std::optional<int64_t> integer(const std::string& key) const;
   std::optional<JsonFields> object(const std::string& key) const;
   const Json* array(const std::string& key) const;
+  // Returns the members of an array of objects. Errors: also if the field is absent.
+  std::vector<JsonFields> required_objects(const std::string& key) const;
 
   // Returns the start of messages: "tokenizer.json: model.vocab".
   std::string name_of(const std::string& key) const;

@@ -75,15 +75,7 @@ std::optional<int32_t> Tokenizer::id(std::string_view token) const {
 }
 
 std::optional<std::string_view> Tokenizer::token(int32_t id) const {
-  const auto& added = impl_->added_by_id_;
-  const auto by_id = [](const auto& token, int32_t value) { return token.id < value; };
-  const auto found = std::lower_bound(added.begin(), added.end(), id, by_id);
-  if (found != added.end() && found->id == id) return found->content;
-  const auto& vocab = impl_->spec_.model.vocab;
-  const auto by_second = [](const auto& entry, int32_t value) { return entry.second < value; };
-  const auto in_vocab = std::lower_bound(vocab.begin(), vocab.end(), id, by_second);
-  if (in_vocab != vocab.end() && in_vocab->second == id) return in_vocab->first;
-  return std::nullopt;
+  return impl_->token(id);
 }
 
 const SpecialTokenIds& Tokenizer::special_ids() const {
@@ -115,7 +107,8 @@ const std::optional<TruncationDefault>& Tokenizer::truncation_default() const {
   return impl_->spec_.truncation_default;
 }
 bool Tokenizer::lowercase() const {
-  return impl_->spec_.normalizer.lowercase;
+  return impl_->spec_.pipeline ? impl_->normalize("AB").find("ab") != std::string::npos
+                               : impl_->spec_.normalizer.lowercase;
 }
 const std::string& Tokenizer::source() const {
   return impl_->spec_.source;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "io/text/added_token_fields.h"
 #include "io/text/json_fields.h"
+#include "io/text/pipeline.h"
 #include "io/text/tokenizer_class.h"
 #include "io/text/tokenizer_spec.h"
 
@@ -290,8 +291,12 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   }
   check_class(tokenizer_class, spec);
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
-  if (tokenizer_class.sets_normalizer || !files.tokenizer_json)
+  // A pipeline without BertNormalizer stays as it is.
+  const bool has_bert_normalizer = !spec.pipeline || spec.pipeline_has_bert_normalizer;
+  if (has_bert_normalizer && (tokenizer_class.sets_normalizer || !files.tokenizer_json)) {
     set_normalizer(config.fields(), &spec.normalizer);
+    if (spec.pipeline) spec.pipeline->normalizers.front() = make_bert_normalizer(spec.normalizer);
+  }
   NamedTokens named;
   bool has_decoder = false;
   if (config.fields()) {

@@ -296,7 +296,7 @@ std::vector<BadFolder> bad_folders() {
           "version", [](J& d) { d["version"] = "2.0"; }, "version is '2.0'"),
       bad_json(
           "bpe", [](J& d) { d["model"]["type"] = "BPE"; },
-          "model is of type 'BPE'. Plimsoll reads WordPiece"),
+          "model is of type 'BPE'. Plimsoll reads tokenizers whose model is WordPiece"),
       bad_json(
           "no_model", [](J& d) { d.erase("model"); }, "model is missing"),
       bad_json(
@@ -325,20 +325,94 @@ std::vector<BadFolder> bad_folders() {
       bad_json(
           "normalizer",
           [](J& d) {
-            d["normalizer"] = {{"type", "NFKC"}};
+            d["normalizer"] = {{"type", "Unknown"}};
           },
-          "normalizer is of type 'NFKC'"),
+          "normalizer.type is 'Unknown', a normalizer that Plimsoll does not have"),
+      bad_json(
+          "normalizer_in_sequence",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Sequence"},
+                               {"normalizers", {{{"type", "NFC"}}, {{"type", "Unknown"}}}}};
+          },
+          "normalizer.normalizers[1].type is 'Unknown'"),
+      bad_json(
+          "normalizer_list",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Sequence"}};
+          },
+          "normalizer.normalizers is missing"),
+      bad_json(
+          "normalizer_list_of_numbers",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Sequence"}, {"normalizers", {1, 2}}};
+          },
+          "normalizer.normalizers[0] should be an object"),
+      bad_json(
+          "normalizer_deep",
+          [](J& d) {
+            J step = {{"type", "NFC"}};
+            for (int i = 0; i < 100; ++i) step = {{"type", "Sequence"}, {"normalizers", J::array({step})}};
+            d["normalizer"] = step;
+          },
+          "is nested more than 32 times"),
+      bad_json(
+          "strip_flag",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Strip"}, {"strip_left", true}};
+          },
+          "normalizer.strip_right is missing"),
+      bad_json(
+          "replace_pattern",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Replace"}, {"content", "x"}};
+          },
+          "normalizer.pattern should be one \"String\" or one \"Regex\""),
+      bad_json(
+          "replace_regex",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "a(b"}}}, {"content", "x"}};
+          },
+          "normalizer.pattern.Regex: the regular expression has a group that is not closed"),
+      bad_json(
+          "pre_tokenizer",
+          [](J& d) {
+            d["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
+          },
+          "pre_tokenizer.type is 'UnicodeScripts', a pre-tokenizer that Plimsoll does not have"),
+      bad_json(
+          "delimiter",
+          [](J& d) {
+            d["pre_tokenizer"] = {{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}};
+          },
+          "pre_tokenizer.delimiter is 'ab' but should be one character"),
+      bad_json(
+          "behavior",
+          [](J& d) {
+            d["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "Kept"}};
+          },
+          "pre_tokenizer.behavior is 'Kept' but should be Removed"),
+      bad_json(
+          "metaspace_scheme",
+          [](J& d) {
+            d["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "maybe"}};
+          },
+          "pre_tokenizer.prepend_scheme is 'maybe'"),
       bad_json(
           "normalizer_field", [](J& d) { d["normalizer"].erase("lowercase"); },
           "normalizer.lowercase is missing"),
       bad_json(
-          "pre_tokenizer", [](J& d) { d["pre_tokenizer"] = nullptr; }, "pre_tokenizer is of type 'null'"),
-      bad_json(
           "post_processor",
           [](J& d) {
-            d["post_processor"] = {{"type", "ByteLevel"}};
+            d["post_processor"] = {{"type", "Unknown"}};
           },
-          "post_processor is of type 'ByteLevel'"),
+          "post_processor.type is 'Unknown', a post-processor that Plimsoll does not have"),
+      bad_json(
+          "two_templates",
+          [](J& d) {
+            const J bert = {{"type", "BertProcessing"}, {"sep", {"[SEP]", 3}}, {"cls", {"[CLS]", 2}}};
+            d["post_processor"] = {{"type", "Sequence"}, {"processors", {bert, bert}}};
+          },
+          "2 of the post-processors add special tokens"),
       bad_json(
           "template_unknown", [](J& d) { d["post_processor"]["special_tokens"].erase("[CLS]"); },
           "do not list"),

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "io/text/unicode.h"
+#include "io/text/unicode_properties.h"
 
 namespace plimsoll::text {
 namespace {
@@ -22,17 +23,30 @@ std::array<ByteClass, 256> make_byte_classes() {
   return classes;
 }
 
+std::string normalize_with(const TokenizerSpec& spec, const BertNormalizer& normalizer,
+                           std::string_view text) {
+  if (!spec.pipeline) {
+    NormalizedText normalized;
+    normalizer.normalize(text, 0, &normalized);
+    return normalized.bytes;
+  }
+  AlignedText aligned;
+  aligned.assign(text, 0);
+  spec.pipeline->normalize(&aligned);
+  std::string bytes;
+  for (const char32_t c : aligned.chars) append_utf8(c, &bytes);
+  return bytes;
+}
+
 std::vector<AddedTokenMatcher::Pattern> patterns_of(const TokenizerSpec& spec,
                                                     const BertNormalizer& normalizer, bool normalized) {
   std::vector<AddedTokenMatcher::Pattern> patterns;
   std::map<std::string, std::string> seen;  // maps a pattern to its token
-  NormalizedText text;
   for (const AddedToken& token : spec.added_tokens) {
     if (token.normalized != normalized) continue;
     std::string pattern = token.content;
     if (normalized) {
-      normalizer.normalize(token.content, 0, &text);
-      pattern = text.bytes;
+      pattern = normalize_with(spec, normalizer, token.content);
     }
     if (pattern.empty()) {
       throw_error(
@@ -92,6 +106,20 @@ std::optional<int32_t> TokenizerImpl::id(std::string_view token) const {
   return found == ByteTrie::kNoValue ? std::nullopt : std::optional(found);
 }
 
+std::string TokenizerImpl::normalize(std::string_view text) const {
+  return normalize_with(spec_, normalizer_, text);
+}
+
+std::optional<std::string_view> TokenizerImpl::token(int32_t id) const {
+  const auto by_id = [](const auto& token, int32_t value) { return token.id < value; };
+  const auto found = std::lower_bound(added_by_id_.begin(), added_by_id_.end(), id, by_id);
+  if (found != added_by_id_.end() && found->id == id) return found->content;
+  const auto by_second = [](const auto& entry, int32_t value) { return entry.second < value; };
+  const auto in_vocab = std::lower_bound(spec_.model.vocab.begin(), spec_.model.vocab.end(), id, by_second);
+  if (in_vocab != spec_.model.vocab.end() && in_vocab->second == id) return in_vocab->first;
+  return std::nullopt;
+}
+
 int64_t TokenizerImpl::num_special_tokens(bool pair) const {
   int64_t count = 0;
   for (const TemplatePiece& piece : pair ? spec_.pair : spec_.single) {
@@ -116,6 +144,11 @@ Hash128 TokenizerImpl::hash_content() const {
                           spec_.split_special_tokens, spec_.truncation_side == TextSide::kLeft}) {
     number(flag);
   }
+  if (spec_.pipeline) {
+    word(spec_.pipeline->description);
+    word(property_tables_source());
+  }
+  if (spec_.offset_trimming) number(spec_.offset_trimming->keeps_added_space);
   word(spec_.model.unk_token);
   word(spec_.model.continuing_prefix);
   number(spec_.model.max_chars_per_word);

@@ -12,6 +12,7 @@
 
 #include "io/text/added_tokens.h"
 #include "io/text/bert_normalizer.h"
+#include "io/text/pipeline.h"
 #include "io/text/tokenizer.h"
 #include "io/text/tokenizer_spec.h"
 #include "io/text/word_piece.h"
@@ -34,7 +35,17 @@ struct Sequence {
 // The meaning of a byte of normalized text for BertPreTokenizer.
 enum class ByteClass : uint8_t { kWord, kSpace, kPunctuation, kNotAscii };
 
+// The buffers of the general pipeline.
+struct PipelineScratch {
+  AlignedText text;
+  Words words;
+  size_t first_token = 0;       // of the current text
+  std::string bytes;            // of the normalized text, or of a word
+  std::vector<size_t> char_of;  // for each byte, its code point
+};
+
 struct ScratchImpl {
+  PipelineScratch pipeline;
   std::string valid_text;
   NormalizedText normalized;
   std::vector<TextPart> raw_parts, normalized_parts;
@@ -51,7 +62,10 @@ class TokenizerImpl {
   AppendedTokens append_words(std::span<const std::string_view> words, const EncodeOptions& options,
                               ScratchImpl& scratch, Encoding* out) const;
   std::optional<int32_t> id(std::string_view token) const;
+  std::optional<std::string_view> token(int32_t id) const;
   int64_t num_special_tokens(bool pair) const;
+  // Returns the normalized text.
+  std::string normalize(std::string_view text) const;
 
   const TokenizerSpec spec_;
   const BertNormalizer normalizer_;
@@ -73,6 +87,12 @@ class TokenizerImpl {
                                   Encoding* out) const;
   int32_t encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets, ScratchImpl& scratch,
                        Sequence* out) const;
+  int32_t encode_with_pipeline(std::string_view text, int32_t first_code_point, Offsets offsets,
+                               ScratchImpl& scratch, Sequence* out) const;
+  void encode_pieces(size_t begin, size_t end, Offsets offsets, ScratchImpl& scratch, Sequence* out) const;
+  void trim_offsets(std::u32string_view chars, const ScratchImpl& scratch, Sequence* out) const;
+  void append_added(int32_t id, TextSpan span, std::string_view match, Offsets offsets,
+                    const ScratchImpl& scratch, Sequence* out) const;
   void encode_words(const NormalizedText& text, size_t begin, size_t end, Offsets offsets,
                     ScratchImpl& scratch, Sequence* out) const;
   size_t word_end(std::string_view bytes, size_t begin) const;

@@ -5,15 +5,14 @@
 #include "base/check.h"
 #include "io/text/added_token_fields.h"
 #include "io/text/json_fields.h"
+#include "io/text/pipeline.h"
 #include "io/text/tokenizer_spec.h"
 
 namespace plimsoll::text {
 namespace {
 
 constexpr const char* kOnlyWordPiece =
-    "Plimsoll reads WordPiece tokenizers (BERT, DistilBERT, ELECTRA, MiniLM): BertNormalizer, "
-    "BertPreTokenizer, "
-    "WordPiece, BertProcessing or TemplateProcessing";
+    "Plimsoll reads tokenizers whose model is WordPiece (BERT, DistilBERT, ELECTRA, MiniLM)";
 
 [[noreturn]] void unsupported(const JsonFields& parent, const char* key, const std::string& type) {
   throw_error(ErrorCode::kBadData, "{} is of type '{}'. {}; use a model of that family", parent.name_of(key),
@@ -34,22 +33,26 @@ T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   return *std::move(value);
 }
 
-NormalizerSpec read_normalizer(const JsonFields& root) {
-  const auto fields = root.object("normalizer");
-  if (!fields) return {false, false, false, false};
-  if (type_of(*fields) != "BertNormalizer") unsupported(root, "normalizer", type_of(*fields));
-  NormalizerSpec spec;
-  spec.clean_text = required(*fields, "clean_text", fields->flag("clean_text"));
-  spec.handle_chinese_chars = required(*fields, "handle_chinese_chars", fields->flag("handle_chinese_chars"));
-  spec.strip_accents = fields->flag("strip_accents");
-  spec.lowercase = required(*fields, "lowercase", fields->flag("lowercase"));
-  return spec;
-}
-
-void check_pre_tokenizer(const JsonFields& root) {
-  const auto fields = root.object("pre_tokenizer");
-  const std::string type = fields ? type_of(*fields) : "null";
-  if (type != "BertPreTokenizer") unsupported(root, "pre_tokenizer", type);
+// Reads the steps from a text to words: BERT's own, or a pipeline.
+void read_steps(const JsonFields& root, TokenizerSpec* spec) {
+  const auto normalizer = root.object("normalizer");
+  const auto pre_tokenizer = root.object("pre_tokenizer");
+  const bool has_bert_normalizer = normalizer && type_of(*normalizer) == "BertNormalizer";
+  spec->normalizer =
+      has_bert_normalizer ? read_bert_normalizer(*normalizer) : NormalizerSpec{false, false, false, false};
+  const bool has_bert_splitting = pre_tokenizer && type_of(*pre_tokenizer) == "BertPreTokenizer";
+  if (has_bert_splitting && (has_bert_normalizer || !normalizer)) return;
+  spec->pipeline = std::make_shared<Pipeline>();
+  spec->pipeline_has_bert_normalizer = has_bert_normalizer;
+  if (normalizer) {
+    spec->pipeline->description = describe(*normalizer);
+    read_normalizers(*normalizer, &spec->pipeline->normalizers);
+  }
+  spec->pipeline->description += '|';
+  if (pre_tokenizer) {
+    spec->pipeline->description += describe(*pre_tokenizer);
+    read_pre_tokenizers(*pre_tokenizer, &spec->pipeline->pre_tokenizers);
+  }
 }
 
 WordPieceSpec read_model(const JsonFields& root) {
@@ -178,23 +181,62 @@ std::vector<int32_t> read_bert_token(const JsonFields& processor, const char* ke
   return {checked_id((*pair)[1].get<int64_t>(), processor.name_of(key))};
 }
 
+// Reads BertProcessing and RobertaProcessing: a token before and after the text, and between two texts.
+void read_fixed_template(const JsonFields& fields, bool is_roberta, TokenizerSpec* spec) {
+  using Kind = TemplatePiece::Kind;
+  const std::vector<int32_t> cls = read_bert_token(fields, "cls"), sep = read_bert_token(fields, "sep");
+  const int32_t second_type = is_roberta ? 0 : 1;
+  spec->single = {{Kind::kSpecial, 0, cls}, {Kind::kFirst, 0, {}}, {Kind::kSpecial, 0, sep}};
+  spec->pair = spec->single;
+  if (is_roberta) spec->pair.push_back({Kind::kSpecial, 0, sep});
+  spec->pair.push_back({Kind::kSecond, second_type, {}});
+  spec->pair.push_back({Kind::kSpecial, second_type, sep});
+}
+
+void trim_offsets(const JsonFields& fields, TokenizerSpec* spec) {
+  if (!fields.flag("trim_offsets").value_or(true)) return;
+  spec->offset_trimming = OffsetTrimming{fields.flag("add_prefix_space").value_or(true)};
+}
+
+// Reads one post-processor. Returns true if it is one that adds special tokens.
+bool read_processor(const JsonFields& fields, TokenizerSpec* spec) {
+  const std::string type = type_of(fields);
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    read_fixed_template(fields, type == "RobertaProcessing", spec);
+    if (type == "RobertaProcessing") trim_offsets(fields, spec);
+    return true;
+  }
+  if (type == "TemplateProcessing") {
+    const SpecialIds special = read_template_tokens(fields);
+    spec->single = read_template(fields, "single", special);
+    spec->pair = read_template(fields, "pair", special);
+    return true;
+  }
+  if (type == "ByteLevel") {
+    trim_offsets(fields, spec);
+    return false;
+  }
+  throw_error(ErrorCode::kBadData,
+              "{} is '{}', a post-processor that Plimsoll does not have; use a tokenizer without it",
+              fields.name_of("type"), type);
+}
+
 void read_post_processor(const JsonFields& root, TokenizerSpec* spec) {
   const auto fields = root.object("post_processor");
   if (!fields) return;
-  using Kind = TemplatePiece::Kind;
-  const std::string type = type_of(*fields);
-  if (type == "BertProcessing") {
-    const std::vector<int32_t> cls = read_bert_token(*fields, "cls"), sep = read_bert_token(*fields, "sep");
-    spec->single = {{Kind::kSpecial, 0, cls}, {Kind::kFirst, 0, {}}, {Kind::kSpecial, 0, sep}};
-    spec->pair = spec->single;
-    spec->pair.push_back({Kind::kSecond, 1, {}});
-    spec->pair.push_back({Kind::kSpecial, 1, sep});
-  } else if (type == "TemplateProcessing") {
-    const SpecialIds special = read_template_tokens(*fields);
-    spec->single = read_template(*fields, "single", special);
-    spec->pair = read_template(*fields, "pair", special);
-  } else {
-    unsupported(root, "post_processor", type);
+  if (type_of(*fields) != "Sequence") {
+    read_processor(*fields, spec);
+    return;
+  }
+  int num_templates = 0;
+  for (const JsonFields& step : fields->required_objects("processors"))
+    num_templates += read_processor(step, spec);
+  if (num_templates > 1) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: {} of the post-processors add special tokens, but Plimsoll applies one template; combine them "
+        "into one TemplateProcessing",
+        root.name_of("post_processor"), num_templates);
   }
 }
 
@@ -237,8 +279,7 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
   spec.source = kTokenizerJson;
   spec.where = where;
   spec.model = read_model(root);
-  spec.normalizer = read_normalizer(root);
-  check_pre_tokenizer(root);
+  read_steps(root, &spec);
   std::sort(spec.model.vocab.begin(), spec.model.vocab.end(), [](const auto& a, const auto& b) {
     return std::tie(a.second, a.first) < std::tie(b.second, b.first);
   });

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,10 +48,22 @@ struct TemplatePiece {
 // The class in transformers that changes nothing in tokenizer.json.
 inline constexpr std::string_view kGenericClass = "PreTrainedTokenizerFast";
 
+class Pipeline;
+
+// ByteLevel and RobertaProcessing remove white space from the offsets of a token.
+struct OffsetTrimming {
+  bool keeps_added_space = false;  // the space that add_prefix_space inserted is not removed
+};
+
 struct TokenizerSpec {
   std::string source;  // "tokenizer.json" or "vocab.txt"
   std::string where;   // the path, for messages
+  // BERT's normalizer, which BERT's pre-tokenizer follows; not used if there is a pipeline without it.
   NormalizerSpec normalizer;
+  // Any other steps from a text to words. Null for BERT's.
+  std::shared_ptr<Pipeline> pipeline;
+  bool pipeline_has_bert_normalizer = false;  // its only normalizer is BertNormalizer
+  std::optional<OffsetTrimming> offset_trimming;
   WordPieceSpec model;
   // Tokens in the order in which Hugging Face adds them. resolve_added_tokens determines their ids.
   std::vector<AddedToken> added_tokens;

@@ -1,0 +1,17 @@
+// Recognizes files whose content is not what their name says, by their first bytes. Thread-safe: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace plimsoll {
+
+// The number of bytes at the start of a file that refuse_disguised_text() needs.
+inline constexpr size_t kDisguiseBytes = 512;
+
+// Checks that a file which should contain text is not a Git LFS pointer, a compressed file, an archive, a file of columns
+// (Parquet, Arrow), a pickle, weights, text in UTF-16 or a web page, whatever its name says. `start` is its beginning, at
+// least kDisguiseBytes unless the file is shorter. Errors: kBadData; the message names the file, what it is and the remedy.
+void refuse_disguised_text(std::string_view start, std::string_view path);
+
+}  // namespace plimsoll

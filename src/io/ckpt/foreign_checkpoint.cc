@@ -1,0 +1,81 @@
+// Recognizes folders that are taken for checkpoints of Plimsoll.
+#include <fmt/format.h>
+
+#include "io/ckpt/checkpoint.h"
+#include "io/ckpt/model_folder.h"
+
+namespace plimsoll {
+namespace {
+
+struct ForeignState {
+  std::string_view file;
+  std::string_view program;
+};
+
+// Files with the state of a run, by the program that writes them.
+constexpr ForeignState kForeignStates[] = {
+    {"zero_to_fp32.py", "DeepSpeed"},
+    {"random_states_0.pkl", "Hugging Face's accelerate"},
+    {"training_args.bin", "Hugging Face's Trainer"},
+    {"optimizer.pt", "Hugging Face's Trainer"},
+    {"scheduler.pt", "Hugging Face's Trainer"},
+    {"rng_state.pth", "Hugging Face's Trainer"},
+    {"rng_state_0.pth", "Hugging Face's Trainer"},
+    {"trainer_state.json", "Hugging Face's Trainer"},
+};
+
+bool contains(FileSystem& files, const std::string& folder, std::string_view name) {
+  return files.status(join_path(folder, name)).has_value();
+}
+
+// Returns the newest checkpoint inside a folder, "" for none.
+std::string checkpoint_inside(FileSystem& files, const std::string& folder) {
+  std::string newest;
+  int64_t last = -1;
+  for (const FolderEntry& entry : files.list(folder)) {
+    const auto step = checkpoint_step(entry.name);
+    if (!step || *step <= last) continue;
+    last = *step;
+    newest = join_path(folder, entry.name);
+  }
+  return newest;
+}
+
+}  // namespace
+
+std::string describe_foreign_checkpoint(FileSystem& files, const std::string& folder) {
+  const auto status = files.status(folder);
+  if (!status || contains(files, folder, kManifestFile)) return {};
+  if (status->kind != FileKind::kFolder) {
+    return "it is a file, but a checkpoint of Plimsoll is a folder (checkpoint-STEP in --output_dir)";
+  }
+  // A checkpoint of Plimsoll that lost its manifest.
+  if (contains(files, folder, kOptimizerFile) || contains(files, folder, kRunStateFile)) return {};
+  const bool has_weights = contains(files, folder, kWeightsFile) ||
+                           contains(files, folder, kWeightsIndexFile) ||
+                           contains(files, folder, kAdapterWeightsFile);
+  const std::string as_model =
+      has_weights ? fmt::format(
+                        "To begin a new run with its weights, give --model_name_or_path {} without "
+                        "--resume_from_checkpoint",
+                        folder)
+                  : std::string(
+                        "It has no weights in safetensors either; save its model with save_pretrained() and "
+                        "give that folder as --model_name_or_path");
+  for (const ForeignState& state : kForeignStates) {
+    if (!contains(files, folder, state.file)) continue;
+    return fmt::format(
+        "it is a checkpoint of {} ({}), whose optimizer and position Plimsoll cannot continue. {}",
+        state.program, state.file, as_model);
+  }
+  if (const std::string inside = checkpoint_inside(files, folder); !inside.empty()) {
+    return fmt::format(
+        "it contains checkpoints and is none itself; name one of them, such as {}, or give True to "
+        "resume from the newest in --output_dir",
+        inside);
+  }
+  if (!has_weights) return {};
+  return fmt::format("it is a model without the state of a run. {}", as_model);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,125 @@
+#include "io/text/aligned_text.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "io/text/unicode.h"
+#include "io/text/unicode_properties.h"
+
+namespace plimsoll::text {
+
+void AlignedText::clear() {
+  chars.clear();
+  spans.clear();
+}
+
+void AlignedText::assign(std::string_view utf8, int32_t first_code_point) {
+  clear();
+  begin = first_code_point;
+  int32_t position = first_code_point;
+  for (size_t i = 0; i < utf8.size(); ++position) {
+    const DecodedCodePoint c = decode_valid_utf8(utf8.data() + i);
+    push(c.value, {position, position + 1});
+    i += c.num_bytes;
+  }
+}
+
+void append_changed(const AlignedText& text, size_t from, size_t to,
+                    const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* out) {
+  size_t next = from + removed;  // the old code point that is replaced next
+  for (const ChangedCodePoint& c : changed) {
+    if (c.change > 0) {
+      out->push(c.value, next == 0 ? TextSpan{text.begin, text.begin} : text.spans[next - 1]);
+      continue;
+    }
+    // A wrong count would run past the end; the last code point then lends its source.
+    const size_t at = std::min(next, text.spans.size() - 1);
+    out->push(c.value, text.spans[at]);
+    next = std::min(next + 1 + static_cast<size_t>(-c.change), to);
+  }
+}
+
+void change_text(const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* text) {
+  AlignedText out;
+  out.begin = text->begin;
+  if (!text->chars.empty()) append_changed(*text, 0, text->chars.size(), changed, removed, &out);
+  *text = std::move(out);
+}
+
+namespace {
+
+using Changed = std::vector<ChangedCodePoint>;
+
+// Decomposes and sorts in the canonical order. Only the first code point of a decomposition replaces one.
+Changed decompose(std::u32string_view chars, bool compatible) {
+  struct Part {
+    ChangedCodePoint c;
+    int rank;
+  };
+  const UnicodeTable& unicode = UnicodeTable::get();
+  std::vector<Part> all;
+  std::u32string parts;
+  for (const char32_t c : chars) {
+    parts.clear();
+    if (compatible) {
+      UnicodeProperties::get().decompose_compatible(c, &parts);
+    } else {
+      unicode.decompose(c, &parts);
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      all.push_back({{parts[i], i > 0 ? 1 : 0}, unicode.combining_rank(parts[i])});
+    }
+  }
+  const auto is_starter = [](const Part& part) { return part.rank == 0; };
+  for (auto begin = all.begin(); begin != all.end();) {
+    const auto end = std::find_if(begin, all.end(), is_starter);
+    std::stable_sort(begin, end, [](const Part& a, const Part& b) { return a.rank < b.rank; });
+    begin = std::find_if_not(end, all.end(), is_starter);
+  }
+  Changed out;
+  out.reserve(all.size());
+  for (const Part& part : all) out.push_back(part.c);
+  return out;
+}
+
+// Composes a decomposed text (Unicode 15.0, section 3.11, "Canonical Composition Algorithm"). A composite adds up the
+// changes of its parts and removes one code point.
+Changed compose(const Changed& parts) {
+  const UnicodeTable& unicode = UnicodeTable::get();
+  Changed out;
+  std::optional<size_t> starter;  // its position in `out`
+  int last_rank = -1;             // of the code points after the starter; -1 if there is none
+  for (const ChangedCodePoint& part : parts) {
+    const int rank = unicode.combining_rank(part.value);
+    if (starter && (last_rank < rank)) {
+      ChangedCodePoint& first = out[*starter];
+      const char32_t composite = UnicodeProperties::get().compose(first.value, part.value);
+      if (composite != 0) {
+        first = {composite, first.change + part.change - 1};
+        continue;
+      }
+    }
+    if (rank == 0) {
+      starter = out.size();
+      last_rank = -1;
+    } else {
+      last_rank = rank;
+    }
+    out.push_back(part);
+  }
+  return out;
+}
+
+}  // namespace
+
+void apply_normal_form(NormalForm form, AlignedText* text) {
+  const bool compatible = form == NormalForm::kNfkd || form == NormalForm::kNfkc;
+  const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  // Every form leaves ASCII as it is.
+  if (std::all_of(text->chars.begin(), text->chars.end(), [](char32_t c) { return c < 128; })) return;
+  Changed changed = decompose(text->chars, compatible);
+  if (composes) changed = compose(changed);
+  change_text(changed, 0, text);
+}
+
+}  // namespace plimsoll::text

@@ -1,0 +1,54 @@
+// Unicode properties for the steps of a pipeline: general categories, marks, compatibility decompositions and
+// compositions, from tables that tables/make_property_tables.py observed in Hugging Face's tokenizers.
+//
+// unicode.h has the properties of the path for BERT. Thread-safe: the table is built once, on first use, and is
+// constant afterwards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "io/text/unicode.h"
+
+namespace plimsoll::text {
+
+// The bits of UnicodeProperties::flags(). The lowest five contain the general category.
+enum PropertyFlags : uint16_t {
+  kCategoryMask = 31,
+  kNumeric = 32,        // Digits splits at it (Rust's char::is_numeric)
+  kCombiningMark = 64,  // StripAccents drops it
+  kRegexWord = 128,     // \w of regular expressions
+  kRegexSpace = 256,    // \s of regular expressions
+};
+
+class UnicodeProperties {
+ public:
+  static const UnicodeProperties& get();
+
+  // Requires: code_point < kNumCodePoints.
+  uint16_t flags(char32_t code_point) const {
+    return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
+  }
+  // Appends the full compatibility decomposition.
+  void decompose_compatible(char32_t code_point, std::u32string* out) const;
+  // Returns the primary composite of two code points, or 0 if there is none.
+  char32_t compose(char32_t first, char32_t second) const;
+  // Returns the set of categories of a name such as "L" or "Lu" as a mask over category numbers, or 0 if no
+  // category has this name.
+  static uint32_t categories(std::string_view name);
+
+ private:
+  UnicodeProperties();
+  std::vector<uint16_t> page_of_;
+  std::vector<uint16_t> flags_;
+  std::unordered_map<char32_t, std::u32string> compatible_;
+  std::unordered_map<uint64_t, char32_t> composites_;
+};
+
+// Returns the name and version of the source of these tables.
+std::string_view property_tables_source();
+
+}  // namespace plimsoll::text

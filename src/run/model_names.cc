@@ -1,0 +1,157 @@
+#include "run/model_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "models/architecture.h"
+#include "models/config.h"
+
+namespace plimsoll {
+namespace {
+
+struct ForeignName {
+  std::string_view part;
+  std::string_view architecture;
+};
+
+// Found anywhere in a name: long enough to mean nothing else. A longer name precedes those that are parts of it.
+constexpr ForeignName kAnywhere[] = {
+    {"roberta", "RoBERTa"},
+    {"deberta", "DeBERTa"},
+    {"modernbert", "ModernBERT"},
+    {"mobilebert", "MobileBERT"},
+    {"squeezebert", "SqueezeBERT"},
+    {"camembert", "CamemBERT"},
+    {"albert", "ALBERT"},
+    {"flaubert", "FlauBERT"},
+    {"convbert", "ConvBERT"},
+    {"megatron", "Megatron"},
+    {"bigbird", "BigBird"},
+    {"longformer", "Longformer"},
+    {"mpnet", "MPNet"},
+    {"gpt2", "GPT-2"},
+    {"llama", "Llama"},
+    {"mistral", "Mistral"},
+    {"mixtral", "Mixtral"},
+    {"qwen", "Qwen"},
+    {"gemma", "Gemma"},
+    {"bloom", "BLOOM"},
+    {"falcon", "Falcon"},
+    {"pythia", "GPT-NeoX"},
+    {"xlnet", "XLNet"},
+    {"layoutlm", "LayoutLM"},
+    {"reformer", "Reformer"},
+    {"roformer", "RoFormer"},
+    {"nystromformer", "Nystromformer"},
+    {"pegasus", "Pegasus"},
+    {"whisper", "Whisper"},
+    {"ernie", "ERNIE"},
+};
+
+// Found as a word of a name, with a number behind it or not: "t5", "opt-125m", "phi2".
+constexpr ForeignName kWords[] = {
+    {"gpt", "GPT"},     {"t", "T5"},          {"mt", "mT5"},        {"bart", "BART"},
+    {"mbart", "mBART"}, {"opt", "OPT"},       {"xlm", "XLM"},       {"phi", "Phi"},
+    {"esm", "ESM"},     {"rwkv", "RWKV"},     {"mamba", "Mamba"},   {"clip", "CLIP"},
+    {"vit", "ViT"},     {"funnel", "Funnel"}, {"canine", "CANINE"}, {"luke", "LUKE"},
+};
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return result;
+}
+
+// Returns the part of a hub name after the organization, in lower case.
+std::string model_part(std::string_view name) {
+  return lower_case(name.substr(name.rfind('/') + 1));
+}
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+std::string_view foreign_word(std::string_view word) {
+  const size_t letters = std::min(word.find_first_of("0123456789"), word.size());
+  const std::string_view digits = word.substr(letters);
+  for (const ForeignName& row : kWords) {
+    if (word.substr(0, letters) != row.part) continue;
+    // "t" and "mt" alone say nothing.
+    if (row.part.size() <= 2 && digits != "5") continue;
+    return row.architecture;
+  }
+  return {};
+}
+
+std::string trained_architectures() {
+  std::vector<std::string_view> names;
+  for (const Architecture* architecture : architectures()) names.push_back(architecture->model_type);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::string_view foreign_architecture(std::string_view name) {
+  const std::string model = model_part(name);
+  for (const ForeignName& row : kAnywhere) {
+    if (model.find(row.part) != std::string::npos) return row.architecture;
+  }
+  for (size_t begin = 0; begin < model.size();) {
+    const auto end = static_cast<size_t>(std::find_if_not(model.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                          model.end(), is_letter_or_digit) -
+                                         model.begin());
+    if (const auto found = foreign_word(std::string_view(model).substr(begin, end - begin)); !found.empty())
+      return found;
+    begin = end + 1;
+  }
+  return {};
+}
+
+std::vector<std::string> similar_presets(std::string_view name) {
+  const auto bare = [](std::string text) {
+    std::erase_if(text, [](char c) { return !is_letter_or_digit(c); });
+    return text;
+  };
+  const std::string wanted = bare(model_part(name));
+  std::vector<std::string> similar;
+  if (wanted.size() < 4) return similar;
+  for (const std::string& preset : preset_names()) {
+    const std::string own = bare(model_part(preset));
+    if (own.starts_with(wanted) || wanted == own) similar.push_back(preset);
+  }
+  // The uncased models are the ones that a shortened name usually means.
+  std::ranges::stable_partition(similar,
+                                [](const std::string& preset) { return preset.ends_with("-uncased"); });
+  return similar;
+}
+
+std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const std::string& name,
+                          const std::string& revision, const FolderArgument& argument) {
+  try {
+    return resolve_model_folder(files, hub, name, revision, argument);
+  } catch (const Error& error) {
+    // A path, or a name with a wrong revision, has a better message.
+    if (!is_hub_name(name) || files.status(name) || find_preset(name)) throw;
+    if (const std::string_view foreign = foreign_architecture(name); !foreign.empty()) {
+      throw_error(
+          ErrorCode::kUsage,
+          "{} '{}': by its name this is a {} model; this version trains {}. Choose one of these, such as "
+          "bert-base-uncased. ('{}' is neither a folder nor in Hugging Face's cache.)",
+          argument.name, name, foreign, trained_architectures(), name);
+    }
+    // A name with an organization is not a shortened one.
+    const bool is_short = name.find('/') == std::string::npos;
+    if (const std::vector<std::string> similar = similar_presets(name); is_short && !similar.empty()) {
+      throw_error(ErrorCode::kUsage,
+                  "{} '{}': there is no folder and no model of this name, did you mean '{}'?", argument.name,
+                  name, fmt::join(similar, "' or '"));
+    }
+    throw;
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,47 @@
+#include "run/model_names.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+TEST(ModelNames, ForeignArchitecturesAreKnownByTheirNames) {
+  EXPECT_EQ(foreign_architecture("gpt2"), "GPT-2");
+  EXPECT_EQ(foreign_architecture("openai-community/gpt2-xl"), "GPT-2");
+  EXPECT_EQ(foreign_architecture("EleutherAI/gpt-neo-125m"), "GPT");
+  EXPECT_EQ(foreign_architecture("FacebookAI/xlm-roberta-base"), "RoBERTa");
+  EXPECT_EQ(foreign_architecture("distilroberta-base"), "RoBERTa");
+  EXPECT_EQ(foreign_architecture("microsoft/deberta-v3-base"), "DeBERTa");
+  EXPECT_EQ(foreign_architecture("albert-base-v2"), "ALBERT");
+  EXPECT_EQ(foreign_architecture("google-t5/t5-small"), "T5");
+  EXPECT_EQ(foreign_architecture("google/flan-t5-base"), "T5");
+  EXPECT_EQ(foreign_architecture("facebook/opt-125m"), "OPT");
+  EXPECT_EQ(foreign_architecture("facebook/bart-base"), "BART");
+  EXPECT_EQ(foreign_architecture("meta-llama/Llama-3.2-1B"), "Llama");
+  EXPECT_EQ(foreign_architecture("Qwen/Qwen3-0.6B"), "Qwen");
+  EXPECT_EQ(foreign_architecture("answerdotai/ModernBERT-base"), "ModernBERT");
+  EXPECT_EQ(foreign_architecture("sentence-transformers/all-mpnet-base-v2"), "MPNet");
+}
+
+TEST(ModelNames, NamesOfTheTrainedArchitecturesAreNotForeign) {
+  for (const char* name :
+       {"bert-base-uncased", "google-bert/bert-large-cased", "distilbert-base-uncased",
+        "google/electra-small-discriminator", "sentence-transformers/all-MiniLM-L6-v2", "prajjwal1/bert-tiny",
+        "dbmdz/bert-base-german-cased", "nlptown/bert-base-multilingual", "my/optimal-bert",
+        "org/phishing-bert", "llamas/bert-base-uncased", "bert", "t", "a/b-t-c"}) {
+    EXPECT_EQ(foreign_architecture(name), "") << name;
+  }
+}
+
+TEST(ModelNames, ShortenedNamesSuggestPresets) {
+  EXPECT_EQ(similar_presets("bert-large").front(), "bert-large-uncased");
+  EXPECT_EQ(similar_presets("bert_base").front(), "bert-base-uncased");
+  EXPECT_EQ(similar_presets("BERT-base").front(), "bert-base-uncased");
+  EXPECT_EQ(similar_presets("google-bert/bert-large").front(), "bert-large-uncased");
+  EXPECT_EQ(similar_presets("distilbert").front(), "distilbert-base-uncased");
+  EXPECT_TRUE(similar_presets("my-model").empty());
+  EXPECT_TRUE(similar_presets("b").empty());
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,60 @@
+// Names of models and cards, sizes, and label maps.
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+Case model(std::string name, Words message, const std::string& model_name) {
+  return words(std::move(name), 2, std::move(message),
+               {"train", "--model_name_or_path", model_name, "--train_file", "none.csv", "--output_dir",
+                "none", "--dry_run"});
+}
+
+Case labels(std::string name, int exit_code, Words message, std::string map) {
+  return {std::move(name), exit_code, std::move(message), [map = std::move(map)](const Ground& ground) {
+            std::string text = read_file(ground.model() + "/config.json");
+            const size_t begin = text.find("\"id2label\"");
+            text.replace(begin, text.find('}', begin) + 1 - begin, map);
+            return Words{"inspect", ground.model_with("config.json", text)};
+          }};
+}
+
+}  // namespace
+
+std::vector<Case> spelling_cases() {
+  return {
+      model("NameShort", {"did you mean 'bert-large-uncased'"}, "bert-large"),
+      model("NameShortDistilbert", {"did you mean 'distilbert-base-uncased'"}, "distilbert"),
+      model("NameOfGpt", {"GPT-2 model", "this version trains bert, distilbert, electra"}, "gpt2"),
+      model("NameOfRoberta", {"RoBERTa model", "this version trains"}, "FacebookAI/xlm-roberta-base"),
+      model("NameOfT5", {"T5 model", "this version trains"}, "t5-small"),
+      words("NameOfDebertaForAPlan", 2, {"DeBERTa model", "this version trains"},
+            {"plan", "--config_name", "microsoft/deberta-v3-base"}),
+      words("CardOfNoMemory", 2, {"--device v100", "did you mean 'v100-16gb'"},
+            {"plan", "--config_name", "bert-base-uncased", "--device", "v100"}),
+      words("CardWithItsBrand", 2, {"did you mean '4090'"},
+            {"plan", "--config_name", "bert-base-uncased", "--device", "rtx4090"}),
+      words("CardInCapitals", 0, {"h100"},
+            {"plan", "--config_name", "bert-base-uncased", "--device", "H100"}),
+      words("CardUnknown", 2, {"--device mi300x: expected auto, cpu, cuda:N"},
+            {"plan", "--config_name", "bert-base-uncased", "--device", "mi300x"}),
+      words("DeviceInCapitals", 2, {"did you mean 'cpu'"},
+            {"plan", "--config_name", "bert-base-uncased", "--device", "CPU"}),
+      words("SizeWithoutUnit", 2, {"--memory_limit: 16 has no unit", "16GiB"},
+            {"plan", "--config_name", "bert-base-uncased", "--memory_limit", "16"}),
+      words("SizeWithoutUnitForFit", 2, {"80 has no unit", "80GiB"},
+            {"fit", "--model_name_or_path", "bert-base-uncased", "--memory", "80"}),
+      labels("LabelsOfIntegers", 0, {"label   1  7"}, R"("id2label": {"0": 3, "1": 7})"),
+      labels("LabelsOfNull", 0, {"label   0  None"}, R"("id2label": {"0": null, "1": true})"),
+      labels("LabelsFromOne", 0, {"label   0  a", "label   1  b"}, R"("id2label": {"1": "a", "2": "b"})"),
+      labels("LabelsWithTextKeys", 4,
+             {"config.json", "id2label has the entry \"a\"", "keys must be integers"},
+             R"("id2label": {"a": 0, "b": 1})"),
+      labels("LabelsOfLists", 4, {"id2label has the entry \"0\": [1]"},
+             R"("id2label": {"0": [1], "1": [2]})"),
+      labels("LabelsTwice", 4, {"has the key 1 twice"}, R"("id2label": {"1": "a", "01": "b"})"),
+      labels("LabelsInAList", 4, {"'id2label' must be an object"}, R"("id2label": ["a", "b"])"),
+  };
+}
+
+}  // namespace plimsoll::testing
