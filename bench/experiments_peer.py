@@ -21,6 +21,9 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import devices  # noqa: E402
+
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 MODELS = {
@@ -178,9 +181,15 @@ def main():
     refuse_what_has_no_peer(options)
     if options.get("recompute") == "full":
         options["gradient_checkpointing"] = "True"
-    on_cpu = options.get("use_cpu", "False") in ("True", "1") or options.get("device", "") == "cpu"
+    device = options.get("device", "")
+    on_cpu = options.get("use_cpu", "False") in ("True", "1") or device == "cpu"
+    # Trainer would otherwise use every visible GPU.
+    os.environ.update(devices.environment_for("cpu" if on_cpu else device if device.startswith("cuda") else "cuda:0"))
     import torch
-    on_cpu = on_cpu or not torch.cuda.is_available()
+    if not on_cpu and not torch.cuda.is_available():
+        if device.startswith("cuda"):
+            sys.exit(f"--device {device}: PyTorch {torch.__version__} sees no GPU")
+        on_cpu = True
     gauge = None if on_cpu else Gauge()
     import transformers
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
@@ -223,7 +232,7 @@ def main():
     rate = result.metrics["train_samples_per_second"]
     if len(steps) > 1:
         rate = samples * (steps[-1] - steps[0]) / (marks[steps[-1]] - marks[steps[0]])
-    figures = dict(samples_per_s=rate, measured_bytes=gauge.stop() if gauge else peak_of_process(), refused="",
+    figures = dict(samples_per_s=rate, device=devices.trainer_device(trainer), measured_bytes=gauge.stop() if gauge else peak_of_process(), refused="",
                    seconds=result.metrics["train_runtime"], torch=torch.__version__, transformers=transformers.__version__)
     with open(out, "w", encoding="ascii") as file:
         json.dump(figures, file)

@@ -152,6 +152,9 @@ GPU_ROWS = {"BERT-large 32 x 512 bf16": (LARGE, 32, 512, 30, ["--bf16"]),
 CPU_ROWS = {"BERT-base 8 x 128 fp32": (BASE, 8, 128, 6, []), "MiniLM 32 x 128 fp32": (MINI, 32, 128, 10, [])}
 
 
+DEVICES_USED = []  # the first line of the programs' output, printed once per device
+
+
 def speed_of(program, row, device, folder):
     model, batch, length, steps, words = row
     samples = batch * steps * (4 if "--gradient_accumulation_steps" in words else 1)
@@ -162,6 +165,12 @@ def speed_of(program, row, device, folder):
     log = pathlib.Path(folder) / "out/log.jsonl"
     if result.returncode or not log.exists():
         return None, f"exit {result.returncode}: {result.stderr[-300:].strip()}", None
+    used = next((line for line in (result.stderr + result.stdout).splitlines() if line.startswith(("device cpu", "device cuda"))), "device unknown")
+    if used not in DEVICES_USED:
+        DEVICES_USED.append(used)
+        print(used, flush=True)
+    if not used.startswith("device cuda" if device.startswith("cuda") else "device cpu"):
+        return None, f"ran on another device than {device}: {used}", None
     records = [json.loads(line) for line in log.read_text().splitlines()]
     steps_of = [record for record in records if "tokens_per_second" in record]
     memory = json.loads((pathlib.Path(folder) / "out/memory.json").read_text())

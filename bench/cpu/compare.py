@@ -22,6 +22,12 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import devices  # noqa: E402
+
+# A visible GPU must not be used by either side.
+ENVIRONMENT = devices.environment_for("cpu")
+
 CASES = {
     "base_fp32": dict(model="bert-base-uncased", batch=8, length=128, steps=6),
     "base_bf16": dict(model="bert-base-uncased", batch=8, length=128, steps=10, bf16=True),
@@ -58,7 +64,7 @@ def words_of(program, case, tokenizer, threads, folder):
     words = [program, "train", "--config_name", case["model"], "--tokenizer_name", tokenizer, "--train_file", data,
              "--max_seq_length", "256", "--output_dir", os.path.join(folder, "out"),
              "--per_device_train_batch_size", str(case["batch"]), "--max_steps", str(case["steps"]), "--save_strategy", "no",
-             "--num_threads", str(threads)]
+             "--use_cpu", "--num_threads", str(threads)]
     if case.get("bf16"):
         words.append("--bf16")
     return words
@@ -67,14 +73,17 @@ def words_of(program, case, tokenizer, threads, folder):
 def run_ours(program, case, tokenizer, threads, folder):
     out = os.path.join(folder, "out")
     words = words_of(program, case, tokenizer, threads, folder) + ["--logging_strategy", "no"]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT)
     if done.returncode != 0:
         return dict(error=done.stderr.strip().splitlines()[-1])
+    device = devices.plimsoll_device(done.stderr + done.stdout)
+    if wrong := devices.wrong_device("cpu", device):
+        return dict(error="Plimsoll " + wrong)
     with open(os.path.join(out, "train_results.json"), encoding="utf-8") as file:
         results = json.load(file)
     with open(os.path.join(out, "memory.json"), encoding="utf-8") as file:
         memory = json.load(file)
-    return dict(samples_per_s=results["train_samples_per_second"], loss=results["train_loss"],
+    return dict(device=device, samples_per_s=results["train_samples_per_second"], loss=results["train_loss"],
                 peak_mib=memory["measured_peak_bytes"] / 2**20, predicted_mib=memory["predicted_total_bytes"] / 2**20)
 
 
@@ -86,13 +95,16 @@ def run_first_step(program, tokenizer, threads, folder):
         words[words.index("--config_name") + 1] = tokenizer
         words[words.index("--config_name")] = "--model_name_or_path"
     start = time.monotonic()
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT)
     lines = [(time.monotonic() - start, line) for line in process.stdout]
     if process.wait() != 0:
         sys.exit(f"{FIRST_STEP}: {lines[-1][1]}")
+    device = devices.plimsoll_device("".join(line for _, line in lines))
+    if wrong := devices.wrong_device("cpu", device):
+        sys.exit(f"{FIRST_STEP}: {wrong}")
     times = [seconds for seconds, line in lines if line.startswith("step ")]
     steps = [after - before for before, after in zip(times, times[1:])]
-    return dict(first_s=times[0], step_s=statistics.median(steps), other_s=times[0] - statistics.median(steps))
+    return dict(device=device, first_s=times[0], step_s=statistics.median(steps), other_s=times[0] - statistics.median(steps))
 
 
 def measure_first_step(arguments):
@@ -109,10 +121,12 @@ def measure_first_step(arguments):
 
 def run_peer(python, name, threads):
     done = subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, str(threads)],
-                          capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
+                          capture_output=True, text=True, env=dict(ENVIRONMENT, OMP_NUM_THREADS=str(threads)))
     if done.returncode != 0:
         return dict(error=done.stderr.strip().splitlines()[-1])
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    wrong = devices.wrong_device("cpu", found.get("device"))
+    return dict(error="Trainer " + wrong) if wrong else found
 
 
 def write_rows(arguments, rows):
@@ -150,6 +164,7 @@ def main():
             print(f"{name:<12} not compared: {bad[0]}", flush=True)
             rows.append(dict(case=name, error=bad[0]))
             continue
+        print(f"# {name}: ours on {ours[0]['device']}; peer on {peer[0]['device']}, {arguments.threads} threads", flush=True)
         a, b = [r["samples_per_s"] for r in ours], [r["samples_per_s"] for r in peer]
         m, n = statistics.median(r["peak_mib"] for r in ours), statistics.median(r["peak_mib"] for r in peer)
         row = dict(case=name, ours=ours, peer=peer, speed_ratio=statistics.median(a) / statistics.median(b), memory_ratio=m / n)

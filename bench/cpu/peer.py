@@ -14,7 +14,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch  # noqa: E402
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments  # noqa: E402
 
-from compare import CASES, lengths_of  # noqa: E402
+from compare import CASES, devices, lengths_of  # noqa: E402
 
 MODELS = {
     "bert-base-uncased": dict(),
@@ -54,8 +54,9 @@ def main():
         arguments = TrainingArguments(folder, use_cpu=True, per_device_train_batch_size=case["batch"], max_steps=case["steps"],
                                       bf16=case.get("bf16", False), report_to=[], logging_strategy="no", save_strategy="no",
                                       disable_tqdm=True)
-        result = Trainer(model=model, args=arguments, train_dataset=Rows(lengths_of(case)), data_collator=pad).train()
-    print(json.dumps(dict(samples_per_s=result.metrics["train_samples_per_second"], loss=result.metrics["train_loss"],
+        trainer = Trainer(model=model, args=arguments, train_dataset=Rows(lengths_of(case)), data_collator=pad)
+        result = trainer.train()
+    print(json.dumps(dict(device=devices.trainer_device(trainer), samples_per_s=result.metrics["train_samples_per_second"], loss=result.metrics["train_loss"],
                           peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)))
 
 

@@ -19,6 +19,8 @@ import transformers  # noqa: E402
 from transformers import (AutoTokenizer, BertConfig, BertForSequenceClassification, Trainer, TrainerCallback,  # noqa: E402
                           TrainingArguments)
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import devices  # noqa: E402
 from cases import CHECK_LABELS, CHECK_MODEL, MODELS, SHORT_ROWS, short_lengths  # noqa: E402
 
 TYPES = {"fp32": torch.float32, "tf32": torch.float32, "tf32x3": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -97,8 +99,9 @@ def train(case, device):
     with tempfile.TemporaryDirectory() as folder:
         arguments = arguments_of(folder, case["precision"], device, per_device_train_batch_size=case["batch"],
                                  gradient_accumulation_steps=case["accumulation"], max_steps=last, learning_rate=1e-6, **fused)
-        result = Trainer(model=model, args=arguments, train_dataset=rows_of(case), callbacks=[clock]).train()
-    figures = dict(loss=torch.stack(losses).float().mean().item(), trainer_loss=result.training_loss)
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows_of(case), callbacks=[clock])
+        result = trainer.train()
+    figures = dict(device=devices.trainer_device(trainer), loss=torch.stack(losses).float().mean().item(), trainer_loss=result.training_loss)
     if last > warm_up:
         seconds = clock.marks[last] - clock.marks[warm_up]
         figures["samples_per_s"] = case["batch"] * case["accumulation"] * (last - warm_up) / seconds
@@ -122,7 +125,7 @@ def evaluate(case, device):
             model(**batch)
         drain(device)
         seconds = time.perf_counter() - start
-    return dict(samples_per_s=case["batch"] * case["peer_steps"] / seconds, loss=loss.item())
+    return dict(device=str(model.device), samples_per_s=case["batch"] * case["peer_steps"] / seconds, loss=loss.item())
 
 
 def make(folder):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import devices  # noqa: E402
 from cases import (CHECK_LABELS, CHECK_ROWS, MIB, MODELS, PRECISION_WORDS, SHORT_ROWS, loss_bound, read_json, short_lengths,
                    write_json, write_texts)
 from watched import Watched
@@ -88,6 +90,9 @@ class Ours:
             done = Watched(self.words(one, folder), self.gauge, 400)
             if done.error():
                 return dict(error=done.error())
+            used = devices.plimsoll_device("\n".join(text for _, text in done.lines))
+            if wrong := devices.wrong_device(self.device, used):
+                return dict(error=wrong)
             with open(os.path.join(folder, "out", "log.jsonl"), encoding="utf-8") as file:
                 log = [json.loads(line) for line in file]
             memory = read_json(os.path.join(folder, "out", "memory.json"))
@@ -101,6 +106,9 @@ class Ours:
             done = Watched(self.words(one, folder, rows), self.gauge, 400)
             if done.error():
                 return dict(error=done.error())
+            used = devices.plimsoll_device("\n".join(text for _, text in done.lines))
+            if wrong := devices.wrong_device(self.device, used):
+                return dict(error=wrong)
             results = read_json(os.path.join(folder, "out", "eval_results.json"))
             runtimes.append(results["eval_runtime"])
             losses.append(results["eval_loss"])
@@ -155,6 +163,8 @@ class Peer:
         if done.error():
             return dict(error=done.error())
         figures = dict(done.json_line(), nvml_mib=done.peak_mib)
+        if wrong := devices.wrong_device(self.device, figures.get("device")):
+            return dict(error=wrong)
         first = [seconds for seconds, text in done.lines if text == "first step done"]
         figures["first_step_s"] = first[0] if first else None
         return figures

@@ -87,7 +87,7 @@ def main():
         return peer_accuracies(words)
     os.makedirs(words.out, exist_ok=True)
     # One after another: only accuracy is compared, but both would wait for the device anyway.
-    peers = runs.answer_of(runs.start_peer(words.python, sys.argv[0], sys.argv[1:]))
+    peers = runs.answer_of(runs.start_peer(words.python, sys.argv[0], sys.argv[1:], words.device))
     ours = {method: our_accuracies(words, method) for method in words.methods.split(",")}
     with open(os.path.join(words.out, "accuracy.json"), "w") as file:
         json.dump({"steps": words.steps, "device": words.device, "trainer": peers, "plimsoll": ours}, file, indent=1)

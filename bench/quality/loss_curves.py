@@ -78,14 +78,14 @@ def main():
         return peer_curves(words)
     os.makedirs(words.out, exist_ok=True)
     peer = runs.start_peer(words.python, sys.argv[0], [words.program, words.model, words.train, "--steps", str(words.steps),
-                                                       "--seeds", str(words.seeds), "--device", words.device])
+                                                       "--seeds", str(words.seeds), "--device", words.device], words.device)
     ours = {precision: our_curve(words, precision) for precision in words.precisions.split(",")}
     curves = runs.answer_of(peer)
     result = {"trainer": curves, "plimsoll": ours, "judged": {p: judge(curves, curve) for p, curve in ours.items()}}
     with open(os.path.join(words.out, "loss_curves.json"), "w") as file:
         json.dump(result, file)
     columns = list(zip(*(blocks_of(curve) for curve in curves)))
-    print(f"mean loss of a fifth of {words.steps} steps; Trainer in fp32 over {words.seeds} seeds: lowest, mean, highest")
+    print(f"mean loss of a fifth of {words.steps} steps on {words.device}; Trainer in fp32 over {words.seeds} seeds: lowest, mean, highest")
     fifths = [columns[i:i + BLOCKS // 5] for i in range(0, BLOCKS, BLOCKS // 5)]
     for i, fifth in enumerate(fifths):
         means = [statistics.fmean(values) for values in zip(*fifth)]

@@ -10,6 +10,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import devices  # noqa: E402
+
 MAX_LENGTH = 128
 
 
@@ -57,6 +60,10 @@ class TrainerRuns:
                                        use_cpu=self.device == "cpu", **arguments),
                 data_collator=DataCollatorWithPadding(self.tokenizer),
                 compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())})
+            device = devices.trainer_device(trainer)
+            if wrong := devices.wrong_device(self.device, device):
+                sys.exit("Trainer " + wrong)
+            print(f"Trainer, seed {seed}: {device}", file=sys.stderr, flush=True)
             trainer.train()
             accuracy = trainer.evaluate()["eval_accuracy"] if evaluation else None
         return losses, accuracy
@@ -66,23 +73,27 @@ def plimsoll_run(program, model, train, device, seed, arguments, validation=None
     """Returns the same for Plimsoll. `arguments`: a dictionary as for Trainer; the value None means a switch without a value."""
     with tempfile.TemporaryDirectory() as folder:
         command = [program, "train", "--model_name_or_path", model, "--train_file", train, "--max_seq_length", str(MAX_LENGTH),
-                   "--save_strategy", "no", "--seed", str(seed), "--device", device, "--output_dir", folder]
+                   "--save_strategy", "no", "--seed", str(seed), "--device", devices.visible_name(device), "--output_dir", folder]
         if validation:
             command += ["--validation_file", validation, "--do_eval"]
         for key, value in arguments.items():
             command += [f"--{key}"] + ([] if value is None else [str(value)])
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, env=devices.environment_for(device))
         if done.returncode != 0:
             sys.exit(f"exit code {done.returncode} of {' '.join(command)}:\n{done.stderr[-2000:]}")
+        used = devices.plimsoll_device(done.stderr + done.stdout)
+        if wrong := devices.wrong_device(device, used):
+            sys.exit("Plimsoll " + wrong)
+        print(f"Plimsoll, seed {seed}: {used}", file=sys.stderr, flush=True)
         entries = [json.loads(line) for line in open(os.path.join(folder, "log.jsonl"))]
         accuracy = json.load(open(os.path.join(folder, "all_results.json")))["eval_accuracy"] if validation else None
         return [entry["loss"] for entry in entries if "loss" in entry], accuracy
 
 
-def start_peer(python, script, words):
+def start_peer(python, script, words, device):
     """Runs `script --peer WORDS` in a separate process and returns its last line, which is JSON."""
     return subprocess.Popen([python, script, *words, "--peer"], stdout=subprocess.PIPE, text=True,
-                            env=dict(os.environ, HF_HUB_OFFLINE="1"))
+                            env=dict(devices.environment_for(device), HF_HUB_OFFLINE="1"))
 
 
 def answer_of(peer):

@@ -8,6 +8,7 @@
 #include "base/testing/fuzz_answer.h"
 #include "io/data/csv_reader.h"
 #include "io/data/data_columns.h"
+#include "io/data/label_warnings.h"
 #include "io/data/labels.h"
 #include "io/data/text_split.h"
 
@@ -38,7 +39,12 @@ void read_all(uint8_t choice, std::string bytes) {
   if ((choice & 16) != 0) {
     label_options.kind = LabelKind::kClasses;
   }
+  if ((choice & 32) != 0) {
+    label_options.delimiter = "#";
+    label_options.has_delimiter = true;
+  }
   const LabelScheme scheme = infer_labels(split, label_options);
+  label_warnings(split, scheme, false);
   PLIMSOLL_CHECK(!encode_labels(split, scheme).empty());
 }
 

@@ -9,6 +9,7 @@
 #include "io/data/conll_reader.h"
 #include "io/data/data_columns.h"
 #include "io/data/json_reader.h"
+#include "io/data/label_warnings.h"
 #include "io/data/labels.h"
 #include "io/data/text_split.h"
 #include "io/data/word_labels.h"
@@ -52,6 +53,7 @@ void read_all(uint8_t choice, std::string bytes) {
     options.kind = (choice & 8) != 0 ? LabelKind::kClasses : LabelKind::kNumbers;
   }
   const LabelScheme scheme = infer_labels(split, options);
+  label_warnings(split, scheme, false);
   PLIMSOLL_CHECK(!encode_labels(split, scheme).empty());
 }
 
