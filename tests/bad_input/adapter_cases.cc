@@ -36,6 +36,14 @@ Case merge(std::string name, int exit_code, Words message, std::function<Words(c
           }};
 }
 
+// Copies the base and replaces a part of the names of its tensors.
+std::string renamed_base(const Ground& ground, std::string_view from, std::string_view to) {
+  return ground.model_with_header([&](std::string& text) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  });
+}
+
 std::vector<Case> file_cases() {
   return {
       changed("AdapterGood", 0, {"predict"}, [](const Ground&, const std::string&) {}),
@@ -204,6 +212,51 @@ std::vector<Case> adapter_cases() {
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter(), "--output_dir", ground.data()};
             }),
+      merge("MergeWithABaseOfWhichNothingFits", 4,
+            {"0 of its 25 tensors fit this model", "'thing.embeddings.", "the model needs 'bert.embeddings."},
+            [](const Ground& ground) {
+              return Words{"--adapter",
+                           ground.adapter(),
+                           "--model_name_or_path",
+                           renamed_base(ground, "\"bert.", "\"thing."),
+                           "--output_dir",
+                           ground.path("merged")};
+            }),
+      merge("MergeWithABaseWithoutPooler", 4, {"it lacks 1 of the 23 tensors", "'bert.pooler.dense.bias'"},
+            [](const Ground& ground) {
+              return Words{"--adapter",
+                           ground.adapter(),
+                           "--model_name_or_path",
+                           renamed_base(ground, "\"bert.pooler.dense.bias", "\"bert.cooler.dense.bias"),
+                           "--output_dir",
+                           ground.path("merged")};
+            }),
+      merge("MergeWithAWrappedBase", 0, {"2 adapted modules merged"},
+            [](const Ground& ground) {
+              return Words{"--adapter",
+                           ground.adapter(),
+                           "--model_name_or_path",
+                           renamed_base(ground, "\"bert.", "\"_orig_mod.bert."),
+                           "--output_dir",
+                           ground.path("wrapped")};
+            }),
+      {"AdapterWithABaseWithoutPooler",
+       4,
+       {"it lacks 1 of the 23 tensors", "'bert.pooler.dense.bias'", "random numbers"},
+       [](const Ground& ground) {
+         Words predict =
+             ground.predict(renamed_base(ground, "\"bert.pooler.dense.bias", "\"bert.cooler.dense.bias"));
+         predict.insert(predict.end(), {"--adapter_name_or_path", ground.adapter()});
+         return predict;
+       }},
+      {"AdapterTrainedFurtherWithABaseWithoutPooler",
+       4,
+       {"it lacks 1 of the 23 tensors", "'bert.pooler.dense.bias'"},
+       [](const Ground& ground) {
+         Words train = ground.train(ground.data(), {"--adapter_name_or_path", ground.adapter()});
+         train[2] = renamed_base(ground, "\"bert.pooler.dense.bias", "\"bert.cooler.dense.bias");
+         return train;
+       }},
       merge("MergeWithoutFolder", 2, {"--output_dir"},
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter()};

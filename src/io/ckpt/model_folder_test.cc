@@ -120,6 +120,14 @@ TEST(ModelFolder, LoadsWhatIsWantedAndReportsTheRest) {
               std::string::npos);
     EXPECT_NE(text.find("- classifier.weight: found shape [2, 4] in the checkpoint and [3, 4] in the model"),
               std::string::npos);
+    // A checkpoint replaces what was loaded, and a model of which much is missing gets a summary first.
+    LoadReport much;
+    much.missing = {"a", "b", "c", "d", "e"};
+    much.num_loaded = 7;
+    EXPECT_TRUE(describe_load(much, "X", "f")
+                    .starts_with("warning: only 7 of the 12 tensors of this model are in f"));
+    much.is_replaced = true;
+    EXPECT_EQ(describe_load(much, "X", "f"), "");
     EXPECT_EQ(describe_load({}, "X", folder), "");
     // The text is exactly that of transformers 4, so that a web search finds the existing answers.
     LoadReport fresh;

@@ -250,9 +250,9 @@ TEST(Safetensors, WritesCanonicalBytes) {
   expected.append(reinterpret_cast<const char*>(&c), 8);
   expected.append(reinterpret_cast<const char*>(a), 8);
   expected.append(reinterpret_cast<const char*>(b), 3);
-  const std::unique_ptr<File> file = files.open_read("/x.safetensors");
+  const auto file = files.open_read("/x.safetensors");
   std::string bytes(static_cast<size_t>(file->size_bytes()), '\0');
-  read_exactly(*file, std::as_writable_bytes(std::span(bytes)), 0, "/x.safetensors");
+  read_exactly(*file, std::as_writable_bytes(std::span(bytes)), 0, "its bytes");
   EXPECT_EQ(bytes, expected);
   EXPECT_EQ(written.name, "x.safetensors");
   EXPECT_EQ(written.size_bytes, std::ssize(expected));
