@@ -45,7 +45,8 @@ void measure(const std::string& precision, int64_t tokens, CudaDevice& device, c
   double first = 0;
   double best = 0;
   double flops = 0;
-  for (const auto& [key, planned] : list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request)) {
+  for (const auto& [key, planned] :
+       list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request)) {
     const TunedProduct* tuned = table.find(key);
     const auto count = static_cast<double>(planned.count);
     if (tuned == nullptr) {

@@ -124,7 +124,7 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = batch.impl_->batch.info;
   if (step.micro_batches == 0) {
-    // As in the Trainer's own loop: the labels of a full step, or those that remain in the epoch. The real number is known
+    // As in the Trainer's own loop, these are the labels of a full step, or those that remain in the epoch. The real number is known
     // at update(), which corrects the difference.
     step.labels = 0;
     step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));

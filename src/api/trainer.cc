@@ -42,8 +42,8 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
 }
 
 std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {
-  return task_of(setup.request.model.problem_type).format_prediction(row, setup.model.config.id2label,
-                                                                         setup.model.config.num_labels);
+  return task_of(setup.request.model.problem_type)
+      .format_prediction(row, setup.model.config.id2label, setup.model.config.num_labels);
 }
 
 }  // namespace

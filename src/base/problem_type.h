@@ -1,4 +1,4 @@
-// What a model predicts: the kinds of heads, with the names that Hugging Face's tools give them, and the problem types
+// The predictions of models: the kinds of heads, with the names that Hugging Face's tools give them, and the problem types
 // that a head serves. src/tasks defines what each type means. Constant data; thread-safe: pure functions.
 #pragma once
 
@@ -19,15 +19,15 @@ struct HeadKind {
 
 // One prediction per sequence: classes, sets of classes, or numbers.
 inline constexpr HeadKind kSequenceClassificationHead{.class_suffix = "ForSequenceClassification",
-                                                  .description = "sequence classification",
-                                                  .pipeline_tag = "text-classification",
-                                                  .peft_task_type = "SEQ_CLS"};
+                                                      .description = "sequence classification",
+                                                      .pipeline_tag = "text-classification",
+                                                      .peft_task_type = "SEQ_CLS"};
 
 // One class per word of a text, predicted at the word's first token.
 inline constexpr HeadKind kTokenClassificationHead{.class_suffix = "ForTokenClassification",
-                                               .description = "token classification",
-                                               .pipeline_tag = "token-classification",
-                                               .peft_task_type = "TOKEN_CLS"};
+                                                   .description = "token classification",
+                                                   .pipeline_tag = "token-classification",
+                                                   .peft_task_type = "TOKEN_CLS"};
 
 enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression, kTokenClassification };
 
@@ -35,7 +35,7 @@ struct ProblemTypeRecord {
   ProblemType type;
   std::string_view name;
   const HeadKind* head = nullptr;
-  // Whether config.json states the name as its `problem_type`. Otherwise the model's class states the type.
+  // True if config.json states the name as its `problem_type`. Otherwise the model's class states the type.
   bool is_in_config = true;
 };
 
@@ -43,7 +43,8 @@ inline constexpr std::array kProblemTypes{
     ProblemTypeRecord{ProblemType::kSingleLabel, "single_label_classification", &kSequenceClassificationHead},
     ProblemTypeRecord{ProblemType::kMultiLabel, "multi_label_classification", &kSequenceClassificationHead},
     ProblemTypeRecord{ProblemType::kRegression, "regression", &kSequenceClassificationHead},
-    ProblemTypeRecord{ProblemType::kTokenClassification, "token_classification", &kTokenClassificationHead, false},
+    ProblemTypeRecord{ProblemType::kTokenClassification, "token_classification", &kTokenClassificationHead,
+                      false},
 };
 
 constexpr const ProblemTypeRecord& record_of(ProblemType type) {

@@ -10,8 +10,8 @@ TensorBatch::TensorBatch(const BatchLayout& layout) : specs_(layout.tensors), ca
   size_t num_ints = 0;
   size_t num_floats = 0;
   for (const BatchTensorSpec& spec : specs_) {
-    PLIMSOLL_CHECK(spec.dtype == DType::kI32 || spec.dtype == DType::kF32, "the tensor '{}' of a batch has type {}",
-                   spec.name, dtype_name(spec.dtype));
+    PLIMSOLL_CHECK(spec.dtype == DType::kI32 || spec.dtype == DType::kF32,
+                   "the tensor '{}' of a batch has type {}", spec.name, dtype_name(spec.dtype));
     (spec.dtype == DType::kI32 ? num_ints : num_floats) += static_cast<size_t>(spec.elements(capacity_));
   }
   ints_.resize(num_ints);

@@ -82,8 +82,8 @@ namespace {
 // Checks the numbers of rows of a table, which kernels use without checking.
 void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
   for (const int32_t row : rows) {
-    PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows, "{} in the '{}' of a batch, of a table of {}", row,
-                   input.name, input.input.table_rows);
+    PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows, "{} in the '{}' of a batch, of a table of {}",
+                   row, input.name, input.input.table_rows);
   }
 }
 
@@ -91,8 +91,8 @@ void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
 void check_sequences(const PersistentBuffer& input, std::span<const int32_t> starts, const Bucket& bucket) {
   for (size_t i = 1; i < starts.size(); ++i) {
     const int64_t length = starts[i] - starts[i - 1];
-    PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in '{}' in a bucket of {}",
-                   length, input.name, bucket.longest);
+    PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest,
+                   "a sequence of {} tokens in '{}' in a bucket of {}", length, input.name, bucket.longest);
   }
 }
 
@@ -150,7 +150,8 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
     const std::span<const float> values = batch.floats(input.name);
     check_room(values.size());
     for (int64_t i = 0; i < count; ++i) {
-      to.store(i, i < std::ssize(values) ? static_cast<double>(values[static_cast<size_t>(i)]) : input.input.unused);
+      to.store(i, i < std::ssize(values) ? static_cast<double>(values[static_cast<size_t>(i)])
+                                         : input.input.unused);
     }
     return;
   }
@@ -180,13 +181,20 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   backend_->before_host_writes(Inputs::kBatch);
   for (const PersistentBuffer* input : target.inputs) {
     switch (input->input.source) {
-      case InputSource::kBatch: fill_input(*input, batch, bucket); break;
-      case InputSource::kNumSequences: input_view(*input).store(0, static_cast<double>(sequences)); break;
-      case InputSource::kDenominator: input_view(*input).store(0, denominator); break;
+      case InputSource::kBatch:
+        fill_input(*input, batch, bucket);
+        break;
+      case InputSource::kNumSequences:
+        input_view(*input).store(0, static_cast<double>(sequences));
+        break;
+      case InputSource::kDenominator:
+        input_view(*input).store(0, denominator);
+        break;
       case InputSource::kRandom:
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
-      case InputSource::kUpdateNumber: break;  // written by set_random(), set_accumulate() and set_update()
+      case InputSource::kUpdateNumber:
+        break;  // written by set_random(), set_accumulate() and set_update()
     }
   }
 }

@@ -166,7 +166,9 @@ class Executor {
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
   // Returns the input with this source, or null if no program has one.
   const PersistentBuffer* input_with(InputSource source) const;
-  View input_view(const PersistentBuffer& input) { return {backend_->exchange(input.offset), input.type.dtype}; }
+  View input_view(const PersistentBuffer& input) {
+    return {backend_->exchange(input.offset), input.type.dtype};
+  }
   // Writes a batch's tensor of the name of the input, and fills the rest of the bucket.
   void fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
 

@@ -24,8 +24,7 @@ class Tuner {
   TuningTable run() && {
     bool complete = true;
     for (const ProgramPlan& program : plan_.programs) {
-      if (!measure_bucket(program, program.bucket, limits_.largest_seconds))
-        complete = false;
+      if (!measure_bucket(program, program.bucket, limits_.largest_seconds)) complete = false;
     }
     if (complete) return std::move(table_);
     for (const ProgramPlan& program : plan_.programs) {

@@ -162,8 +162,12 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
 
 TEST(Tuning, TimeIsShort) {
   const Plan plan = build_plan(gpu_request());
-  const size_t in_largest = list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request).size() +
-                            list_matmuls(plan.programs.at(kEvaluateProgram), plan.programs.at(kEvaluateProgram).bucket, plan.request).size();
+  const size_t in_largest =
+      list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request)
+          .size() +
+      list_matmuls(plan.programs.at(kEvaluateProgram), plan.programs.at(kEvaluateProgram).bucket,
+                   plan.request)
+          .size();
   ASSERT_GT(in_largest, 8u);
   // A product is measured 19 times: three candidates in three rounds, two in a duel of five.
   constexpr int kEach = 3 * 3 + 2 * 5;
@@ -172,7 +176,8 @@ TEST(Tuning, TimeIsShort) {
   slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);
   EXPECT_LE(slow.measured.size(), in_largest + 1);
-  for (const auto& [key, product] : list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request))
+  for (const auto& [key, product] :
+       list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request))
     EXPECT_NE(largest_only.find(key), nullptr);
   // Nine seconds are the end even of those. The first measurement warms up.
   StubMeasurer slower;
@@ -217,7 +222,8 @@ TEST(Products, WhatThePlanKnowsOfThem) {
   int split = 0;
   int plain = 0;
   int64_t ops = 0;
-  for (const auto& [key, product] : list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, request)) {
+  for (const auto& [key, product] :
+       list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, request)) {
     EXPECT_EQ(product_key(product.matmul.problem, product.matmul.fp32), key);
     (product.matmul.fp32 == Fp32Products::kTf32x3 ? split : plain) += 1;
     EXPECT_EQ(key.form.find(" by tf32x3") != std::string::npos, product.matmul.fp32 == Fp32Products::kTf32x3);

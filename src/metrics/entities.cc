@@ -41,7 +41,8 @@ double ratio(int64_t part, int64_t whole) {
 EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> names) {
   std::map<std::string, int64_t, std::less<>> types{{std::string(kNoType), 0}};
   for (int64_t id = 0; id < num_labels; ++id) {
-    const std::string name = id < std::ssize(names) ? names[static_cast<size_t>(id)] : fmt::format("LABEL_{}", id);
+    const std::string name =
+        id < std::ssize(names) ? names[static_cast<size_t>(id)] : fmt::format("LABEL_{}", id);
     if (name.empty()) {
       tags_.push_back({});
       continue;
@@ -49,9 +50,11 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
     // All letters but those above mean the same, so that one stands for every character of several bytes.
     const size_t first = std::max<size_t>(1, utf8_sequence_length(name));
     std::string_view type = std::string_view(name).substr(first);
-    if (const size_t hyphen = type.find('-'); hyphen != std::string_view::npos) type.remove_prefix(hyphen + 1);
+    if (const size_t hyphen = type.find('-'); hyphen != std::string_view::npos)
+      type.remove_prefix(hyphen + 1);
     if (type.empty()) type = kNoType;
-    tags_.push_back({first == 1 ? name[0] : '?', types.emplace(std::string(type), std::ssize(types)).first->second});
+    tags_.push_back(
+        {first == 1 ? name[0] : '?', types.emplace(std::string(type), std::ssize(types)).first->second});
   }
 }
 
@@ -63,7 +66,8 @@ void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entit
   for (int64_t i = 0; i <= std::ssize(ids); ++i) {
     const Tag tag = i < std::ssize(ids) ? tags_[static_cast<size_t>(ids[static_cast<size_t>(i)])] : Tag{};
     const bool type_changes = previous.type != tag.type;
-    if (ends_before(previous.letter, tag.letter, type_changes)) entities.push_back({previous.type, begin, i - 1});
+    if (ends_before(previous.letter, tag.letter, type_changes))
+      entities.push_back({previous.type, begin, i - 1});
     if (begins_with(previous.letter, tag.letter, type_changes)) begin = i;
     previous = tag;
   }

@@ -20,7 +20,8 @@ namespace {
 using Json = nlohmann::json;
 
 // Reads the problem type: the name of the model's class states it, or else the key `problem_type`.
-void read_problem_type(ModelConfig& config, const Json& json, const ConfigReader& reader, std::string_view where) {
+void read_problem_type(ModelConfig& config, const Json& json, const ConfigReader& reader,
+                       std::string_view where) {
   const auto classes = json.find("architectures");
   if (classes != json.end() && classes->is_array() && !classes->empty() && classes->front().is_string()) {
     config.problem_type = problem_type_of_class(classes->front().get_ref<const std::string&>());

@@ -330,7 +330,8 @@ class AddLora {
   ValueId dropped(ValueId x, int64_t site, const std::string& module) {
     if (mode_ != Mode::kTrain || config_.dropout == 0.0) return x;
     ValueId rng = graph_.find("rng");
-    if (rng == kNoValue) rng = graph_.add_input("rng", {DType::kI64, Shape{2}}, {.source = InputSource::kRandom});
+    if (rng == kNoValue)
+      rng = graph_.add_input("rng", {DType::kI64, Shape{2}}, {.source = InputSource::kRandom});
     return emit_dropout(graph_, x, rng, {.p = config_.dropout, .site = site}, module + ".lora_dropout");
   }
 

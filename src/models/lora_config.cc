@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/problem_type.h"
 #include "base/json_document.h"
+#include "base/problem_type.h"
 
 namespace plimsoll {
 namespace {
@@ -220,7 +220,8 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   return adapter;
 }
 
-std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type, const HeadKind& head) {
+std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
+                                const HeadKind& head) {
   const LoraConfig& lora = config.lora;
   std::vector<std::string> saved{"classifier", "score"};
   for (const std::string& module : lora.modules_to_save) {

@@ -45,7 +45,9 @@ const TaskRecord& multi_label_task() {
             return build_value_loss(graph, bce_with_logits_op(), logits, options);
           },
       .default_metrics = kMetrics,
-      .new_metric_sums = [](int64_t n, std::span<const std::string>) -> std::unique_ptr<MetricSums> { return std::make_unique<Sums>(n); },
+      .new_metric_sums = [](int64_t n, std::span<const std::string>) -> std::unique_ptr<MetricSums> {
+        return std::make_unique<Sums>(n);
+      },
       .metric_bytes_per_row = 0,
       .format_prediction = likely_classes};
   return record;

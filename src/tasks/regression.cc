@@ -43,7 +43,9 @@ const TaskRecord& regression_task() {
             return build_value_loss(graph, mse_op(), logits, options);
           },
       .default_metrics = kMetrics,
-      .new_metric_sums = [](int64_t, std::span<const std::string>) -> std::unique_ptr<MetricSums> { return std::make_unique<Sums>(); },
+      .new_metric_sums = [](int64_t, std::span<const std::string>) -> std::unique_ptr<MetricSums> {
+        return std::make_unique<Sums>();
+      },
       // Label and prediction, and their ranks.
       .metric_bytes_per_row = 64,
       .format_prediction = numbers};

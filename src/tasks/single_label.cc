@@ -33,12 +33,12 @@ const TaskRecord& single_label_task() {
       .has_chunked_loss = true,
       .build_loss = build_class_loss,
       .default_metrics = kMetrics,
-      .new_metric_sums = [](int64_t n, std::span<const std::string>) -> std::unique_ptr<MetricSums> { return std::make_unique<Sums>(n); },
+      .new_metric_sums = [](int64_t n, std::span<const std::string>) -> std::unique_ptr<MetricSums> {
+        return std::make_unique<Sums>(n);
+      },
       .metric_bytes_per_row = 0,
-      .format_prediction =
-          [](std::span<const float> logits, std::span<const std::string> names, int64_t) {
-            return label_name(names, most_likely_class(logits));
-          }};
+      .format_prediction = [](std::span<const float> logits, std::span<const std::string> names,
+                              int64_t) { return label_name(names, most_likely_class(logits)); }};
   return record;
 }
 

@@ -46,7 +46,8 @@ ValueId build_class_loss(Graph& graph, ValueId logits, const LossOptions& option
   const Dim rows = graph.value(logits).type.shape[0];
   const ValueId labels = graph.add_input("labels", {DType::kI32, Shape{rows}}, {.unused = kNoLabel});
   const ValueId log_p = emit(graph, log_softmax_op(), {logits}, {}, "log_p");
-  return emit(graph, nll_op(), {log_p, labels, denominator}, {{"smoothing", options.label_smoothing}}, "loss");
+  return emit(graph, nll_op(), {log_p, labels, denominator}, {{"smoothing", options.label_smoothing}},
+              "loss");
 }
 
 size_t most_likely_class(std::span<const float> logits) {

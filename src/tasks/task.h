@@ -27,10 +27,12 @@ struct LossOptions {
 
 // A batch of an evaluation. A row is what has a prediction: a sequence, or a token if tokens have labels.
 struct EvaluatedBatch {
-  std::span<const float> logits;         // [rows, K]
-  std::span<const int32_t> classes;      // [rows], kNoLabel for a row without a label; empty if labels are numbers
-  std::span<const float> values;         // [rows, K]; empty if labels are classes
-  std::span<const int32_t> cu_seqlens;   // [B + 1]: the first token of each sequence, then the number of tokens
+  std::span<const float> logits;  // [rows, K]
+  std::span<const int32_t>
+      classes;                    // [rows], kNoLabel for a row without a label; empty if labels are numbers
+  std::span<const float> values;  // [rows, K]; empty if labels are classes
+  std::span<const int32_t>
+      cu_seqlens;  // [B + 1]: the first token of each sequence, then the number of tokens
 };
 
 // Adds up the metrics of an evaluation, batch by batch in the order of the rows.
@@ -55,7 +57,8 @@ struct TaskRecord {
   // The metrics of an evaluation that names none.
   std::span<const std::string_view> default_metrics;
   // `names` are the labels by id; an id without a name is a number.
-  std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels, std::span<const std::string> names) = nullptr;
+  std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels,
+                                                 std::span<const std::string> names) = nullptr;
   // Bytes that MetricSums keeps per row: metrics of ranks need all rows.
   int64_t metric_bytes_per_row = 0;
   // Returns the prediction for one sequence from its logits: [K], or [words, K] if tokens have labels.

@@ -17,8 +17,8 @@ class Sums final : public MetricSums {
     for (size_t i = 0; i + 1 < batch.cu_seqlens.size(); ++i) {
       std::vector<int32_t> labels;
       std::vector<int32_t> predictions;
-      for (auto token = static_cast<size_t>(batch.cu_seqlens[i]); token < static_cast<size_t>(batch.cu_seqlens[i + 1]);
-           ++token) {
+      for (auto token = static_cast<size_t>(batch.cu_seqlens[i]);
+           token < static_cast<size_t>(batch.cu_seqlens[i + 1]); ++token) {
         if (batch.classes[token] == kNoLabel) continue;
         labels.push_back(batch.classes[token]);
         const size_t best = most_likely_class(batch.logits.subspan(token * num_labels_, num_labels_));
@@ -37,7 +37,8 @@ class Sums final : public MetricSums {
   EntityCounts counts_;
 };
 
-std::string class_of_each_word(std::span<const float> logits, std::span<const std::string> names, int64_t num_labels) {
+std::string class_of_each_word(std::span<const float> logits, std::span<const std::string> names,
+                               int64_t num_labels) {
   const auto width = static_cast<size_t>(num_labels);
   std::string text;
   for (size_t at = 0; at < logits.size(); at += width)

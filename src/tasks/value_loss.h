@@ -11,10 +11,9 @@ namespace plimsoll {
 inline ValueId build_value_loss(Graph& graph, const OpSchema& op, ValueId logits,
                                 const LossOptions& options) {
   const ValueId denominator = add_denominator(graph, options);
-  const ValueId labels =
-      graph.add_input("labels", {options.dtype, Shape{kDimB, options.num_labels}});
-  const ValueId rows = graph.add_input("num_sequences", {DType::kI32, Shape{1}},
-                                       {.source = InputSource::kNumSequences});
+  const ValueId labels = graph.add_input("labels", {options.dtype, Shape{kDimB, options.num_labels}});
+  const ValueId rows =
+      graph.add_input("num_sequences", {DType::kI32, Shape{1}}, {.source = InputSource::kNumSequences});
   return emit(graph, op, {logits, labels, denominator, rows}, {}, "loss");
 }
 

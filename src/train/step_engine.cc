@@ -98,7 +98,8 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   BucketFlops& flops = flops_by_bucket_[bucket.tokens];
   if (flops.all == 0) {
     step.meets_bucket = true;
-    flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket), model_flops(session_.plan().programs.at(kTrainProgram), bucket)};
+    flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket),
+             model_flops(session_.plan().programs.at(kTrainProgram), bucket)};
   }
   step.flops += flops.all;
   info.model_flops += flops.model;
@@ -122,7 +123,8 @@ void StepEngine::run_step() {
   bool is_last = false;
   for (; !is_last; ++step.num_enqueued) {
     const MicroBatch& batch = load_batch();
-    if (step.num_enqueued == 0) step.denominator = static_cast<double>(std::max<int64_t>(1, batch.info.labels_in_step));
+    if (step.num_enqueued == 0)
+      step.denominator = static_cast<double>(std::max<int64_t>(1, batch.info.labels_in_step));
     const EnqueuedBatch enqueued{&batch, session_.micro_batches_done()};
     enqueue(step, enqueued);
     if (pending_) {

@@ -160,7 +160,10 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
     for (size_t i = 0; i < chunked.programs.at(kTrainProgram).ops.size(); ++i) {
       const Op& op = chunked.programs.at(kTrainProgram).graph.ops()[i];
       for (ValueId id : op.outputs)
-        EXPECT_NE(chunked.programs.at(kTrainProgram).graph.value(id).bytes(chunked.programs.at(kTrainProgram).bucket), kLogits);
+        EXPECT_NE(chunked.programs.at(kTrainProgram)
+                      .graph.value(id)
+                      .bytes(chunked.programs.at(kTrainProgram).bucket),
+                  kLogits);
       if (!op.def->name().starts_with("linear_cross_entropy")) continue;
       EXPECT_EQ(op.attributes.integer("chunk_rows"), 32);
       // One chunk, plus the workspace of matrix products and scratch memory for sums.

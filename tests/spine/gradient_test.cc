@@ -38,8 +38,8 @@ std::vector<GradientCase> gradient_cases() {
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
   for (const char* model_type : {"bert", "distilbert", "electra"}) {
-    cases.push_back(
-        {"token classification", {.model_type = model_type, .problem_type = ProblemType::kTokenClassification}});
+    cases.push_back({"token classification",
+                     {.model_type = model_type, .problem_type = ProblemType::kTokenClassification}});
   }
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
   cases.push_back({"chunked loss", {.label_smoothing = 0.1, .chunked_loss = ChunkedLoss::kAlways}});

@@ -200,7 +200,8 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
         if (kept == Kept::kActivationsOnHost) {
           EXPECT_LE(bytes_without_captured(with.plan), bytes_without_captured(all));
         }
-        some_move += saved_bytes > 0 && saved_bytes < all.programs.at(kTrainProgram).host_transient_bytes ? 1 : 0;
+        some_move +=
+            saved_bytes > 0 && saved_bytes < all.programs.at(kTrainProgram).host_transient_bytes ? 1 : 0;
         with.lengths = without.lengths;
         with.steps(1, 3);
         expect_equal(with, without);
@@ -265,7 +266,9 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
       if (in_backward) test.optimizer.max_grad_norm = 0.0;
       PlanRequest request = offloading(test);
       const auto [early, late] = early_and_late(request);
-      EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes, late.programs.at(kTrainProgram).transient_bytes + late.programs.at(kTrainProgram).transient_bytes / 20);
+      EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes,
+                late.programs.at(kTrainProgram).transient_bytes +
+                    late.programs.at(kTrainProgram).transient_bytes / 20);
       const Graph& graph = early.programs.at(kTrainProgram).graph;
       const auto comes = [&](const Op& op) {
         return op.def == &copy_op() && op.segment == Segment::kBackward &&
@@ -582,14 +585,18 @@ TEST(Offload, CopiesAreOrderedAndBuffersApart) {
       expect_sound(plan.programs.at(kTrainProgram));
       expect_apart_in_each_space(plan);
       const auto is_copy = [](const OpPlan& op) { return op.copies_to.has_value(); };
-      EXPECT_GT(std::count_if(plan.programs.at(kTrainProgram).ops.begin(), plan.programs.at(kTrainProgram).ops.end(), is_copy), 2);
+      EXPECT_GT(std::count_if(plan.programs.at(kTrainProgram).ops.begin(),
+                              plan.programs.at(kTrainProgram).ops.end(), is_copy),
+                2);
       const bool moves_activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
       EXPECT_EQ(plan.programs.at(kTrainProgram).is_captured(Segment::kForward), !moves_activations);
       EXPECT_EQ(plan.programs.at(kTrainProgram).is_captured(Segment::kBackward), !moves_activations);
       EXPECT_TRUE(plan.programs.at(kTrainProgram).is_captured(Segment::kOptimizer));
-      EXPECT_EQ(plan.host_arena_bytes, plan.host_persistent_bytes + plan.programs.at(kTrainProgram).host_transient_bytes);
+      EXPECT_EQ(plan.host_arena_bytes,
+                plan.host_persistent_bytes + plan.programs.at(kTrainProgram).host_transient_bytes);
       if (kept == Kept::kActivationsOnHost) {
-        EXPECT_LE(plan.programs.at(kTrainProgram).lower_bound_bytes, without.programs.at(kTrainProgram).lower_bound_bytes);
+        EXPECT_LE(plan.programs.at(kTrainProgram).lower_bound_bytes,
+                  without.programs.at(kTrainProgram).lower_bound_bytes);
         EXPECT_EQ(plan.host_persistent_bytes, 0);
       }
     }

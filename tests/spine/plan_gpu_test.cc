@@ -181,7 +181,8 @@ TEST(PlanGpu, HopperTakesLinearLayers) {
     const auto is_it = [implementation](const OpPlan& op) {
       return op.kernel != nullptr && op.kernel->implementation == implementation;
     };
-    return std::ranges::count_if(trains ? plan.programs.at(kTrainProgram).ops : plan.programs.at(kEvaluateProgram).ops, is_it);
+    return std::ranges::count_if(
+        trains ? plan.programs.at(kTrainProgram).ops : plan.programs.at(kEvaluateProgram).ops, is_it);
   };
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, true), 97);
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, false), 24);
@@ -264,7 +265,9 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
           if (buffer.space != Space::kDevice) {
             EXPECT_FALSE(is_scale) << buffer.name;
           } else if (!is_scale) {
-            EXPECT_TRUE(plan.programs.at(kTrainProgram).update_place && plan.programs.at(kTrainProgram).update_place->is_at_use) << buffer.name;
+            EXPECT_TRUE(plan.programs.at(kTrainProgram).update_place &&
+                        plan.programs.at(kTrainProgram).update_place->is_at_use)
+                << buffer.name;
             EXPECT_LE(buffer.bytes, 64 << 10) << buffer.name << " is not small";
             small_states += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
           }
@@ -348,7 +351,8 @@ TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
       EXPECT_NE(buffer.storage, Storage::kOptimizerState) << buffer.name;
     }
     EXPECT_EQ(bytes, 2 * plan.num_parameters());
-    for (const OpPlan& op : plan.programs.at(kEvaluateProgram).ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
+    for (const OpPlan& op : plan.programs.at(kEvaluateProgram).ops)
+      EXPECT_EQ(op.kernel->backend, Backend::kCuda);
   }
 }
 

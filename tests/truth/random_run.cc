@@ -163,9 +163,24 @@ Words draw_evaluation(const TestFolder& folder, Draw& draw) {
 
 // Writes weights for the configuration in the folder of the model, because only a model with weights can be evaluated.
 void write_weights(const TestFolder& folder) {
-  const Words words{"--device", "cpu", "--config_name", folder.path("model"), "--dataset_name", "dummy",
-                    "--dummy_num_samples", "1", "--dummy_seq_length", "8", "--num_labels", "2", "--max_steps", "1",
-                    "--save_strategy", "no", "--output_dir", folder.path("trained")};
+  const Words words{"--device",
+                    "cpu",
+                    "--config_name",
+                    folder.path("model"),
+                    "--dataset_name",
+                    "dummy",
+                    "--dummy_num_samples",
+                    "1",
+                    "--dummy_seq_length",
+                    "8",
+                    "--num_labels",
+                    "2",
+                    "--max_steps",
+                    "1",
+                    "--save_strategy",
+                    "no",
+                    "--output_dir",
+                    folder.path("trained")};
   Trainer trainer(parse_arguments(words).arguments);
   trainer.train();
   trainer.save_model(folder.path("model"));

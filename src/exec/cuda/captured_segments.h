@@ -67,8 +67,7 @@ inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment)
 // The list of captured segments, least recently used first. There are never more than the plan has memory for.
 class CapturedSegments {
  public:
-  explicit CapturedSegments(const Plan& plan)
-      : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}
+  explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}
 
   // Tells if one more segment may be captured. If a run uses more segments than were planned (an evaluation that a callback
   // requests, a loop of the caller), the others are enqueued op by op. If the plan has the maximum number of captured

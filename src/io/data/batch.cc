@@ -10,7 +10,8 @@ namespace {
 
 // Writes per token with copy(row, destination).
 template <typename Copy>
-void write_per_token(const TokenSet& tokens, std::span<const int32_t> rows, std::span<int32_t> out, const Copy& copy) {
+void write_per_token(const TokenSet& tokens, std::span<const int32_t> rows, std::span<int32_t> out,
+                     const Copy& copy) {
   int32_t* at = out.data();
   int64_t written = 0;
   for (const int32_t row : rows) written += tokens.length(row);
@@ -74,8 +75,8 @@ void write_values(const Labels& labels, std::span<const int32_t> rows, std::span
   PLIMSOLL_CHECK(rows.size() * width == out.size(), "{} labels of each of {} rows in a batch with {}", width,
                  rows.size(), out.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(labels.values.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(rows[i]) * width), width,
-                out.begin() + static_cast<std::ptrdiff_t>(i * width));
+    std::copy_n(labels.values.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(rows[i]) * width),
+                width, out.begin() + static_cast<std::ptrdiff_t>(i * width));
   }
 }
 

@@ -70,7 +70,7 @@ class Table {
   // Returns the character between the fields of a CSV or TSV file, and 0 for other formats.
   char delimiter() const { return delimiter_; }
   void set_delimiter(char delimiter) { delimiter_ = delimiter; }
-  // What the reader found suspicious, as complete sentences with file and line.
+  // Remarks on suspicious content that the reader found, as complete sentences with file and line.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void add_warning(std::string warning) { warnings_.push_back(std::move(warning)); }
   // Returns true if the file has one word per line, so that its columns are lists.

@@ -16,7 +16,8 @@ int64_t Dataset::num_labels(std::span<const int32_t> rows) const {
   if (!labels.is_per_token) return std::ssize(rows);
   int64_t count = 0;
   for (const int32_t row : rows) {
-    count += std::ranges::count_if(of_row(labels.classes, row), [](int32_t label) { return label != kNoLabel; });
+    count +=
+        std::ranges::count_if(of_row(labels.classes, row), [](int32_t label) { return label != kNoLabel; });
   }
   return count;
 }

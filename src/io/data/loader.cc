@@ -65,12 +65,12 @@ void Loader::assemble(MicroBatch& batch) const {
   const BatchSize size = size_of_batch(data_, batch.rows);
   if (size.tokens > capacity_.tokens || size.sequences > capacity_.sequences) {
     const DataPosition& position = batch.info.position;
-    throw_error(ErrorCode::kUsage,
-                "the batch at row {} of epoch {} has {} tokens in {} sequences, but the plan was made for at "
-                "most {} in {}: it covers the epochs that --num_train_epochs or --max_steps request; set them "
-                "to the length of the run",
-                position.index, position.epoch, size.tokens, size.sequences, capacity_.tokens,
-                capacity_.sequences);
+    throw_error(
+        ErrorCode::kUsage,
+        "the batch at row {} of epoch {} has {} tokens in {} sequences, but the plan was made for at "
+        "most {} in {}: it covers the epochs that --num_train_epochs or --max_steps request; set them "
+        "to the length of the run",
+        position.index, position.epoch, size.tokens, size.sequences, capacity_.tokens, capacity_.sequences);
   }
   assemble_batch(data_, batch.rows, batch);
 }

@@ -20,10 +20,10 @@
 namespace plimsoll {
 
 struct LoaderOptions {
-  int num_workers = 0;          // 0: next() assembles the batch itself
-  int prefetch_factor = 2;      // number of batches in advance per worker
-  DataPosition start;           // position from which a run resumes
-  int64_t num_epochs = -1;      // end before the epoch with this number, counted from 0; -1: never
+  int num_workers = 0;      // 0: next() assembles the batch itself
+  int prefetch_factor = 2;  // number of batches in advance per worker
+  DataPosition start;       // position from which a run resumes
+  int64_t num_epochs = -1;  // end before the epoch with this number, counted from 0; -1: never
 };
 
 class Loader {

@@ -56,7 +56,7 @@ TEST(Batch, LaysSequencesEndToEnd) {
   TestRandom random;
   const Dataset data = random_data(random, 10, 2);
   MicroBatch batch = make_micro_batch(layout_of(2, {.tokens = 100, .sequences = 6}));
-  assemble_batch(data, std::vector<int32_t>{1, 2, 3, 4}, batch);  // a larger batch leaves nothing behind
+  assemble_batch(data, std::vector<int32_t>{1, 2, 3, 4}, batch);  // the next batch must not contain any of this larger one
   const std::vector<int32_t> rows = {7, 0, 7};
   assemble_batch(data, rows, batch);
   const int64_t num_tokens = 2 * data.tokens.length(7) + data.tokens.length(0);
@@ -91,7 +91,8 @@ TEST(Batch, WithoutLabelsEveryLabelIsIgnored) {
   data.labels = {};
   MicroBatch classes = make_micro_batch(layout_of(0, {.tokens = 100, .sequences = 4}));
   assemble_batch(data, std::vector<int32_t>{0, 1}, classes);
-  EXPECT_TRUE(std::ranges::all_of(classes.tensors.ints("labels"), [](int32_t label) { return label == kNoLabel; }));
+  EXPECT_TRUE(
+      std::ranges::all_of(classes.tensors.ints("labels"), [](int32_t label) { return label == kNoLabel; }));
   MicroBatch values = make_micro_batch(layout_of(3, {.tokens = 100, .sequences = 4}));
   assemble_batch(data, std::vector<int32_t>{0, 1}, values);
   EXPECT_TRUE(std::ranges::all_of(values.tensors.floats("labels"), [](float label) { return label == 0; }));
@@ -108,8 +109,10 @@ TEST(Batch, ABatchThatDoesNotFitIsOurBug) {
 TEST(Batch, ATensorThatNobodyFillsIsOurBug) {
   TestRandom random;
   const Dataset data = random_data(random, 4, 0);
-  MicroBatch batch = make_micro_batch({.tensors = {{.name = "words", .per_token = 1}}, .capacity = {100, 4, 0}});
-  EXPECT_NE(error_of([&] { assemble_batch(data, std::vector<int32_t>{0}, batch); }).find("'words'"), std::string::npos);
+  MicroBatch batch =
+      make_micro_batch({.tensors = {{.name = "words", .per_token = 1}}, .capacity = {100, 4, 0}});
+  EXPECT_NE(error_of([&] { assemble_batch(data, std::vector<int32_t>{0}, batch); }).find("'words'"),
+            std::string::npos);
 }
 
 // Everything that a loader returns, byte for byte.
@@ -126,7 +129,8 @@ Sampler sampler_of(const Dataset& data, SamplingStrategy strategy) {
 }
 
 BatchLayout layout_of(const Dataset& data, const Sampler& sampler, int64_t num_epochs) {
-  return layout_of(data.labels.is_float() ? data.labels.width : 0, count_batches(sampler, num_epochs).largest);
+  return layout_of(data.labels.is_float() ? data.labels.width : 0,
+                   count_batches(sampler, num_epochs).largest);
 }
 
 Trace trace(const Dataset& data, const Sampler& sampler, LoaderOptions options) {
@@ -261,8 +265,7 @@ TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
     for (int again = 0; again < 2; ++again) {
       const std::string message = error_of([&] { loader.next(batch); });
       EXPECT_TRUE(message.starts_with("2: ")) << message;
-      EXPECT_NE(message.find(fmt::format("{} tokens", all.sizes[turn].tokens)), std::string::npos)
-          << message;
+      EXPECT_NE(message.find(fmt::format("{} tokens", all.sizes[turn].tokens)), std::string::npos) << message;
       EXPECT_NE(message.find("--max_steps"), std::string::npos) << message;
     }
   }

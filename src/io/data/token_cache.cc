@@ -103,8 +103,8 @@ std::string TokenCacheKey::file_name() const {
   return fmt::format("tokens-{:016x}.bin", hash());
 }
 
-std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
-                                           std::string& why_not) {
+std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path,
+                                           const TokenCacheKey& key, std::string& why_not) {
   why_not.clear();
   try {
     if (!files.status(path).has_value()) {
@@ -129,8 +129,8 @@ std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string&
     std::vector<uint8_t> types(header.has_types != 0 ? num_tokens : 0);
     std::vector<int32_t> word_starts(header.has_word_starts != 0 ? num_tokens : 0);
     int64_t at = sizeof(header);
-    for (const std::span<std::byte> piece :
-         {bytes_of(offsets), bytes_of(narrow_ids), bytes_of(wide_ids), bytes_of(types), bytes_of(word_starts)}) {
+    for (const std::span<std::byte> piece : {bytes_of(offsets), bytes_of(narrow_ids), bytes_of(wide_ids),
+                                             bytes_of(types), bytes_of(word_starts)}) {
       read_exactly(*file, piece, at, "token cache");
       at += static_cast<int64_t>(piece.size());
     }
@@ -140,8 +140,8 @@ std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string&
       why_not = "its content is damaged";
       return std::nullopt;
     }
-    return WordTokens{.tokens = TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
-                                                     std::move(offsets), header.truncation),
+    return WordTokens{.tokens = TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids),
+                                                     std::move(types), std::move(offsets), header.truncation),
                       .word_starts = std::move(word_starts)};
   } catch (const Error& error) {
     why_not = error.what();

@@ -51,8 +51,8 @@ CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
                              FileSystem& files = posix_file_system(), CacheUse use = CacheUse::kReadAndWrite);
 
 // Reads a file. Returns nothing if the file is missing or invalid; `why_not` is set only if it is invalid.
-std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
-                                         std::string& why_not);
+std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path,
+                                           const TokenCacheKey& key, std::string& why_not);
 // Writes a file. Returns an empty string, or the reason why it could not be written; in that case no part of
 // it remains.
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,

@@ -7,7 +7,7 @@
 namespace plimsoll::text {
 namespace {
 
-// Printable bytes stand for themselves, and the others for code points from 256 on.
+// Printable bytes are represented by themselves, and the others by code points from 256 on.
 std::array<char32_t, 256> make_characters() {
   std::array<char32_t, 256> characters{};
   char32_t next = 256;

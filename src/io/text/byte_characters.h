@@ -1,4 +1,4 @@
-// The printable characters that stand for bytes in byte-level tokenizers, as in GPT-2. Thread-safe: free functions.
+// The printable characters that represent bytes in byte-level tokenizers, as in GPT-2. Thread-safe: free functions.
 #pragma once
 
 #include "io/text/aligned_text.h"

@@ -123,7 +123,7 @@ class Nmt : public Normalizer {
   }
 };
 
-// Replaces each byte by the printable character that stands for it.
+// Replaces each byte by the printable character that represents it.
 class ByteLevelNormalizer : public Normalizer {
  public:
   void normalize(AlignedText* text) const override {

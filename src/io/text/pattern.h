@@ -1,4 +1,4 @@
-// What a step looks for in a text: a string or a regular expression; and the changes that need it. Immutable after
+// The pattern that a step searches for in a text, a string or a regular expression, and the changes that need it. Immutable after
 // construction; thread-safe.
 #pragma once
 

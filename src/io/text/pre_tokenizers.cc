@@ -13,7 +13,7 @@
 namespace plimsoll::text {
 namespace {
 
-// What becomes of a match that splits a text.
+// The treatment of a match that splits a text.
 enum class Behavior : uint8_t { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 // A part of a text that matches or lies between matches.

@@ -77,7 +77,8 @@ constexpr std::array kHeads{
          .build =
              [](ModelBuilder& builder, ValueId x) {
                const ModelConfig& config = builder.config();
-               return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
+               return build_token_head(builder, x,
+                                       config.classifier_dropout.value_or(config.hidden_dropout_prob));
              }},
 };
 

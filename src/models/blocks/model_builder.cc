@@ -10,9 +10,8 @@ ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& opti
       options_(options),
       graph_(options.mode == Mode::kTrain ? "train" : "evaluate"),
       specs_(std::move(specs)) {
-  cu_seqlens_ =
-      graph_.add_input("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}},
-                       {.content = InputContent::kSequenceStarts});
+  cu_seqlens_ = graph_.add_input("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}},
+                                 {.content = InputContent::kSequenceStarts});
   const bool draws = config.hidden_dropout_prob > 0 || config.attention_probs_dropout_prob > 0 ||
                      config.classifier_dropout.value_or(0.0) > 0;
   if (options.mode == Mode::kTrain && draws) {

@@ -72,7 +72,8 @@ TEST(MemoryAnatomy, AddsUpForPresetsAndRandomModels) {
     const MemoryAnatomy anatomy = memory_anatomy(plan);
     expect_sums(plan, anatomy);
     if (plan.trains()) expect_peak(plan, anatomy, plan.programs.at(kTrainProgram), Phase::kTrain);
-    if (plan.programs.contains(kEvaluateProgram)) expect_peak(plan, anatomy, plan.programs.at(kEvaluateProgram), Phase::kEvaluate);
+    if (plan.programs.contains(kEvaluateProgram))
+      expect_peak(plan, anatomy, plan.programs.at(kEvaluateProgram), Phase::kEvaluate);
     expect_modules(plan, anatomy);
     int64_t saved = 0;
     for (const SavedKind& kind : saved_kinds(plan)) saved += kind.bytes;

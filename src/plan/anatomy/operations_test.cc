@@ -218,7 +218,9 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
       const Plan early = build_plan(request);
       request.offload.early_states = false;
       const Plan late = build_plan(request);
-      EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes, late.programs.at(kTrainProgram).transient_bytes + late.programs.at(kTrainProgram).transient_bytes / 20);
+      EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes,
+                late.programs.at(kTrainProgram).transient_bytes +
+                    late.programs.at(kTrainProgram).transient_bytes / 20);
       // If updates run in the next forward pass, the smallest states stay on the card: at most a 512th.
       const bool is_at_use = early.programs.at(kTrainProgram).update_place->is_at_use;
       EXPECT_EQ(is_at_use, !is_large && !in_backward);

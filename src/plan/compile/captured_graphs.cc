@@ -54,8 +54,10 @@ std::vector<SegmentGroup> groups_of(const Plan& plan, GpuConstant& held) {
     add_group(*train, {Segment::kForward, Segment::kBackward, Segment::kOptimizer}, buckets.train,
               held.graphs[train->name], groups);
   } else if (train != nullptr) {
-    add_group(*train, {Segment::kForward, Segment::kBackward}, buckets.train, held.graphs[train->name], groups);
-    add_group(*train, {Segment::kOptimizer}, std::min(buckets.train, buckets.update), held.graphs[train->name], groups);
+    add_group(*train, {Segment::kForward, Segment::kBackward}, buckets.train, held.graphs[train->name],
+              groups);
+    add_group(*train, {Segment::kOptimizer}, std::min(buckets.train, buckets.update),
+              held.graphs[train->name], groups);
   }
   if (const ProgramPlan* evaluate = plan.programs.find(kEvaluateProgram)) {
     add_group(*evaluate, {Segment::kForward}, buckets.evaluate, held.graphs[evaluate->name], groups);

@@ -29,8 +29,8 @@ int64_t num_ops(const ProgramPlan& program, Segment segment) {
 TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   PlanRequest request = request_on_card(4);
   const Plan plan = build_plan(request);
-  const int64_t micro_batch =
-      num_ops(plan.programs.at(kTrainProgram), Segment::kForward) + num_ops(plan.programs.at(kTrainProgram), Segment::kBackward);
+  const int64_t micro_batch = num_ops(plan.programs.at(kTrainProgram), Segment::kForward) +
+                              num_ops(plan.programs.at(kTrainProgram), Segment::kBackward);
   const int64_t update = num_ops(plan.programs.at(kTrainProgram), Segment::kOptimizer);
   const int64_t evaluation = num_ops(plan.programs.at(kEvaluateProgram), Segment::kForward);
   ASSERT_GT(micro_batch, update);
@@ -40,10 +40,12 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   };
   EXPECT_EQ(of({0, 0, 0}).graph_bytes(), 0);
   const GpuConstant all = of({9, 2, 5});
-  EXPECT_EQ(all.graphs_of(kTrainProgram), (CapturedGraphs{9 * 2 + 2, (9 * micro_batch + 2 * update) * kBytesPerOp}));
+  EXPECT_EQ(all.graphs_of(kTrainProgram),
+            (CapturedGraphs{9 * 2 + 2, (9 * micro_batch + 2 * update) * kBytesPerOp}));
   EXPECT_EQ(all.graphs_of(kEvaluateProgram), (CapturedGraphs{5, 5 * evaluation * kBytesPerOp}));
   EXPECT_EQ(all.total(), request.device.gpu.constant_bytes + all.graph_bytes());
-  EXPECT_EQ(of({2, 9, 0}).graphs_of(kTrainProgram), of({2, 2, 0}).graphs_of(kTrainProgram)) << "a step ends with a micro-batch";
+  EXPECT_EQ(of({2, 9, 0}).graphs_of(kTrainProgram), of({2, 2, 0}).graphs_of(kTrainProgram))
+      << "a step ends with a micro-batch";
   request.batches.accumulation_steps = 1;
   EXPECT_EQ(of({2, 0, 0}).graphs_of(kTrainProgram).count, 6) << "each micro-batch is a step";
   request.batches.train = {.tokens = 40, .sequences = 1, .longest = 40};
@@ -114,9 +116,11 @@ TEST(CapturedGraphs, AreWhatTheBackEndHoldsAtMost) {
             for (const Segment segment : {Segment::kForward, Segment::kBackward})
               back_end.run('t', bucket, segment, bytes_of(plan.programs.at(kTrainProgram), segment));
           }
-          back_end.run('t', bucket, Segment::kOptimizer, bytes_of(plan.programs.at(kTrainProgram), Segment::kOptimizer));
+          back_end.run('t', bucket, Segment::kOptimizer,
+                       bytes_of(plan.programs.at(kTrainProgram), Segment::kOptimizer));
           for (int i = 0; i < evaluate_buckets && step % 90 == 89; ++i)
-            back_end.run('e', i, Segment::kForward, bytes_of(plan.programs.at(kEvaluateProgram), Segment::kForward));
+            back_end.run('e', i, Segment::kForward,
+                         bytes_of(plan.programs.at(kEvaluateProgram), Segment::kForward));
         }
         request.captured_buckets = {.train = back_end.num_again('t', Segment::kForward),
                                     .update = back_end.num_again('t', Segment::kOptimizer),

@@ -110,7 +110,8 @@ std::vector<BatchTensorSpec> batch_tensors(const Graph& graph) {
     const Dim rows = shape[0];
     int64_t row_elements = 1;
     for (int i = 1; i < shape.rank(); ++i) {
-      PLIMSOLL_CHECK(shape[i].is_constant(), "the input '{}' has the shape {}", value.name, format_shape(shape));
+      PLIMSOLL_CHECK(shape[i].is_constant(), "the input '{}' has the shape {}", value.name,
+                     format_shape(shape));
       row_elements *= shape[i].offset;
     }
     tensors.push_back({.name = value.name,

@@ -11,7 +11,8 @@ std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& sc
   std::vector<ScheduledRun> runs;
   for (const ScheduleEntry& entry : schedule) {
     const int64_t micro_batch = iteration - entry.delay;
-    if (entry.repeat != Repeat::kPerMicroBatch || micro_batch < 0 || micro_batch >= num_micro_batches) continue;
+    if (entry.repeat != Repeat::kPerMicroBatch || micro_batch < 0 || micro_batch >= num_micro_batches)
+      continue;
     runs.push_back({.program = entry.program, .segment = entry.segment, .micro_batch = micro_batch});
   }
   return runs;
@@ -22,7 +23,8 @@ std::vector<ScheduledRun> all_runs(const std::vector<ScheduleEntry>& schedule, i
   for (const ScheduleEntry& entry : schedule) longest_delay = std::max(longest_delay, entry.delay);
   std::vector<ScheduledRun> runs;
   for (int64_t i = 0; i < num_micro_batches + longest_delay; ++i) {
-    for (ScheduledRun& run : runs_of_iteration(schedule, i, num_micro_batches)) runs.push_back(std::move(run));
+    for (ScheduledRun& run : runs_of_iteration(schedule, i, num_micro_batches))
+      runs.push_back(std::move(run));
   }
   for (const Repeat repeat : {Repeat::kOnce, Repeat::kUntilDone}) {
     for (const ScheduleEntry& entry : schedule) {

@@ -8,9 +8,11 @@ namespace plimsoll {
 namespace {
 
 TEST(Schedule, AccumulatesMicroBatchesAndThenUpdatesOnce) {
-  const std::vector<ScheduledRun> expected = {
-      {"train", Segment::kForward, 0},   {"train", Segment::kBackward, 0}, {"train", Segment::kForward, 1},
-      {"train", Segment::kBackward, 1}, {"train", Segment::kOptimizer, -1}};
+  const std::vector<ScheduledRun> expected = {{"train", Segment::kForward, 0},
+                                              {"train", Segment::kBackward, 0},
+                                              {"train", Segment::kForward, 1},
+                                              {"train", Segment::kBackward, 1},
+                                              {"train", Segment::kOptimizer, -1}};
   EXPECT_EQ(all_runs(step_schedule(false), 2), expected);
 }
 
@@ -49,7 +51,8 @@ TEST(Schedule, ADelayKeepsSeveralMicroBatchesUnderWay) {
 TEST(Schedule, GenerationReadsThePromptAndThenRunsPerToken) {
   const std::vector<ScheduleEntry> schedule = {{"prompt", Segment::kForward, Repeat::kPerMicroBatch, 0},
                                                {"token", Segment::kForward, Repeat::kUntilDone, 0}};
-  const std::vector<ScheduledRun> expected = {{"prompt", Segment::kForward, 0}, {"token", Segment::kForward, -1}};
+  const std::vector<ScheduledRun> expected = {{"prompt", Segment::kForward, 0},
+                                              {"token", Segment::kForward, -1}};
   EXPECT_EQ(all_runs(schedule, 1), expected);
 }
 

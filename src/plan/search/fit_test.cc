@@ -119,7 +119,8 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   for (const PlanRequest& request : requests) {
     const PlanGraphs graphs = begin_graphs(request);
     texts.push_back(print_graph(graphs.programs.at(kTrainProgram).graph));
-    if (graphs.programs.contains(kEvaluateProgram)) texts.back() += print_graph(graphs.programs.at(kEvaluateProgram).graph);
+    if (graphs.programs.contains(kEvaluateProgram))
+      texts.back() += print_graph(graphs.programs.at(kEvaluateProgram).graph);
   }
   int num_alike = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -144,7 +145,9 @@ TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   PlanRequest large = small;
   large.batches.evaluate = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
   ASSERT_TRUE(share_begun_graphs(small, large));
-  const auto evaluation = [](const PlanGraphs& graphs) { return print_graph(graphs.programs.at(kEvaluateProgram).graph); };
+  const auto evaluation = [](const PlanGraphs& graphs) {
+    return print_graph(graphs.programs.at(kEvaluateProgram).graph);
+  };
   const std::string whole = evaluation(build_graphs(large));
   ASSERT_NE(whole, evaluation(build_graphs(small)));
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);

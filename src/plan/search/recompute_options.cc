@@ -158,7 +158,8 @@ RecomputeOptions recompute_options(const PlanRequest& request) {
       if ((set >> k & 1u) != 0) places.insert(kinds[k].places.begin(), kinds[k].places.end());
     }
     for (const BlockOps& block : blocks) {
-      small.recompute.kept_of_block[block.name] = names_of(none.programs.at(kTrainProgram).graph, block, places);
+      small.recompute.kept_of_block[block.name] =
+          names_of(none.programs.at(kTrainProgram).graph, block, places);
     }
     options.push_back(measured(place_plan(small, finish_graphs(small, begun)), middle.name));
     kept.push_back(std::move(places));

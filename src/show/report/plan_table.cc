@@ -96,8 +96,8 @@ std::vector<std::string> sparklines(const Plan& plan, Characters characters) {
   std::vector<double> heights;
   for (const PurposeBytes& bytes : timeline.by_op) {
     const int64_t live = std::accumulate(bytes.begin(), bytes.end(), int64_t{0}) - plan.persistent_bytes;
-    heights.push_back(static_cast<double>(live) /
-                      static_cast<double>(std::max<int64_t>(plan.programs.at(kTrainProgram).transient_bytes, 1)));
+    heights.push_back(static_cast<double>(live) / static_cast<double>(std::max<int64_t>(
+                                                      plan.programs.at(kTrainProgram).transient_bytes, 1)));
   }
   return {"train, by time", "forward   " + sparkline(ops, heights, Segment::kForward, 8, characters),
           "backward  " + sparkline(ops, heights, Segment::kBackward, 8, characters),

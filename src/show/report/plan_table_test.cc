@@ -179,7 +179,9 @@ TEST(PlanWhy, SaysHowEachProductIsDone) {
   request.precision.fp32_products = Fp32Products::kTf32x3;
   request.products.workspace_bytes = 5 << 19;
   const ProductKey key =
-      list_matmuls(build_plan(request).programs.at(kTrainProgram), request.batches.train, request).begin()->first;
+      list_matmuls(build_plan(request).programs.at(kTrainProgram), request.batches.train, request)
+          .begin()
+          ->first;
   request.products.tuning.products[key] = {
       .ms = 0.125, .first_ms = 0.25, .num_candidates = 8, .words = "algorithm 66, tile 20"};
   const std::string why = plan_why(build_plan(request));
@@ -215,9 +217,11 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   // The list contains every product of training, computed by the library or by our kernels.
   const auto is_matmul = [](const Op& op) { return op.def->name() == "matmul"; };
   int64_t counted = 0;
-  for (const auto& [key, product] : list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, request))
+  for (const auto& [key, product] :
+       list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, request))
     counted += product.count;
-  for (const auto& [key, product] : list_custom_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, request))
+  for (const auto& [key, product] :
+       list_custom_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, request))
     counted += product.count;
   EXPECT_EQ(counted, std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), is_matmul));
 }
@@ -286,7 +290,9 @@ TEST(PlanWhy, SaysThatACardIsForPlansAlone) {
 TEST(PlanWhy, SaysWhyFasterKernelsDecline) {
   Plan plan = build_plan(small_request());
   const KernelRow* row = plan.programs.at(kTrainProgram).ops[0].kernel;
-  plan.programs.at(kTrainProgram).ops[0].refused.push_back({.row = row, .reason = "K is 63, a multiple of 64 is wanted"});
+  plan.programs.at(kTrainProgram)
+      .ops[0]
+      .refused.push_back({.row = row, .reason = "K is 63, a multiple of 64 is wanted"});
   const std::string line =
       std::string(row->implementation) + " declined: K is 63, a multiple of 64 is wanted\n";
   EXPECT_NE(plan_why(plan).find(line), std::string::npos);
