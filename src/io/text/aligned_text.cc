@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.h"
 #include "io/text/unicode.h"
 #include "io/text/unicode_properties.h"
 
@@ -37,6 +38,16 @@ void append_changed(const AlignedText& text, size_t from, size_t to,
     out->push(c.value, text.spans[at]);
     next = std::min(next + 1 + static_cast<size_t>(-c.change), to);
   }
+}
+
+void check_growth(size_t size, size_t before, const std::string& where) {
+  constexpr size_t kMaxFactor = 32;
+  constexpr size_t kAlwaysAllowed = 1 << 18;
+  if (size <= kAlwaysAllowed || size / kMaxFactor <= before) return;
+  throw_error(
+      ErrorCode::kBadData,
+      "{}: the normalizers and pre-tokenizers turn a text of {} characters into one of {}; correct them",
+      where, before, size);
 }
 
 void change_text(const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* text) {

@@ -40,6 +40,10 @@ struct AlignedText {
 void append_changed(const AlignedText& text, size_t from, size_t to,
                     const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* out);
 
+// Checks that a step does not let a text grow without bound, as a chain of replacements could. `size` is the number of
+// code points that the text would have, `before` the number before the step. Errors: kBadData with `where`.
+void check_growth(size_t size, size_t before, const std::string& where);
+
 // Changes a whole text.
 void change_text(const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* text);
 

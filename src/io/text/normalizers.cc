@@ -7,6 +7,7 @@
 #include "io/text/byte_characters.h"
 #include "io/text/pattern.h"
 #include "io/text/pipeline.h"
+#include "io/text/precompiled.h"
 #include "io/text/unicode.h"
 #include "io/text/unicode_properties.h"
 
@@ -169,6 +170,7 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonFields& fields, const std:
     return std::make_unique<Replace>(read_pattern(fields), to_code_points(required_text(fields, "content")));
   }
   if (type == "Prepend") return std::make_unique<Prepend>(to_code_points(required_text(fields, "prepend")));
+  if (type == "Precompiled") return read_precompiled(fields);
   if (type == "Nmt") return std::make_unique<Nmt>();
   if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   throw_error(ErrorCode::kBadData,

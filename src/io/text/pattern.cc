@@ -36,13 +36,15 @@ Pattern read_pattern(const JsonFields& fields) {
     throw_error(ErrorCode::kBadData, "{} should be one \"String\" or one \"Regex\"; correct the file",
                 fields.name_of("pattern"));
   }
-  return text ? Pattern(to_code_points(*text)) : Pattern(Regex(*regex, pattern->name_of("Regex")));
+  return text ? Pattern(to_code_points(*text), fields.name_of("pattern"))
+              : Pattern(Regex(*regex, pattern->name_of("Regex")), fields.name_of("pattern"));
 }
 
 void replace_matches(const Pattern& pattern, std::u32string_view content, AlignedText* text) {
   Matches matches;
   pattern.find_all(text->chars, &matches);
   if (matches.empty()) return;
+  check_growth(text->chars.size() + matches.size() * content.size(), text->chars.size(), pattern.where());
   AlignedText out;
   out.begin = text->begin;
   size_t done = 0;

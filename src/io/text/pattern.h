@@ -18,15 +18,20 @@ using Matches = std::vector<std::pair<size_t, size_t>>;
 
 class Pattern {
  public:
-  explicit Pattern(std::u32string literal) : literal_(std::move(literal)) {}
-  explicit Pattern(Regex regex) : regex_(std::make_unique<Regex>(std::move(regex))) {}
+  // `where` names the field for errors.
+  Pattern(std::u32string literal, std::string where)
+      : literal_(std::move(literal)), where_(std::move(where)) {}
+  Pattern(Regex regex, std::string where)
+      : regex_(std::make_unique<Regex>(std::move(regex))), where_(std::move(where)) {}
 
   // Appends the matches in order, which do not overlap.
   void find_all(std::u32string_view text, Matches* matches) const;
+  const std::string& where() const { return where_; }
 
  private:
   std::u32string literal_;
   std::unique_ptr<Regex> regex_;
+  std::string where_;
 };
 
 // Reads the field "pattern", {"String": ...} or {"Regex": ...}.

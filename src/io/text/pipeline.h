@@ -60,6 +60,7 @@ class Pipeline {
  public:
   std::vector<std::unique_ptr<Normalizer>> normalizers;
   std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
+  std::string where;  // the file, for errors
   // Everything that determines the steps, for hashes.
   std::string description;
 

@@ -158,8 +158,12 @@ void change_parts(const std::function<void(AlignedText*, int32_t origin)>& chang
 class Metaspace : public PreTokenizer {
  public:
   enum class Scheme : uint8_t { kAlways, kFirst, kNever };
-  Metaspace(char32_t mark, Scheme prepend, bool splits)
-      : mark_(1, mark), spaces_(std::u32string(1, U' ')), marks_(mark_), prepend_(prepend), splits_(splits) {}
+  Metaspace(char32_t mark, Scheme prepend, bool splits, const std::string& where)
+      : mark_(1, mark),
+        spaces_(std::u32string(1, U' '), where),
+        marks_(mark_, where),
+        prepend_(prepend),
+        splits_(splits) {}
   void split(Words* words) const override {
     change_parts(
         [&](AlignedText* text, int32_t origin) {
@@ -290,7 +294,7 @@ std::unique_ptr<PreTokenizer> read_metaspace(const JsonFields& fields) {
   // Files of older versions have a flag.
   if (!fields.flag("add_prefix_space").value_or(true)) prepend = Scheme::kNever;
   return std::make_unique<Metaspace>(read_character(fields, "replacement", "\xE2\x96\x81"), prepend,
-                                     fields.flag("split").value_or(true));
+                                     fields.flag("split").value_or(true), fields.name_of("type"));
 }
 
 std::unique_ptr<PreTokenizer> char_split(std::function<bool(char32_t)> is_delimiter, Behavior behavior) {
@@ -369,8 +373,10 @@ void read_pre_tokenizers(const JsonFields& fields, std::vector<std::unique_ptr<P
 }
 
 void Pipeline::normalize(AlignedText* text) const {
+  const size_t before = text->chars.size();
   for (const auto& step : normalizers) {
     if (!text->chars.empty()) step->normalize(text);
+    check_growth(text->chars.size(), before, where);
   }
 }
 
@@ -378,7 +384,11 @@ void Pipeline::split(Words* words) const {
   words->parts.clear();
   if (words->text.chars.empty()) return;
   words->parts.push_back({0, words->text.chars.size(), words->text.begin});
-  for (const auto& step : pre_tokenizers) step->split(words);
+  const size_t before = words->text.chars.size();
+  for (const auto& step : pre_tokenizers) {
+    step->split(words);
+    check_growth(words->text.chars.size(), before, where);
+  }
 }
 
 }  // namespace plimsoll::text

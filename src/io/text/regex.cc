@@ -1,6 +1,7 @@
 #include "io/text/regex.h"
 
 #include <algorithm>
+#include <bitset>
 #include <map>
 #include <optional>
 
@@ -30,19 +31,45 @@ struct CharSet {
   // Inside a class, Oniguruma's \w lacks the superscripts and fractions below U+0100, which it has outside.
   bool strict_word = false;
 
+  // Requires: ranges as merge_ranges() leaves them.
+  bool in_ranges(char32_t c) const {
+    const auto after =
+        std::upper_bound(ranges.begin(), ranges.end(), c,
+                         [](char32_t value, const auto& range) { return value < range.first; });
+    return after != ranges.begin() && c <= std::prev(after)->second;
+  }
+  void merge_ranges() {
+    std::sort(ranges.begin(), ranges.end());
+    std::vector<std::pair<char32_t, char32_t>> merged;
+    for (const auto& range : ranges) {
+      if (!merged.empty() && range.first <= merged.back().second) {
+        merged.back().second = std::max(merged.back().second, range.second);
+      } else {
+        merged.push_back(range);
+      }
+    }
+    ranges = std::move(merged);
+    for (CharSet& set : nested) set.merge_ranges();
+  }
   bool contains_exactly(char32_t c) const {
     const uint16_t flags = UnicodeProperties::get().flags(c);
     const bool is_odd = strict_word && c < 256 && (flags & kNumeric) != 0 && c > 127;
     const bool is_word = (flags & kRegexWord) != 0 && !is_odd, is_space = (flags & kRegexSpace) != 0;
     const bool found =
         ((categories >> (flags & kCategoryMask)) & 1) != 0 || (word && is_word) || (space && is_space) ||
-        (not_word && !is_word) || (not_space && !is_space) ||
-        std::any_of(ranges.begin(), ranges.end(),
-                    [c](const auto& range) { return range.first <= c && c <= range.second; }) ||
+        (not_word && !is_word) || (not_space && !is_space) || in_ranges(c) ||
         std::any_of(nested.begin(), nested.end(), [c](const CharSet& set) { return set.contains(c); });
     return found != negated;
   }
   bool contains(char32_t c) const;
+
+  // Prepares a set that is complete. The answers for the first code points are stored.
+  void finish() {
+    merge_ranges();
+    for (char32_t c = 0; c < kNumStored; ++c) stored[c] = contains(c);
+  }
+  static constexpr char32_t kNumStored = 256;
+  std::bitset<kNumStored> stored;
 };
 
 // Returns the lower case, or for letters without one the letter of which they are a form.
@@ -343,6 +370,7 @@ class Compiler {
     *lengths = {1, 1};
     if (fold_case_ && only_member(set) == U'\u00DF') refuse("'\u00DF' without regard to case");
     set.fold_case = fold_case_;
+    set.finish();
     sets_->push_back(std::move(set));
     return {{.op = Op::kSet, .a = sets_->size() - 1}};
   }
@@ -652,7 +680,11 @@ class Compiler {
       set->ranges.push_back({*low, *high});
       return;
     }
-    set->nested.push_back(first);
+    if (low) {
+      set->ranges.push_back({*low, *low});
+    } else {
+      set->nested.push_back(first);
+    }
   }
 
   std::u32string pattern_;
@@ -698,6 +730,11 @@ class Matcher {
     }
     return false;
   }
+  bool is_in(const CharSet& set, char32_t c) {
+    if (c < CharSet::kNumStored) return set.stored[c];
+    steps_ += narrow<int64_t>(set.nested.size());
+    return set.contains(c);
+  }
   // Does an instruction that does not branch. Returns false if it fails.
   bool step(const Instruction& instruction, size_t* pc, size_t* at);
 
@@ -715,7 +752,7 @@ bool Matcher::step(const Instruction& instruction, size_t* pc, size_t* at) {
   const size_t here = *at;
   switch (instruction.op) {
     case Op::kSet:
-      if (here >= text_.size() || !sets_[instruction.a].contains(text_[here])) return false;
+      if (here >= text_.size() || !is_in(sets_[instruction.a], text_[here])) return false;
       ++*at;
       break;
     case Op::kLineStart:

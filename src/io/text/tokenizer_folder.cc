@@ -290,6 +290,8 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
   }
   check_class(tokenizer_class, spec);
+  // vocab.txt names no special tokens, so every class that reads it has BERT's.
+  if (!files.tokenizer_json) tokenizer_class.has_bert_roles = true;
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
   // A pipeline without BertNormalizer stays as it is.
   const bool has_bert_normalizer = !spec.pipeline || spec.pipeline_has_bert_normalizer;

@@ -175,6 +175,19 @@ TEST(TokenizerFolderTest, AFolderWithoutConfigJsonTakesTheClassOfItsModel) {
   EXPECT_FALSE(Tokenizer(parse_tokenizer_files(files)).lowercase());
 }
 
+TEST(TokenizerFolderTest, EveryClassOfTheFamilyReadsVocabTxt) {
+  for (const char* name :
+       {"Bert", "DistilBert", "Electra", "MobileBert", "SqueezeBert", "Lxmert", "LayoutLM", "ConvBert",
+        "RetriBert", "Realm", "DPRContextEncoder", "DPRQuestionEncoder", "DPRReader"}) {
+    for (const char* end : {"Tokenizer", "TokenizerFast"}) {
+      TokenizerFiles files = vocab_files();
+      files.tokenizer_config = fmt::format(R"({{"tokenizer_class": "{}{}"}})", name, end);
+      EXPECT_EQ(Tokenizer(parse_tokenizer_files(files)).encode("HELLO").ids, (std::vector<int32_t>{2, 5, 3}))
+          << name;
+    }
+  }
+}
+
 TEST(TokenizerFolderTest, RefusesAClassThatSplitsInItsOwnWay) {
   for (const char* name :
        {"BertJapaneseTokenizer", "HerbertTokenizerFast", "BertweetTokenizer", "RobertaTokenizer",
@@ -361,6 +374,35 @@ std::vector<BadFolder> bad_folders() {
             d["normalizer"] = {{"type", "Strip"}, {"strip_left", true}};
           },
           "normalizer.strip_right is missing"),
+      bad_json(
+          "charsmap_absent",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Precompiled"}};
+          },
+          "normalizer.precompiled_charsmap is not the base64"),
+      bad_json(
+          "charsmap_no_base64",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "a*=="}};
+          },
+          "normalizer.precompiled_charsmap is not the base64"),
+      bad_json(
+          "charsmap_cut",
+          [](J& d) {
+            d["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAEAAAAA"}};
+          },
+          "normalizer.precompiled_charsmap is not the base64"),
+      bad_json(
+          "growth",
+          [](J& d) {
+            J steps = J::array();
+            for (int i = 0; i < 12; ++i) {
+              steps.push_back(
+                  {{"type", "Replace"}, {"pattern", {{"String", "l"}}}, {"content", "llllllllll"}});
+            }
+            d["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+          },
+          "the normalizers and pre-tokenizers turn a text of"),
       bad_json(
           "replace_pattern",
           [](J& d) {

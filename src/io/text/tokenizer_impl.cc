@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "io/text/graphemes.h"
 #include "io/text/unicode.h"
 #include "io/text/unicode_properties.h"
 
@@ -147,6 +148,7 @@ Hash128 TokenizerImpl::hash_content() const {
   if (spec_.pipeline) {
     word(spec_.pipeline->description);
     word(property_tables_source());
+    word(grapheme_tables_source());
   }
   if (spec_.offset_trimming) number(spec_.offset_trimming->keeps_added_space);
   word(spec_.model.unk_token);

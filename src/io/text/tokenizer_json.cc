@@ -43,6 +43,7 @@ void read_steps(const JsonFields& root, TokenizerSpec* spec) {
   const bool has_bert_splitting = pre_tokenizer && type_of(*pre_tokenizer) == "BertPreTokenizer";
   if (has_bert_splitting && (has_bert_normalizer || !normalizer)) return;
   spec->pipeline = std::make_shared<Pipeline>();
+  spec->pipeline->where = root.where();
   spec->pipeline_has_bert_normalizer = has_bert_normalizer;
   if (normalizer) {
     spec->pipeline->description = describe(*normalizer);
