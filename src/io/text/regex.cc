@@ -1,11 +1,11 @@
 #include "io/text/regex.h"
 
 #include <algorithm>
-#include <bitset>
 #include <map>
 #include <optional>
 
 #include "base/check.h"
+#include "io/text/regex_char_set.h"
 #include "io/text/unicode.h"
 #include "io/text/unicode_properties.h"
 
@@ -19,103 +19,6 @@ constexpr int kMaxDepth = 200;
 constexpr int64_t kMaxSteps = 10'000'000;
 constexpr int64_t kStepsPerCodePoint = 1000;
 constexpr size_t kNoLimit = static_cast<size_t>(-1);
-
-// A set of code points.
-struct CharSet {
-  std::vector<std::pair<char32_t, char32_t>> ranges;  // both ends included
-  uint32_t categories = 0;
-  bool word = false, space = false, not_word = false, not_space = false;
-  std::vector<CharSet> nested;
-  bool negated = false;
-  bool fold_case = false;
-  // Inside a class, Oniguruma's \w lacks the superscripts and fractions below U+0100, which it has outside.
-  bool strict_word = false;
-
-  // Requires: ranges as merge_ranges() leaves them.
-  bool in_ranges(char32_t c) const {
-    const auto after =
-        std::upper_bound(ranges.begin(), ranges.end(), c,
-                         [](char32_t value, const auto& range) { return value < range.first; });
-    return after != ranges.begin() && c <= std::prev(after)->second;
-  }
-  void merge_ranges() {
-    std::sort(ranges.begin(), ranges.end());
-    std::vector<std::pair<char32_t, char32_t>> merged;
-    for (const auto& range : ranges) {
-      if (!merged.empty() && range.first <= merged.back().second) {
-        merged.back().second = std::max(merged.back().second, range.second);
-      } else {
-        merged.push_back(range);
-      }
-    }
-    ranges = std::move(merged);
-    for (CharSet& set : nested) set.merge_ranges();
-  }
-  bool contains_exactly(char32_t c) const {
-    const uint16_t flags = UnicodeProperties::get().flags(c);
-    const bool is_odd = strict_word && c < 256 && (flags & kNumeric) != 0 && c > 127;
-    const bool is_word = (flags & kRegexWord) != 0 && !is_odd, is_space = (flags & kRegexSpace) != 0;
-    const bool found =
-        ((categories >> (flags & kCategoryMask)) & 1) != 0 || (word && is_word) || (space && is_space) ||
-        (not_word && !is_word) || (not_space && !is_space) || in_ranges(c) ||
-        std::any_of(nested.begin(), nested.end(), [c](const CharSet& set) { return set.contains(c); });
-    return found != negated;
-  }
-  bool contains(char32_t c) const;
-
-  // Prepares a set that is complete. The answers for the first code points are stored.
-  void finish() {
-    merge_ranges();
-    for (char32_t c = 0; c < kNumStored; ++c) stored[c] = contains(c);
-  }
-  static constexpr char32_t kNumStored = 256;
-  std::bitset<kNumStored> stored;
-};
-
-// Returns the lower case, or for letters without one the letter of which they are a form.
-char32_t simple_lower(char32_t c) {
-  constexpr std::pair<char32_t, char32_t> kForms[] = {
-      {0xB5, 0x3BC},  {0x17F, U's'},    {0x345, 0x3B9}, {0x3C2, 0x3C3}, {0x3D0, 0x3B2},
-      {0x3D1, 0x3B8}, {0x3D5, 0x3C6},   {0x3D6, 0x3C0}, {0x3F0, 0x3BA}, {0x3F1, 0x3C1},
-      {0x3F5, 0x3B5}, {0x1E9B, 0x1E61}, {0x1FBE, 0x3B9}};
-  for (const auto& [form, letter] : kForms) {
-    if (c == form) return letter;
-  }
-  std::u32string lower;
-  UnicodeTable::get().to_lower(c, &lower);
-  return lower.size() == 1 ? lower[0] : c;
-}
-
-// Returns the upper case of the code points whose lower case is c.
-const std::vector<char32_t>& simple_uppers(char32_t c) {
-  static const std::map<char32_t, std::vector<char32_t>> uppers = [] {
-    std::map<char32_t, std::vector<char32_t>> result;
-    for (const char32_t upper : UnicodeTable::get().mapped_code_points()) {
-      if (const char32_t lower = simple_lower(upper); lower != upper) result[lower].push_back(upper);
-    }
-    for (const char32_t form :
-         {0xB5, 0x17F, 0x345, 0x3C2, 0x3D0, 0x3D1, 0x3D5, 0x3D6, 0x3F0, 0x3F1, 0x3F5, 0x1E9B, 0x1FBE}) {
-      result[simple_lower(form)].push_back(form);
-    }
-    return result;
-  }();
-  static const std::vector<char32_t> none;
-  const auto found = uppers.find(c);
-  return found == uppers.end() ? none : found->second;
-}
-
-bool CharSet::contains(char32_t c) const {
-  if (!fold_case) return contains_exactly(c);
-  // A negated set of folded characters excludes every case of its members.
-  const auto any = [&](const auto& test) {
-    const char32_t lower = simple_lower(c);
-    if (test(c) || test(lower)) return true;
-    const auto& uppers = simple_uppers(lower);
-    return std::any_of(uppers.begin(), uppers.end(), test);
-  };
-  if (!negated) return any([&](char32_t x) { return contains_exactly(x); });
-  return !any([&](char32_t x) { return !contains_exactly(x); });
-}
 
 enum class Op : uint8_t {
   kSet,    // one code point of sets[a]

@@ -1,0 +1,74 @@
+// The sets of code points that regular expressions contain: [a-z], \d, \p{Letter}, and letters of either case. Immutable
+// after finish(); thread-safe then.
+#pragma once
+
+#include <algorithm>
+#include <bitset>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "io/text/unicode_properties.h"
+
+namespace plimsoll::text::regex {
+
+// A set of code points.
+struct CharSet {
+  std::vector<std::pair<char32_t, char32_t>> ranges;  // both ends included
+  uint32_t categories = 0;
+  bool word = false, space = false, not_word = false, not_space = false;
+  std::vector<CharSet> nested;
+  bool negated = false;
+  bool fold_case = false;
+  // Inside a class, Oniguruma's \w lacks the superscripts and fractions below U+0100, which it has outside.
+  bool strict_word = false;
+
+  // Requires: ranges as merge_ranges() leaves them.
+  bool in_ranges(char32_t c) const {
+    const auto after =
+        std::upper_bound(ranges.begin(), ranges.end(), c,
+                         [](char32_t value, const auto& range) { return value < range.first; });
+    return after != ranges.begin() && c <= std::prev(after)->second;
+  }
+  void merge_ranges() {
+    std::sort(ranges.begin(), ranges.end());
+    std::vector<std::pair<char32_t, char32_t>> merged;
+    for (const auto& range : ranges) {
+      if (!merged.empty() && range.first <= merged.back().second) {
+        merged.back().second = std::max(merged.back().second, range.second);
+      } else {
+        merged.push_back(range);
+      }
+    }
+    ranges = std::move(merged);
+    for (CharSet& set : nested) set.merge_ranges();
+  }
+  bool contains_exactly(char32_t c) const {
+    const uint16_t flags = UnicodeProperties::get().flags(c);
+    const bool is_odd = strict_word && c < 256 && (flags & kNumeric) != 0 && c > 127;
+    const bool is_word = (flags & kRegexWord) != 0 && !is_odd, is_space = (flags & kRegexSpace) != 0;
+    const bool found =
+        ((categories >> (flags & kCategoryMask)) & 1) != 0 || (word && is_word) || (space && is_space) ||
+        (not_word && !is_word) || (not_space && !is_space) || in_ranges(c) ||
+        std::any_of(nested.begin(), nested.end(), [c](const CharSet& set) { return set.contains(c); });
+    return found != negated;
+  }
+  bool contains(char32_t c) const;
+
+  // Prepares a set that is complete. The answers for the first code points are stored.
+  void finish() {
+    merge_ranges();
+    for (char32_t c = 0; c < kNumStored; ++c) stored[c] = contains(c);
+  }
+  static constexpr char32_t kNumStored = 256;
+  std::bitset<kNumStored> stored;
+};
+
+// Returns the lower case, or for letters without one the letter of which they are a form.
+char32_t simple_lower(char32_t c);
+
+// Returns the upper case of the code points whose lower case is c.
+const std::vector<char32_t>& simple_uppers(char32_t c);
+
+}  // namespace plimsoll::text::regex
