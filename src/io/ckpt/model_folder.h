@@ -140,7 +140,7 @@ class ModelFolder {
   std::string config_text_;
   std::string adapter_config_text_;
   std::vector<std::string> tokenizer_files_;
-  // Where a tensor is: the index in weights_, and its name there.
+  // The place of a tensor: the index in weights_, and its name there.
   struct Place {
     size_t file = 0;
     std::string name = {};
