@@ -1,6 +1,6 @@
 // The base that belongs to an adapter whose initialisation changed it. PEFT's "pissa" and "olora" split a weight W into
-// s B A and a rest, train B and A, and keep the rest as the base. Neither file contains the rest: whoever reads the adapter
-// computes it again from W. Thread-safe: pure functions.
+// s B A and a rest, train B and A, and keep the rest as the base. Neither file contains the rest: a program that reads
+// the adapter computes it again from W. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>

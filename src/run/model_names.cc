@@ -52,7 +52,7 @@ constexpr ForeignName kAnywhere[] = {
     {"ernie", "ERNIE"},
 };
 
-// Found as a word of a name, with a number behind it or not: "t5", "opt-125m", "phi2".
+// Found as a word of a name, followed by a number or not: "t5", "opt-125m", "phi2".
 constexpr ForeignName kWords[] = {
     {"gpt", "GPT"},     {"t", "T5"},          {"mt", "mT5"},        {"bart", "BART"},
     {"mbart", "mBART"}, {"opt", "OPT"},       {"xlm", "XLM"},       {"phi", "Phi"},
