@@ -78,7 +78,6 @@ std::vector<ChunkedCase> chunked_cases() {
   TinyCase fp16 = sgd({.reference_kernels = true, .activations = DType::kF16});
   return {{"fp32", sgd({})},
           {"smoothing", sgd({.label_smoothing = 0.1})},
-          {"labels of tokens", sgd({.problem_type = ProblemType::kTokenClassification})},
           {"accumulated", sgd({.accumulation = 3, .label_smoothing = 0.1})},
           {"distilbert", sgd({.model_type = "distilbert"})},
           {"references", sgd({.reference_kernels = true})},

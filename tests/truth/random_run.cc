@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
+#include "plimsoll/trainer.h"
 #include "run/run_setup.h"
 #include "tests/bad_input/binary.h"
 
@@ -160,6 +161,16 @@ Words draw_evaluation(const TestFolder& folder, Draw& draw) {
   return words;
 }
 
+// Writes weights for the configuration in the folder of the model, because only a model with weights can be evaluated.
+void write_weights(const TestFolder& folder) {
+  const Words words{"--device", "cpu", "--config_name", folder.path("model"), "--dataset_name", "dummy",
+                    "--dummy_num_samples", "1", "--dummy_seq_length", "8", "--num_labels", "2", "--max_steps", "1",
+                    "--save_strategy", "no", "--output_dir", folder.path("trained")};
+  Trainer trainer(parse_arguments(words).arguments);
+  trainer.train();
+  trainer.save_model(folder.path("model"));
+}
+
 RunPurpose purpose_of(const Words& words) {
   return words.front() == "eval" ? RunPurpose::kEvaluate : RunPurpose::kTrain;
 }
@@ -196,10 +207,11 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
   std::filesystem::create_directories(folder.path("model"));
   const Shape shape = is_deep ? draw_deep_shape(draw) : draw_shape(draw);
   std::ofstream(folder.path("model") + "/config.json") << config_of(shape);
+  if (only_evaluates) write_weights(folder);
   Words words{only_evaluates ? "eval" : "train",
               "--device",
               on_gpu ? "cuda:0" : "cpu",
-              "--config_name",
+              only_evaluates ? "--model_name_or_path" : "--config_name",
               folder.path("model"),
               "--output_dir",
               folder.path("out")};

@@ -10,7 +10,7 @@
 // again, because the gradient of the weight is larger than the logits if B < H: this way it is produced only when the
 // activations are no longer live.
 //
-// The gradient of a row without a class is zero, so that sums over rows of tokens leave out the unused rows.
+// Rows are sequences. A sum over rows of tokens would need zeros on the tail rows.
 #include <algorithm>
 #include <array>
 
@@ -33,6 +33,7 @@ void expect_linear(const OpView& op, std::string_view rule) {
   expect_operands(!op.has_input(In::kBias) || (op.in_shape(In::kBias).rank() == 1 &&
                                                op.in_shape(In::kBias)[0] == op.in_shape(In::kW)[0]),
                   op, "bias[K]");
+  expect_operands(!op.in_shape(In::kX).has_token_rows(), op, "rows that are not tokens");
   PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunk_rows is {}",
                  op.attributes().integer("chunk_rows"));
 }
@@ -151,9 +152,6 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     return {emit_matmul(graph, emit_d_logits(graph, op), MatmulTranspose::kNo, op.inputs[kW],
                         MatmulTranspose::kNo)};
-  }
-  std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
-    return {op.out_shape(kDX).has_token_rows() ? Tail::kZero : Tail::kNone};
   }
 
  private:

@@ -250,7 +250,10 @@ TEST(Safetensors, WritesCanonicalBytes) {
   expected.append(reinterpret_cast<const char*>(&c), 8);
   expected.append(reinterpret_cast<const char*>(a), 8);
   expected.append(reinterpret_cast<const char*>(b), 3);
-  EXPECT_EQ(read_text_file(files, "/x.safetensors", 10000), expected);
+  const std::unique_ptr<File> file = files.open_read("/x.safetensors");
+  std::string bytes(static_cast<size_t>(file->size_bytes()), '\0');
+  read_exactly(*file, std::as_writable_bytes(std::span(bytes)), 0, "/x.safetensors");
+  EXPECT_EQ(bytes, expected);
   EXPECT_EQ(written.name, "x.safetensors");
   EXPECT_EQ(written.size_bytes, std::ssize(expected));
   EXPECT_EQ(written.hash, hash128(expected));
