@@ -73,7 +73,7 @@ class Table {
   // The size of the text of a compressed file; 0 for others.
   int64_t text_bytes() const { return text_bytes_; }
   void set_text_bytes(int64_t bytes) { text_bytes_ = bytes; }
-  // What the reader found suspicious, as complete sentences with file and line.
+  // Complete sentences with file and line about suspicious parts of the file.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void add_warning(std::string warning) { warnings_.push_back(std::move(warning)); }
   // Returns true if the file has one word per line, so that its columns are lists.
