@@ -10,6 +10,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(fmt REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+find_package(ZLIB REQUIRED)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
 # Only the headers are needed: the library is opened when a picture is written as PNG, so no other run loads
 # it.

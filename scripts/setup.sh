@@ -11,7 +11,7 @@ set -eu
 packages_of() {
   case $1 in
     build) echo "g++ cmake ninja-build pkg-config libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev" \
-                "libxxhash-dev libyaml-cpp-dev libgtest-dev libcairo2-dev" ;;
+                "libxxhash-dev libyaml-cpp-dev libgtest-dev libcairo2-dev zlib1g-dev libzstd-dev" ;;
     demo) echo "curl ca-certificates unzip" ;;
     format) echo "clang-format" ;;
     tidy) echo "clang-tidy" ;;

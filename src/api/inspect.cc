@@ -1,7 +1,6 @@
 #include "plimsoll/inspect.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -117,7 +116,7 @@ std::string reading_text(Table table, const InspectOptions& options) {
       choose_columns(table, {.text = options.text_column_names, .label = options.label_column_name});
   if (columns.has_words) return word_text(std::move(table), columns);
   std::string text = fmt::format(
-      "  text: '{}'{}, {}\n", columns.first,
+      "  {}: '{}'{}, {}\n", columns.has_ids ? "token ids" : "text", columns.first,
       columns.second ? " and '" + *columns.second + "'" : std::string(),
       columns.has_label
           ? "label: '" + columns.label + "'"
@@ -138,7 +137,8 @@ std::string reading_text(Table table, const InspectOptions& options) {
 }
 
 std::string inspect_table(const std::string& path, const InspectOptions& options) {
-  Table table = read_table(path, options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180);
+  Table table =
+      read_table(path, {.quotes = options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180});
   std::string head =
       fmt::format("{}: {}, columns {}\n", path, counted(table.num_rows(), "row"), table.column_list());
   for (const std::string& warning : table.warnings()) head += "  warning: " + warning + "\n";
@@ -202,13 +202,6 @@ Inspection inspect_folder(const std::string& path) {
         path);
   }
   return found;
-}
-
-bool is_data_file(const std::string& path) {
-  const std::string extension = fs::path(path).extension().string();
-  return std::ranges::any_of(
-      std::array{".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".conll", ".conllu", ".txt"},
-      [&](const char* data) { return extension == data; });
 }
 
 // A word that is no path may be the name of a model, which every other command accepts instead of a path.

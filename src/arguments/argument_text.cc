@@ -126,6 +126,14 @@ constexpr std::string_view kPageRules = R"(
   column, `ner_tags` (or `pos_tags`, `chunk_tags` with `--task_name pos`, `chunk`), `labels` or `tags`, or else the next column of
   lists, has one tag per word. They come from JSON, JSON Lines or CoNLL files (`.conll`, `.txt`, `.conllu`: one word and its tags
   per line, an empty line between sentences), since CSV cannot contain lists.
+- Rows of ready-made token ids have a column `input_ids` (JSON, lists) and, optionally, `token_type_ids` and `attention_mask`. They
+  are used as they are and need no tokenizer; padding is left out. Their labels are in `label` or `labels`.
+- Labels that are lists (`[1, 0, 1]`, `["a", "b"]`, as JSON, Python or NumPy writes them) are sets of classes, in CSV too.
+  `--label_delimiter '#'` splits cells such as `a#b`, and is saved with the model.
+- A field that begins with a quote ends at the next one, as in pandas; text after it belongs to the field, with a warning. A quoted
+  field that looks like several rows has a warning too. `--quoting none` makes quotes ordinary characters.
+- In JSON, NaN, Infinity, numbers beyond 64 bits, half surrogate pairs and repeated keys are errors only in a column that is read.
+- A file may be compressed: `.gz` (gzip) or `.zst` (Zstandard) follows the extension, as in `train.csv.gz`.
 - `plimsoll inspect FILE` shows what training reads of a file; it also takes `--text_column_names`, `--label_column_name`,
   `--problem_type`, `--label_delimiter` and `--quoting`.
 )";

@@ -60,7 +60,10 @@ class DataReading {
 
   // Reads a file. All files have the columns of the first one that is read. A task names its own.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
-    Table table = read_table(path, arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180);
+    const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
+    Table table =
+        read_table(path, {.quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
+                          .max_bytes = is_limited ? *arguments_.memory_limit : 0});
     for (const std::string& warning : table.warnings()) warn(warning);
     if (task != nullptr && columns_.text.empty()) {
       const ColumnChoice of_task = glue_columns(*task, table);
@@ -72,7 +75,7 @@ class DataReading {
     const ColumnChoice columns = task == nullptr && is_first && !is_training()
                                      ? columns_of_model(table)
                                      : choose_columns(table, columns_);
-    if (columns.has_words) columns_.label = columns.label;
+    if (columns.has_words || columns.has_ids) columns_.label = columns.label;
     if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
     if (!columns.note.empty()) diagnostics_.note(columns.note);
     columns_.text = {columns.first};
@@ -190,6 +193,8 @@ class DataReading {
 
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
     keep_first(split, max_rows);
+    if (split.has_ids()) return take_ready_tokens(split, use);
+    require_tokenizer();
     check_token_types(*source_.tokenizer, split.is_pair() ? TextsPerRow::kTwo : TextsPerRow::kOne,
                       split.table().file_name(), config_);
     const TokenizerEncoder encoder(*source_.tokenizer);
@@ -210,13 +215,36 @@ class DataReading {
       data.word_starts = std::move(cached.word_starts);
       describe_cache(split.table().file_name(), cached);
     }
-    const TruncationCount& cut = data.tokens.truncation();
-    if (cut.rows > 0) {
-      warn(fmt::format("{}: {} of {} {} longer than {}: {} cut off", split.table().file_name(), cut.rows,
-                       counted(split.num_rows(), "text"), cut.rows == 1 ? "was" : "were", describe_length(),
-                       counted(cut.tokens, "token")));
-    }
+    warn_of_truncation(split, data);
     // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
+    if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
+    return data;
+  }
+
+  void warn_of_truncation(const TextSplit& split, const Dataset& data) {
+    const TruncationCount& cut = data.tokens.truncation();
+    if (cut.rows == 0) return;
+    warn(fmt::format("{}: {} of {} {} longer than {}: {} cut off", split.table().file_name(), cut.rows,
+                     counted(split.num_rows(), split.has_ids() ? "row" : "text"),
+                     cut.rows == 1 ? "was" : "were", describe_length(), counted(cut.tokens, "token")));
+  }
+
+  // Throws the reason why there is no tokenizer, which was kept because the data might not need one.
+  void require_tokenizer() const {
+    if (source_.tokenizer == nullptr) throw source_.tokenizer_error.value();
+  }
+
+  // Takes ids from the file instead of tokenizing. The vocabulary is checked with the model.
+  Dataset take_ready_tokens(const TextSplit& split, LabelUse use) {
+    const auto [type, line] = split.largest_type();
+    if (config_.type_vocab_size > 0 && type >= config_.type_vocab_size) {
+      throw_error(ErrorCode::kBadData,
+                  "{}:{}: token_type_ids has the type {}, but the model's type_vocab_size is {}",
+                  split.table().file_name(), line, type, config_.type_vocab_size);
+    }
+    Dataset data;
+    data.tokens = split.tokens(max_seq_length(arguments_, config_));
+    warn_of_truncation(split, data);
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
     return data;
   }

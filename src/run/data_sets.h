@@ -39,8 +39,9 @@ struct DataSource {
   const Arguments& arguments;
   RunPurpose purpose;
   const ModelSource& model;
-  const Tokenizer* tokenizer;  // null for random data
+  const Tokenizer* tokenizer;  // null for random data, and if the data may be rows of token ids
   KernelDevice device;
+  std::optional<Error> tokenizer_error = {};  // of a tokenizer that is null: thrown if a row is a text
 };
 
 // Reads and tokenizes the data sets of the run. Errors: kUsage for data that is missing or contradictory; kBadData for

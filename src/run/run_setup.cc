@@ -117,14 +117,23 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   const std::string tokenizer = find_tokenizer_folder(arguments, purpose, setup.model, hub, files);
   setup.data_use = choose_data_use(arguments, purpose, setup.model.config, tokenizer, files, diagnostics);
   const bool reads_text = setup.reads_data() && arguments.dataset_name != "dummy";
-  if (reads_text) setup.tokenizer = load_tokenizer(tokenizer, arguments, setup.model.config);
+  std::optional<Error> tokenizer_error;
+  if (reads_text) {
+    try {
+      setup.tokenizer = load_tokenizer(tokenizer, arguments, setup.model.config);
+    } catch (const Error& error) {
+      if (!may_have_token_ids(arguments)) throw;
+      tokenizer_error = error;
+    }
+  }
   warn_of_cut_length(arguments, setup.model.config, diagnostics);
   if (setup.reads_data()) {
     setup.data = read_data({.arguments = arguments,
                             .purpose = purpose,
                             .model = setup.model,
                             .tokenizer = setup.tokenizer.tokenizer.get(),
-                            .device = setup.device.options.kind},
+                            .device = setup.device.options.kind,
+                            .tokenizer_error = tokenizer_error},
                            files, diagnostics);
   }
   complete_config(setup);

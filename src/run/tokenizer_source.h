@@ -31,6 +31,10 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
 DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                         const std::string& tokenizer_folder, FileSystem& files, Diagnostics& diagnostics);
 
+// Returns true if a data file of the run seems to have ready-made token ids, which need no tokenizer: the first
+// 64 KiB of a JSON file contain "input_ids", or the file is compressed. Files that cannot be opened have none.
+bool may_have_token_ids(const Arguments& arguments);
+
 // Loads the tokenizer from its folder. If neither --tokenizer_name names the folder nor a file in it the class of
 // the tokenizer, the class is that of the model's architecture. Errors: kUsage if `folder` is ""; kBadData if its
 // ids exceed the model's vocabulary.

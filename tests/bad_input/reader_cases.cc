@@ -15,6 +15,13 @@ Case data(std::string name, int exit_code, Words words, std::string file, std::s
           }};
 }
 
+// Trains a model whose folder has no tokenizer.
+Words without_tokenizer(const Ground& ground, const std::string& file) {
+  Words words = ground.train(file);
+  words[2] = ground.model_without("vocab.txt");
+  return words;
+}
+
 }  // namespace
 
 std::vector<Case> reader_cases() {
@@ -107,6 +114,48 @@ std::vector<Case> reader_cases() {
            "huge.jsonl",
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"a\", \"label\": "
            "18446744073709551615}\n"),
+      {"IdsWithoutATokenizer",
+       0,
+       {"train 2 rows, 5 tokens"},
+       [](const Ground& ground) {
+         return without_tokenizer(
+             ground,
+             ground.file(
+                 "ids.jsonl",
+                 "{\"input_ids\": [2, 5, 3], \"label\": 0}\n{\"input_ids\": [2, 3], \"token_type_ids\": "
+                 "[0, 0], \"label\": 1}\n"));
+       }},
+      {"TextsWithoutATokenizer",
+       4,
+       {"no tokenizer in"},
+       [](const Ground& ground) {
+         return without_tokenizer(
+             ground,
+             ground.file("no_ids.jsonl", "{\"sentence\": \"no \\\"input_ids\\\" here\", \"label\": 0}\n"));
+       }},
+      data("IdsBeyondTheVocabulary", 4, {"the data has the token id 99999, the model's vocab_size is"},
+           "far.jsonl",
+           "{\"input_ids\": [2, 99999, 3], \"label\": 0}\n{\"input_ids\": [2, 3], \"label\": 1}\n"),
+      data("IdsThatAreNoIntegers", 4, {"half.jsonl:2: entry 2 of column 'input_ids' is 0.5"}, "half.jsonl",
+           "{\"input_ids\": [2, 5, 3], \"label\": 0}\n{\"input_ids\": [2, 0.5, 3], \"label\": 1}\n"),
+      data("IdsWithTypesBeyondTheTable", 4,
+           {"types.jsonl:2: token_type_ids has the type 9, but the model's type_vocab_size"}, "types.jsonl",
+           "{\"input_ids\": [2, 3], \"token_type_ids\": [0, 0], \"label\": 0}\n{\"input_ids\": [2, 3], "
+           "\"token_type_ids\": "
+           "[0, 9], \"label\": 1}\n"),
+      data("IdsWithALabelPerToken", 4,
+           {"per_token.jsonl:1: the column 'labels' has one label per token of 'input_ids'"},
+           "per_token.jsonl", "{\"input_ids\": [2, 5, 3], \"labels\": [0, 1, 0]}\n"),
+      data("GzipThatIsText", 4, {"text.csv.gz: the name ends in .gz, but the file is not compressed by gzip"},
+           "text.csv.gz", "sentence,label\nword1,good\n"),
+      data("GzipThatIsCut", 4,
+           {"cut.csv.gz: the compressed data ends too early, after 0 bytes of text: the file is cut"},
+           "cut.csv.gz", "\x1f\x8b\x08\0\0"s),
+      data("ZstdThatIsText", 4,
+           {"text.jsonl.zst: the name ends in .zst, but the file is not compressed by Zstandard"},
+           "text.jsonl.zst", json_rows),
+      data("CompressedOfUnknownFormat", 2, {"data.gz: data files must be .csv", "has no extension"},
+           "data.gz", "x"),
       data("JsonByColumns", 4,
            {"columns.json: the file has an object for each of 'sentence', 'label', but one object per row",
             "DataFrame.to_json(path, orient='records', lines=True)"},

@@ -271,9 +271,39 @@ void refuse_columns_as_rows(const Table& table, const ColumnOptions& options) {
               table.file_name(), are_objects ? "an object" : "a list", table.column_list());
 }
 
+// Returns the columns if the rows of the table are token ids.
+std::optional<ColumnChoice> choose_id_columns(const Table& table, const ColumnOptions& options) {
+  const int64_t ids = table.find_column("input_ids");
+  const bool is_selected =
+      options.text.empty() || (options.text.size() == 1 && options.text[0] == "input_ids");
+  if (!table.is_typed() || ids < 0 || table.num_rows() == 0 || !is_selected || !options.tagging.empty()) {
+    return std::nullopt;
+  }
+  ColumnChoice choice;
+  choice.has_ids = true;
+  choice.first = "input_ids";
+  const bool is_default = options.label == ColumnOptions{}.label && table.find_column(options.label) < 0;
+  choice.label = is_default && table.find_column("labels") >= 0 ? "labels" : options.label;
+  const int64_t label = table.find_column(choice.label);
+  choice.has_label = label >= 0;
+  if (table.kind(0, ids) != CellKind::kList || !choice.has_label || table.kind(0, label) != CellKind::kList) {
+    return choice;
+  }
+  const size_t num_ids = find_json_list(table.cell(0, ids)).value().size();
+  if (num_ids >= 2 && num_ids == find_json_list(table.cell(0, label)).value().size()) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the column '{}' has one label per token of 'input_ids', which is not supported; give rows of "
+        "words with tags, {{\"tokens\": [\"EU\"], \"ner_tags\": [\"B-ORG\"]}}",
+        place_of_columns(table), choice.label);
+  }
+  return choice;
+}
+
 }  // namespace
 
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {
+  if (const std::optional<ColumnChoice> ids = choose_id_columns(table, options)) return *ids;
   refuse_columns_as_rows(table, options);
   if (const std::optional<ColumnChoice> words = choose_word_columns(table, options)) return *words;
   ColumnChoice choice =

@@ -10,6 +10,10 @@
 // tags is read as such, with the columns of Hugging Face's run_ner: the words are in "tokens" or "words", or
 // otherwise in the first column of lists; the tags are in the label column, in "<task>_tags", "labels" or
 // "tags", or otherwise in the next column of lists (CoNLL: the last column).
+//
+// Rows of token ids. A typed table with a column "input_ids" of lists is read without a tokenizer, with the
+// columns "token_type_ids" and "attention_mask" if it has them, unless other columns are selected as texts.
+// The label is in the label column, or in "labels".
 #pragma once
 
 #include <cstdint>
@@ -41,6 +45,7 @@ struct ColumnChoice {
   std::string label;
   bool has_label = false;
   bool has_words = false;  // `first` has lists of words, and `label` lists of tags
+  bool has_ids = false;    // `first` has lists of token ids (input_ids), which need no tokenizer
   std::string note = {};   // what was inferred, if it is not obvious; otherwise empty
 };
 

@@ -159,7 +159,7 @@ TEST(Columns, NameOtherSeparators) {
       {tsv("text|label\na|0\n"), "are separated by vertical bars, but those of a .tsv file by tabs"},
   };
   for (const auto& c : cases) {
-    // Rows are read as in training, and as in prediction, which needs no label.
+    // Training needs the label; prediction does not.
     const std::string missing = error_of([&] { require_label_column(c.table, "label"); });
     EXPECT_NE(missing.find(c.sentence), std::string::npos) << missing << "\n  expected " << c.sentence;
     const std::string one_text = error_of([&] { choose_columns(c.table); });

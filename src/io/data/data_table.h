@@ -70,7 +70,10 @@ class Table {
   // Returns the character between the fields of a CSV or TSV file, and 0 for other formats.
   char delimiter() const { return delimiter_; }
   void set_delimiter(char delimiter) { delimiter_ = delimiter; }
-  // Remarks on suspicious content that the reader found, as complete sentences with file and line.
+  // The size of the text of a compressed file; 0 for others.
+  int64_t text_bytes() const { return text_bytes_; }
+  void set_text_bytes(int64_t bytes) { text_bytes_ = bytes; }
+  // Complete sentences with file and line about suspicious parts of the file.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void add_warning(std::string warning) { warnings_.push_back(std::move(warning)); }
   // Returns true if the file has one word per line, so that its columns are lists.
@@ -97,6 +100,7 @@ class Table {
   std::vector<int64_t> lines_;
   std::vector<CellKind> kinds_;
   std::vector<std::string> warnings_;
+  int64_t text_bytes_ = 0;
   char delimiter_ = 0;
   bool is_typed_ = false;
   bool is_conll_ = false;

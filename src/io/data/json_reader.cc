@@ -226,7 +226,7 @@ bool RowParser::parse_repaired(std::string_view row) {
     scanner.skip_space();
     scanner.take(':', "':'");
     scanner.skip_space();
-    // A replacement in a key does not count as one in a value.
+    // A replacement inside a key does not concern a value.
     const size_t begin = scanner.offset();
     while (next < repaired_.replaced.size() && repaired_.replaced[next].offset < begin) ++next;
     scanner.skip_value();

@@ -1,9 +1,13 @@
 #include "io/data/table_reader.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "io/data/compressed_text.h"
 #include "io/data/conll_reader.h"
 #include "io/data/json_reader.h"
 #include "io/data/text_file.h"
@@ -14,42 +18,63 @@ int64_t peak_reading_bytes(const Table& table) {
   std::error_code unknown;
   const auto size = std::filesystem::file_size(table.file_name(), unknown);
   // For a pipe only the amount of data read is known; it was read into a text that doubles as it grows.
-  const int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
+  int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
+  // The compressed file, and a text that doubles as it grows.
+  if (table.text_bytes() > 0) file_bytes += 2 * table.text_bytes();
   const int64_t rows = table.num_rows();
   const int64_t cells = rows * table.num_columns();
   return (table.is_typed() ? 3 : 1) * file_bytes + 2 * (8 * (rows + cells) + cells);
 }
 
-Table read_table(const std::filesystem::path& path, QuoteRule quotes) {
-  std::string extension = path.extension().string();
+namespace {
+
+Table read_text(const std::string& extension, const TextFile& file) {
+  if (extension == ".jsonl" || extension == ".ndjson") return read_jsonl(file);
+  if (extension == ".json") return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
+  return read_conll(file,
+                    extension == ".conllu" ? ConllFormat::kUniversalDependencies : ConllFormat::kColumns);
+}
+
+constexpr std::string_view kExtensions[] = {".csv",    ".tsv",   ".tab",    ".json", ".jsonl",
+                                            ".ndjson", ".conll", ".conllu", ".txt"};
+
+std::string data_extension(const std::filesystem::path& path) {
+  std::string extension = without_compression(path).extension().string();
   for (char& letter : extension) {
     letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   }
+  return extension;
+}
+
+}  // namespace
+
+bool is_data_file(const std::filesystem::path& path) {
+  return std::ranges::find(kExtensions, data_extension(path)) != std::end(kExtensions);
+}
+
+Table read_table(const std::filesystem::path& path, const TableOptions& options) {
+  const std::string extension = data_extension(path);
+  if (!is_data_file(path)) {
+    std::error_code ignored;
+    throw_error(ErrorCode::kUsage, "{}: data files must be .csv, .tsv, .json, .jsonl or .conll; this {}",
+                path.string(),
+                std::filesystem::is_directory(path, ignored) ? "is a folder; give a file in it"
+                : extension.empty() ? "one has no extension; rename it according to its format"
+                                    : fmt::format("one is '{}'; convert it", extension));
+  }
+  TextFile file = read_data_file(path, options.max_bytes);
+  const auto text_bytes = static_cast<int64_t>(file.bytes.size());
+  Table table;
   if (extension == ".csv" || extension == ".tsv" || extension == ".tab") {
-    CsvOptions options;
-    options.delimiter = extension == ".csv" ? ',' : '\t';
-    options.quotes = quotes;
-    return read_csv(read_data_file(path), options);
+    CsvOptions csv;
+    csv.delimiter = extension == ".csv" ? ',' : '\t';
+    csv.quotes = options.quotes;
+    table = read_csv(std::move(file), csv);
+  } else {
+    table = read_text(extension, file);
   }
-  if (extension == ".jsonl" || extension == ".ndjson") {
-    return read_jsonl(read_data_file(path));
-  }
-  if (extension == ".json") {
-    const TextFile file = read_data_file(path);
-    return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
-  }
-  if (extension == ".conll" || extension == ".txt") {
-    return read_conll(read_data_file(path));
-  }
-  if (extension == ".conllu") {
-    return read_conll(read_data_file(path), ConllFormat::kUniversalDependencies);
-  }
-  std::error_code ignored;
-  throw_error(ErrorCode::kUsage, "{}: data files must be .csv, .tsv, .json, .jsonl or .conll; this {}",
-              path.string(),
-              std::filesystem::is_directory(path, ignored) ? "is a folder; give a file in it"
-              : extension.empty() ? "one has no extension; rename it according to its format"
-                                  : fmt::format("one is '{}'; convert it", extension));
+  if (compression_of(path) != Compression::kNone) table.set_text_bytes(text_bytes);
+  return table;
 }
 
 }  // namespace plimsoll

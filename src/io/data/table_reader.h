@@ -9,11 +9,19 @@
 
 namespace plimsoll {
 
+struct TableOptions {
+  QuoteRule quotes = QuoteRule::kRfc4180;  // of CSV and TSV
+  int64_t max_bytes = 0;                   // of a text that is decompressed; 0: no limit
+};
+
 // Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes (csv_reader.h explains why);
 // .jsonl and .ndjson are JSONL; .json is an array of objects, {"data": [...]}, or JSONL, since Hugging Face's
 // "json" loader accepts all three; .conll, .conllu and .txt have one word per line (conll_reader.h). Errors: kUsage for another extension; kBadData as the readers.
-// `quotes` applies to CSV and TSV.
-Table read_table(const std::filesystem::path& path, QuoteRule quotes = QuoteRule::kRfc4180);
+// .gz or .zst may follow the extension.
+Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
+
+// Returns true if read_table() knows the extension of a path.
+bool is_data_file(const std::filesystem::path& path);
 
 // Returns an upper estimate of the memory that was used to read the file of this table. CSV cells are moved
 // together in place, and their positions are stored in vectors that double as they grow. JSON is copied out

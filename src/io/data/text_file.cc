@@ -11,6 +11,7 @@
 #include "base/disguised_file.h"
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "io/data/compressed_text.h"
 
 namespace plimsoll {
 namespace {
@@ -59,7 +60,7 @@ TextFile text_file_from_memory(std::string name, std::string bytes) {
   return file;
 }
 
-TextFile read_data_file(const std::filesystem::path& path) {
+TextFile read_data_file(const std::filesystem::path& path, int64_t max_bytes) {
   const std::string name = path.string();
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -90,6 +91,8 @@ TextFile read_data_file(const std::filesystem::path& path) {
     throw_error(ErrorCode::kBadData, "{}: reading failed after {} bytes: {}", name, bytes.size(),
                 std::strerror(errno));
   }
+  const Compression compression = compression_of(path);
+  if (compression != Compression::kNone) bytes = decompress(name, bytes, compression, max_bytes);
   return text_file_from_memory(name, std::move(bytes));
 }
 

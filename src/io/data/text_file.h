@@ -27,7 +27,9 @@ struct TextFile {
 // Reads and validates the file. A UTF-8 byte-order mark is dropped. Errors: kBadData if the file cannot be
 // opened, is a folder, is empty, contains a NUL byte or is not UTF-8 (the message contains the position and
 // the remedy; UTF-16 is recognized). Memory: the size of the file.
-TextFile read_data_file(const std::filesystem::path& path);
+// A file whose name ends in .gz or .zst is decompressed; errors are then also those of decompress().
+// `max_bytes` limits the text that is decompressed (0: no limit).
+TextFile read_data_file(const std::filesystem::path& path, int64_t max_bytes = 0);
 
 // Applies the same checks to bytes that are already in memory.
 TextFile text_file_from_memory(std::string name, std::string bytes);

@@ -60,6 +60,12 @@ TextSplit::TextSplit(Table table, const ColumnChoice& columns) {
   *this = with_columns(std::move(table), columns);
   rows_.resize(index(table_.num_rows()));
   std::iota(rows_.begin(), rows_.end(), 0);
+  if (columns.has_ids) {
+    ids_ = read_token_rows(table_, first_, table_.find_column("token_type_ids"),
+                           table_.find_column("attention_mask"));
+    has_ids_ = true;
+    return;
+  }
   if (columns.has_words) {
     words_ = read_tagged_words(table_, first_, label_);
     has_words_ = true;
@@ -102,6 +108,16 @@ std::optional<std::string_view> TextSplit::second_text(int64_t row) const {
     return std::nullopt;
   }
   return table_.cell(rows_[index(row)], second_);
+}
+
+std::pair<int32_t, int64_t> TextSplit::largest_type() const {
+  std::pair<int32_t, int64_t> found{0, 0};
+  for (const int64_t row : rows_) {
+    for (int64_t i = ids_.offsets[index(row)]; i < ids_.offsets[index(row) + 1] && !ids_.types.empty(); ++i) {
+      if (ids_.types[index(i)] > found.first) found = {ids_.types[index(i)], table_.line(row)};
+    }
+  }
+  return found;
 }
 
 void TextSplit::require_readable_labels() const {

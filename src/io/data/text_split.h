@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/data/data_columns.h"
 #include "io/data/data_table.h"
+#include "io/data/token_rows.h"
 #include "io/data/word_lists.h"
 
 namespace plimsoll {
@@ -39,9 +41,16 @@ class TextSplit {
   const Table& table() const { return table_; }
   // Returns the memory of the table and the list of its rows, including unused capacity.
   int64_t held_bytes() const {
-    return table_.held_bytes() + words_.words.held_bytes() + words_.tags.held_bytes() +
+    return table_.held_bytes() + words_.words.held_bytes() + words_.tags.held_bytes() + ids_.held_bytes() +
            static_cast<int64_t>(rows_.capacity() * sizeof(int64_t));
   }
+
+  // Returns true if each row is a list of token ids, which need no tokenizer.
+  bool has_ids() const { return has_ids_; }
+  // Returns the ids of all rows, each cut to max_length. Requires: has_ids().
+  TokenSet tokens(int64_t max_length) const { return take_tokens(ids_, rows_, max_length); }
+  // Returns the largest token type of the rows and the line of the first row that has it. Requires: has_ids().
+  std::pair<int32_t, int64_t> largest_type() const;
 
   // Requires: 0 <= row < num_rows(), and !has_words().
   std::string_view first_text(int64_t row) const { return table_.cell(rows_[index(row)], first_); }
@@ -88,6 +97,8 @@ class TextSplit {
   Table table_;
   TaggedWords words_;  // by row of the table; empty unless has_words_
   bool has_words_ = false;
+  TokenRows ids_;  // by row of the table; empty unless has_ids_
+  bool has_ids_ = false;
   std::vector<int64_t> rows_;
   int64_t first_ = -1;
   int64_t second_ = -1;

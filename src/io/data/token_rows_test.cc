@@ -1,0 +1,120 @@
+#include "io/data/token_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "io/data/data_columns.h"
+#include "io/data/json_reader.h"
+#include "io/data/labels.h"
+#include "io/data/testing/letter_encoder.h"
+#include "io/data/text_split.h"
+
+namespace plimsoll {
+namespace {
+
+TextSplit ids_of(const std::string& rows, const ColumnOptions& options = {}) {
+  Table table = read_jsonl(text_file_from_memory("f.jsonl", rows));
+  const ColumnChoice columns = choose_columns(table, options);
+  return TextSplit(std::move(table), columns);
+}
+
+std::vector<int32_t> row_ids(const TokenSet& tokens, int64_t row) {
+  std::vector<int32_t> ids(static_cast<size_t>(tokens.length(row)));
+  tokens.copy_ids(row, ids.data());
+  return ids;
+}
+
+std::vector<int32_t> row_types(const TokenSet& tokens, int64_t row) {
+  std::vector<int32_t> types(static_cast<size_t>(tokens.length(row)));
+  tokens.copy_types(row, types.data());
+  return types;
+}
+
+TEST(TokenRows, AreTakenAsTheyAre) {
+  const TextSplit split = ids_of(
+      "{\"input_ids\": [101, 7, 102], \"label\": 1}\n{\"label\": 0, \"input_ids\": [101, 70000, 8, 102]}\n");
+  ASSERT_TRUE(split.has_ids() && split.has_label() && !split.has_words());
+  const TokenSet tokens = split.tokens(128);
+  EXPECT_EQ(tokens.num_rows(), 2);
+  EXPECT_EQ(row_ids(tokens, 0), (std::vector<int32_t>{101, 7, 102}));
+  EXPECT_EQ(row_ids(tokens, 1), (std::vector<int32_t>{101, 70000, 8, 102}));
+  EXPECT_FALSE(tokens.has_types());
+  EXPECT_EQ(encode_labels(split, infer_labels(split)).classes, (std::vector<int32_t>{1, 0}));
+}
+
+TEST(TokenRows, HaveTypesAndNoPadding) {
+  TextSplit split = ids_of(
+      "{\"sentence\": \"a\", \"input_ids\": [101, 7, 102, 8, 102, 0], \"token_type_ids\": [0, 0, 0, 1, 1, "
+      "0], "
+      "\"attention_mask\": [1, 1, 1, 1, 1, 0], \"labels\": 3}\n{\"sentence\": \"b\", \"input_ids\": [0, 5], "
+      "\"token_type_ids\": [0, 0], \"attention_mask\": [0, 1], \"labels\": 4}\n");
+  const TokenSet tokens = split.tokens(128);
+  EXPECT_EQ(row_ids(tokens, 0), (std::vector<int32_t>{101, 7, 102, 8, 102}));
+  EXPECT_EQ(row_types(tokens, 0), (std::vector<int32_t>{0, 0, 0, 1, 1}));
+  EXPECT_EQ(row_ids(tokens, 1), (std::vector<int32_t>{5}));
+  EXPECT_EQ(split.largest_type(), (std::pair<int32_t, int64_t>{1, 1}));
+  EXPECT_EQ(split.label_column(), "labels");
+  split.keep_if([](int64_t row) { return row == 1; });
+  EXPECT_EQ(row_ids(split.tokens(128), 0), (std::vector<int32_t>{5}));
+  EXPECT_EQ(split.largest_type().first, 0);
+}
+
+TEST(TokenRows, KeepTheirLastIdWhenTheyAreCut) {
+  const TokenSet tokens =
+      ids_of("{\"input_ids\": [101, 7, 8, 9, 102]}\n{\"input_ids\": [101, 102]}\n").tokens(3);
+  EXPECT_EQ(row_ids(tokens, 0), (std::vector<int32_t>{101, 7, 102}));
+  EXPECT_EQ(row_ids(tokens, 1), (std::vector<int32_t>{101, 102}));
+  EXPECT_EQ(tokens.truncation(), (TruncationCount{1, 2}));
+}
+
+TEST(TokenRows, AreNotReadIfTextsAreSelected) {
+  const char* row = R"({"sentence": "a", "input_ids": [1, 2], "label": 1})";
+  EXPECT_TRUE(ids_of(row).has_ids());
+  EXPECT_TRUE(ids_of(row, {{"input_ids"}, "label"}).has_ids());
+  EXPECT_FALSE(ids_of(row, {{"sentence"}, "label"}).has_ids());
+}
+
+TEST(TokenRows, SayWhatIsWrongAndWhere) {
+  const std::string first =
+      "{\"input_ids\": [1, 2], \"token_type_ids\": [0, 0], \"attention_mask\": [1, 1]}\n";
+  const struct {
+    std::string rows;
+    const char* message;
+  } cases[] = {
+      {first + R"({"input_ids": "1 2", "token_type_ids": [0], "attention_mask": [1]})",
+       "4: f.jsonl:2: expected a list of integers in column 'input_ids', found text"},
+      {first + R"({"input_ids": [1, -2], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'input_ids' is -2, but an integer from 0 to 2147483647 is expected"},
+      {first + R"({"input_ids": [1, 2147483648], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'input_ids' is 2147483648"},
+      {first + R"({"input_ids": [1, 2.5], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'input_ids' is 2.5"},
+      {first + R"({"input_ids": [1, [2]], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'input_ids' is [2]"},
+      {first + R"({"input_ids": [1, null], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'input_ids' is null"},
+      {first + R"({"input_ids": [1, 2], "token_type_ids": [0, 300], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'token_type_ids' is 300, but an integer from 0 to 255"},
+      {first + R"({"input_ids": [1, 2], "token_type_ids": [0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: the row has 2 ids in 'input_ids', but 1 value in 'token_type_ids'"},
+      {first + R"({"input_ids": [1, 2], "token_type_ids": [0, 0], "attention_mask": [1, 2]})",
+       "4: f.jsonl:2: entry 2 of column 'attention_mask' is 2, but an integer from 0 to 1"},
+      {first + R"({"input_ids": [1, 2], "token_type_ids": [0, 0], "attention_mask": [0, 0]})",
+       "4: f.jsonl:2: the row has no tokens in 'input_ids'; remove it"},
+      {first + R"({"input_ids": [], "token_type_ids": [], "attention_mask": []})",
+       "4: f.jsonl:2: the row has no tokens"},
+      {first + R"({"token_type_ids": [0], "attention_mask": [0]})",
+       "4: f.jsonl:2: expected a list of integers in column 'input_ids', found null"},
+      {R"({"input_ids": [1, 2, 3], "labels": [0, 1, -100]})",
+       "4: f.jsonl:1: the column 'labels' has one label per token of 'input_ids', which is not supported"},
+  };
+  for (const auto& c : cases) {
+    const std::string error = error_of([&] { ids_of(c.rows); });
+    EXPECT_TRUE(error.starts_with(c.message)) << error << "\n  expected " << c.message;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
