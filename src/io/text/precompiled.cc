@@ -1,5 +1,6 @@
 #include "io/text/precompiled.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>

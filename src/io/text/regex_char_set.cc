@@ -1,5 +1,6 @@
 #include "io/text/regex_char_set.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
