@@ -43,6 +43,10 @@ void read_all(uint8_t choice, std::string bytes) {
   }
   const ColumnChoice columns = choose_columns(table);
   const TextSplit split(std::move(table), columns);
+  if (split.has_ids()) {
+    PLIMSOLL_CHECK(split.tokens(16).longest() <= 16);
+    split.largest_type();
+  }
   if (split.has_words()) {
     const LabelScheme tags = infer_word_labels(split);
     PLIMSOLL_CHECK(!encode_word_labels(split, tags).classes.empty());
