@@ -7,7 +7,11 @@
 namespace plimsoll {
 namespace {
 
-using std::string_view_literals::operator""sv;
+// Returns the characters of a literal, which may contain zeros.
+template <size_t N>
+constexpr std::string_view bytes(const char (&literal)[N]) {
+  return {literal, N - 1};
+}
 
 struct Disguise {
   std::string_view start;
@@ -15,28 +19,29 @@ struct Disguise {
 };
 
 constexpr Disguise kDisguises[] = {
-    {"version https://git-lfs"sv,
+    {bytes("version https://git-lfs"),
      "a Git LFS pointer instead of the content: run `git lfs pull` in its folder, or download the file "
      "itself"},
-    {"\x1f\x8b"sv, "compressed with gzip, whatever its name says: unpack it with `gunzip -c FILE > NEW`"},
-    {"PK\x03\x04"sv, "a zip archive (Excel's .xlsx is one too): unpack it, or save the table as CSV"},
-    {"\x28\xb5\x2f\xfd"sv, "compressed with zstd, whatever its name says: unpack it with `zstd -d`"},
-    {"\xfd"
-     "7zXZ"sv,
+    {bytes("\x1f\x8b"),
+     "compressed with gzip, whatever its name says: unpack it with `gunzip -c FILE > NEW`"},
+    {bytes("PK\x03\x04"), "a zip archive (Excel's .xlsx is one too): unpack it, or save the table as CSV"},
+    {bytes("\x28\xb5\x2f\xfd"), "compressed with zstd, whatever its name says: unpack it with `zstd -d`"},
+    {bytes("\xfd"
+           "7zXZ"),
      "compressed with xz, whatever its name says: unpack it with `xz -d`"},
-    {"BZh91AY&SY"sv, "compressed with bzip2, whatever its name says: unpack it with `bunzip2`"},
-    {"7z\xbc\xaf"sv, "a 7z archive: unpack it"},
-    {"\xd0\xcf\x11\xe0"sv, "an old Excel or Word file: save the table as CSV"},
-    {"PAR1\x15"sv, "a Parquet file: write its rows as CSV or JSON Lines"},
-    {"ARROW1\0"sv, "an Arrow file: write its rows as CSV or JSON Lines"},
-    {"SQLite format 3"sv, "an SQLite database: write its rows as CSV or JSON Lines"},
-    {"\x80\x02"sv, "a Python pickle, which is not read because it can execute code"},
-    {"\x80\x03"sv, "a Python pickle, which is not read because it can execute code"},
-    {"\x80\x04"sv, "a Python pickle, which is not read because it can execute code"},
-    {"\x80\x05"sv, "a Python pickle, which is not read because it can execute code"},
-    {"\xff\xfe"sv, "text in UTF-16: save it as UTF-8"},
-    {"\xfe\xff"sv, "text in UTF-16: save it as UTF-8"},
-    {"%PDF-"sv, "a PDF document"},
+    {bytes("BZh91AY&SY"), "compressed with bzip2, whatever its name says: unpack it with `bunzip2`"},
+    {bytes("7z\xbc\xaf"), "a 7z archive: unpack it"},
+    {bytes("\xd0\xcf\x11\xe0"), "an old Excel or Word file: save the table as CSV"},
+    {bytes("PAR1\x15"), "a Parquet file: write its rows as CSV or JSON Lines"},
+    {bytes("ARROW1\0"), "an Arrow file: write its rows as CSV or JSON Lines"},
+    {bytes("SQLite format 3"), "an SQLite database: write its rows as CSV or JSON Lines"},
+    {bytes("\x80\x02"), "a Python pickle, which is not read because it can execute code"},
+    {bytes("\x80\x03"), "a Python pickle, which is not read because it can execute code"},
+    {bytes("\x80\x04"), "a Python pickle, which is not read because it can execute code"},
+    {bytes("\x80\x05"), "a Python pickle, which is not read because it can execute code"},
+    {bytes("\xff\xfe"), "text in UTF-16: save it as UTF-8"},
+    {bytes("\xfe\xff"), "text in UTF-16: save it as UTF-8"},
+    {bytes("%PDF-"), "a PDF document"},
 };
 
 // Returns true if the text begins so, apart from blanks and case.

@@ -49,8 +49,8 @@ TEST(DisguisedFile, NamesWhatTheFileIs) {
 TEST(DisguisedFile, TextIsText) {
   for (const char* text : {"", "a", "text,label\n", "version 1\n", "PK,label\n", "PAR1,label\n", "BZh text",
                            "{\"a\": 1}", "<b>bold</b>,1\n", "[PAD]\n[UNK]\n",
-                           "\xef\xbb\xbf"
-                           "a,b\n",
+                           ("\xef\xbb\xbf"
+                            "a,b\n"),
                            "\xc3\xa9t\xc3\xa9\n", "ARROW1,x\n", "7z,1\n"}) {
     EXPECT_EQ(message_of(text), "") << text;
   }

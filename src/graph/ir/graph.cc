@@ -52,7 +52,7 @@ ValueId Graph::add_value(std::string_view name, ValueType type, Storage storage)
 }
 
 ValueId Graph::add_input(std::string_view name, ValueType type, const InputRule& rule) {
-  const ValueId id = add_value(name, std::move(type), Storage::kInput);
+  const ValueId id = add_value(name, type, Storage::kInput);
   value(id).input = rule;
   return id;
 }

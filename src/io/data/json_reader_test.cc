@@ -148,8 +148,10 @@ TEST(JsonReader, KeepsValuesThatNobodyMayRead) {
         fmt::format(R"({{"text": "good NaN \ud83d\ude00", "x": {}, "label": 1}})", c.value);
     const std::string plain = R"({"text": "b", "x": "c", "label": 0})";
     for (const bool is_first : {true, false}) {
-      const std::string lines = is_first ? row + "\n" + plain : plain + "\n" + row;
-      const std::string array = is_first ? "[" + row + "," + plain + "]" : "[" + plain + "," + row + "]";
+      const std::string& first = is_first ? row : plain;
+      const std::string& second = is_first ? plain : row;
+      const std::string lines = fmt::format("{}\n{}", first, second);
+      const std::string array = fmt::format("[{},{}]", first, second);
       for (const Table& table : {read_jsonl(file(lines)), read_json(file(array)),
                                  read_json(file("{\"z\": NaN, \"data\": " + array + "}"))}) {
         const int64_t at = is_first ? 0 : 1;

@@ -13,7 +13,8 @@ Loader::Loader(const Dataset& data, Sampler sampler, const BatchLayout& layout, 
   PLIMSOLL_CHECK(sampler_.num_rows() == data.num_rows(), "the sampler has {} rows, the data set {}",
                  sampler_.num_rows(), data.num_rows());
   sampler_.seek(options.start);
-  const auto num_slots = static_cast<size_t>(options.num_workers * options.prefetch_factor);
+  const auto num_slots =
+      static_cast<size_t>(options.num_workers) * static_cast<size_t>(options.prefetch_factor);
   slots_.reserve(num_slots);
   for (size_t i = 0; i < num_slots; ++i) {
     slots_.push_back({.batch = make_micro_batch(layout), .ready = false, .failure = nullptr});
