@@ -72,9 +72,8 @@ void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entit
     previous = tag;
   }
   // seqeval compares sets.
-  std::ranges::sort(entities);
-  const auto repeated = std::ranges::unique(entities);
-  entities.erase(repeated.begin(), repeated.end());
+  std::sort(entities.begin(), entities.end());
+  entities.erase(std::unique(entities.begin(), entities.end()), entities.end());
 }
 
 void EntityCounts::add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions) {
@@ -87,7 +86,8 @@ void EntityCounts::add_sequence(std::span<const int32_t> labels, std::span<const
   num_labelled_ += std::ssize(labelled_);
   num_predicted_ += std::ssize(predicted_);
   std::vector<Entity> right;
-  std::ranges::set_intersection(labelled_, predicted_, std::back_inserter(right));
+  std::set_intersection(labelled_.begin(), labelled_.end(), predicted_.begin(), predicted_.end(),
+                        std::back_inserter(right));
   num_right_ += std::ssize(right);
 }
 

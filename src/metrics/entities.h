@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "metrics/metrics.h"
@@ -40,7 +41,10 @@ class EntityCounts {
     int64_t type = 0;
     int64_t first = 0;
     int64_t last = 0;
-    auto operator<=>(const Entity&) const = default;
+    friend bool operator==(const Entity&, const Entity&) = default;
+    friend bool operator<(const Entity& a, const Entity& b) {
+      return std::tie(a.type, a.first, a.last) < std::tie(b.type, b.first, b.last);
+    }
   };
   void find_entities(std::span<const int32_t> ids, std::vector<Entity>& entities) const;
 

@@ -19,7 +19,8 @@ bool has_token_types(const ModelConfig& config) {
 
 ValueId attend(ModelBuilder& builder, ValueId qkv, const std::string& prefix) {
   const ModelConfig& config = builder.config();
-  const double head_dim = static_cast<double>(config.hidden_size / config.num_attention_heads);
+  const int64_t head_width = config.hidden_size / config.num_attention_heads;
+  const auto head_dim = static_cast<double>(head_width);
   const DropoutSpec dropout = builder.next_dropout(config.attention_probs_dropout_prob);
   return emit(builder.graph(), attention_op(),
               {qkv, builder.cu_seqlens(), dropout.p > 0 ? builder.rng() : kNoValue},
@@ -98,7 +99,8 @@ void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, 
                     {}};
     int64_t row = 0;
     for (const std::string& part : {names.query, names.key, names.value}) {
-      spec.parts.push_back({spellings_on_disk(disk_prefixes, prefix + "." + part + kind), row, width});
+      spec.parts.push_back(
+          {spellings_on_disk(disk_prefixes, fmt::format("{}.{}{}", prefix, part, kind)), row, width});
       row += width;
     }
     specs.push_back(std::move(spec));
