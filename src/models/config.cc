@@ -33,6 +33,7 @@ void read_problem_type(ModelConfig& config, const Json& json, const ConfigReader
   config.problem_type = find_problem_type(word);
   if (config.problem_type) return;
   std::vector<std::string_view> names;
+  names.reserve(kProblemTypes.size());
   for (const ProblemTypeRecord& record : kProblemTypes) {
     if (record.is_in_config) names.push_back(record.name);
   }
@@ -88,6 +89,7 @@ std::vector<std::string> labels_of(const Json& id2label, std::string_view where)
     labels.emplace(*key, label_text(label));
   }
   std::vector<std::string> names;
+  names.reserve(labels.size());
   for (auto& [key, label] : labels) names.push_back(std::move(label));
   return names;
 }
@@ -126,6 +128,7 @@ std::string dtype_of(const ConfigReader& reader) {
 
 [[noreturn]] void refuse_architecture(const std::string& model_type, std::string_view where) {
   std::vector<std::string_view> names;
+  names.reserve(architectures().size());
   for (const Architecture* architecture : architectures()) names.push_back(architecture->model_type);
   throw_error(ErrorCode::kUsage, "{}: model_type is '{}'; this version trains {}", where,
               model_type.empty() ? "(absent)" : model_type, fmt::join(names, ", "));
@@ -185,6 +188,7 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   }
   if (!find_activation(config.hidden_act)) {
     std::vector<std::string_view> names;
+    names.reserve(std::size(kActivationNames));
     for (const ActivationName& row : kActivationNames) names.push_back(row.name);
     throw_error(ErrorCode::kUsage, "{}: the activation is '{}'; this version computes {}", where,
                 config.hidden_act, fmt::join(names, ", "));

@@ -246,7 +246,7 @@ TEST(LoraTargets, FusedWeightsAreSavedTogether) {
 }
 
 TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
-  const auto expect_words = [](const LoraConfig& config, std::vector<std::string> words) {
+  const auto expect_words = [](const LoraConfig& config, const std::vector<std::string>& words) {
     const std::string said = refusal_of(config);
     for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << said;
   };
