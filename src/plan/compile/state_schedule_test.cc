@@ -18,7 +18,8 @@ namespace plimsoll {
 namespace {
 
 // Returns the training graph at the point at which the planner searches for headroom.
-Graph graph_before(PlanRequest request) {
+Graph graph_before(const PlanRequest& given) {
+  PlanRequest request = given;
   request.passes.disabled.insert("offload_states");
   request.passes.disabled.insert("updates_at_use");
   return build_graphs(request).programs.at(kTrainProgram).graph;
