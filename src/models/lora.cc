@@ -24,6 +24,8 @@ constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
 // Longer than any useful expression for module names.
 constexpr size_t kMaxExpressionLength = 1000;
+// Longer than any number in an expression for module names.
+constexpr size_t kMaxDigits = 9;
 // The dropout sites of the adapters follow those of the model, which are numbered from 0.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
@@ -123,6 +125,14 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   if (text.size() > kMaxExpressionLength) {
     throw_error(ErrorCode::kUsage, "--{}: an expression of {} characters; at most {} are read", argument,
                 text.size(), kMaxExpressionLength);
+  }
+  // The library computes numbers (repetitions, references to groups) in an integer that overflows.
+  size_t num_digits = 0;
+  for (const char c : text) {
+    num_digits = c >= '0' && c <= '9' ? num_digits + 1 : 0;
+    if (num_digits <= kMaxDigits) continue;
+    throw_error(ErrorCode::kUsage, "--{} {}: a number of more than {} digits in an expression; shorten it",
+                argument, text, kMaxDigits);
   }
   try {
     return std::regex(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
