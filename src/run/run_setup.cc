@@ -122,7 +122,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
     try {
       setup.tokenizer = load_tokenizer(tokenizer, arguments, setup.model.config);
     } catch (const Error& error) {
-      if (!may_have_token_ids(arguments)) throw;
+      if (find_token_id_rows(arguments) == TokenIdRows::kNone) throw;
       tokenizer_error = error;
     }
   }

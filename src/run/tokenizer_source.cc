@@ -60,7 +60,7 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
         fmt::format("{} is not read, because a plan without --train_file reads no data: {}", given, instead));
     return DataUse::kNone;
   }
-  if (may_have_token_ids(arguments)) return DataUse::kReads;
+  if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
     diagnostics.note(fmt::format(
         "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
@@ -69,20 +69,24 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   return DataUse::kReads;
 }
 
-bool may_have_token_ids(const Arguments& arguments) {
+TokenIdRows find_token_id_rows(const Arguments& arguments) {
+  TokenIdRows found = TokenIdRows::kNone;
   for (const std::string& path : {arguments.train_file, arguments.validation_file, arguments.test_file}) {
     const std::string name = without_compression(path).string();
     if (path.empty() || !is_data_file(path) || name.find(".json") == std::string::npos) continue;
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;
-    if (name != path) return true;
+    if (name != path) {
+      found = TokenIdRows::kPossible;
+      continue;
+    }
     std::ifstream file(path, std::ios::binary);
     std::string head(size_t{64} << 10, '\0');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
     head.resize(static_cast<size_t>(file.gcount()));
-    if (head.find("\"input_ids\"") != std::string::npos) return true;
+    if (head.find("\"input_ids\"") != std::string::npos) return TokenIdRows::kFound;
   }
-  return false;
+  return found;
 }
 
 TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,

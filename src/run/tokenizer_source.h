@@ -2,6 +2,7 @@
 // thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,9 +32,11 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
 DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                         const std::string& tokenizer_folder, FileSystem& files, Diagnostics& diagnostics);
 
-// Returns true if a data file of the run seems to have ready-made token ids, which need no tokenizer: the first
-// 64 KiB of a JSON file contain "input_ids", or the file is compressed. Files that cannot be opened have none.
-bool may_have_token_ids(const Arguments& arguments);
+enum class TokenIdRows : uint8_t { kNone, kPossible, kFound };
+
+// Examines if a data file of the run has ready-made token ids, which need no tokenizer: kFound if the first 64 KiB
+// of a JSON file contain "input_ids", kPossible if one is compressed. Files that cannot be opened have none.
+TokenIdRows find_token_id_rows(const Arguments& arguments);
 
 // Loads the tokenizer from its folder. If neither --tokenizer_name names the folder nor a file in it the class of
 // the tokenizer, the class is that of the model's architecture. Errors: kUsage if `folder` is ""; kBadData if its

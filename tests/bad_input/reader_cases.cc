@@ -133,6 +133,18 @@ std::vector<Case> reader_cases() {
              ground,
              ground.file("no_ids.jsonl", "{\"sentence\": \"no \\\"input_ids\\\" here\", \"label\": 0}\n"));
        }},
+      {"PlanOfACompressedFileWithoutATokenizer",
+       0,
+       {"note: ", "--train_file is not read, because no tokenizer is given"},
+       [](const Ground& ground) {
+         return Words{"plan",
+                      "--config_name",
+                      ground.model(),
+                      "--train_file",
+                      ground.file("packed.jsonl.gz", "\x1f\x8b"),
+                      "--num_threads",
+                      "1"};
+       }},
       data("IdsBeyondTheVocabulary", 4, {"the data has the token id 99999, the model's vocab_size is"},
            "far.jsonl",
            "{\"input_ids\": [2, 99999, 3], \"label\": 0}\n{\"input_ids\": [2, 3], \"label\": 1}\n"),
