@@ -189,7 +189,7 @@ class Metaspace : public PreTokenizer {
   bool splits_;
 };
 
-// GPT-2's splitting, after which each byte is replaced by the character that stands for it.
+// GPT-2's splitting, after which each byte is replaced by the character that represents it.
 class ByteLevel : public PreTokenizer {
  public:
   ByteLevel(bool adds_space, bool uses_regex) : adds_space_(adds_space), uses_regex_(uses_regex) {}
