@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-PlanReport make_plan_report(const Plan& plan, const PlanLabels& labels, Savings savings) {
+PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -17,8 +17,9 @@ PlanReport make_plan_report(const Plan& plan, const PlanLabels& labels, Savings 
   report.fits = plan.fits();
   report.build_ms = plan.build_ms;
   report.table = plan_table(plan, labels);
-  if (savings == Savings::kPlan && report.fits) report.savings = format_savings(plan, cheapest_savings(plan));
-  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan, labels);
+  if (savings == Savings::kPlan && report.fits)
+    report.savings = format_savings(plan, cheapest_savings(plan, run));
+  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan, run, labels);
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan, labels);

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "plan/compile/plan.h"
-#include "plan/compile/plan_labels.h"
+#include "plan/request/request_of.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {
 
-PlanReport make_plan_report(const Plan& plan, const PlanLabels& labels, Savings savings);
+PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings);
 
 }  // namespace plimsoll
