@@ -61,7 +61,7 @@ int64_t num_log_records(const RunSetup& setup) {
     if (strategy != "steps" || setting <= 0) return 0;
     return setup.steps.length.max_steps / interval_steps(setting, setup.steps.length.max_steps) + 1;
   };
-  return 2 + times(arguments.logging_strategy, arguments.logging_steps) +
+  return 2 + times(arguments.logging_strategy, logging_interval(arguments)) +
          times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
 }
 

@@ -44,8 +44,8 @@ struct RunSetup {
 };
 
 // Gathers it. The device is chosen before data is read. Errors: kUsage and kBadData for arguments and files; those of
-// the functions above.
+// the functions above. `texts` replace --test_file if there are any.
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
-                     FileSystem& files);
+                     FileSystem& files, const TestTexts& texts = {});
 
 }  // namespace plimsoll

@@ -222,10 +222,9 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   arguments.max_steps = 6;
   const RunSetup beyond = setup_of(arguments, RunPurpose::kTrain);
   const std::string notes = all_of(beyond.diagnostics.notes);
-  EXPECT_NE(
-      notes.find("--logging_steps 500, the default, is more than the run's 6 optimizer steps: no loss of a "
-                 "step is logged or plotted\n"),
-      std::string::npos)
+  EXPECT_NE(notes.find("--logging_steps 500 is more than the run's 6 optimizer steps: no loss of a "
+                       "step is logged or plotted\n"),
+            std::string::npos)
       << notes;
   EXPECT_NE(
       notes.find("--eval_steps 7 is more than the run's 6 optimizer steps: the only evaluation is the one at "

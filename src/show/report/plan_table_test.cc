@@ -306,5 +306,27 @@ TEST(ModuleTable, ListsEveryLayer) {
   }
 }
 
+// The short forms have the same figures as the table, in five lines and in one.
+TEST(PlanSummary, IsShortForEveryPlan) {
+  int checked = 0;
+  for (const PlanRequest& request : all_plan_cases()) {
+    const Plan plan = build_plan(request);
+    const std::string summary = plan_summary(plan);
+    const std::string line = plan_headline(plan);
+    EXPECT_EQ(std::count(summary.begin(), summary.end(), '\n'), 5) << summary;
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+    for (const std::string& text : {summary, line}) {
+      EXPECT_NE(text.find(format_mib(plan.total_bytes()) + " MiB"), std::string::npos) << text;
+      for (size_t at = 0; at < text.size();) {
+        const size_t end = text.find('\n', at);
+        EXPECT_LE(display_width(text.substr(at, end - at)), 100u) << text;
+        at = end + 1;
+      }
+    }
+    ++checked;
+  }
+  EXPECT_GE(checked, 49);
+}
+
 }  // namespace
 }  // namespace plimsoll
