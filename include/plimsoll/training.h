@@ -13,8 +13,14 @@
 namespace plimsoll {
 
 // Environment variables for the functions that look up caches: HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// XDG_CACHE_HOME and HOME. The library never reads the environment of the process itself.
+// XDG_CACHE_HOME and HOME. The library reads no other variable, and reads these only in process_environment(),
+// the default of every function that has an Environment as parameter. Pass another map to search elsewhere;
+// an empty map has no caches.
 using Environment = std::map<std::string, std::string>;
+
+// Returns those of the variables above that this process has. If HOME is not set, it is the home directory of
+// the user in the password database. Thread-safe unless another thread changes the environment.
+Environment process_environment();
 
 // The figures of one optimizer step, complete at the end of the step.
 struct StepInfo {

@@ -58,8 +58,6 @@ int evaluate_and_predict(const Arguments& arguments, Task task, Remarks& remarks
 // _mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
 void write_predictions(Trainer& trainer, const Arguments& arguments);
 
-// Returns the environment variables that the library uses.
-Environment process_environment();
 // Returns true if standard error is a terminal.
 bool is_terminal();
 // Returns the number of columns of that terminal, at most 100, or 100 if it is unknown.
