@@ -48,8 +48,8 @@ if(TARGET plimsoll_api)
 endif()
 
 # README runs the examples from the build directory.
-if(TARGET own_loop)
-  add_dependencies(plimsoll_product own_loop)
+if(TARGET plimsoll_examples)
+  add_dependencies(plimsoll_product plimsoll_examples)
 endif()
 if(TARGET plimsoll_demo_programs)
   add_dependencies(plimsoll_product plimsoll_demo_programs)

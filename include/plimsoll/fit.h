@@ -76,6 +76,6 @@ struct FitReport {
 // Finds the fastest ways to run within the memory limit. Errors: kUsage and kBadData for the arguments;
 // kWillNotFit if no row fits, and the message states the smallest memory that any set of methods needs. Cost:
 // one to three seconds per device for BERT-large (hundreds of plans).
-FitReport fit_run(const FitOptions& options, const Environment& environment = {});
+FitReport fit_run(const FitOptions& options, const Environment& environment = process_environment());
 
 }  // namespace plimsoll

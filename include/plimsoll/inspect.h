@@ -24,7 +24,7 @@ struct InspectOptions {
   std::string problem_type = {};
   std::string label_delimiter = {};
   std::string quoting = "minimal";
-  Environment environment = {};
+  Environment environment = process_environment();
 };
 
 // Describes a model folder, a checkpoint, a .safetensors file, a data file (.csv, .tsv, .json, .jsonl), a
@@ -38,7 +38,7 @@ class LineTokenizer {
  public:
   // Reads the tokenizer. `name` is a folder or a hub name in the local cache that `environment` defines.
   // Errors: kBadData, kUsage.
-  explicit LineTokenizer(const std::string& name, const Environment& environment = {});
+  explicit LineTokenizer(const std::string& name, const Environment& environment = process_environment());
   ~LineTokenizer();
   // Returns {"ids": [...], "offsets": [[begin, end], ...]}. Offsets count code points, as in Hugging Face's
   // tokenizers. Errors: kBadData for a line that is not valid UTF-8; the message names the byte and its

@@ -18,6 +18,7 @@ struct MergeOptions {
 // Writes W + (alpha / r) B A for every adapted module, and the modules that were saved in full, as a plain
 // Hugging Face model. Returns a line for people. Errors: kUsage, for example if the folder contains a model
 // or an adapter that may not be replaced; kBadData.
-std::string merge_adapter(const MergeOptions& options, const Environment& environment = {});
+std::string merge_adapter(const MergeOptions& options,
+                          const Environment& environment = process_environment());
 
 }  // namespace plimsoll

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plimsoll/arguments.h"
+#include "plimsoll/methods.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -15,16 +19,160 @@ namespace plimsoll {
 // up to five times as long; if the run does not fit, up to a hundred times as long.
 enum class Savings : uint8_t { kLeaveOut, kPlan };
 
+// The run that was planned, as the title of the table describes it.
+struct PlannedRun {
+  std::string model;      // folder, hub name or preset; if none is named, the type of the model
+  std::string task;       // "sequence classification"
+  std::string device;     // "cpu, 2 threads", "cuda:0, NVIDIA H200"
+  std::string precision;  // "fp32", "bf16 mixed"
+  std::string optimizer;  // "SGD with momentum 0.9"; empty if the run does not train
+  int64_t num_parameters = 0;
+  int64_t num_trainable_parameters = 0;  // 0 if the run does not train
+  // The largest micro-batch that the plan has room for; if the run does not train, the largest batch of evaluation.
+  int64_t num_sequences = 0;
+  int64_t longest_sequence = 0;  // tokens
+  int64_t num_tokens = 0;
+  int64_t accumulation_steps = 1;
+};
+
+// Memory by purpose, in bytes: the rows of the table.
+struct PlannedPurposes {
+  int64_t weights = 0;
+  int64_t optimizer_states = 0;
+  int64_t gradients = 0;
+  int64_t saved = 0;          // saved for the backward pass
+  int64_t temporary = 0;      // temporary buffers
+  int64_t functionality = 0;  // of single functions, such as values that wait for a copy to the host
+  int64_t staging = 0;        // inputs and outputs that host and device exchange
+  int64_t gaps = 0;           // between buffers
+  int64_t constant = 0;       // held by the process outside the arena
+  int64_t total() const {
+    return weights + optimizer_states + gradients + saved + temporary + functionality + staging + gaps +
+           constant;
+  }
+  bool operator==(const PlannedPurposes&) const = default;
+};
+
+// One phase of a run: a column of the table.
+struct PlannedPhase {
+  std::string name;  // "load", "resume", "train", "eval", "save"
+  PlannedPurposes by_purpose;
+  int64_t arena_bytes = 0;  // bytes of the arena that the phase uses
+  int64_t total_bytes = 0;  // with by_purpose.constant; equals by_purpose.total()
+};
+
+// The op of a phase at which the most memory is in use.
+struct PlannedPeak {
+  std::string phase;     // "train", "eval"
+  std::string segment;   // "forward", "backward", "optimizer"
+  std::string module;    // "encoder.layer.23.feed_forward"; may be empty
+  std::string op;        // "matmul"
+  int64_t position = 0;  // of the op in its program, from 0
+  int64_t num_ops = 0;
+  int64_t transient_bytes = 0;  // of buffers that live only within the program
+};
+
+struct PlannedBytes {
+  std::string name;
+  int64_t bytes = 0;
+};
+
+// Memory of one module of the model. The figures "at most" are the module's own highest sums in a step.
+struct PlannedModule {
+  std::string name;  // empty for values of no module
+  int64_t num_parameters = 0;
+  int64_t weight_bytes = 0;
+  int64_t state_bytes = 0;
+  int64_t gradient_bytes_at_most = 0;
+  int64_t saved_bytes_at_most = 0;
+  int64_t temporary_bytes_at_most = 0;
+};
+
+// A rule of thumb for the memory of a parameter.
+struct PlannedRule {
+  std::string name;     // "AdamW in fp32"
+  std::string made_of;  // "4 weights + 4 gradients + 8 moments"
+  double bytes_per_parameter = 0;
+  int64_t bytes = 0;     // of all parameters of this model
+  bool applies = false;  // it is the rule for this run
+};
+
+struct PlannedMemory {
+  std::vector<PlannedPhase> phases;  // in the order of a run
+  size_t largest_phase = 0;          // index of the phase that needs the most: its total is that of the plan
+  std::vector<PlannedPeak> peaks;    // of training first, then of evaluation
+  std::vector<PlannedBytes> constants;  // the parts of PlannedPurposes::constant
+  std::vector<PlannedModule> modules;   // in the order in which the model uses them
+  std::vector<PlannedRule> rules;
+  // Pinned memory of the host that offloading needs; 0 without it, and not part of the total.
+  int64_t host_arena_bytes = 0;
+  int64_t host_lower_bound_bytes = 0;
+  PlannedPurposes host_by_purpose;
+  // Returns the phase of this name, or null.
+  const PlannedPhase* find_phase(std::string_view name) const;
+};
+
+// Estimated work of a group of operations in a step.
+struct PlannedOperations {
+  std::string name;  // "matrix products", "element-wise", ...
+  double flops = 0;
+  double bytes = 0;  // moved from and to memory
+  double ms = 0;
+};
+
+// Estimated speed. A step has all its micro-batches and one update; if the run does not train, it is one batch.
+struct PlannedSpeed {
+  int64_t samples_per_step = 0;
+  int64_t tokens_per_step = 0;
+  double step_ms = 0;
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double optimizer_ms = 0;
+  double samples_per_s = 0;
+  std::vector<PlannedOperations> groups;
+  bool is_calibrated = false;  // a calibration of this CPU was used
+  std::string rates;           // source of the rates, for people
+};
+
+// The values that one block of the model keeps for the backward pass, and those that it recomputes.
+struct PlannedRecomputation {
+  std::string block;               // "encoder.layer.3"
+  int64_t kept_bytes = 0;          // saved for the backward pass, per micro-batch
+  int64_t recomputed_bytes = 0;    // computed again
+  double flops = 0;                // per step
+  double ms = 0;                   // per step, estimated
+  std::map<std::string, int> ops;  // how often each op runs again per micro-batch
+};
+
+// A change of arguments that was planned as well.
+struct PlannedChange {
+  std::string arguments;  // as a user types them
+  int64_t total_bytes = 0;
+  bool fits = false;                              // into --memory_limit; true if there is none
+  double relative_time = 1;                       // estimated time per sample, relative to the unchanged run
+  MethodEffect effect = MethodEffect::kSameSums;  // kSameSums, kRounding or kOtherPath
+  std::string note;                               // other effects; may be empty
+};
+
 // The result of planning. All sizes are in bytes; total = arena + constant.
 struct PlanReport {
   int64_t total_bytes = 0;
   int64_t arena_bytes = 0;
-  int64_t lower_bound_bytes = 0;  // no layout of this schedule has a smaller arena
-  int64_t constant_bytes = 0;     // held by the process outside the arena
-  bool fits = true;               // whether the run fits into --memory_limit, if one is set
+  int64_t lower_bound_bytes = 0;              // no layout of this schedule has a smaller arena
+  int64_t constant_bytes = 0;                 // held by the process outside the arena
+  std::optional<int64_t> memory_limit_bytes;  // --memory_limit
+  bool fits = true;                           // whether the run fits into that limit, if one is set
+  PlannedRun run;
+  PlannedMemory memory;
+  PlannedSpeed speed;
+  std::vector<PlannedRecomputation> recomputation;  // by block of the model; empty unless the run trains
+  // Ways to save memory, cheapest first, or, if the run does not fit, changes with which it would need less: those
+  // that fit come first. Empty with kLeaveOut.
+  std::vector<PlannedChange> changes;
   // Why the run does not fit, and the cheapest changes with which it would. "" with kLeaveOut or if it fits.
   std::string refusal;
   double build_ms = 0;
+  // The same for people and for files.
   std::string table;    // memory by purpose and phase, operations by group: for people
   std::string summary;  // its five most important lines
   std::string line;     // its most important line
@@ -39,11 +187,11 @@ struct PlanReport {
 // Plans a training run with these arguments. It needs no weights, data or device: --config_name or
 // --model_name_or_path may name a preset. A plan that does not fit is returned with fits = false. Errors:
 // kUsage, kBadData.
-PlanReport plan_run(const Arguments& arguments, const Environment& environment = {},
+PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
 
 // Plans such a run and returns if it fits. Errors: kWillNotFit if the plan exceeds --memory_limit; the
 // message names the cheapest changes that make it fit. Otherwise as plan_run().
-void require_fit(const Arguments& arguments, const Environment& environment = {});
+void require_fit(const Arguments& arguments, const Environment& environment = process_environment());
 
 }  // namespace plimsoll

@@ -16,23 +16,24 @@
 //     double loss = trainer.forward_backward(trainer.next_batch());
 //     trainer.update(1e-4);
 //   }
+//
+// Data from memory instead of files, own metrics, and single texts to predict: data.h. examples/ has a program for each.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plimsoll/arguments.h"
+#include "plimsoll/data.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
-
-class TrainLoop;
-class Session;
 
 // Determines the data that a Trainer reads when it is constructed.
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
@@ -41,8 +42,8 @@ enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 // contain.
 enum class TestSet : uint8_t { kTest, kMismatched };
 
-// One micro-batch of training data, created by Trainer::next_batch. A Batch owns its data and can be moved,
-// not copied. A default-constructed or moved-from Batch is empty.
+// One micro-batch, created by Trainer::next_batch or Trainer::make_batch. A Batch owns its data and can be moved, not
+// copied. A default-constructed or moved-from Batch is empty.
 class Batch {
  public:
   Batch();
@@ -51,7 +52,12 @@ class Batch {
   Batch& operator=(Batch&&) noexcept;
   int64_t num_sequences() const;
   int64_t num_tokens() const;
-  // Returns the progress through the data after this batch, in epochs.
+  // Returns true if its rows have labels.
+  bool has_labels() const;
+  // Returns the number of tokens that were cut off texts that are longer than max_seq_length. 0 for next_batch(), which
+  // takes rows that were cut when the data was read.
+  int64_t num_cut_tokens() const;
+  // Returns the progress through the data after this batch, in epochs; 0 for a batch from make_batch().
   double epoch() const;
   // Returns true if this is the last batch of the epoch. Trainer::train() then updates even if the
   // accumulation is incomplete.
@@ -61,6 +67,14 @@ class Batch {
   friend class Trainer;
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// The outputs of a forward pass. R rows: one per row of the batch, or for token classification one per token.
+struct ForwardOutput {
+  int64_t num_rows = 0;             // R
+  int64_t num_labels = 0;           // K
+  std::vector<float> logits = {};   // [R, K], before softmax or sigmoid
+  std::optional<double> loss = {};  // mean over the labels; none if the batch has no labels
 };
 
 // A parameter as a custom update rule sees it. The spans refer to planned memory and are valid during the
@@ -84,18 +98,25 @@ using Announce = std::function<void(const std::string& line)>;
 class Trainer {
  public:
   // Reads the model, the tokenizer and the data, tokenizes, and plans. Errors: kUsage, kBadData.
-  // `texts`, if there are any, are predicted instead of a --test_file.
-  explicit Trainer(Arguments arguments, Task task = Task::kTrain, const Environment& environment = {},
-                   const TestTexts& texts = {});
+  explicit Trainer(Arguments arguments, Task task = Task::kTrain,
+                   const Environment& environment = process_environment());
+  // Does the same with data and metrics that the program provides. Errors: also those of DataRows and Metric; kBadData
+  // for a row that the model cannot read; kUsage for the name of a metric, and if the arguments name data files as well.
+  Trainer(Arguments arguments, const TrainerParts& parts, Task task = Task::kTrain,
+          const Environment& environment = process_environment());
   ~Trainer();
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
+  // Moves everything, the memory of the run included: batches that this Trainer made stay valid. A Trainer that was
+  // moved from can only be assigned to or destroyed; every other call throws kUsage. Requires: no call is running,
+  // also not request_stop().
+  Trainer(Trainer&& other) noexcept;
+  Trainer& operator=(Trainer&& other) noexcept;
 
   const PlanReport& plan() const;
   // Describes the device and its capabilities: "device cpu: Some CPU, 2 threads, AVX-512".
   std::string device_line() const;
   // Describes the model, weights, data and tokens that were read, as lines for people.
   std::vector<std::string> description() const;
+  // Returns the number of optimizer steps of train(); 0 without training data.
   int64_t max_steps() const;
   int64_t num_parameters() const;
 
@@ -132,6 +153,9 @@ class Trainer {
   MetricMap predict(const std::function<void(Prediction prediction)>& take, TestSet set = TestSet::kTest);
   // Returns all predictions at once. Their memory is allocated on the heap and is not part of the plan.
   std::vector<Prediction> predict(TestSet set = TestSet::kTest);
+  // Predicts rows that the program passes, in order and in batches that the plan has room for. Their labels are not read.
+  // Errors: as make_batch() and forward().
+  std::vector<Prediction> predict(const std::vector<DataRow>& rows);
   bool has_test_set(TestSet set) const;
   // Returns the names of the labels in the order of their ids; empty for regression.
   std::vector<std::string> label_names() const;
@@ -157,12 +181,22 @@ class Trainer {
   //
   // Returns the next batch of the training data. The epochs repeat without end. The plan covers every batch
   // of the epochs that --num_train_epochs or --max_steps request, so set them to the length of the loop.
-  // Errors: kUsage if the Trainer was not constructed with Task::kTrain, and for a batch of a later epoch
-  // that is larger than all planned ones.
+  // Errors: kUsage if the Trainer was not constructed with Task::kTrain or has no training data, and for a batch of a
+  // later epoch that is larger than all planned ones.
   Batch next_batch();
+  // Returns a batch of these rows, for this Trainer. All rows have labels, or none has. Texts are encoded by the model's
+  // tokenizer on this thread and cut to max_seq_length tokens. Errors: kBadData, naming the row, for an input or a label
+  // that the model cannot read: no input or several, ids outside the vocabulary, token types outside the table, ids
+  // beyond max_seq_length, classes that the model does not have, lists of different lengths.
+  Batch make_batch(const std::vector<DataRow>& rows) const;
+  // Computes the logits of a batch without dropout and without gradients, and its mean loss if it has labels. The plan
+  // has room for it if the Trainer evaluates or predicts, or has no training data. Errors: kUsage between
+  // forward_backward() and update(), for a batch that is larger than planned, an empty batch and one of another Trainer,
+  // and if the plan has no pass without gradients.
+  ForwardOutput forward(const Batch& batch);
   // Adds the gradients of the batch to those of this step. Returns the mean loss of this batch. May be called
-  // up to --gradient_accumulation_steps times per update. Errors: kUsage for more calls than that, for a
-  // batch of another Trainer, and for an empty batch.
+  // up to --gradient_accumulation_steps times per update. Errors: kUsage for more calls than that, for a batch of another
+  // Trainer, an empty batch, one that is larger than planned, and one without labels.
   double forward_backward(const Batch& batch);
   // Clips the gradients, updates the weights, and returns the norm of the gradients before clipping. The loss
   // of the step is the mean over the real samples of all its batches, whatever their number and sizes: a loop
@@ -184,6 +218,8 @@ class Trainer {
 
  private:
   struct Impl;
+  // Errors: kUsage if this Trainer was moved from.
+  Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -13,9 +13,15 @@
 namespace plimsoll {
 
 // Environment variables for the functions that look up caches: HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// XDG_CACHE_HOME and HOME. LC_CTYPE, if it is present, is the name of the effective locale: tables use only
-// ASCII unless it is a UTF-8 locale. The library never reads the environment of the process itself.
+// XDG_CACHE_HOME and HOME. The library reads no other variable, and reads these only in process_environment(),
+// the default of every function that has an Environment as parameter. Pass another map to search elsewhere;
+// an empty map has no caches. LC_CTYPE, if a map has it, is the name of the effective locale: tables use only ASCII
+// unless it is a UTF-8 locale.
 using Environment = std::map<std::string, std::string>;
+
+// Returns those of the variables above that this process has. If HOME is not set, it is the home directory of
+// the user in the password database. Thread-safe unless another thread changes the environment.
+Environment process_environment();
 
 // The figures of one optimizer step, complete at the end of the step.
 struct StepInfo {
@@ -114,17 +120,6 @@ struct TrainOutput {
   std::string last_checkpoint;
   std::string best_checkpoint;
   LogHistory log_history;
-};
-
-// Test data in memory.
-struct TestTexts {
-  // kLines: an entry is a text; a tab separates the two texts of a pair. kWords: an entry is a text; if the model
-  // reads pairs, two entries are a pair. kJson: an entry is a JSON object, as a line of a .jsonl file.
-  // For token classification, blanks separate the words of a text.
-  enum class Form : uint8_t { kLines, kWords, kJson };
-  Form form = Form::kWords;
-  std::string name = "the texts";  // for messages
-  std::vector<std::string> entries = {};
 };
 
 // The scores of one row. Predictions are in the order of the file.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,8 +25,14 @@ int64_t Batch::num_tokens() const {
 bool Batch::last_in_epoch() const {
   return impl_ && impl_->batch.info.last_in_epoch;
 }
+bool Batch::has_labels() const {
+  return impl_ && impl_->has_labels;
+}
+int64_t Batch::num_cut_tokens() const {
+  return impl_ ? impl_->rows.tokens.truncation().tokens : 0;
+}
 double Batch::epoch() const {
-  if (!impl_) return 0;
+  if (!impl_ || impl_->rows.num_rows() > 0) return 0;
   const DataPosition& position = impl_->batch.info.position;
   const int64_t batches_done = position.index / impl_->batch_size + 1;
   return static_cast<double>(position.epoch) +
@@ -68,6 +75,33 @@ void Trainer::Impl::require_training(const char* function) const {
               function, session.setup().purpose == RunPurpose::kEvaluate ? "evaluate" : "predict");
 }
 
+void Trainer::Impl::require_training_data(const char* function) const {
+  require_training(function);
+  if (session.setup().data.train) return;
+  throw_error(ErrorCode::kUsage,
+              "{} needs training rows, and this Trainer has none: set MemoryData::train, or pass batches "
+              "from make_batch() "
+              "to forward_backward()",
+              function);
+}
+
+const Batch::Impl& Trainer::Impl::require_batch(const Batch& batch, const char* action) const {
+  if (!batch.impl_) {
+    throw_error(
+        ErrorCode::kUsage,
+        "{} of an empty batch, which was moved from or never filled: use a batch from next_batch() or "
+        "make_batch()",
+        action);
+  }
+  if (batch.impl_->owner != this) {
+    throw_error(ErrorCode::kUsage,
+                "{} of a batch that another Trainer made: use a batch from this Trainer's next_batch() or "
+                "make_batch()",
+                action);
+  }
+  return *batch.impl_;
+}
+
 void Trainer::Impl::require_gradients(const char* function) const {
   require_training(function);
   if (own_step.micro_batches > 0) return;
@@ -84,53 +118,75 @@ void Trainer::Impl::require_no_gradients(const char* function) const {
 }
 
 Batch Trainer::next_batch() {
-  impl_->require_training("next_batch()");
-  impl_->start();
-  if (!impl_->batches_started) {
-    impl_->session.start_batches({});
-    impl_->batches_started = true;
+  impl().require_training_data("next_batch()");
+  impl().start();
+  if (!impl().batches_started) {
+    impl().session.start_batches({});
+    impl().batches_started = true;
   }
   Batch batch;
   batch.impl_ = std::make_unique<Batch::Impl>(
-      Batch::Impl{.batch = impl_->session.make_batch(),
-                  .owner = impl_.get(),
-                  .batches_per_epoch = impl_->session.setup().steps.length.batches_per_epoch,
-                  .batch_size = impl_->arguments().per_device_train_batch_size});
-  PLIMSOLL_CHECK(impl_->session.next_batch(batch.impl_->batch), "batches without end ended");
+      Batch::Impl{.batch = impl().session.make_batch(),
+                  .rows = {},
+                  .owner = &impl(),
+                  .batches_per_epoch = impl().session.setup().steps.length.batches_per_epoch,
+                  .batch_size = impl().arguments().per_device_train_batch_size});
+  PLIMSOLL_CHECK(impl().session.next_batch(batch.impl_->batch), "batches without end ended");
   return batch;
 }
 
+Batch Trainer::make_batch(const std::vector<DataRow>& rows) const {
+  Dataset data = impl().session.read_rows(rows, LongIds::kRefuse);
+  std::vector<int32_t> all(rows.size());
+  std::iota(all.begin(), all.end(), 0);
+  MicroBatch made = impl().session.batch_of(data, all);
+  const bool has_labels = !data.labels.empty();
+  Batch batch;
+  batch.impl_ = std::make_unique<Batch::Impl>(Batch::Impl{
+      .batch = std::move(made), .rows = std::move(data), .owner = &impl(), .has_labels = has_labels});
+  return batch;
+}
+
+ForwardOutput Trainer::forward(const Batch& batch) {
+  const Batch::Impl& made = impl().require_batch(batch, "forward()");
+  impl().require_no_gradients("forward()");
+  impl().session.require_room(kEvaluateProgram, made.batch, "forward()");
+  impl().start();
+  BatchOutputs outputs = impl().session.forward(made.batch);
+  const int64_t num_labels = impl().session.setup().model.config.num_labels;
+  ForwardOutput result{.num_rows = std::ssize(outputs.logits) / num_labels,
+                       .num_labels = num_labels,
+                       .logits = std::move(outputs.logits)};
+  if (made.has_labels) result.loss = outputs.loss;
+  return result;
+}
+
 double Trainer::forward_backward(const Batch& batch) {
-  impl_->require_training("forward_backward()");
-  if (!batch.impl_) {
+  impl().require_training("forward_backward()");
+  const Batch::Impl& made = impl().require_batch(batch, "forward_backward()");
+  if (!made.has_labels) {
     throw_error(ErrorCode::kUsage,
-                "forward_backward() of an empty batch, which was moved from or never filled: use a batch "
-                "from next_batch()");
+                "forward_backward() of a batch without labels: fill DataRow::classes or DataRow::values");
   }
-  if (batch.impl_->owner != impl_.get()) {
-    throw_error(ErrorCode::kUsage,
-                "forward_backward() of a batch that another Trainer made: use a batch from this Trainer's "
-                "next_batch()");
-  }
+  impl().session.require_room(kTrainProgram, made.batch, "forward_backward()");
   // A train() that failed to resume from a checkpoint may have freed the memory.
-  impl_->start();
-  const int64_t accumulation = impl_->arguments().gradient_accumulation_steps;
-  OwnStep& step = impl_->own_step;
+  impl().start();
+  const int64_t accumulation = impl().arguments().gradient_accumulation_steps;
+  OwnStep& step = impl().own_step;
   if (step.micro_batches >= accumulation) {
     throw_error(ErrorCode::kUsage,
                 "forward_backward() was called {} times since update(), and --gradient_accumulation_steps is "
                 "{}: call update() before, or raise it",
                 step.micro_batches + 1, accumulation);
   }
-  const BatchInfo& info = batch.impl_->batch.info;
+  const BatchInfo& info = made.batch.info;
   if (step.micro_batches == 0) {
     // As in the Trainer's own loop, these are the labels of a full step, or those that remain in the epoch. The real number is known
     // at update(), which corrects the difference.
     step.labels = 0;
     step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));
   }
-  const double loss =
-      impl_->session.forward_backward(batch.impl_->batch, step.denominator, step.micro_batches == 0);
+  const double loss = impl().session.forward_backward(made.batch, step.denominator, step.micro_batches == 0);
   ++step.micro_batches;
   step.labels += info.num_labels;
   return loss * step.denominator / static_cast<double>(std::max<int64_t>(1, info.num_labels));
@@ -143,17 +199,17 @@ void Trainer::Impl::finish_gradients() {
 }
 
 double Trainer::update(double learning_rate) {
-  impl_->require_gradients("update()");
+  impl().require_gradients("update()");
   if (!std::isfinite(learning_rate) || learning_rate < 0) {
     throw_error(ErrorCode::kUsage, "update({}): the learning rate must be a finite number of at least 0",
                 learning_rate);
   }
-  impl_->finish_gradients();
-  impl_->session.update(
-      learning_rate_of_step(impl_->session.plan().request.update.optimizer, learning_rate, impl_->steps + 1),
-      impl_->steps + 1);
-  ++impl_->steps;
-  return impl_->session.executor().grad_norm();
+  impl().finish_gradients();
+  impl().session.update(
+      learning_rate_of_step(impl().session.plan().request.update.optimizer, learning_rate, impl().steps + 1),
+      impl().steps + 1);
+  ++impl().steps;
+  return impl().session.executor().grad_norm();
 }
 
 void Trainer::Impl::require_own_update() const {
@@ -178,14 +234,14 @@ void Trainer::Impl::require_own_update() const {
 }
 
 void Trainer::update_by(const UpdateRule& rule) {
-  impl_->require_gradients("update_by()");
-  impl_->require_own_update();
-  impl_->finish_gradients();
-  Executor& executor = impl_->session.executor();
-  if (impl_->own_parameters.empty()) impl_->own_parameters = executor.updated_parameters();
+  impl().require_gradients("update_by()");
+  impl().require_own_update();
+  impl().finish_gradients();
+  Executor& executor = impl().session.executor();
+  if (impl().own_parameters.empty()) impl().own_parameters = executor.updated_parameters();
   // No optimizer has more states with the shape of a weight.
   std::array<std::span<float>, 4> states;
-  for (const UpdatedParameter& parameter : impl_->own_parameters) {
+  for (const UpdatedParameter& parameter : impl().own_parameters) {
     const auto count = static_cast<size_t>(parameter.count);
     PLIMSOLL_CHECK(parameter.states.size() <= states.size(), "{} states", parameter.states.size());
     for (size_t i = 0; i < parameter.states.size(); ++i) states[i] = {parameter.states[i].as<float>(), count};
@@ -195,11 +251,11 @@ void Trainer::update_by(const UpdateRule& rule) {
           .states = std::span(states).first(parameter.states.size())});
   }
   executor.note_own_update();
-  ++impl_->steps;
+  ++impl().steps;
 }
 
 int64_t Trainer::step() const {
-  return impl_->steps;
+  return impl().steps;
 }
 
 }  // namespace plimsoll

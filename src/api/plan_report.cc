@@ -1,14 +1,184 @@
 #include "api/plan_report.h"
 
+#include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <utility>
 
+#include "optim/optimizers.h"
+#include "plan/anatomy/memory.h"
+#include "plan/anatomy/modules.h"
+#include "plan/anatomy/operations.h"
+#include "plan/anatomy/parameters.h"
+#include "plan/anatomy/recomputation.h"
 #include "plan/anatomy/width_advice.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 #include "show/report/plan_json.h"
 #include "show/report/plan_table.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
+namespace {
+
+PlannedRun run_of(const Plan& plan, const PlanLabels& labels) {
+  const PlanRequest& request = plan.request;
+  const Bucket& bucket = plan.trains() ? request.batches.train : request.batches.evaluate;
+  return {.model = labels.model_of(request),
+          .task = std::string(task_of(request.model.problem_type).head().description),
+          .device = labels.device,
+          .precision = describe_precision(request),
+          .optimizer = plan.trains() ? describe_optimizer(request.update.optimizer) : "",
+          .num_parameters = plan.num_parameters(),
+          .num_trainable_parameters = plan.trains() ? plan.num_trainable_parameters() : 0,
+          .num_sequences = bucket.sequences,
+          .longest_sequence = bucket.longest,
+          .num_tokens = bucket.tokens,
+          .accumulation_steps = plan.trains() ? request.batches.accumulation_steps : 1};
+}
+
+PlannedPurposes purposes_of(const PurposeBytes& bytes, int64_t gaps_bytes) {
+  return {.weights = bytes[index_of(Purpose::kWeights)],
+          .optimizer_states = bytes[index_of(Purpose::kOptimizerStates)],
+          .gradients = bytes[index_of(Purpose::kGradients)],
+          .saved = bytes[index_of(Purpose::kSaved)],
+          .temporary = bytes[index_of(Purpose::kTemporary)],
+          .functionality = bytes[index_of(Purpose::kFunctionality)],
+          .staging = bytes[index_of(Purpose::kStaging)],
+          .gaps = gaps_bytes,
+          .constant = bytes[index_of(Purpose::kConstant)]};
+}
+
+PlannedMemory memory_of(const Plan& plan) {
+  const MemoryAnatomy anatomy = memory_anatomy(plan);
+  PlannedMemory memory{.phases = {},
+                       .largest_phase = anatomy.largest,
+                       .peaks = {},
+                       .constants = {},
+                       .modules = {},
+                       .rules = {},
+                       .host_arena_bytes = plan.host_arena_bytes,
+                       .host_lower_bound_bytes = plan.host_lower_bound_bytes,
+                       .host_by_purpose = purposes_of(host_purposes(plan), 0)};
+  for (const PhaseMemory& phase : anatomy.phases) {
+    memory.phases.push_back({.name = std::string(phase_name(phase.phase)),
+                             .by_purpose = purposes_of(phase.by_purpose, phase.gaps_bytes),
+                             .arena_bytes = phase.arena_bytes,
+                             .total_bytes = phase.total_bytes});
+  }
+  for (const PeakPlace& peak : anatomy.peaks) {
+    memory.peaks.push_back({.phase = std::string(phase_name(peak.phase)),
+                            .segment = std::string(segment_name(peak.segment)),
+                            .module = peak.module,
+                            .op = peak.op,
+                            .position = static_cast<int64_t>(peak.position),
+                            .num_ops = static_cast<int64_t>(peak.num_ops),
+                            .transient_bytes = peak.live_bytes});
+  }
+  for (const ConstantLine& line : anatomy.constants) memory.constants.push_back({line.name, line.bytes});
+  for (const ModuleMemory& module : module_memory(plan)) {
+    memory.modules.push_back({.name = module.module,
+                              .num_parameters = module.num_parameters,
+                              .weight_bytes = module.weight_bytes,
+                              .state_bytes = module.state_bytes,
+                              .gradient_bytes_at_most = module.gradient_bytes_at_most,
+                              .saved_bytes_at_most = module.saved_bytes_at_most,
+                              .temporary_bytes_at_most = module.temporary_bytes_at_most});
+  }
+  for (const QuotedFormula& formula : parameter_bytes(plan).quoted) {
+    memory.rules.push_back({.name = formula.name,
+                            .made_of = formula.made_of,
+                            .bytes_per_parameter = formula.bytes_per_parameter,
+                            .bytes = formula.bytes,
+                            .applies = formula.applies});
+  }
+  return memory;
+}
+
+PlannedSpeed speed_of(const Plan& plan) {
+  const OperationsAnatomy operations = operations_anatomy(plan);
+  PlannedSpeed speed{.samples_per_step = operations.samples,
+                     .tokens_per_step = operations.tokens,
+                     .step_ms = operations.total().ms,
+                     .forward_ms = operations.segment(Segment::kForward).ms,
+                     .backward_ms = operations.segment(Segment::kBackward).ms,
+                     .optimizer_ms = operations.segment(Segment::kOptimizer).ms,
+                     .samples_per_s = operations.samples_per_s(),
+                     .groups = {},
+                     .is_calibrated = !plan.request.cpu_calibration.empty(),
+                     .rates = operations.rates};
+  for (int g = 0; g < kNumOpGroups; ++g) {
+    const auto group = static_cast<OpGroup>(g);
+    const OpTotals totals = operations.group(group);
+    if (totals.flops == 0 && totals.bytes == 0) continue;
+    speed.groups.push_back({.name = std::string(op_group_name(group)),
+                            .flops = totals.flops,
+                            .bytes = totals.bytes,
+                            .ms = totals.ms});
+  }
+  return speed;
+}
+
+std::vector<PlannedRecomputation> recomputation_of(const Plan& plan) {
+  std::vector<PlannedRecomputation> blocks;
+  for (Recomputation& block : recomputation(plan)) {
+    blocks.push_back({.block = std::move(block.block),
+                      .kept_bytes = block.kept_bytes,
+                      .recomputed_bytes = block.again_bytes,
+                      .flops = block.flops,
+                      .ms = block.ms,
+                      .ops = std::move(block.ops)});
+  }
+  return blocks;
+}
+
+MethodEffect effect_of(Effect effect) {
+  switch (effect) {
+    case Effect::kNone:
+      return MethodEffect::kSameSums;
+    case Effect::kRounding:
+      return MethodEffect::kRounding;
+    case Effect::kOtherModel:
+      return MethodEffect::kOtherPath;
+  }
+  return MethodEffect::kOtherPath;
+}
+
+std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions) {
+  std::vector<PlannedChange> changes;
+  std::ranges::transform(suggestions, std::back_inserter(changes), [](const Suggestion& suggestion) {
+    return PlannedChange{.arguments = suggestion.arguments,
+                         .total_bytes = suggestion.total_bytes,
+                         .fits = suggestion.fits,
+                         .relative_time = suggestion.relative_time,
+                         .effect = effect_of(suggestion.effect),
+                         .note = suggestion.note};
+  });
+  return changes;
+}
+
+// Plans the changes, and writes their text.
+void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels, PlanReport& report) {
+  if (report.fits) {
+    const std::vector<Suggestion> savings = cheapest_savings(plan, run);
+    report.savings = format_savings(plan, savings);
+    report.changes = changes_of(savings);
+    // Each needs less than the plan, which fits.
+    for (PlannedChange& change : report.changes) change.fits = true;
+    return;
+  }
+  const std::vector<Suggestion> suggestions =
+      suggest_changes(plan, run, *plan.request.memory_limit_bytes, labels);
+  report.refusal = describe_shortage(plan, suggestions, labels);
+  report.changes = changes_of(suggestions);
+}
+
+}  // namespace
+
+const PlannedPhase* PlannedMemory::find_phase(std::string_view name) const {
+  const auto found = std::ranges::find(phases, name, &PlannedPhase::name);
+  return found == phases.end() ? nullptr : &*found;
+}
 
 Characters characters_of(const Environment& environment) {
   const auto locale = environment.find("LC_CTYPE");
@@ -26,14 +196,17 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.arena_bytes = plan.arena_bytes;
   report.lower_bound_bytes = plan.lower_bound_bytes;
   report.constant_bytes = plan.constant_bytes();
+  report.memory_limit_bytes = plan.request.memory_limit_bytes;
   report.fits = plan.fits();
+  report.run = run_of(plan, labels);
+  report.memory = memory_of(plan);
+  report.speed = speed_of(plan);
+  report.recomputation = recomputation_of(plan);
   report.build_ms = plan.build_ms;
   report.table = plan_table(plan, labels, characters);
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
-  if (savings == Savings::kPlan && report.fits)
-    report.savings = format_savings(plan, cheapest_savings(plan, run));
-  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan, run, labels);
+  if (savings == Savings::kPlan) add_changes(plan, run, labels, report);
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan, labels);

@@ -46,6 +46,17 @@ std::string predicted_label(const RunSetup& setup, const std::vector<float>& row
       .format_prediction(row, setup.model.config.id2label, setup.model.config.num_labels);
 }
 
+// Returns the prediction of a row, without its texts.
+Prediction prediction_of(const RunSetup& setup, std::vector<float> logits) {
+  const TaskRecord& task = task_of(setup.request.model.problem_type);
+  Prediction prediction{
+      .logits = {}, .probabilities = {}, .label = predicted_label(setup, logits), .texts = {}};
+  if (task.probabilities != nullptr)
+    prediction.probabilities = task.probabilities(logits, setup.model.config.num_labels);
+  prediction.logits = std::move(logits);
+  return prediction;
+}
+
 }  // namespace
 
 // A call of train(). When it ends, in any way, it clears the request to stop, and a loop that the user writes continues the
@@ -82,10 +93,13 @@ void Trainer::Impl::start() {
   init_metrics["before_init_mem_cpu"] = static_cast<double>(init_memory.resident_bytes_at_begin());
 }
 
-Trainer::Trainer(Arguments arguments, Task task, const Environment& environment, const TestTexts& texts) {
+Trainer::Trainer(Arguments arguments, Task task, const Environment& environment)
+    : Trainer(std::move(arguments), TrainerParts{}, task, environment) {}
+
+Trainer::Trainer(Arguments arguments, const TrainerParts& parts, Task task, const Environment& environment) {
   std::vector<std::string> notes = resolve_arguments(arguments);
   impl_ = std::make_unique<Impl>(
-      prepare_run(arguments, purpose_of(task), environment, posix_file_system(), texts));
+      prepare_run(arguments, purpose_of(task), environment, posix_file_system(), parts));
   impl_->plan = make_plan_report(
       impl_->session.plan(), impl_->session.setup().spec(), impl_->session.setup().plan_labels,
       arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, characters_of(environment));
@@ -106,17 +120,24 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment,
 }
 
 Trainer::~Trainer() = default;
+Trainer::Trainer(Trainer&& other) noexcept = default;
+Trainer& Trainer::operator=(Trainer&& other) noexcept = default;
+
+Trainer::Impl& Trainer::impl() const {
+  if (impl_) return *impl_;
+  throw_error(ErrorCode::kUsage, "this Trainer was moved from: use the Trainer that it was moved to");
+}
 
 const PlanReport& Trainer::plan() const {
-  return impl_->plan;
+  return impl().plan;
 }
 
 std::string Trainer::device_line() const {
-  return plimsoll::device_line(impl_->session.setup().device);
+  return plimsoll::device_line(impl().session.setup().device);
 }
 
 std::vector<std::string> Trainer::description() const {
-  const RunSetup& setup = impl_->session.setup();
+  const RunSetup& setup = impl().session.setup();
   std::vector<std::string> lines{fmt::format(
       "model {}: {}, {}, width {}, {:.1f}M parameters, {}", setup.model.label, setup.model.config.model_type,
       counted(setup.model.config.num_hidden_layers, "layer"), setup.model.config.hidden_size,
@@ -144,35 +165,35 @@ std::vector<std::string> Trainer::description() const {
 }
 
 int64_t Trainer::max_steps() const {
-  return impl_->session.setup().steps.length.max_steps;
+  return impl().session.setup().steps.length.max_steps;
 }
 int64_t Trainer::num_parameters() const {
-  return impl_->session.plan().num_parameters();
+  return impl().session.plan().num_parameters();
 }
 
 void Trainer::add_callback(std::shared_ptr<Callback> callback) {
-  impl_->callbacks.push_back(std::move(callback));
+  impl().callbacks.push_back(std::move(callback));
 }
 
 std::string Trainer::start() {
-  impl_->start();
-  return impl_->loaded;
+  impl().start();
+  return impl().loaded;
 }
 
 TrainOutput Trainer::train(const Announce& announce) {
-  Impl::TrainCall call(*impl_);
-  impl_->require_training("train()");
-  impl_->require_no_gradients("train()");
-  impl_->start();
-  impl_->session.executor().set_profiling(impl_->arguments().profile);
+  Impl::TrainCall call(impl());
+  impl().require_training_data("train()");
+  impl().require_no_gradients("train()");
+  impl().start();
+  impl().session.executor().set_profiling(impl().arguments().profile);
   const auto announce_all = [&](const std::vector<std::string>& lines) {
     for (const std::string& line : lines) {
       if (announce) announce(line);
     }
   };
   FileSystem& files = posix_file_system();
-  const std::string& folder = impl_->arguments().output_dir;
-  auto next = std::make_unique<TrainLoop>(impl_->session, impl_->callbacks, &impl_->stop);
+  const std::string& folder = impl().arguments().output_dir;
+  auto next = std::make_unique<TrainLoop>(impl().session, impl().callbacks, &impl().stop);
   TrainLoop& loop = *next;
   TrainOutput output;
   try {
@@ -180,32 +201,32 @@ TrainOutput Trainer::train(const Announce& announce) {
       call.begin(std::move(next));
       announce_all(lines);
       // Written first, so that the file describes a run that does not reach its end as well.
-      if (!loop.is_complete()) replace_file(files, join_path(folder, kPlanFile), impl_->plan.json);
+      if (!loop.is_complete()) replace_file(files, join_path(folder, kPlanFile), impl().plan.json);
     });
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kNotFinite) write_memory(files, folder, impl_->session);
+    if (error.code() == ErrorCode::kNotFinite) write_memory(files, folder, impl().session);
     throw;
   }
   announce_all(loop.closing_lines());
-  if (!output.was_complete) impl_->add_init_metrics(output.metrics);
+  if (!output.was_complete) impl().add_init_metrics(output.metrics);
   return output;
 }
 
 MetricMap Trainer::evaluate() {
-  impl_->require_no_gradients("evaluate()");
-  const RunSetup& setup = impl_->session.setup();
+  impl().require_no_gradients("evaluate()");
+  const RunSetup& setup = impl().session.setup();
   if (!setup.data.evaluate) {
     throw_error(ErrorCode::kUsage,
                 "nothing to evaluate: give --validation_file FILE, and --do_eval if the run also trains");
   }
-  impl_->start();
+  impl().start();
   const auto progress = [&](int64_t done, int64_t all) {
-    for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
+    for (const auto& callback : impl().callbacks) callback->on_evaluate_progress(done, all);
   };
   // Each set has its own time, number of rows and memory.
   const auto evaluate_set = [&](const Dataset& data) {
     const MemoryPhase memory;
-    MetricMap metrics = impl_->session.evaluate(data, "eval", nullptr, progress);
+    MetricMap metrics = impl().session.evaluate(data, "eval", nullptr, progress);
     metrics["eval_samples"] = static_cast<double>(data.num_rows());
     if (!setup.arguments.skip_memory_metrics) metrics.merge(memory.end("eval"));
     return metrics;
@@ -213,21 +234,63 @@ MetricMap Trainer::evaluate() {
   MetricMap metrics = evaluate_set(*setup.data.evaluate);
   if (setup.data.evaluate_mismatched)
     metrics.merge(with_suffix(evaluate_set(*setup.data.evaluate_mismatched), kMismatchedSuffix));
-  if (impl_->loop && impl_->arguments().include_num_input_tokens_seen != "no") {
-    metrics["num_input_tokens_seen"] = static_cast<double>(impl_->loop->tokens_seen());
+  if (impl().loop && impl().arguments().include_num_input_tokens_seen != "no") {
+    metrics["num_input_tokens_seen"] = static_cast<double>(impl().loop->tokens_seen());
   }
-  if (!impl_->arguments().skip_memory_metrics) impl_->add_init_metrics(metrics);
+  if (!impl().arguments().skip_memory_metrics) impl().add_init_metrics(metrics);
   return metrics;
 }
 
+std::vector<Prediction> Trainer::predict(const std::vector<DataRow>& rows) {
+  impl().require_no_gradients("predict()");
+  if (rows.empty()) return {};
+  std::vector<DataRow> inputs = rows;
+  for (DataRow& row : inputs) {
+    row.classes.clear();
+    row.values.clear();
+  }
+  Session& session = impl().session;
+  const RunSetup& setup = session.setup();
+  const Dataset data = session.read_rows(inputs, LongIds::kRefuse);
+  const ProgramPlan* program = session.plan().programs.find(kEvaluateProgram);
+  const Bucket room = program != nullptr ? program->bucket : Bucket{};
+  std::vector<Prediction> predictions;
+  predictions.reserve(rows.size());
+  std::vector<int32_t> part;
+  const auto predict_part = [&] {
+    const MicroBatch batch = session.batch_of(data, part);
+    session.require_room(kEvaluateProgram, batch, "predict()");
+    impl().start();
+    const std::vector<float> logits = session.forward(batch).logits;
+    for (size_t i = 0; i < part.size(); ++i) {
+      predictions.push_back(prediction_of(
+          setup,
+          logits_of_sequence(data, batch, i, logits, setup.data.labels.kind, setup.model.config.num_labels)));
+    }
+    part.clear();
+  };
+  int64_t tokens = 0;
+  for (int64_t row = 0; row < data.num_rows(); ++row) {
+    const int64_t length = data.tokens.length(row);
+    if (!part.empty() && (std::ssize(part) >= room.sequences || tokens + length > room.tokens)) {
+      predict_part();
+      tokens = 0;
+    }
+    part.push_back(static_cast<int32_t>(row));
+    tokens += length;
+  }
+  predict_part();
+  return predictions;
+}
+
 bool Trainer::has_test_set(TestSet set) const {
-  const RunSetup& setup = impl_->session.setup();
+  const RunSetup& setup = impl().session.setup();
   return (set == TestSet::kTest ? setup.data.predict : setup.data.predict_mismatched).has_value();
 }
 
 MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& take, TestSet set) {
-  impl_->require_no_gradients("predict()");
-  const RunSetup& setup = impl_->session.setup();
+  impl().require_no_gradients("predict()");
+  const RunSetup& setup = impl().session.setup();
   if (setup.data.predict && !has_test_set(set)) {
     throw_error(ErrorCode::kUsage, "there is no mismatched test data: only MNLI's own folder has it");
   }
@@ -236,25 +299,20 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
         ErrorCode::kUsage,
         "nothing to predict: give --test_file FILE, and --do_predict if the run also trains or evaluates");
   }
-  impl_->start();
+  impl().start();
   const Dataset& data = set == TestSet::kTest ? *setup.data.predict : *setup.data.predict_mismatched;
-  const TaskRecord& task = task_of(setup.request.model.problem_type);
   std::vector<std::vector<float>> batch;
   size_t row_index = 0;
   const auto progress = [&](int64_t done, int64_t all) {
     for (std::vector<float>& row : batch) {
-      Prediction prediction{
-          .logits = {}, .probabilities = {}, .label = predicted_label(setup, row), .texts = {}};
-      if (task.probabilities != nullptr)
-        prediction.probabilities = task.probabilities(row, setup.model.config.num_labels);
-      prediction.logits = std::move(row);
+      Prediction prediction = prediction_of(setup, std::move(row));
       if (!data.texts.empty()) prediction.texts = data.texts[row_index++];
       take(std::move(prediction));
     }
     batch.clear();
-    for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
+    for (const auto& callback : impl().callbacks) callback->on_evaluate_progress(done, all);
   };
-  MetricMap metrics = impl_->session.evaluate(data, "predict", &batch, progress);
+  MetricMap metrics = impl().session.evaluate(data, "predict", &batch, progress);
   metrics["predict_samples"] = static_cast<double>(data.num_rows());
   return metrics;
 }
@@ -266,49 +324,49 @@ std::vector<Prediction> Trainer::predict(TestSet set) {
 }
 
 std::vector<std::string> Trainer::label_names() const {
-  return impl_->session.setup().model.config.id2label;
+  return impl().session.setup().model.config.id2label;
 }
 
 void Trainer::save_model(const std::string& folder) {
-  impl_->start();
-  save_model_folder(posix_file_system(), folder, impl_->session.model_contents());
+  impl().start();
+  save_model_folder(posix_file_system(), folder, impl().session.model_contents());
 }
 
 void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
-  write_metrics(posix_file_system(), impl_->arguments().output_dir, split, metrics);
+  write_metrics(posix_file_system(), impl().arguments().output_dir, split, metrics);
 }
 
 std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
-  const std::string memory_file = join_path(impl_->arguments().output_dir, kMemoryFile);
+  const std::string memory_file = join_path(impl().arguments().output_dir, kMemoryFile);
   if (output.was_complete && posix_file_system().status(memory_file)) return {};
   std::vector<std::string> written{kPlanFile, kMemoryFile};
-  const std::string& folder = impl_->arguments().output_dir;
-  if (impl_->arguments().profile &&
-      write_profile(posix_file_system(), folder, impl_->session, impl_->step_ms())) {
+  const std::string& folder = impl().arguments().output_dir;
+  if (impl().arguments().profile &&
+      write_profile(posix_file_system(), folder, impl().session, impl().step_ms())) {
     written.emplace_back("profile.json");
   }
-  if (!output.interrupted && write_model_card(posix_file_system(), folder, impl_->session.setup(), output)) {
+  if (!output.interrupted && write_model_card(posix_file_system(), folder, impl().session.setup(), output)) {
     written.emplace_back("README.md");
   }
   // The last file that is written shows that all of them are complete.
   const std::vector<std::string> plots =
-      write_run_reports(posix_file_system(), folder, impl_->session, impl_->plan, memory(), output,
-                        impl_->arguments().run_name);
+      write_run_reports(posix_file_system(), folder, impl().session, impl().plan, memory(), output,
+                        impl().arguments().run_name);
   written.insert(written.begin() + 2, plots.begin(), plots.end());
   return written;
 }
 
 void Trainer::request_stop() {
-  static_assert(decltype(impl_->stop)::is_always_lock_free, "a signal handler may take no lock");
-  impl_->stop.store(true);
+  static_assert(decltype(Impl::stop)::is_always_lock_free, "a signal handler may take no lock");
+  if (impl_) impl_->stop.store(true);
 }
 
 MemoryFigures Trainer::memory() const {
-  return impl_->session.memory();
+  return impl().session.memory();
 }
 
 std::string Trainer::profile_table() const {
-  return make_profile_table(impl_->session, impl_->step_ms());
+  return make_profile_table(impl().session, impl().step_ms());
 }
 
 }  // namespace plimsoll

@@ -18,7 +18,9 @@ namespace plimsoll {
 
 struct Batch::Impl {
   MicroBatch batch;
-  const void* owner = nullptr;  // the Trainer that made it, whose plan has room for it
+  Dataset rows = {};            // of a batch from make_batch()
+  const void* owner = nullptr;  // the Trainer that made it
+  bool has_labels = true;
   int64_t batches_per_epoch = 1;
   int64_t batch_size = 1;
 };
@@ -50,8 +52,12 @@ struct Trainer::Impl {
   class TrainCall;
 
   void start();
+  // Returns the batch. Throws kUsage if it is empty or of another Trainer. `action`: "forward()".
+  const Batch::Impl& require_batch(const Batch& batch, const char* action) const;
   // Throws kUsage, naming the call that must come first, if this Trainer was not made to train.
   void require_training(const char* function) const;
+  // Throws kUsage if there are no training rows.
+  void require_training_data(const char* function) const;
   void require_gradients(const char* function) const;
   // Throws kUsage, with the reason, if a rule of the user cannot update the weights as the plan stores them.
   void require_own_update() const;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "plimsoll/data.h"  // kNoLabel
+
 namespace plimsoll {
 
 enum class LabelKind : uint8_t {
@@ -11,8 +13,5 @@ enum class LabelKind : uint8_t {
   kNumbers,       // real numbers, f32[B, num_labels]
   kClassPerToken  // one class for each word: its id at the word's first token, i32[T], and kNoLabel at all others
 };
-
-// The label of a row or token without a class. Losses and metrics ignore it, as torch's ignore_index.
-inline constexpr int32_t kNoLabel = -100;
 
 }  // namespace plimsoll

@@ -137,7 +137,7 @@ class Bench {
       write_file(path, calibration_json(folders));
     }
     if (words_.calibrate) {
-      print("wrote " + keep_calibration(read_file(path), process_environment()));
+      print("wrote " + keep_calibration(read_file(path), program_environment()));
     } else {
       words_.more.insert(words_.more.end(), {"--calibration", path});
     }
@@ -200,7 +200,7 @@ class Bench {
     for (const Experiment& run : gpu_constant_runs(words_.more)) {
       if (!run_alone(run, folders)) return false;
     }
-    print("wrote " + keep_gpu_constant(folders, process_environment()));
+    print("wrote " + keep_gpu_constant(folders, program_environment()));
     return true;
   }
 
@@ -337,7 +337,7 @@ class Bench {
 int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
-  Trainer trainer(arguments, Task::kTrain, process_environment());
+  Trainer trainer(arguments, Task::kTrain, program_environment());
   // The arguments were written by the bench, not by the user, so no remarks are printed.
   Remarks none({}, {});
   if (!show_and_start(trainer, arguments, Task::kTrain, none)) return 0;

@@ -73,8 +73,8 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 // _mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
 void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input);
 
-// Returns the environment variables that the library uses.
-Environment process_environment();
+// Returns process_environment() with the locale of the program.
+Environment program_environment();
 // Prints --help of a command with the arguments of a run: its usage and the arguments of the topic that the
 // command uses, or only the arguments of one group or one argument.
 void print_arguments_help(RunCommand command, const std::string& usage, const std::string& topic);

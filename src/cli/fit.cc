@@ -125,7 +125,7 @@ int run_fit(const std::vector<std::string>& words) {
   }
   if (!read.options.prices.empty() && read.options.devices.empty())
     throw Error(ErrorCode::kUsage, "fit: --prices compares cards: give --device all, or several (l4,t4)");
-  const FitReport report = fit_run(read.options, process_environment());
+  const FitReport report = fit_run(read.options, program_environment());
   print(read.json ? report.json : report.table);
   return 0;
 }

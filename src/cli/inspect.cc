@@ -74,7 +74,7 @@ int run_inspect(const std::vector<std::string>& words) {
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
   }
   InspectWords read = read_words(words);
-  read.options.environment = process_environment();
+  read.options.environment = program_environment();
   bool is_whole = true;
   for (const std::string& path : read.paths) {
     const Inspection found = inspect_path(path, read.options);

@@ -1,4 +1,3 @@
-#include <pwd.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -18,28 +17,8 @@
 
 namespace plimsoll::cli {
 
-namespace {
-
-// Returns the home directory of this process's user from the password database, or an empty string.
-std::string home_of_user() {
-  std::vector<char> text(size_t{1} << 14);
-  passwd entry{};
-  passwd* found = nullptr;
-  const int failed = getpwuid_r(getuid(), &entry, text.data(), text.size(), &found);
-  return failed != 0 || found == nullptr || entry.pw_dir == nullptr ? std::string() : entry.pw_dir;
-}
-
-}  // namespace
-
-Environment process_environment() {
-  Environment environment;
-  for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "HOME"}) {
-    if (const char* value = std::getenv(name)) environment[name] = value;
-  }
-  // Services and containers are started without HOME; Python's tools use the password database too.
-  if (!environment.contains("HOME")) {
-    if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
-  }
+Environment program_environment() {
+  Environment environment = process_environment();
   environment["LC_CTYPE"] = character_locale();
   return environment;
 }

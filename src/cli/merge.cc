@@ -45,7 +45,7 @@ int run_merge(const std::vector<std::string>& words) {
       throw Error(ErrorCode::kUsage, "merge: " + words[i] + ": the value is missing");
     *value = words[++i];
   }
-  say(merge_adapter(options, process_environment()));
+  say(merge_adapter(options, program_environment()));
   return 0;
 }
 

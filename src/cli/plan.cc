@@ -17,7 +17,7 @@ int run_plan(const std::vector<std::string>& words) {
   }
   set_verbosity(parsed.arguments);
   Remarks remarks(parsed.warnings, parsed.notes);
-  const PlanReport report = plan_run(parsed.arguments, process_environment(), Savings::kPlan);
+  const PlanReport report = plan_run(parsed.arguments, program_environment(), Savings::kPlan);
   remarks.add(report.warnings, report.notes);
   print_plan(report, parsed.arguments);
   remarks.say_now();

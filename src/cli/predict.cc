@@ -196,7 +196,7 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 }
 
 int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks) {
-  Trainer trainer(arguments, task, process_environment(), input.texts);
+  Trainer trainer(arguments, TrainerParts{.texts = input.texts}, task, program_environment());
   if (!show_and_start(trainer, arguments, task, remarks)) return 0;
   // A folder that cannot be created must be reported before the work.
   if (input.saves) std::filesystem::create_directories(arguments.output_dir);

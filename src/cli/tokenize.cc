@@ -71,7 +71,7 @@ int run_tokenize(const std::vector<std::string>& words) {
     return 0;
   }
   const TokenizeWords read = read_words(words);
-  const LineTokenizer lines(read.tokenizer, process_environment());
+  const LineTokenizer lines(read.tokenizer, program_environment());
   std::ifstream file;
   const bool is_file = !read.path.empty() && read.path != "-";
   if (is_file) {

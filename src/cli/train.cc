@@ -129,7 +129,7 @@ int run_train(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage,
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
-  Trainer trainer(arguments, Task::kTrain, process_environment(), input.texts);
+  Trainer trainer(arguments, TrainerParts{.texts = input.texts}, Task::kTrain, program_environment());
   std::optional<StoppedBySignals> stopped_by_signals(std::in_place, trainer);
   // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
   if (!arguments.dry_run) catch_signals();

@@ -43,6 +43,11 @@ constexpr int64_t kEnoughAlike = 3;
 // Fills `train` and `update`. An optimizer segment runs in the bucket of its step's last micro-batch.
 void count_training(const CountedRun& run, const Bucket& largest, int64_t max_walked_rows,
                     CapturedBuckets& captured) {
+  // The program passes batches of any size.
+  if (run.train_lengths.empty()) {
+    captured.train = captured.update = BucketRuns(largest).num_buckets();
+    return;
+  }
   SamplerOptions options = run.sampler;
   const auto [shortest, longest] = std::ranges::minmax_element(run.train_lengths);
   if (*shortest == *longest) options.strategy = SamplingStrategy::kSequential;
@@ -92,6 +97,11 @@ int64_t times_evaluated(const CountedRun& run) {
 
 void count_evaluation(const CountedRun& run, const Bucket& largest, CapturedBuckets& captured) {
   BucketRuns runs(largest);
+  const bool has_sets = !run.evaluated.empty() || !run.predicted.empty();
+  if (run.purpose == RunPurpose::kTrain ? run.train_lengths.empty() : !has_sets) {
+    captured.evaluate = runs.num_buckets();
+    return;
+  }
   const int64_t batch_size = run.arguments.per_device_eval_batch_size;
   if (!run.evaluated.empty()) {
     const int64_t times = times_evaluated(run);

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <utility>
 
 #include "base/counted.h"
+#include "base/hash.h"
 #include "base/tagging_task.h"
 #include "io/data/data_columns.h"
 #include "io/data/dummy.h"
@@ -46,6 +49,10 @@ class DataReading {
         diagnostics_(diagnostics) {}
 
   DataSets read() && {
+    if (source_.parts.data) {
+      read_memory(*source_.parts.data);
+      return std::move(data_);
+    }
     if (arguments_.dataset_name == "dummy") {
       generate();
     } else {
@@ -79,7 +86,7 @@ class DataReading {
 
   // Reads the texts that were given in memory, as rows of a JSONL file.
   TextSplit read_texts() {
-    const TestTexts& texts = source_.texts;
+    const TestTexts& texts = source_.parts.texts;
     std::string joined;
     for (const std::string& entry : texts.entries) joined += entry + "\n";
     TextFile file = text_file_from_memory(texts.name, std::move(joined));
@@ -239,7 +246,7 @@ class DataReading {
   Dataset tokenize_and_release(std::optional<TextSplit>& text, std::optional<int64_t> max_rows,
                                LabelUse use) {
     Dataset data = tokenize(*text, max_rows, use);
-    const bool shows_texts = !arguments_.scores.empty() || !source_.texts.entries.empty();
+    const bool shows_texts = !arguments_.scores.empty() || !source_.parts.texts.entries.empty();
     if (use == LabelUse::kOptional && shows_texts && !text->has_ids()) data.texts = texts_of(*text);
     reading_.add_data(data);
     reading_.release(*text);
@@ -297,9 +304,10 @@ class DataReading {
     keep_first(split, max_rows);
     if (split.has_ids()) return take_ready_tokens(split, use);
     require_tokenizer();
-    check_token_types(*source_.tokenizer, split.is_pair() ? TextsPerRow::kTwo : TextsPerRow::kOne,
+    const Tokenizer& tokenizer = *source_.tokenizer.tokenizer;
+    check_token_types(tokenizer, split.is_pair() ? TextsPerRow::kTwo : TextsPerRow::kOne,
                       split.table().file_name(), config_);
-    const TokenizerEncoder encoder(*source_.tokenizer);
+    const TokenizerEncoder encoder(tokenizer);
     const TokenizeOptions options{.max_seq_length = max_seq_length(arguments_, config_),
                                   .num_threads = num_run_threads(arguments_),
                                   .progress = {}};
@@ -324,16 +332,94 @@ class DataReading {
   }
 
   void warn_of_truncation(const TextSplit& split, const Dataset& data) {
+    warn_of_truncation(split.table().file_name(), split.has_ids() ? "row" : "text", data);
+  }
+
+  void warn_of_truncation(const std::string& where, const char* unit, const Dataset& data) {
     const TruncationCount& cut = data.tokens.truncation();
     if (cut.rows == 0) return;
-    warn(fmt::format("{}: {} of {} {} longer than {}: {} cut off", split.table().file_name(), cut.rows,
-                     counted(split.num_rows(), split.has_ids() ? "row" : "text"),
-                     cut.rows == 1 ? "was" : "were", describe_length(), counted(cut.tokens, "token")));
+    warn(fmt::format("{}: {} of {} {} longer than {}: {} cut off", where, cut.rows,
+                     counted(data.num_rows(), unit), cut.rows == 1 ? "was" : "were", describe_length(),
+                     counted(cut.tokens, "token")));
+  }
+
+  // Reads the data sets that the program provides. A set that the run needs and the program does not provide is left
+  // out: the batches then come from the program, one by one.
+  void read_memory(const MemoryData& memory) {
+    require_no_files();
+    const bool trains = is_training();
+    const bool wants_eval =
+        source_.purpose == RunPurpose::kEvaluate || arguments_.do_eval || arguments_.eval_strategy != "no";
+    const bool predicts = source_.purpose == RunPurpose::kPredict || arguments_.do_predict;
+    const auto rows_of = [&](bool is_wanted, const std::shared_ptr<const DataRows>& set, const char* name,
+                             std::optional<int64_t> max_rows) {
+      return is_wanted && set ? read_rows(*set, name, max_rows) : std::vector<DataRow>();
+    };
+    const std::vector<DataRow> train = rows_of(trains, memory.train, "train", arguments_.max_train_samples);
+    const std::vector<DataRow> validation =
+        rows_of(wants_eval || trains, memory.validation, "validation", arguments_.max_eval_samples);
+    const std::vector<DataRow> test =
+        rows_of(predicts || trains, memory.test, "test", arguments_.max_predict_samples);
+    require_wanted_sets(memory, wants_eval, predicts);
+    const std::vector<DataRow>* first = !train.empty() ? &train : !validation.empty() ? &validation : nullptr;
+    RowLabels shown{.names = memory.label_names};
+    if (first != nullptr) {
+      const RowInput input = input_of_rows(*first, first == &train ? "train" : "validation");
+      shown.kind = label_kind_of(*first, input, !memory.label_names.empty());
+      shown.num_labels = num_labels_of(*first);
+    } else if (!test.empty() && input_of_rows(test, "test") == RowInput::kWords) {
+      shown.kind = LabelKind::kClassPerToken;
+    }
+    data_.labels = choose_row_labels(arguments_, source_.model, source_.purpose, shown);
+    data_.train = take_rows(train, "train", LabelUse::kRequired);
+    data_.evaluate = take_rows(validation, "validation", LabelUse::kRequired);
+    data_.predict = take_rows(test, "test", LabelUse::kOptional);
+    if (data_.train) data_.train_hash = hash_of(*data_.train);
+  }
+
+  std::optional<Dataset> take_rows(const std::vector<DataRow>& rows, const char* name, LabelUse use) {
+    if (rows.empty()) return std::nullopt;
+    RowRules rules = row_rules(arguments_, config_, source_.tokenizer, data_.labels, name);
+    rules.label_use = use;
+    Dataset data = make_dataset(rows, rules);
+    warn_of_truncation(fmt::format("the {} rows", name), "row", data);
+    return data;
+  }
+
+  static uint64_t hash_of(const Dataset& data) {
+    const auto hash = [](const auto& values) { return hash64(std::as_bytes(std::span(values))); };
+    const uint64_t parts[] = {hash(data.tokens.narrow_ids()), hash(data.tokens.wide_ids()),
+                              hash(data.tokens.types()), hash(data.tokens.offsets())};
+    return hash64(std::as_bytes(std::span(parts)));
+  }
+
+  void require_no_files() const {
+    const std::pair<const char*, const std::string*> named[] = {
+        {"train_file", &arguments_.train_file},
+        {"validation_file", &arguments_.validation_file},
+        {"test_file", &arguments_.test_file},
+        {"dataset_name", &arguments_.dataset_name},
+        {"task_name", &arguments_.task_name}};
+    for (const auto& [name, value] : named) {
+      if (value->empty()) continue;
+      throw_error(ErrorCode::kUsage,
+                  "--{} {} and rows from memory (TrainerParts::data): give only one of them", name, *value);
+    }
+  }
+
+  // Errors: kUsage if an argument asks for an evaluation or a prediction of a set that does not exist.
+  void require_wanted_sets(const MemoryData& memory, bool wants_eval, bool predicts) const {
+    if (wants_eval && source_.purpose != RunPurpose::kEvaluate && !memory.validation) {
+      throw_error(ErrorCode::kUsage, "{} needs validation rows: set MemoryData::validation",
+                  arguments_.do_eval ? "--do_eval" : "--eval_strategy " + arguments_.eval_strategy);
+    }
+    if (predicts && source_.purpose != RunPurpose::kPredict && !memory.test)
+      throw_error(ErrorCode::kUsage, "--do_predict needs test rows: set MemoryData::test");
   }
 
   // Throws the reason why there is no tokenizer, which was kept because the data might not need one.
   void require_tokenizer() const {
-    if (source_.tokenizer == nullptr) throw source_.tokenizer_error.value();
+    if (source_.tokenizer.tokenizer == nullptr) throw source_.tokenizer.missing.value();
   }
 
   // Takes ids from the file instead of tokenizing. The vocabulary is checked with the model.
@@ -390,8 +476,9 @@ class DataReading {
         wants_eval ? read_split(arguments_.validation_file, GlueSplit::kValidation, task) : std::nullopt;
     std::optional<TextSplit> test_text;
     if (predicts) {
-      test_text = source_.texts.entries.empty() ? read_split(arguments_.test_file, GlueSplit::kTest, task)
-                                                : read_texts();
+      test_text = source_.parts.texts.entries.empty()
+                      ? read_split(arguments_.test_file, GlueSplit::kTest, task)
+                      : read_texts();
     }
     if (task != nullptr && ((train && !train_text) || (wants_eval && !eval_text))) {
       throw_error(ErrorCode::kUsage,
@@ -480,6 +567,26 @@ class DataReading {
 };
 
 }  // namespace
+
+RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const TokenizerSource& tokenizer,
+                   const LabelScheme& labels, const std::string& name) {
+  const auto encoder =
+      tokenizer.tokenizer ? std::make_shared<const TokenizerEncoder>(*tokenizer.tokenizer) : nullptr;
+  return {.name = name,
+          .max_seq_length = max_seq_length(arguments, config),
+          .num_threads = num_run_threads(arguments),
+          .vocab_size = config.vocab_size,
+          .type_vocab_size = config.type_vocab_size,
+          .label_kind = labels.kind,
+          .num_labels = labels.num_labels,
+          .encoder = [encoder, &config, &tokenizer, name](RowInput input) -> const TextEncoder& {
+            if (!encoder) throw tokenizer.missing.value();
+            check_token_types(*tokenizer.tokenizer,
+                              input == RowInput::kPair ? TextsPerRow::kTwo : TextsPerRow::kOne,
+                              fmt::format("the {} rows", name), config);
+            return *encoder;
+          }};
+}
 
 DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config) {
   return {.num_rows = arguments.dummy_num_samples,

@@ -10,11 +10,13 @@
 #include "io/data/dataset.h"
 #include "io/data/dummy.h"
 #include "io/data/labels.h"
+#include "io/data/memory_rows.h"
 #include "io/text/tokenizer.h"
 #include "kernels/catalog/catalog.h"
 #include "plimsoll/training.h"
 #include "run/model_source.h"
 #include "run/run_purpose.h"
+#include "run/tokenizer_source.h"
 #include "run/trained_columns.h"
 
 namespace plimsoll {
@@ -40,11 +42,15 @@ struct DataSource {
   const Arguments& arguments;
   RunPurpose purpose;
   const ModelSource& model;
-  const Tokenizer* tokenizer;  // null for random data, and if the data may be rows of token ids
+  const TokenizerSource& tokenizer;
   KernelDevice device;
-  std::optional<Error> tokenizer_error = {};  // of a tokenizer that is null: thrown if a row is a text
-  const TestTexts& texts;                     // predicted instead of --test_file if there are any
+  const TrainerParts& parts;  // data and texts that are read instead of files, if there are any
 };
+
+// Returns the rules by which rows from memory are read. `name`: of the rows in messages. The arguments, configuration
+// and tokenizer outlive the result.
+RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const TokenizerSource& tokenizer,
+                   const LabelScheme& labels, const std::string& name);
 
 // Reads and tokenizes the data sets of the run. Errors: kUsage for data that is missing or contradictory; kBadData for
 // the content of files; kWillNotFit on a CPU for a file that alone exceeds --memory_limit.

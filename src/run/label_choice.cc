@@ -104,6 +104,32 @@ LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, 
   return labels;
 }
 
+LabelScheme choose_row_labels(const Arguments& arguments, const ModelSource& model, RunPurpose purpose,
+                              const RowLabels& shown) {
+  const ModelConfig& config = model.config;
+  const TaskRecord& by_model =
+      config.problem_type ? task_of(*config.problem_type)
+                          : task_of(is_training(purpose) ? ProblemType::kSingleLabel
+                                                         : default_task(config.num_labels).problem_type);
+  // A run that trains learns what its rows show, any other computes what the model learned.
+  const LabelKind kind = !arguments.problem_type.empty()      ? parse_task(arguments.problem_type).labels
+                         : is_training(purpose) && shown.kind ? *shown.kind
+                                                              : by_model.labels;
+  int64_t num_labels = std::ssize(shown.names);
+  if (num_labels == 0 && arguments.num_labels) num_labels = *arguments.num_labels;
+  if (num_labels == 0 && kind == LabelKind::kNumbers && is_training(purpose))
+    num_labels = std::max<int64_t>(shown.num_labels, 1);
+  if (num_labels == 0)
+    num_labels = is_training(purpose) ? std::max(shown.num_labels, config.num_labels) : config.num_labels;
+  std::vector<std::string> names = shown.names;
+  if (names.empty() && std::ssize(config.id2label) == num_labels) names = config.id2label;
+  for (int64_t i = std::ssize(names); i < num_labels; ++i) names.push_back("LABEL_" + std::to_string(i));
+  LabelScheme labels = given_labels(std::move(names));
+  labels.kind = kind;
+  if (kind == LabelKind::kNumbers) labels.names.clear();
+  return labels;
+}
+
 LabelScheme planned_labels(const Arguments& arguments, const ModelConfig& config) {
   LabelScheme labels;
   const TaskRecord& task = !arguments.problem_type.empty()

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "io/data/dataset.h"
 #include "io/data/glue.h"
@@ -18,6 +20,18 @@ namespace plimsoll {
 // infer_labels().
 LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, const TextSplit* train,
                           const GlueTask* task, Diagnostics& diagnostics);
+
+// The labels that rows from memory show.
+struct RowLabels {
+  std::optional<LabelKind> kind = {};  // none: no row says it
+  int64_t num_labels = 0;              // the largest class + 1, or the number of values
+  std::vector<std::string> names = {};
+};
+
+// Returns the labels of a run whose rows come from memory. Names of labels that are not given are those of the model if
+// it has the same number. Errors: kUsage for an unknown problem_type.
+LabelScheme choose_row_labels(const Arguments& arguments, const ModelSource& model, RunPurpose purpose,
+                              const RowLabels& shown);
 
 // Errors: kUsage if the rows of a split are lists of words and the labels are not those of words, or the other way round.
 void require_matching_rows(const TextSplit& split, LabelKind kind);

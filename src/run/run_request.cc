@@ -130,7 +130,8 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
                  .device = device};
   const bool trains_on_data = is_training(setup.purpose) && setup.reads_data();
   facts.train = trains_on_data || (!setup.reads_data() && !plans_full_evaluation(arguments));
-  facts.evaluate = !trains_on_data || setup.data.evaluate || setup.data.predict;
+  // Without training data the program passes batches one by one, to either pass.
+  facts.evaluate = !trains_on_data || setup.data.evaluate || setup.data.predict || !setup.data.train;
   facts.train_bucket = bucket_of(
       setup.data.train ? setup.steps.census.largest
                        : largest_batch_without_data(arguments.per_device_train_batch_size,

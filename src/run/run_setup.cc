@@ -64,12 +64,13 @@ void complete_config(RunSetup& setup) {
   if (is_training(setup.purpose)) {
     config.source.json = with_trained_columns(config.source.json, setup.data.columns);
   }
-  if (setup.data.train) {
+  if (setup.data.train && !setup.data.label_column.empty()) {
     warn_of_odd_labels(setup.data.labels, setup.data.label_column, *setup.data.train, setup.diagnostics);
   }
 }
 
-// Returns the names of the metrics that an evaluation of this data reports, without the prefix "eval_".
+// Returns the names of the metrics that an evaluation of this data reports, without the prefix "eval_" and without those
+// that the program defines.
 std::vector<std::string> evaluation_metrics(const Arguments& arguments, const DataSets& data) {
   std::vector<std::string> names{"loss"};
   if (!arguments.prediction_loss_only) {
@@ -82,16 +83,39 @@ std::vector<std::string> evaluation_metrics(const Arguments& arguments, const Da
     if (data.metric_names.size() > 1) names.emplace_back("combined_score");
   }
   for (const char* speed : {"runtime", "samples_per_second", "steps_per_second"}) names.emplace_back(speed);
-  const size_t num_names = names.size();
-  for (size_t i = 0; data.evaluate_mismatched && i < num_names; ++i)
-    names.push_back(std::string(names[i]).append(kMismatchedSuffix));
   return names;
 }
 
+// Checks the names of the metrics that the program defines.
+void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std::vector<std::string> taken) {
+  for (const std::shared_ptr<Metric>& metric : metrics) {
+    if (!metric) throw_error(ErrorCode::kUsage, "TrainerParts::metrics contains a null pointer");
+    std::string name = metric->name();
+    const bool is_word = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    });
+    if (!is_word) {
+      throw_error(
+          ErrorCode::kUsage,
+          "a metric has the name '{}': a name consists of letters, digits and '_', as in top2_accuracy",
+          name);
+    }
+    if (std::ranges::find(taken, name) != taken.end()) {
+      throw_error(ErrorCode::kUsage,
+                  "a metric has the name '{}', which another metric of this run has: rename it", name);
+    }
+    taken.push_back(std::move(name));
+  }
+}
+
 // Checks --metric_for_best_model before the first step instead of at the first evaluation.
-void check_best_metric(const Arguments& arguments, const DataSets& data) {
+void check_best_metric(const Arguments& arguments, const DataSets& data, std::vector<std::string> names,
+                       const std::vector<std::shared_ptr<Metric>>& own) {
   if (!data.train || !data.evaluate || arguments.metric_for_best_model.empty()) return;
-  const std::vector<std::string> names = evaluation_metrics(arguments, data);
+  for (size_t i = 0; i < own.size() && !arguments.prediction_loss_only; ++i) names.push_back(own[i]->name());
+  const size_t num_names = names.size();
+  for (size_t i = 0; data.evaluate_mismatched && i < num_names; ++i)
+    names.push_back(std::string(names[i]).append(kMismatchedSuffix));
   std::string wanted = arguments.metric_for_best_model;
   if (wanted.starts_with("eval_")) wanted.erase(0, 5);
   if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
@@ -103,8 +127,8 @@ void check_best_metric(const Arguments& arguments, const DataSets& data) {
 }  // namespace
 
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
-                     FileSystem& files, const TestTexts& texts) {
-  RunSetup setup{.arguments = arguments, .purpose = purpose};
+                     FileSystem& files, const TrainerParts& parts) {
+  RunSetup setup{.arguments = arguments, .purpose = purpose, .metrics = parts.metrics};
   Diagnostics& diagnostics = setup.diagnostics;
   check_folders(arguments, purpose, files);
   check_arguments(arguments, purpose, diagnostics);
@@ -117,13 +141,12 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   const std::string tokenizer = find_tokenizer_folder(arguments, purpose, setup.model, hub, files);
   setup.data_use = choose_data_use(arguments, purpose, setup.model.config, tokenizer, files, diagnostics);
   const bool reads_text = setup.reads_data() && arguments.dataset_name != "dummy";
-  std::optional<Error> tokenizer_error;
   if (reads_text) {
     try {
       setup.tokenizer = load_tokenizer(tokenizer, arguments, setup.model.config);
     } catch (const Error& error) {
-      if (find_token_id_rows(arguments) == TokenIdRows::kNone) throw;
-      tokenizer_error = error;
+      if (!parts.data && find_token_id_rows(arguments) == TokenIdRows::kNone) throw;
+      setup.tokenizer.missing = error;
     }
   }
   warn_of_cut_length(arguments, setup.model.config, diagnostics);
@@ -131,17 +154,18 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
     setup.data = read_data({.arguments = arguments,
                             .purpose = purpose,
                             .model = setup.model,
-                            .tokenizer = setup.tokenizer.tokenizer.get(),
+                            .tokenizer = setup.tokenizer,
                             .device = setup.device.options.kind,
-                            .tokenizer_error = tokenizer_error,
-                            .texts = texts},
+                            .parts = parts},
                            files, diagnostics);
   }
   complete_config(setup);
   check_data_against_model(setup.data, setup.model.config);
   setup.sampler = sampler_options(arguments);
   if (setup.data.train) setup.steps = count_steps(arguments, purpose, *setup.data.train, files, diagnostics);
-  check_best_metric(arguments, setup.data);
+  const std::vector<std::string> metric_names = evaluation_metrics(arguments, setup.data);
+  check_own_metrics(setup.metrics, metric_names);
+  check_best_metric(arguments, setup.data, metric_names, setup.metrics);
   fill_request(setup, environment, files);
   return setup;
 }

@@ -3,13 +3,16 @@
 // of model_source.h, device_choice.h, tokenizer_source.h, data_sets.h, label_choice.h and run_length.h. Owns the data.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
 #include "plan/request/request_of.h"
 #include "plimsoll/arguments.h"
+#include "plimsoll/data.h"
 #include "plimsoll/training.h"
 #include "run/data_sets.h"
 #include "run/device_choice.h"
@@ -36,6 +39,7 @@ struct RunSetup {
   PlanLabels plan_labels = {};
   bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
   std::string tuning_file = {};    // path of the tuning table that the run keeps; "" if it keeps none
+  std::vector<std::shared_ptr<Metric>> metrics = {};  // that the program defines
   Diagnostics diagnostics = {};
 
   bool reads_data() const { return data_use == DataUse::kReads; }
@@ -43,9 +47,9 @@ struct RunSetup {
   RunSpec spec() const { return {.arguments = arguments, .facts = facts}; }
 };
 
-// Gathers it. The device is chosen before data is read. Errors: kUsage and kBadData for arguments and files; those of
-// the functions above. `texts` replace --test_file if there are any.
+// Gathers it. `parts`: what a program provides in addition to arguments. The device is chosen before data is read.
+// Errors: kUsage and kBadData for arguments, files and rows; those of the functions above.
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
-                     FileSystem& files, const TestTexts& texts = {});
+                     FileSystem& files, const TrainerParts& parts = {});
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct TokenizerSource {
   std::unique_ptr<Tokenizer> tokenizer =
       {};  // none for --dataset_name dummy and for a plan that reads no data
   std::string folder = {};
+  // Why there is none, if rows of token ids may do without it; thrown if a row is a text.
+  std::optional<Error> missing = {};
 };
 
 // Returns the folder of the tokenizer: --tokenizer_name, else that of the adapter or model; "" for none. A plan

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/hash.h"
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
@@ -211,17 +213,22 @@ namespace {
 
 // The sums of an evaluation over its batches, in order.
 struct EvaluationSums {
-  EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated)
+  // `own_metrics`: those that the program defines.
+  EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
+                 std::span<const std::shared_ptr<Metric>> own_metrics)
       : data(evaluated),
         num_labels(model.num_labels),
-        is_per_token(task.labels == LabelKind::kClassPerToken),
-        metrics(task.new_metric_sums(model.num_labels, model.id2label)) {}
+        kind(task.labels),
+        metrics(task.new_metric_sums(model.num_labels, model.id2label)),
+        own(own_metrics) {
+    for (const std::shared_ptr<Metric>& metric : own) metric->reset();
+  }
 
   // Adds a batch, with the outputs that were fetched last.
   void add(Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
     loss_sum += executor.fetched("loss").load(0);
     num_sequences += batch.size().sequences;
-    const int64_t num_rows = is_per_token ? batch.size().tokens : batch.size().sequences;
+    const int64_t num_rows = kind == LabelKind::kClassPerToken ? batch.size().tokens : batch.size().sequences;
     const std::span<const float> logits(executor.fetched("logits").as<float>(),
                                         static_cast<size_t>(num_rows * num_labels));
     EvaluatedBatch evaluated{
@@ -229,35 +236,23 @@ struct EvaluationSums {
     if (batch.tensors.has_ints("labels")) evaluated.classes = batch.tensors.ints("labels");
     if (batch.tensors.has_floats("labels")) evaluated.values = batch.tensors.floats("labels");
     metrics->add(evaluated);
+    for (const std::shared_ptr<Metric>& metric : own) {
+      metric->add({.num_labels = num_labels,
+                   .logits = logits,
+                   .classes = evaluated.classes,
+                   .values = evaluated.values,
+                   .sequence_starts = evaluated.cu_seqlens});
+    }
     if (all_logits == nullptr) return;
-    for (size_t i = 0; i < batch.rows.size(); ++i) all_logits->push_back(logits_of(evaluated, batch, i));
-  }
-
-  // Returns the logits of sequence i: those of the sequence, or, if tokens have labels, those of the first token of each
-  // word.
-  std::vector<float> logits_of(const EvaluatedBatch& evaluated, const MicroBatch& batch, size_t i) const {
-    const auto width = static_cast<size_t>(num_labels);
-    std::vector<float> result;
-    const auto append = [&](size_t row) {
-      const auto part = evaluated.logits.subspan(row * width, width);
-      result.insert(result.end(), part.begin(), part.end());
-    };
-    if (!is_per_token) {
-      append(i);
-      return result;
-    }
-    const auto first = static_cast<size_t>(evaluated.cu_seqlens[i]);
-    const std::span<const int32_t> starts = data.of_row(data.word_starts, batch.rows[i]);
-    for (size_t token = 0; token < starts.size(); ++token) {
-      if (starts[token] >= 0) append(first + token);
-    }
-    return result;
+    for (size_t i = 0; i < batch.rows.size(); ++i)
+      all_logits->push_back(logits_of_sequence(data, batch, i, logits, kind, num_labels));
   }
 
   const Dataset& data;
   int64_t num_labels;
-  bool is_per_token;
+  LabelKind kind;
   std::unique_ptr<MetricSums> metrics;
+  std::span<const std::shared_ptr<Metric>> own;
   double loss_sum = 0;
   int64_t num_sequences = 0;
 };
@@ -286,7 +281,9 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   for (size_t i = 0; i < num_batches; ++i) {
     batches.push_back(make_micro_batch(layout));
   }
-  EvaluationSums sums(task, setup_.model.config, data);
+  std::span<const std::shared_ptr<Metric>> own_metrics;
+  if (!data.labels.empty() && !setup_.arguments.prediction_loss_only) own_metrics = setup_.metrics;
+  EvaluationSums sums(task, setup_.model.config, data, own_metrics);
   const auto read = [&](const MicroBatch& batch) {
     on_device(plan_, [&] { sums.add(*executor_, batch, all_logits); });
     if (progress) progress(sums.num_sequences, data.num_rows());
@@ -314,7 +311,87 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   MetricList list = sums.metrics->metrics(names);
   if (setup_.data.metric_names.size() > 1) add_combined_score(list);
   for (const auto& [name, value] : list) metrics[name] = value;
+  for (const std::shared_ptr<Metric>& metric : own_metrics) metrics[metric->name()] = metric->value();
   return metrics;
+}
+
+std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& batch, size_t i,
+                                      std::span<const float> logits, LabelKind labels, int64_t width) {
+  const auto columns = static_cast<size_t>(width);
+  const std::span<const int32_t> cu_seqlens = batch.tensors.ints("cu_seqlens");
+  if (labels != LabelKind::kClassPerToken) {
+    const auto part = logits.subspan(i * columns, columns);
+    return {part.begin(), part.end()};
+  }
+  const auto first = static_cast<size_t>(cu_seqlens[i]);
+  const auto length = static_cast<size_t>(cu_seqlens[i + 1]) - first;
+  std::span<const int32_t> starts;
+  if (!data.word_starts.empty()) starts = data.of_row(data.word_starts, batch.rows[i]);
+  std::vector<float> result;
+  for (size_t token = 0; token < length; ++token) {
+    if (!starts.empty() && starts[token] < 0) continue;
+    const auto part = logits.subspan((first + token) * columns, columns);
+    result.insert(result.end(), part.begin(), part.end());
+  }
+  return result;
+}
+
+Dataset Session::read_rows(const std::vector<DataRow>& rows, LongIds long_ids) const {
+  if (rows.empty()) throw_error(ErrorCode::kBadData, "a batch needs at least one row");
+  RowRules rules =
+      row_rules(setup_.arguments, setup_.model.config, setup_.tokenizer, setup_.data.labels, "batch");
+  rules.num_threads = 1;
+  rules.long_ids = long_ids;
+  rules.label_use = LabelUse::kOptional;
+  return make_dataset(rows, rules);
+}
+
+MicroBatch Session::batch_of(const Dataset& data, std::span<const int32_t> rows) const {
+  const ProgramPlan& program = plan_.programs.at(plan_.trains() ? kTrainProgram : kEvaluateProgram);
+  MicroBatch batch =
+      make_micro_batch({.tensors = batch_tensors(program.graph), .capacity = size_of_batch(data, rows)});
+  assemble_batch(data, rows, batch);
+  batch.info.labels_in_step = batch.info.num_labels;
+  return batch;
+}
+
+void Session::require_room(std::string_view program, const MicroBatch& batch, std::string_view action) const {
+  if (!plan_.programs.contains(program)) {
+    throw_error(ErrorCode::kUsage,
+                "{}: the plan has no pass without gradients; give the Trainer validation or test rows, with "
+                "--do_eval or "
+                "--do_predict, or no training rows",
+                action);
+  }
+  const Bucket& room = plan_.programs.at(program).bucket;
+  const BatchSize& size = batch.size();
+  if (size.tokens <= room.tokens && size.sequences <= room.sequences && size.longest <= room.longest) return;
+  const bool is_train = program == kTrainProgram;
+  throw_error(
+      ErrorCode::kUsage,
+      "{}: the batch has {} in {}, the longest of {}, but the plan has room for {} in {}, the longest of {}: "
+      "make "
+      "smaller batches, or construct the Trainer {}with larger --{} or --max_seq_length",
+      action, counted(size.tokens, "token"), counted(size.sequences, "row"), size.longest, room.tokens,
+      room.sequences, room.longest,
+      setup_.data.train || setup_.data.evaluate || setup_.data.predict ? "without data sets and " : "",
+      is_train ? "per_device_train_batch_size" : "per_device_eval_batch_size");
+}
+
+BatchOutputs Session::forward(const MicroBatch& batch) {
+  const bool is_per_token = task_of(setup_.request.model.problem_type).labels == LabelKind::kClassPerToken;
+  const int64_t num_rows = is_per_token ? batch.size().tokens : batch.size().sequences;
+  BatchOutputs outputs;
+  on_device(plan_, [&] {
+    executor_->stage(kEvaluateProgram, batch.tensors,
+                     static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)));
+    run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
+    executor_->fetch();
+    outputs.loss = executor_->fetched("loss").load(0);
+    const auto* logits = executor_->fetched("logits").as<float>();
+    outputs.logits.assign(logits, logits + num_rows * setup_.model.config.num_labels);
+  });
+  return outputs;
 }
 
 ModelContents Session::model_contents() const {

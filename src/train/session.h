@@ -6,13 +6,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "exec/executor.h"
 #include "io/data/loader.h"
+#include "io/data/memory_rows.h"
 #include "metrics/metrics.h"
 #include "plan/compile/plan.h"
+#include "plimsoll/data.h"
 #include "plimsoll/training.h"
 #include "run/run_setup.h"
 
@@ -23,6 +26,17 @@ enum class UpdateOutcome : uint8_t {
   kUpdated,
   kSkipped,  // no weight was updated, since gradients overflowed; the next loss scale is smaller
 };
+
+// The outputs of a forward pass. R rows: the sequences, or the tokens if tokens have labels.
+struct BatchOutputs {
+  double loss = 0;            // mean over the labels; meaningless without labels
+  std::vector<float> logits;  // [R, num_labels]
+};
+
+// Returns the logits of sequence i of a batch: those of the sequence, or, if tokens have labels, those of the first token
+// of each word, or of each token if the rows are not words. `logits`: of all rows of the batch, `width` per row.
+std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& batch, size_t i,
+                                      std::span<const float> logits, LabelKind labels, int64_t width);
 
 class Session {
  public:
@@ -70,6 +84,18 @@ class Session {
   // Returns Executor::first_bad_value() for a micro-batch whose loss was not finite. `number`: its number in the run, from
   // 0. Requires: its step has not changed any weight.
   std::string first_bad_value(const MicroBatch& batch, double denominator, int64_t number);
+
+  // Returns rows that the program passes as a data set. Errors: kBadData, naming the row, for rows that the model cannot
+  // read; see make_dataset().
+  Dataset read_rows(const std::vector<DataRow>& rows, LongIds long_ids) const;
+  // Returns a batch of some of its rows, whatever the plan has room for.
+  MicroBatch batch_of(const Dataset& data, std::span<const int32_t> rows) const;
+  // Errors: kUsage if the plan has no such program, or no room in it for the batch; the message has both sizes. `action`:
+  // "forward_backward()".
+  void require_room(std::string_view program, const MicroBatch& batch, std::string_view action) const;
+  // Computes the logits of a batch without dropout, and its mean loss if it has labels. Requires: require_room() of the
+  // evaluation program.
+  BatchOutputs forward(const MicroBatch& batch);
 
   // Evaluates a data set in order and without dropout. Returns its mean loss and the metrics of the run, and the speed:
   // <split>_loss, <split>_accuracy, ..., <split>_runtime and the rates of train/speed.h. Stores the logits if `logits` is

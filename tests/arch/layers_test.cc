@@ -205,13 +205,14 @@ TEST(Layers, NoHomelessNames) {
   }
 }
 
-// Code outside src/cli must not call getenv, print or exit.
+// Code outside src/cli must not call getenv, print or exit, except for process_environment(), the default of public
+// functions that look up caches.
 TEST(Layers, OnlyTheCommandLineTouchesTheProcess) {
   int files = 0;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {
     if (!entry.is_regular_file() || !is_source(entry.path())) continue;
     const std::string path = fs::relative(entry.path(), kRoot / "src").string();
-    if (path.starts_with("cli/") || belongs_to_tests(path)) continue;
+    if (path.starts_with("cli/") || path == "api/environment.cc" || belongs_to_tests(path)) continue;
     ++files;
     std::ifstream stream(entry.path());
     int number = 0;

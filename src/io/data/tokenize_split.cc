@@ -229,13 +229,20 @@ std::string where_is(const TextSplit& split, int64_t row) {
 
 }  // namespace
 
-TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options) {
+TokenSet tokenize_texts(const TextRows& rows, const TextEncoder& encoder, const TokenizeOptions& options) {
   const auto encode = [&](int64_t row, Worker& worker) {
-    return worker.session->encode(split.first_text(row), split.second_text(row), options.max_seq_length,
-                                  worker.ids, worker.types);
+    return worker.session->encode(rows.first(row), rows.second(row), options.max_seq_length, worker.ids,
+                                  worker.types);
   };
-  const auto where = [&](int64_t row) { return where_is(split, row); };
-  return tokenize_rows({split.num_rows(), encode, where}, encoder, options).tokens;
+  return tokenize_rows({rows.num_rows, encode, rows.where}, encoder, options).tokens;
+}
+
+TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options) {
+  return tokenize_texts({.num_rows = split.num_rows(),
+                         .first = [&](int64_t row) { return split.first_text(row); },
+                         .second = [&](int64_t row) { return split.second_text(row); },
+                         .where = [&](int64_t row) { return where_is(split, row); }},
+                        encoder, options);
 }
 
 WordTokens tokenize_words(const WordRows& rows, const TextEncoder& encoder, const TokenizeOptions& options) {

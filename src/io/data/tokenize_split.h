@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,19 @@ struct WordRows {
   std::function<std::string(int64_t row)> where;
 };
 
-// The tokens of such rows.
+// Rows that are texts or pairs of texts. Several threads call the functions at once.
+struct TextRows {
+  int64_t num_rows = 0;
+  std::function<std::string_view(int64_t row)> first;
+  std::function<std::optional<std::string_view>(int64_t row)> second;
+  // Returns the name of a row for errors.
+  std::function<std::string(int64_t row)> where;
+};
+
+// Tokenizes such rows, with the requirements, errors and memory of tokenize_split.
+TokenSet tokenize_texts(const TextRows& rows, const TextEncoder& encoder, const TokenizeOptions& options);
+
+// The tokens of rows of words.
 struct WordTokens {
   TokenSet tokens;
   // One entry per token, with the offsets of `tokens`: the index of the word in its row whose first token this

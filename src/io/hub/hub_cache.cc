@@ -16,8 +16,8 @@ bool is_folder(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFolder;
 }
 
-// Expands a path as Python's os.path.expanduser, except for "~name". Without a home directory the "~"
-// remains, and an empty one means the root.
+// Expands a path as Python's os.path.expanduser, except for "~name", which remains as it is. Without a home
+// directory "~" remains too, and an empty one means the root.
 std::string expand_home(const std::string& path, const HubEnvironment& environment) {
   if ((!path.starts_with("~/") && path != "~") || !environment.home) return path;
   std::string home = *environment.home;
@@ -27,6 +27,31 @@ std::string expand_home(const std::string& path, const HubEnvironment& environme
 
 bool is_set(const std::optional<std::string>& value) {
   return value && !value->empty();
+}
+
+// The variable that decides where the cache is, and the path below its value.
+struct CacheVariable {
+  const char* name;
+  std::string value;
+  const char* below;
+};
+
+CacheVariable deciding_variable(const HubEnvironment& environment) {
+  if (is_set(environment.hf_hub_cache)) return {"HF_HUB_CACHE", *environment.hf_hub_cache, ""};
+  if (is_set(environment.huggingface_hub_cache))
+    return {"HUGGINGFACE_HUB_CACHE", *environment.huggingface_hub_cache, ""};
+  if (is_set(environment.hf_home)) return {"HF_HOME", *environment.hf_home, "hub"};
+  if (is_set(environment.xdg_cache_home))
+    return {"XDG_CACHE_HOME", *environment.xdg_cache_home, "huggingface/hub"};
+  return {"HOME", "~/.cache/huggingface", "hub"};
+}
+
+// Requires: hub_cache_folder() is empty.
+std::string why_cache_is_unknown(const HubEnvironment& environment) {
+  const CacheVariable variable = deciding_variable(environment);
+  if (variable.value.starts_with("~/") || variable.value == "~")
+    return "the environment has neither HOME nor a full path in HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME";
+  return fmt::format("{} names another user's home directory, '{}'", variable.name, variable.value);
 }
 
 bool is_name_part(std::string_view part) {
@@ -103,16 +128,10 @@ HubEnvironment hub_environment(const std::map<std::string, std::string>& environ
 }
 
 std::string hub_cache_folder(const HubEnvironment& environment) {
-  for (const auto* value : {&environment.hf_hub_cache, &environment.huggingface_hub_cache}) {
-    if (is_set(*value)) return expand_home(**value, environment);
-  }
-  std::string home = expand_home("~/.cache/huggingface", environment);
-  if (is_set(environment.hf_home)) {
-    home = expand_home(*environment.hf_home, environment);
-  } else if (is_set(environment.xdg_cache_home)) {
-    home = join_path(expand_home(*environment.xdg_cache_home, environment), "huggingface");
-  }
-  return join_path(home, "hub");
+  const CacheVariable variable = deciding_variable(environment);
+  const std::string folder = expand_home(variable.value, environment);
+  if (folder.starts_with('~')) return {};
+  return *variable.below == '\0' ? folder : join_path(folder, variable.below);
 }
 
 bool is_hub_name(std::string_view text) {
@@ -128,7 +147,15 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
   if (!is_revision(revision)) {
     throw_error(ErrorCode::kUsage, "--model_revision '{}' is not a branch, tag or commit", revision);
   }
-  const std::string repository = join_path(hub_cache_folder(environment), repository_folder(name));
+  const std::string cache = hub_cache_folder(environment);
+  if (cache.empty()) {
+    throw_error(ErrorCode::kBadData,
+                "'{}' is not a folder, and it cannot be searched in Hugging Face's cache, whose place is "
+                "unknown: {}. Use "
+                "--cache_dir FOLDER, or set HF_HUB_CACHE to a full path",
+                name, why_cache_is_unknown(environment));
+  }
+  const std::string repository = join_path(cache, repository_folder(name));
   if (!is_folder(files, repository)) {
     throw_error(ErrorCode::kBadData,
                 "'{}' is neither a folder nor in Hugging Face's cache (searched '{}'). {}", name, repository,

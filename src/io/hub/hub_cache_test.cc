@@ -42,7 +42,7 @@ TEST(HubCache, FolderFollowsTheVariables) {
 // values of HOME.
 TEST(HubCache, FolderWithOddHomes) {
   HubEnvironment environment;
-  EXPECT_EQ(hub_cache_folder(environment), "~/.cache/huggingface/hub") << "nobody knows a home";
+  EXPECT_EQ(hub_cache_folder(environment), "") << "nobody knows a home";
   environment.home = "";
   EXPECT_EQ(hub_cache_folder(environment), "/.cache/huggingface/hub");
   environment.home = "/";
@@ -52,7 +52,39 @@ TEST(HubCache, FolderWithOddHomes) {
   environment.hf_home = "~";
   EXPECT_EQ(hub_cache_folder(environment), "/home/u/hub");
   environment.hf_home = "~other/hf";
-  EXPECT_EQ(hub_cache_folder(environment), "~other/hf/hub");
+  EXPECT_EQ(hub_cache_folder(environment), "");
+}
+
+// A path that begins with "~" is never searched or printed as if it were a folder. Each row has the variables, and
+// the words of the message.
+TEST(HubCache, UnknownPlacesAreNamedInsteadOfSearched) {
+  struct Case {
+    HubEnvironment environment;
+    const char* words;
+  };
+  const HubEnvironment none{
+      .hf_hub_cache = {}, .huggingface_hub_cache = {}, .hf_home = {}, .xdg_cache_home = {}, .home = {}};
+  const auto with = [&](std::optional<std::string> HubEnvironment::*field, const char* value) {
+    HubEnvironment environment = none;
+    environment.*field = value;
+    return environment;
+  };
+  MemoryFileSystem files;
+  for (const Case& c :
+       {Case{none, "has neither HOME nor"}, Case{with(&HubEnvironment::hf_home, "~/hf"), "neither HOME nor"},
+        Case{with(&HubEnvironment::hf_hub_cache, "~"), "neither HOME nor"},
+        Case{with(&HubEnvironment::xdg_cache_home, "~/x"), "neither HOME nor"},
+        Case{with(&HubEnvironment::hf_home, "~other/hf"), "HF_HOME names another user's"},
+        Case{with(&HubEnvironment::huggingface_hub_cache, "~other"), "HUGGINGFACE_HUB_CACHE names"}}) {
+    try {
+      find_in_hub_cache(files, c.environment, "org/name");
+      ADD_FAILURE() << c.words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadData);
+      EXPECT_NE(std::string(error.what()).find(c.words), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("~/"), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(HubCache, Names) {

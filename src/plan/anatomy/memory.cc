@@ -147,6 +147,15 @@ Purpose purpose_of(Storage storage) {
   return Purpose::kTemporary;
 }
 
+PurposeBytes host_purposes(const Plan& plan) {
+  PurposeBytes bytes{};
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.space == Space::kHost) bytes[index_of(purpose_of(buffer.storage))] += buffer.bytes;
+  }
+  bytes[index_of(Purpose::kSaved)] += plan.host_arena_bytes - plan.host_persistent_bytes;
+  return bytes;
+}
+
 const PhaseMemory* MemoryAnatomy::find(Phase phase) const {
   const auto it =
       std::find_if(phases.begin(), phases.end(), [&](const PhaseMemory& p) { return p.phase == phase; });

@@ -76,6 +76,10 @@ struct MemoryAnatomy {
 // Cost: linear in buffers and ops.
 MemoryAnatomy memory_anatomy(const Plan& plan);
 
+// Returns the content of the host's arena by purpose: the persistent buffers there, and the region that programs
+// use in turn, which contains values saved for the backward pass.
+PurposeBytes host_purposes(const Plan& plan);
+
 // The live bytes while each op of a program runs, by purpose. Persistent buffers count at every op;
 // kConstant is not included.
 struct MemoryTimeline {

@@ -324,12 +324,17 @@ std::string format_shortage(int64_t bytes) {
 
 std::string describe_shortage(const Plan& plan, const RunSpec& run, const PlanLabels& labels) {
   if (plan.fits()) return {};
+  return describe_shortage(plan, suggest_changes(plan, run, *plan.request.memory_limit_bytes, labels),
+                           labels);
+}
+
+std::string describe_shortage(const Plan& plan, const std::vector<Suggestion>& suggestions,
+                              const PlanLabels& labels) {
   const int64_t limit = *plan.request.memory_limit_bytes;
   const int64_t needed = plan.total_bytes();
   std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
                                     format_mib(needed), format_mib(limit), labels.memory_limit,
                                     format_shortage(needed - limit), describe_peak(memory_anatomy(plan)));
-  const std::vector<Suggestion> suggestions = suggest_changes(plan, run, limit, labels);
   const std::string fitting = format_fitting(suggestions);
   const std::string others = format_not_fitting(suggestions);
   if (!fitting.empty()) {

@@ -190,11 +190,7 @@ std::string describe_arena(const Plan& plan) {
 // Describes the content of host memory by purpose.
 std::string describe_host(const Plan& plan) {
   if (plan.host_arena_bytes == 0) return "";
-  PurposeBytes bytes{};
-  for (const PersistentBuffer& buffer : plan.persistent) {
-    if (buffer.space == Space::kHost) bytes[index_of(purpose_of(buffer.storage))] += buffer.bytes;
-  }
-  bytes[index_of(Purpose::kSaved)] += plan.host_arena_bytes - plan.host_persistent_bytes;
+  const PurposeBytes bytes = host_purposes(plan);
   std::vector<std::string> parts;
   for (int p = 0; p < kNumPurposes; ++p) {
     const int64_t part = bytes[static_cast<size_t>(p)];

@@ -1,0 +1,119 @@
+// Data that a program passes to a Trainer itself, instead of naming files: rows of text or of token ids, whole data
+// sets, and metrics. trainer.h uses these types. Rows are values; thread-safety of the classes is stated below.
+//
+//   // Predicts one text.
+//   plimsoll::TrainerParts parts{.data = plimsoll::MemoryData{}};
+//   plimsoll::Trainer trainer(arguments, parts, plimsoll::Task::kPredict);
+//   std::cout << trainer.predict({{.text = "This was lovely"}}).front().label;
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+// The class of a row, a word or a token that has none. Losses and metrics ignore it.
+inline constexpr int32_t kNoLabel = -100;
+
+// One row of a data set or batch, and its label. Exactly one of `text`, `words` and `ids` is the input. All rows of a
+// data set, or of a batch, have the same kind of input and the same kind of label.
+struct DataRow {
+  // A text, which the model's tokenizer encodes, and optionally a second one. Texts that are too long are cut to
+  // max_seq_length tokens.
+  std::optional<std::string> text = {};
+  std::optional<std::string> text_pair = {};
+  // A text that is already split into words, for token classification.
+  std::vector<std::string> words = {};
+  // Token ids as a tokenizer returns them, with its special tokens and without padding, each from 0 to vocab_size - 1.
+  std::vector<int32_t> ids = {};
+  std::vector<int32_t> token_types = {};  // empty (all 0), or one per id, each from 0 to type_vocab_size - 1
+
+  // The label; at most one of the two is filled.
+  // Classes by id, from 0 to num_labels - 1: one for the row, or for token classification one per word or id, with
+  // kNoLabel for those without a class.
+  std::vector<int32_t> classes = {};
+  // Finite numbers: the targets of a regression, or for a multi-label task a 0 or 1 for each label.
+  std::vector<float> values = {};
+};
+
+// A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it,
+// and keeps only their tokens and labels. An exception of these functions ends the constructor and reaches its caller.
+class DataRows {
+ public:
+  virtual ~DataRows() = default;
+  virtual int64_t num_rows() const = 0;
+  // Requires: 0 <= index < num_rows().
+  virtual DataRow row(int64_t index) const = 0;
+};
+
+// Returns a data set with these rows.
+std::shared_ptr<const DataRows> rows_in_memory(std::vector<DataRow> rows);
+
+// The data sets of a Trainer that reads no data files. The task is problem_type, or, if that is not set, what the training
+// rows show: classes are a classification, of words if a row has several; values are a multi-label task if there are
+// label_names, otherwise a regression. Without training rows it is the task of the model.
+//
+// A null pointer means that there is no such set. If the task of the Trainer has no set, then its batches come from
+// Trainer::make_batch(), and the plan has room for batches of per_device_train_batch_size rows
+// (per_device_eval_batch_size without gradients) of max_seq_length tokens.
+struct MemoryData {
+  std::shared_ptr<const DataRows> train = {};
+  std::shared_ptr<const DataRows> validation = {};
+  std::shared_ptr<const DataRows> test = {};
+  // The names of the labels by id. If empty: those of the model if it was trained with the same number of labels,
+  // otherwise LABEL_0, LABEL_1, ...
+  std::vector<std::string> label_names = {};
+};
+
+// The outputs and labels of a batch of an evaluation. R rows, K labels; for token classification a row is a token.
+struct MetricBatch {
+  int64_t num_labels = 0;         // K
+  std::span<const float> logits;  // [R, K]
+  // [R], with kNoLabel for a row without a class; empty if labels are numbers.
+  std::span<const int32_t> classes;
+  std::span<const float> values;  // [R, K]; empty if labels are classes
+  // [sequences + 1]: the first token of each sequence, then the number of tokens.
+  std::span<const int32_t> sequence_starts;
+};
+
+// A metric that a program defines. Every evaluation with labels reports its value as eval_NAME, and every prediction as
+// predict_NAME, next to those of the task; --metric_for_best_model may name it. The thread that evaluates calls it:
+// reset(), then add() for each batch in the order of the rows, then value(). An exception ends the evaluation.
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  // Letters, digits and '_'; not the name of another metric of the run.
+  virtual std::string name() const = 0;
+  virtual void reset() = 0;
+  // The spans are valid during the call.
+  virtual void add(const MetricBatch& batch) = 0;
+  virtual double value() const = 0;
+};
+
+// Test data as a user types it. The columns are those that --test_file would have.
+struct TestTexts {
+  // kLines: an entry is a text; a tab separates the two texts of a pair. kWords: an entry is a text; if the model
+  // reads pairs, two entries are a pair. kJson: an entry is a JSON object, as a line of a .jsonl file.
+  // For token classification, blanks separate the words of a text.
+  enum class Form : uint8_t { kLines, kWords, kJson };
+  Form form = Form::kWords;
+  std::string name = "the texts";  // for messages
+  std::vector<std::string> entries = {};
+};
+
+// The parts of a run that a program provides in addition to the arguments.
+struct TrainerParts {
+  // If it is set, the Trainer reads no data file, and the arguments may name none.
+  std::optional<MemoryData> data = {};
+  TestTexts texts = {};  // if it has entries, they are predicted instead of a --test_file
+  std::vector<std::shared_ptr<Metric>> metrics = {};
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,43 @@
+// The only place of the library that reads the environment of the process: the default of functions that look up
+// caches, so that a program finds models where Hugging Face's own tools keep them.
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+namespace {
+
+// The variables that the functions of include/plimsoll use.
+constexpr const char* kVariables[] = {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME",
+                                      "HOME"};
+
+// Returns the home directory of this process's user from the password database, or an empty string.
+std::string home_of_user() {
+  std::vector<char> text(size_t{1} << 14);
+  passwd entry{};
+  passwd* found = nullptr;
+  const int failed = getpwuid_r(getuid(), &entry, text.data(), text.size(), &found);
+  return failed != 0 || found == nullptr || entry.pw_dir == nullptr ? std::string() : entry.pw_dir;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  Environment environment;
+  for (const char* name : kVariables) {
+    if (const char* value = std::getenv(name)) environment[name] = value;
+  }
+  // Services and containers are started without HOME; Python's tools use the password database too.
+  if (!environment.contains("HOME")) {
+    if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
+  }
+  return environment;
+}
+
+}  // namespace plimsoll

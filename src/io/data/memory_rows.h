@@ -1,0 +1,59 @@
+// Rows that a program passes in memory (include/plimsoll/data.h), as a data set. Pure functions, apart from calling the
+// program's DataRows; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/label_kind.h"
+#include "io/data/dataset.h"
+#include "io/data/text_encoder.h"
+#include "plimsoll/data.h"
+
+namespace plimsoll {
+
+// The kinds of inputs that rows may have.
+enum class RowInput : uint8_t { kText, kPair, kWords, kIds };
+
+// The treatment of ids beyond max_seq_length.
+enum class LongIds : uint8_t { kCut, kRefuse };
+
+// Everything that reading rows depends on.
+struct RowRules {
+  std::string name;  // of the rows in messages: "train", "batch"
+  int64_t max_seq_length = 0;
+  int num_threads = 1;
+  LongIds long_ids = LongIds::kCut;
+  int64_t vocab_size = 0;
+  int64_t type_vocab_size = 0;  // 0: the model ignores token types
+  LabelKind label_kind = LabelKind::kClass;
+  int64_t num_labels = 0;
+  LabelUse label_use = LabelUse::kRequired;  // kOptional: all rows have a label, or none
+  // Returns the encoder for rows with this input. Throws the reason if there is none.
+  std::function<const TextEncoder&(RowInput input)> encoder;
+};
+
+// Calls the program for the first `max_rows` rows, or all. Errors: kBadData if there are none; those of the program.
+std::vector<DataRow> read_rows(const DataRows& source, const std::string& name,
+                               std::optional<int64_t> max_rows);
+
+// Returns the input of all rows. Errors: kBadData, naming the row, if it differs between rows, or if a row has none or
+// several.
+RowInput input_of_rows(const std::vector<DataRow>& rows, const std::string& name);
+
+// Returns the tokens and labels. The truncation of the tokens counts texts and ids that were cut. Requires: at least one
+// row. Errors: kBadData, naming the row, for inputs as input_of_rows(), ids and types outside the model's tables, lists
+// of different lengths, and labels that do not fit the rules; those of the encoder.
+Dataset make_dataset(const std::vector<DataRow>& rows, const RowRules& rules);
+
+// Returns the kind of labels that the rows have, if the task is not known otherwise: numbers without names of labels are
+// a regression. `input`: of the rows.
+LabelKind label_kind_of(const std::vector<DataRow>& rows, RowInput input, bool has_label_names);
+
+// Returns the number of labels that the rows show: the largest class + 1, or the number of values; 0 if they have none.
+int64_t num_labels_of(const std::vector<DataRow>& rows);
+
+}  // namespace plimsoll
