@@ -6,8 +6,8 @@
 // line. Thread-safe: values and pure functions. Only parse_arguments reads files, namely the configuration
 // files that its words name.
 //
-// A program may fill an Arguments object itself. It must then call resolve_arguments() before it trains or
-// plans.
+// A program may fill an Arguments object itself. Trainer and plan_run() check it with resolve_arguments(); call that
+// function to read its notes, or the settings that it completes.
 #pragma once
 
 #include <cstdint>

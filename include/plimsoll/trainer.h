@@ -77,6 +77,15 @@ struct ForwardOutput {
   std::optional<double> loss = {};  // mean over the labels; none if the batch has no labels
 };
 
+// A weight of the model, under its name in a checkpoint. Weights of an adapter have the names of the adapter's file.
+struct WeightInfo {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::string stored_as;    // "fp32", "bf16", "int8", "nf4" or "fp4"
+  bool is_trained = false;  // by this run
+  double rate_factor = 1;   // of the learning rate, by --learning_rate_factors
+};
+
 // A parameter as a custom update rule sees it. The spans refer to planned memory and are valid during the
 // call.
 struct OwnParameter {
@@ -209,8 +218,34 @@ class Trainer {
   // memory. The gradients are neither clipped nor checked. Errors: as update(); kUsage on a GPU, with
   // --optimizer_in_backward, and if --optim or --dtype store anything other than fp32.
   void update_by(const UpdateRule& rule);
-  // Returns the number of updates since the start of the last train(), including custom ones.
+  // Returns the number of updates since the start of the last train() or of the run that load_checkpoint() resumed,
+  // including custom ones.
   int64_t step() const;
+
+  // Saves the state of a custom loop as output_dir/checkpoint-STEP, as train() does: the weights, the optimizer's states,
+  // the random numbers and the position in the training data after the last batch of next_batch() that was used. Keeps
+  // save_total_limit checkpoints. Returns the path. Errors: kUsage between forward_backward() and update(), and if
+  // another run has checkpoints in output_dir that this one could write over (--replace_checkpoints); kDevice for a full
+  // disk. Saved checkpoints stay as they are.
+  std::string save_checkpoint();
+  // Continues from a checkpoint of save_checkpoint() or train() with the same model and optimizer: afterwards the loop
+  // makes bit for bit the steps that it would have made without the interruption. Batches that were made before stay
+  // valid. Returns lines for people about what differs from the run that saved. Errors: kUsage between
+  // forward_backward() and update(); kBadData for a folder that is no checkpoint, is damaged, or is of another model or
+  // optimizer. If the fault is found while tensors are read, weights and states return to those after start().
+  std::vector<std::string> load_checkpoint(const std::string& folder);
+
+  // Weights by name, on every device. These calls allocate the memory of the run if necessary, as start() does.
+  //
+  // Returns all weights in the order of the model.
+  std::vector<WeightInfo> weights() const;
+  // Returns the values of a weight as fp32 numbers, row by row. Errors: kUsage for an unknown name; the message has the
+  // nearest ones.
+  std::vector<float> read_weight(std::string_view name);
+  // Sets all values of a weight, rounded to the type that it is stored in. The optimizer's states stay as they are.
+  // Errors: kUsage for an unknown name, another number of values than the shape has, and a value that is not finite; then
+  // nothing was written.
+  void write_weight(std::string_view name, std::span<const float> values);
 
   MemoryFigures memory() const;
   // Returns the time per group of operations as a table for people, if --profile is set.

@@ -9,6 +9,10 @@
 
 #include "api/trainer_state.h"
 #include "base/check.h"
+#include "io/ckpt/folder_lock.h"
+#include "train/checkpoint_policy.h"
+#include "train/named_weights.h"
+#include "train/resume.h"
 
 namespace plimsoll {
 
@@ -121,7 +125,7 @@ Batch Trainer::next_batch() {
   impl().require_training_data("next_batch()");
   impl().start();
   if (!impl().batches_started) {
-    impl().session.start_batches({});
+    impl().session.start_batches(impl().own_run.start);
     impl().batches_started = true;
   }
   Batch batch;
@@ -189,6 +193,12 @@ double Trainer::forward_backward(const Batch& batch) {
   const double loss = impl().session.forward_backward(made.batch, step.denominator, step.micro_batches == 0);
   ++step.micro_batches;
   step.labels += info.num_labels;
+  OwnRun& run = impl().own_run;
+  run.tokens += made.batch.size().tokens;
+  if (made.rows.num_rows() == 0) {
+    run.position = info.next;
+    run.epoch = batch.epoch();
+  }
   return loss * step.denominator / static_cast<double>(std::max<int64_t>(1, info.num_labels));
 }
 
@@ -252,6 +262,87 @@ void Trainer::update_by(const UpdateRule& rule) {
   }
   executor.note_own_update();
   ++impl().steps;
+}
+
+std::string Trainer::save_checkpoint() {
+  impl().require_training("save_checkpoint()");
+  impl().require_no_gradients("save_checkpoint()");
+  impl().start();
+  Session& session = impl().session;
+  OwnRun& run = impl().own_run;
+  const bool is_first = !run.state || run.state->run.id.empty();
+  RunState state = run.state.value_or(planned_state(session.setup()));
+  state.step = impl().steps;
+  state.micro_batches = session.micro_batches_done();
+  state.position = run.position;
+  state.epoch = run.epoch;
+  state.totals.tokens = run.tokens;
+  const std::string& folder = impl().arguments().output_dir;
+  make_folders(session.files(), folder);
+  const FolderLock lock(folder);
+  if (is_first) {
+    state.run = new_run_identity();
+    std::vector<std::string> lines;
+    check_foreign_checkpoints(session.files(), state, RunBegin::kNew, lines);
+    remove_leftovers(session.files(), folder);
+  }
+  std::string saved = save_run(session, state);
+  run.state = std::move(state);
+  for (const auto& callback : impl().callbacks) callback->on_save(saved);
+  return saved;
+}
+
+std::vector<std::string> Trainer::load_checkpoint(const std::string& folder) {
+  impl().require_training("load_checkpoint()");
+  impl().require_no_gradients("load_checkpoint()");
+  Session& session = impl().session;
+  FileSystem& files = session.files();
+  if (const auto damage = find_damage(files, folder, VerifyDepth::kHashes)) {
+    const std::string foreign = describe_foreign_checkpoint(files, folder);
+    throw_error(ErrorCode::kBadData, "load_checkpoint(): {}: {}", folder,
+                foreign.empty() ? *damage : foreign);
+  }
+  const OpenCheckpoint checkpoint = open_checkpoint(files, folder);
+  std::vector<std::string> lines;
+  RunState state = resumed_state(files, checkpoint, planned_state(session.setup()), lines);
+  impl().start();
+  session.begin_anew();
+  restore_tensors(session, checkpoint);
+  session.set_micro_batches_done(state.micro_batches);
+  impl().steps = state.step;
+  impl().batches_started = false;
+  impl().own_run = {.state = std::nullopt,
+                    .position = state.position,
+                    .start = state.position,
+                    .epoch = state.epoch,
+                    .tokens = state.totals.tokens};
+  state.arguments = impl().arguments();
+  impl().own_run.state = std::move(state);
+  return lines;
+}
+
+std::vector<WeightInfo> Trainer::weights() const {
+  std::vector<WeightInfo> infos;
+  for (NamedWeight& weight : named_weights(impl().session.plan())) {
+    infos.push_back({.name = std::move(weight.name),
+                     .shape = std::move(weight.shape),
+                     .stored_as = std::move(weight.stored_as),
+                     .is_trained = impl().session.plan().trains() && weight.spec->trainable,
+                     .rate_factor = weight.spec->rate_factor});
+  }
+  return infos;
+}
+
+std::vector<float> Trainer::read_weight(std::string_view name) {
+  const NamedWeight weight = find_weight(impl().session.plan(), name);
+  impl().start();
+  return plimsoll::read_weight(impl().session.executor(), weight);
+}
+
+void Trainer::write_weight(std::string_view name, std::span<const float> values) {
+  const NamedWeight weight = find_weight(impl().session.plan(), name);
+  impl().start();
+  plimsoll::write_weight(impl().session.executor(), weight, values);
 }
 
 int64_t Trainer::step() const {

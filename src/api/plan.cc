@@ -10,8 +10,17 @@
 
 namespace plimsoll {
 
+namespace {
+
+RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
+  resolve_arguments(arguments);
+  return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
+}
+
+}  // namespace
+
 PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
-  const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
+  const RunSetup setup = prepare_plan(arguments, environment);
   const Plan plan = build_plan(setup.request);
   PlanReport report =
       make_plan_report(plan, setup.spec(), setup.plan_labels, savings, characters_of(environment));
@@ -23,7 +32,7 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
 }
 
 void require_fit(const Arguments& arguments, const Environment& environment) {
-  const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
+  const RunSetup setup = prepare_plan(arguments, environment);
   require_fit(build_plan(setup.request), setup.spec(), setup.plan_labels);
 }
 

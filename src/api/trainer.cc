@@ -75,6 +75,7 @@ class Trainer::Impl::TrainCall {
   void begin(std::unique_ptr<TrainLoop> begun) {
     impl_.loop = std::move(begun);
     impl_.batches_started = false;
+    impl_.own_run = {};
     has_begun_ = true;
   }
 
@@ -87,6 +88,8 @@ void Trainer::Impl::start() {
   if (session.is_allocated()) return;
   loaded = session.allocate();
   steps = 0;
+  own_run = {};
+  batches_started = false;
   own_parameters.clear();
   if (arguments().skip_memory_metrics) return;
   init_metrics = init_memory.end("init");

@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "plimsoll/trainer.h"
+#include "run/run_state.h"
 #include "train/memory_deltas.h"
 #include "train/session.h"
 #include "train/train_loop.h"
@@ -32,6 +34,15 @@ struct OwnStep {
   double denominator = 1;     // the divisor of each loss
 };
 
+// What a checkpoint of a loop that the user wrote stores, apart from tensors.
+struct OwnRun {
+  std::optional<RunState> state = {};  // of the last checkpoint; none before the first
+  DataPosition position = {};          // of the batch after the last one that was used
+  DataPosition start = {};             // where next_batch() begins
+  double epoch = 0;
+  int64_t tokens = 0;
+};
+
 struct Trainer::Impl {
   explicit Impl(RunSetup setup) : session(std::move(setup), posix_file_system()) {}
 
@@ -47,6 +58,7 @@ struct Trainer::Impl {
   bool batches_started = false;
   int64_t steps = 0;
   OwnStep own_step;
+  OwnRun own_run;
   std::vector<UpdatedParameter> own_parameters;  // filled at the first update by a rule of the user
 
   class TrainCall;

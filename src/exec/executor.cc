@@ -232,10 +232,13 @@ int64_t Executor::skipped_steps() {
 
 void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
   backend_->before_host_writes(Inputs::kUpdate);
-  const PersistentBuffer* rate = input_with(InputSource::kLearningRate);
   const PersistentBuffer* number = input_with(InputSource::kUpdateNumber);
-  PLIMSOLL_CHECK(rate != nullptr && number != nullptr, "the plan has no update");
-  input_view(*rate).as<double>()[0] = learning_rate;
+  PLIMSOLL_CHECK(number != nullptr, "the plan has no update");
+  // Parameters with a factor on the learning rate have an input of their own.
+  for (const PersistentBuffer* input : program_of(kTrainProgram).inputs) {
+    if (input->input.source == InputSource::kLearningRate)
+      input_view(*input).as<double>()[0] = learning_rate * input->input.factor;
+  }
   input_view(*number).as<int64_t>()[0] = step - skipped;
 }
 

@@ -14,4 +14,7 @@ bool is_quantized(const Plan& plan, const std::string& weight);
 // in the size of the part, on one thread; it allocates the part's codes and scales.
 void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, ConstView values);
 
+// Reads one part of such a weight and writes its values, as products use them, into `values`, fp32. Cost: as above.
+void read_quantized(Executor& executor, const WeightSpec& spec, size_t part, View values);
+
 }  // namespace plimsoll

@@ -118,19 +118,71 @@ std::vector<std::string> nearest_names(std::string_view word, const std::vector<
   return nearest;
 }
 
-void freeze_weights(std::vector<WeightSpec>& specs, const std::vector<std::string>& patterns) {
+namespace {
+
+std::vector<std::string> all_names(const std::vector<WeightSpec>& specs) {
   std::vector<std::string> names;
   for (const WeightSpec& spec : specs) {
     for (std::string& name : part_names(spec)) names.push_back(std::move(name));
   }
-  for (const std::string& pattern : patterns) {
-    const auto matches = [&](const std::string& name) { return glob_matches(pattern, name); };
-    if (std::none_of(names.begin(), names.end(), matches)) {
-      throw_error(ErrorCode::kUsage,
-                  "--freeze {}: no parameter of this model has such a name; near it are {}", pattern,
-                  fmt::join(nearest_names(pattern, names), ", "));
+  return names;
+}
+
+// `argument`: "--freeze bert.*", for the message.
+void require_match(const std::string& argument, const std::string& pattern,
+                   const std::vector<std::string>& names) {
+  const auto matches = [&](const std::string& name) { return glob_matches(pattern, name); };
+  if (std::any_of(names.begin(), names.end(), matches)) return;
+  throw_error(ErrorCode::kUsage, "{}: no parameter of this model has such a name; near it are {}", argument,
+              fmt::join(nearest_names(pattern, names), ", "));
+}
+
+}  // namespace
+
+void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string, double>& factors) {
+  if (factors.empty()) return;
+  const std::vector<std::string> names = all_names(specs);
+  const auto argument = [&](const std::string& pattern) {
+    return fmt::format("--learning_rate_factors {}={}", pattern, factors.at(pattern));
+  };
+  for (const auto& [pattern, factor] : factors) {
+    require_match(argument(pattern), pattern, names);
+    const bool is_trained = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
+      const std::vector<std::string> parts = part_names(spec);
+      return spec.trainable && std::any_of(parts.begin(), parts.end(), [&](const std::string& name) {
+               return glob_matches(pattern, name);
+             });
+    });
+    if (!is_trained) {
+      throw_error(ErrorCode::kUsage, "{}: this run trains none of these parameters; leave the pattern out",
+                  argument(pattern));
     }
   }
+  const auto factor_of = [&](const std::string& name) {
+    const std::pair<const std::string, double>* longest = nullptr;
+    for (const auto& entry : factors) {
+      if (!glob_matches(entry.first, name)) continue;
+      if (longest == nullptr || entry.first.size() > longest->first.size()) longest = &entry;
+    }
+    return longest == nullptr ? 1.0 : longest->second;
+  };
+  for (WeightSpec& spec : specs) {
+    const std::vector<std::string> parts = part_names(spec);
+    spec.rate_factor = factor_of(parts.front());
+    for (const std::string& name : parts) {
+      if (factor_of(name) == spec.rate_factor || !spec.trainable) continue;
+      throw_error(ErrorCode::kUsage,
+                  "--learning_rate_factors: {} has the factor {}, but {} has {}; query, key and value of a "
+                  "layer are one "
+                  "matrix in memory and have one learning rate: use a pattern for all of them",
+                  parts.front(), spec.rate_factor, name, factor_of(name));
+    }
+  }
+}
+
+void freeze_weights(std::vector<WeightSpec>& specs, const std::vector<std::string>& patterns) {
+  const std::vector<std::string> names = all_names(specs);
+  for (const std::string& pattern : patterns) require_match("--freeze " + pattern, pattern, names);
   const auto is_frozen = [&](const std::string& name) {
     return std::any_of(patterns.begin(), patterns.end(),
                        [&](const std::string& pattern) { return glob_matches(pattern, name); });

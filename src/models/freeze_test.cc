@@ -56,6 +56,40 @@ TEST(Freeze, MarksWhatIsNamed) {
   EXPECT_EQ(frozen, 5 + 12);
 }
 
+TEST(RateFactors, TheLongestPatternDecides) {
+  std::vector<WeightSpec> specs = model_weights(small_model());
+  set_rate_factors(specs,
+                   {{"*", 0.5}, {"bert.encoder.layer.0.*", 0.25}, {"*.bias", 2}, {"classifier.*", 10}});
+  for (const WeightSpec& spec : specs) {
+    const std::string& name = spec.parts.front().disk_names.front();
+    const double expected = name.starts_with("bert.encoder.layer.0.") ? 0.25
+                            : name.starts_with("classifier.")         ? 10
+                            : name.ends_with(".bias")                 ? 2
+                                                                      : 0.5;
+    EXPECT_EQ(spec.rate_factor, expected) << name;
+  }
+}
+
+TEST(RateFactors, RefusesByName) {
+  const auto message = [](const std::map<std::string, double>& factors) -> std::string {
+    std::vector<WeightSpec> specs = model_weights(small_model());
+    freeze_weights(specs, {"bert.pooler.*"});
+    try {
+      set_rate_factors(specs, factors);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_NE(message({{"bert.encodr.*", 2}}).find("--learning_rate_factors bert.encodr.*=2: no parameter"),
+            std::string::npos);
+  EXPECT_NE(message({{"bert.pooler.*", 2}}).find("trains none of these"), std::string::npos);
+  EXPECT_NE(message({{"*.key.*", 2}}).find("key"), std::string::npos);
+  EXPECT_EQ(message({{"*.query.*", 2}, {"*.key.*", 2}, {"*.value.*", 2}}), "");
+  EXPECT_EQ(message({}), "");
+}
+
 TEST(Freeze, RefusesByName) {
   const std::string unknown = message_of({"bert.embedings.LayerNorm.weight"});
   EXPECT_NE(unknown.find("near it are bert.embeddings.LayerNorm.weight"), std::string::npos) << unknown;

@@ -36,9 +36,14 @@ void set_noise(const Graph& graph, std::span<const Parameter> group, const Optim
   attributes.set("noise_site", start + first.first_site);
 }
 
+std::string learning_rate_input(double factor) {
+  return factor == 1.0 ? "learning_rate" : fmt::format("learning_rate.{}", factor);
+}
+
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
                  const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite) {
-  std::vector<ValueId> inputs{graph.input("learning_rate"), graph.input("step"), clip, finite};
+  std::vector<ValueId> inputs{graph.input(learning_rate_input(group.front().rate_factor)),
+                              graph.input("step"), clip, finite};
   std::vector<std::string> names;
   for (const Parameter& parameter : group) {
     const Value weight = graph.value(parameter.weight);

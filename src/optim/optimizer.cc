@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "graph/ops/ops.h"
+#include "optim/emit_update.h"
 #include "optim/optimizers.h"
 
 namespace plimsoll {
@@ -32,36 +34,51 @@ size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t fi
 // The number of noise sites of either kind that are in use.
 using SitesTaken = std::array<int64_t, 2>;
 
-// Appends one op, or several, for each group of parameters with one decay and one format. Noise sites are
+// Returns the distinct factors on the learning rate, in increasing order.
+std::set<double> rate_factors(std::span<const Parameter> parameters) {
+  std::set<double> factors;
+  for (const Parameter& parameter : parameters) factors.insert(parameter.rate_factor);
+  return factors;
+}
+
+// Appends one op, or several, for each group of parameters with one decay, one format and one learning rate. Noise sites are
 // taken from `taken` on.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, SitesTaken& taken) {
   const Optimizer& optimizer = optimizer_of_kind(config.kind);
   for (const bool decays : {true, false}) {
     for (const WeightFormat format : {WeightFormat::kSplit, WeightFormat::kWithCopy, WeightFormat::kWhole}) {
-      std::vector<Parameter> group;
-      for (Parameter parameter : parameters) {
-        if (parameter.decays != decays || format_of(parameter) != format) continue;
-        if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
-        const TakenSites its = optimizer.sites(graph, parameter);
-        int64_t& next_site = taken[static_cast<size_t>(its.sites)];
-        parameter.sites = its.sites;
-        parameter.first_site = next_site;
-        next_site += its.count;
-        group.push_back(std::move(parameter));
-      }
-      for (size_t first = 0; first < group.size();) {
-        const size_t end = end_of_op(graph, group, first, config.most_elements_at_once);
-        optimizer.add(graph, std::span(group).subspan(first, end - first), config,
-                      decays ? config.weight_decay : 0.0, clip, finite);
-        first = end;
+      for (const double factor : rate_factors(parameters)) {
+        std::vector<Parameter> group;
+        for (Parameter parameter : parameters) {
+          const bool is_of_group =
+              parameter.decays == decays && format_of(parameter) == format && parameter.rate_factor == factor;
+          if (!is_of_group) continue;
+          if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
+          const TakenSites its = optimizer.sites(graph, parameter);
+          int64_t& next_site = taken[static_cast<size_t>(its.sites)];
+          parameter.sites = its.sites;
+          parameter.first_site = next_site;
+          next_site += its.count;
+          group.push_back(std::move(parameter));
+        }
+        for (size_t first = 0; first < group.size();) {
+          const size_t end = end_of_op(graph, group, first, config.most_elements_at_once);
+          optimizer.add(graph, std::span(group).subspan(first, end - first), config,
+                        decays ? config.weight_decay : 0.0, clip, finite);
+          first = end;
+        }
       }
     }
   }
 }
 
-void declare_scalars(Graph& graph) {
-  graph.add_input("learning_rate", {DType::kF64, Shape{1}}, {.source = InputSource::kLearningRate});
+// Declares the inputs of all updates: one learning rate for each factor, and the number of the update.
+void declare_scalars(Graph& graph, std::span<const Parameter> parameters) {
+  for (const double factor : rate_factors(parameters)) {
+    graph.add_input(learning_rate_input(factor), {DType::kF64, Shape{1}},
+                    {.source = InputSource::kLearningRate, .factor = factor});
+  }
   graph.add_input("step", {DType::kI64, Shape{1}}, {.source = InputSource::kUpdateNumber});
 }
 
@@ -89,7 +106,7 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
                                const OptimizerConfig& config, const LossScale& loss_scale) {
   graph.set_segment(Segment::kOptimizer);
   graph.set_module("optimizer");
-  declare_scalars(graph);
+  declare_scalars(graph, parameters);
   std::vector<ValueId> gradients;
   for (const Parameter& parameter : parameters) gradients.push_back(parameter.gradient);
   const std::vector<ValueId> norm = add_norm(graph, std::move(gradients), loss_scale);
@@ -111,7 +128,7 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
                  "cannot clip to {}: an update in the backward pass does not know the global norm",
                  config.max_grad_norm);
   graph.set_segment(Segment::kBackward);
-  declare_scalars(graph);
+  declare_scalars(graph, parameters);
   std::vector<std::pair<ModuleId, std::vector<Parameter>>> groups;
   for (const Parameter& parameter : parameters) {
     const ModuleId module = graph.op(graph.value(parameter.gradient).producer).module;

@@ -46,43 +46,62 @@ void CheckpointPolicy::store_callbacks() {
   }
 }
 
-CheckpointContents CheckpointPolicy::contents(const TrainControl& control) {
-  store_callbacks();
-  state_.has_checkpoint = true;
-  state_.saved_at_end = control.stop || state_.step >= state_.max_steps;
-  learning_rate_.store(state_.schedule_state);
+RunState planned_state(const RunSetup& setup) {
+  RunState state;
+  state.arguments = setup.arguments;
+  state.max_steps = setup.steps.length.max_steps;
+  state.num_epochs = static_cast<int64_t>(std::ceil(setup.steps.length.num_epochs));
+  state.data.hash = setup.data.train_hash;
+  state.data.rows = setup.steps.length.rows_per_epoch;
+  return state;
+}
+
+namespace {
+
+CheckpointContents contents_of(Session& session, const RunState& state) {
   CheckpointContents contents;
-  contents.model = session_.model_contents();
-  contents.run = state_.run;
+  contents.model = session.model_contents();
+  contents.run = state.run;
   contents.streamed.push_back(
-      {std::string(kTrainerStateFile), [this](const PutText& put) { write_trainer_state(state_, put); }});
-  if (!arguments_.save_only_model) {
-    contents.optimizer_tensors = state_tensors(session_.executor());
-    contents.run_state_json = run_state_json(state_);
-    // An empty table is saved too, so that a run which resumes here uses the library's defaults, as this run did.
-    if (session_.plan().is_on_gpu())
-      contents.extra.push_back({kTuningFile, tuning_table_json(session_.plan().request.products.tuning)});
-    contents.streamed.push_back(
-        {kLogFile, [this](const PutText& put) { write_log(state_.log_history, put); }});
-  }
+      {std::string(kTrainerStateFile), [&state](const PutText& put) { write_trainer_state(state, put); }});
+  if (state.arguments.save_only_model) return contents;
+  contents.optimizer_tensors = state_tensors(session.executor());
+  contents.run_state_json = run_state_json(state);
+  // An empty table is saved too, so that a run which resumes here uses the library's defaults, as this run did.
+  if (session.plan().is_on_gpu())
+    contents.extra.push_back({kTuningFile, tuning_table_json(session.plan().request.products.tuning)});
+  contents.streamed.push_back(
+      {kLogFile, [&state](const PutText& put) { write_log(state.log_history, put); }});
   return contents;
+}
+
+}  // namespace
+
+std::string save_run(Session& session, RunState& state) {
+  FileSystem& files = session.files();
+  const std::string& output_dir = state.arguments.output_dir;
+  const bool is_best = state.best.metric && state.best.step == state.step;
+  if (is_best) state.best.checkpoint = "checkpoint-" + std::to_string(state.step);
+  state.has_checkpoint = true;
+  std::string saved = save_checkpoint(files, output_dir, state.step, contents_of(session, state));
+  point_link(files, output_dir, "last", saved);
+  if (is_best) point_link(files, output_dir, "best", saved);
+  const std::optional<int64_t>& limit = state.arguments.save_total_limit;
+  if (limit && *limit > 0) {
+    const bool is_in_output_dir = state.best.checkpoint.find('/') == std::string::npos;
+    rotate_checkpoints(files, output_dir, *limit, saved, is_in_output_dir ? best_checkpoint_path(state) : "");
+  }
+  return saved;
 }
 
 void CheckpointPolicy::save(int64_t step, const TrainControl& control) {
   if (is_saved(step)) return;
-  FileSystem& files = session_.files();
-  const std::string folder = "checkpoint-" + std::to_string(step);
-  const bool is_best = state_.best.metric && state_.best.step == step;
-  if (is_best) state_.best.checkpoint = folder;
-  last_checkpoint_ = save_checkpoint(files, arguments_.output_dir, step, contents(control));
+  PLIMSOLL_CHECK(step == state_.step, "step {} is saved at step {}", step, state_.step);
+  store_callbacks();
+  state_.saved_at_end = control.stop || state_.step >= state_.max_steps;
+  learning_rate_.store(state_.schedule_state);
+  last_checkpoint_ = save_run(session_, state_);
   saved_step_ = step;
-  point_link(files, arguments_.output_dir, "last", last_checkpoint_);
-  if (is_best) point_link(files, arguments_.output_dir, "best", last_checkpoint_);
-  if (arguments_.save_total_limit && *arguments_.save_total_limit > 0) {
-    const bool is_in_output_dir = state_.best.checkpoint.find('/') == std::string::npos;
-    rotate_checkpoints(files, arguments_.output_dir, *arguments_.save_total_limit, last_checkpoint_,
-                       is_in_output_dir ? best_checkpoint_path(state_) : "");
-  }
   for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
 }
 

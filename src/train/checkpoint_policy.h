@@ -45,8 +45,6 @@ class CheckpointPolicy {
   void store_callbacks();
 
  private:
-  CheckpointContents contents(const TrainControl& control);
-
   Session& session_;
   const Arguments& arguments_;
   const Callbacks& callbacks_;
@@ -55,6 +53,14 @@ class CheckpointPolicy {
   int64_t saved_step_ = -1;
   std::string last_checkpoint_;
 };
+
+// Writes a checkpoint of this state into the run's output folder: the model, and, unless --save_only_model is set, the
+// optimizer's states and what a run needs to resume. Removes old ones by --save_total_limit and moves the links "last"
+// and, if this step is the best, "best". Returns the path.
+std::string save_run(Session& session, RunState& state);
+
+// Returns the state of a run before its first step.
+RunState planned_state(const RunSetup& setup);
 
 // The metric that decides which model is best, as the log names it.
 std::string best_metric_name(const Arguments& arguments);

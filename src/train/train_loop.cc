@@ -24,17 +24,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The state of a run that begins with its first step.
-RunState planned_state(const RunSetup& setup) {
-  RunState state;
-  state.arguments = setup.arguments;
-  state.max_steps = setup.steps.length.max_steps;
-  state.num_epochs = static_cast<int64_t>(std::ceil(setup.steps.length.num_epochs));
-  state.data.hash = setup.data.train_hash;
-  state.data.rows = setup.steps.length.rows_per_epoch;
-  return state;
-}
-
 Callbacks with_early_stopping(Callbacks callbacks, const Arguments& arguments) {
   if (arguments.early_stopping_patience) {
     callbacks.push_back(std::make_shared<EarlyStopping>(

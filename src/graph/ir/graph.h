@@ -87,6 +87,7 @@ struct InputRule {
   // The value of the elements of a bucket that the batch leaves unused, except for kSequenceStarts, whose unused
   // elements are the number of tokens.
   int32_t unused = 0;
+  double factor = 1.0;  // kLearningRate: the factor on the learning rate
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };
 

@@ -30,6 +30,7 @@ std::vector<WeightSpec> run_weights(const PlanRequest& request) {
   std::vector<WeightSpec> weights = model_weights(request.model.config);
   if (request.model.lora) add_lora_weights(weights, request.model.config.model_type, *request.model.lora);
   freeze_weights(weights, request.model.freeze);
+  set_rate_factors(weights, request.model.rate_factors);
   return weights;
 }
 
@@ -172,6 +173,7 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .weight = graph.find(spec.name),
                         .copy = copy_of(graph, spec.name, request),
                         .decays = spec.decays,
+                        .rate_factor = spec.rate_factor,
                         .is_embedding = is_embedding(graph, graph.find(spec.name)),
                         .part_rows = rows_of_parts(spec)};
     const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;

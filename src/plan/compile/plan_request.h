@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct ModelOptions {
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
   std::vector<std::string> freeze = {};  // patterns for names of parameters that are not trained
+  // Factors on the learning rate by such patterns.
+  std::map<std::string, double> rate_factors = {};
   std::optional<LoraConfig> lora = {};
   friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
 };

@@ -11,7 +11,7 @@ namespace {
 // The number of fields of each part. A new field fails to compile here, and needs a case in kChanges.
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes] = request;
-  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, freeze, lora] = model;
+  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, freeze, rate_factors, lora] = model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, gradient_dtype, fp32_products, weight_copies,
                                 copies_at_use] = precision;
   [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
@@ -31,6 +31,10 @@ constexpr FieldChange kChanges[] = {
     {"model.problem_type", [](PlanRequest& r) { r.model.problem_type = ProblemType::kRegression; }},
     {"model.label_smoothing", [](PlanRequest& r) { r.model.label_smoothing = 0.1; }},
     {"model.freeze", [](PlanRequest& r) { r.model.freeze = {"*embeddings*"}; }},
+    {"model.rate_factors",
+     [](PlanRequest& r) {
+       r.model.rate_factors = {{"classifier.*", 2.0}};
+     }},
     {"model.lora", [](PlanRequest& r) { r.model.lora = LoraConfig{}; }},
     {"precision.dtype", [](PlanRequest& r) { r.precision.dtype = DType::kBF16; }},
     {"precision.activation_dtype", [](PlanRequest& r) { r.precision.activation_dtype = DType::kBF16; }},

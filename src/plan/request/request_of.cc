@@ -1,6 +1,8 @@
 #include "plan/request/request_of.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/optimizer_names.h"
@@ -140,6 +142,22 @@ void warn_of_bf16_checkpoint(const Arguments& arguments, const RunFacts& facts, 
                   arguments.fp16 ? "fp16" : "fp16_full_eval", arguments.fp16 ? "" : "_full_eval"));
 }
 
+std::map<std::string, double> rate_factors_of(const Arguments& arguments) {
+  std::map<std::string, double> factors;
+  for (const auto& [pattern, text] : arguments.learning_rate_factors) {
+    double factor = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), factor);
+    const bool is_number = error == std::errc() && end == text.data() + text.size() && std::isfinite(factor);
+    if (!is_number || factor < 0) {
+      throw_error(ErrorCode::kUsage,
+                  "--learning_rate_factors {}={}: expected a finite number of at least 0 after '='", pattern,
+                  text);
+    }
+    factors[pattern] = factor;
+  }
+  return factors;
+}
+
 }  // namespace
 
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device) {
@@ -159,6 +177,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
                    .problem_type = facts.problem_type,
                    .label_smoothing = arguments.label_smoothing_factor,
                    .freeze = arguments.freeze,
+                   .rate_factors = rate_factors_of(arguments),
                    .lora = lora_of(arguments, facts.model, facts.adapter)};
   request.device = facts.device;
   request.passes = facts.passes;

@@ -1,0 +1,40 @@
+// Reads and writes single weights of a run by the names that they have in a checkpoint, on any device and in any storage
+// format. Free functions; not thread-safe with respect to one executor.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/executor.h"
+
+namespace plimsoll {
+
+// A tensor of a checkpoint: one part of a weight.
+struct NamedWeight {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::string stored_as;  // "fp32", "bf16", "int8", "nf4", ...
+  const WeightSpec* spec = nullptr;
+  size_t part = 0;  // of spec->parts
+
+  int64_t elements() const;
+};
+
+// Returns the weights in the order of the model. Those of an adapter have the names of its file. Valid while the plan
+// lives.
+std::vector<NamedWeight> named_weights(const Plan& plan);
+
+// Returns the weight of this name. Errors: kUsage for an unknown name; the message lists the nearest ones.
+NamedWeight find_weight(const Plan& plan, std::string_view name);
+
+// Returns the values as fp32 numbers, row by row.
+std::vector<float> read_weight(Executor& executor, const NamedWeight& weight);
+
+// Writes the values, rounded to the type that the weight is stored in. Errors: kUsage for another number of values, and
+// for one that is not finite in that type; then nothing was written.
+void write_weight(Executor& executor, const NamedWeight& weight, std::span<const float> values);
+
+}  // namespace plimsoll
