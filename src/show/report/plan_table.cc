@@ -121,6 +121,12 @@ std::string gradient_label(const Plan& plan) {
   return types.empty() ? name : fmt::format("{} ({})", name, types);
 }
 
+// Removes the last row if it has no bytes in any phase.
+void drop_if_empty(std::vector<Row>& rows) {
+  const std::vector<int64_t>& bytes = rows.back().bytes;
+  if (std::all_of(bytes.begin(), bytes.end(), [](int64_t one) { return one == 0; })) rows.pop_back();
+}
+
 std::vector<Row> memory_rows(const Plan& plan, const MemoryAnatomy& anatomy) {
   std::vector<Row> rows;
   const auto add = [&](std::string_view label, auto value_of) {
@@ -133,10 +139,10 @@ std::vector<Row> memory_rows(const Plan& plan, const MemoryAnatomy& anatomy) {
     if (purpose == Purpose::kConstant) continue;
     add(purpose == Purpose::kGradients ? gradient_label(plan) : std::string(purpose_name(purpose)),
         [&](const PhaseMemory& phase) { return phase.by_purpose[index_of(purpose)]; });
-    const auto is_zero = [](int64_t bytes) { return bytes == 0; };
-    if (std::all_of(rows.back().bytes.begin(), rows.back().bytes.end(), is_zero)) rows.pop_back();
+    drop_if_empty(rows);
   }
   add("gaps between buffers", [](const PhaseMemory& phase) { return phase.gaps_bytes; });
+  drop_if_empty(rows);
   add("arena in use", [](const PhaseMemory& phase) { return phase.arena_bytes; });
   add("device constant", [](const PhaseMemory& phase) { return phase.constant_bytes; });
   add("total", [](const PhaseMemory& phase) { return phase.total_bytes; });
