@@ -503,6 +503,17 @@ TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   EXPECT_THROW(scores({"--scores", "logit"}), Error);
 }
 
+// A settings file is read where texts are taken, unless the word is a text with blanks or follows "--".
+TEST(Parse, TextsAndSettingsFilesAreToldApart) {
+  const std::vector<std::string> words{"parse the config.json", "--use_cpu", "good", "--",
+                                       "settings.yaml",         "--x"};
+  const ParseResult texts = parse_arguments(words, {.allow_positionals = true});
+  EXPECT_EQ(texts.positionals,
+            (std::vector<std::string>{"parse the config.json", "good", "settings.yaml", "--x"}));
+  const std::vector<std::string> file{"/nonexistent/settings.yaml"};
+  EXPECT_THROW(parse_arguments(file, {.allow_positionals = true}), Error);
+}
+
 TEST(Parse, NamesOfTheCommandLineAreKnown) {
   const std::vector<std::string> words{"--learning_rate", "1e-4", "--no_do_train"};
   const ParseResult result = parse_arguments(words);
