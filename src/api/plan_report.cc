@@ -19,7 +19,7 @@ Characters characters_of(const Environment& environment) {
   return is_utf8 ? Characters::kUnicode : Characters::kAscii;
 }
 
-PlanReport make_plan_report(const Plan& plan, const PlanLabels& labels, Savings savings,
+PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
                             Characters characters) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
@@ -31,8 +31,9 @@ PlanReport make_plan_report(const Plan& plan, const PlanLabels& labels, Savings 
   report.table = plan_table(plan, labels, characters);
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
-  if (savings == Savings::kPlan && report.fits) report.savings = format_savings(plan, cheapest_savings(plan));
-  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan, labels);
+  if (savings == Savings::kPlan && report.fits)
+    report.savings = format_savings(plan, cheapest_savings(plan, run));
+  if (savings == Savings::kPlan) report.refusal = describe_shortage(plan, run, labels);
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan, labels);

@@ -86,9 +86,9 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment,
   std::vector<std::string> notes = resolve_arguments(arguments);
   impl_ = std::make_unique<Impl>(
       prepare_run(arguments, purpose_of(task), environment, posix_file_system(), texts));
-  impl_->plan =
-      make_plan_report(impl_->session.plan(), impl_->session.setup().plan_labels,
-                       arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, characters_of(environment));
+  impl_->plan = make_plan_report(
+      impl_->session.plan(), impl_->session.setup().spec(), impl_->session.setup().plan_labels,
+      arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, characters_of(environment));
   impl_->plan.warnings = impl_->session.setup().diagnostics.warnings;
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
@@ -100,7 +100,8 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment,
     if (std::string text = shortage_text(plan.total_bytes(), memory); !text.empty())
       impl_->plan.warnings.push_back(std::move(text));
   }
-  if (std::string text = redundant_accumulation(plan, free_bytes); !text.empty())
+  if (std::string text = redundant_accumulation(plan, impl_->session.setup().spec(), free_bytes);
+      !text.empty())
     impl_->plan.warnings.push_back(std::move(text));
 }
 

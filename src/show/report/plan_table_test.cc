@@ -7,9 +7,9 @@
 
 #include "plan/anatomy/memory.h"
 #include "plan/compile/matmuls.h"
-#include "plan/compile/testing/plan_case.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
+#include "plan/search/testing/run_case.h"
 
 namespace plimsoll {
 namespace {
@@ -39,7 +39,7 @@ TEST(PlanTable, NeverWiderThanAHundredColumns) {
   for (PlanRequest request : all_plan_cases()) {
     if (printed % 3 == 0) request.memory_limit_bytes = 1000 + printed * 10'000'000;
     const Plan plan = build_plan(request);
-    const std::string savings = format_savings(plan, cheapest_savings(plan));
+    const std::string savings = format_savings(plan, cheapest_savings(plan, run_of(request)));
     for (const std::string& text : {plan_table(plan), module_table(plan), plan_why(plan), savings}) {
       for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
       EXPECT_TRUE(text.empty() || text.ends_with('\n'));
@@ -106,7 +106,7 @@ TEST(PlanTable, TheVerdictStandsLast) {
     const size_t shortage = line.find("short by ");
     ASSERT_TRUE(needed != std::string::npos && shortage != std::string::npos) << line;
     try {
-      require_fit(build_plan(request));
+      require_fit(build_plan(request), run_of(request));
       FAIL() << "it fits";
     } catch (const Error& error) {
       const std::string message = error.what();
