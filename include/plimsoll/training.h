@@ -14,7 +14,8 @@ namespace plimsoll {
 
 // Environment variables for the functions that look up caches: HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
 // XDG_CACHE_HOME and HOME. LC_CTYPE, if it is present, is the name of the effective locale: tables use only
-// ASCII unless it is a UTF-8 locale. The library never reads the environment of the process itself.
+// ASCII unless it is a UTF-8 locale. COLUMNS, if it is present, is the width of the terminal that shows the tables.
+// The library never reads the environment of the process itself.
 using Environment = std::map<std::string, std::string>;
 
 // The figures of one optimizer step, complete at the end of the step.

@@ -1,6 +1,9 @@
 #include "api/plan_report.h"
 
+#include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <system_error>
 
 #include "plan/anatomy/width_advice.h"
 #include "plan/search/savings.h"
@@ -10,17 +13,27 @@
 
 namespace plimsoll {
 
-Characters characters_of(const Environment& environment) {
-  const auto locale = environment.find("LC_CTYPE");
-  if (locale == environment.end()) return Characters::kUnicode;
-  std::string name = locale->second;
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const bool is_utf8 = name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
-  return is_utf8 ? Characters::kUnicode : Characters::kAscii;
+TableStyle table_style(const Environment& environment) {
+  TableStyle style;
+  if (const auto locale = environment.find("LC_CTYPE"); locale != environment.end()) {
+    std::string name = locale->second;
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool is_utf8 = name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
+    style.characters = is_utf8 ? Characters::kUnicode : Characters::kAscii;
+  }
+  if (const auto width = environment.find("COLUMNS"); width != environment.end()) {
+    size_t columns = 0;
+    const std::string& text = width->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), columns);
+    // The columns of the table need 79.
+    if (error == std::errc() && end == text.data() + text.size())
+      style.columns = std::clamp<size_t>(columns, 79, 100);
+  }
+  return style;
 }
 
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            Characters characters) {
+                            const TableStyle& style) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -28,11 +41,11 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.constant_bytes = plan.constant_bytes();
   report.fits = plan.fits();
   report.build_ms = plan.build_ms;
-  report.table = plan_table(plan, labels, characters);
+  report.table = plan_table(plan, labels, style.characters, style.columns);
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
   if (savings == Savings::kPlan && report.fits)
-    report.savings = format_savings(plan, cheapest_savings(plan, run));
+    report.savings = format_savings(plan, cheapest_savings(plan, run), style.columns);
   if (savings == Savings::kPlan) report.refusal = describe_shortage(plan, run, labels);
   report.modules = module_table(plan);
   report.why = plan_why(plan);

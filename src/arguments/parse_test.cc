@@ -469,9 +469,9 @@ TEST(ParseArguments, HelpStopsReading) {
 }
 
 TEST(ParseArguments, PositionalsAreReturnedOnRequest) {
-  const std::vector<std::string> words = {"a.json", "--bf16", "b.csv", "--", "--c"};
+  const std::vector<std::string> words = {"a.tsv", "--bf16", "b.csv", "--", "--c"};
   const ParseResult r = parse_arguments(words, {.allow_positionals = true});
-  EXPECT_EQ(r.positionals, (std::vector<std::string>{"a.json", "b.csv", "--c"}));
+  EXPECT_EQ(r.positionals, (std::vector<std::string>{"a.tsv", "b.csv", "--c"}));
   EXPECT_TRUE(r.arguments.bf16);
 }
 

@@ -41,6 +41,7 @@ Environment process_environment() {
     if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
   }
   environment["LC_CTYPE"] = character_locale();
+  if (const int columns = output_columns(); columns > 0) environment["COLUMNS"] = std::to_string(columns);
   return environment;
 }
 

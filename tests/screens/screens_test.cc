@@ -142,6 +142,18 @@ TEST_F(FirstTry, CommandsOfTheReadmeInTheLocaleC) {
   expect_screen("locale_c.txt", screens);
 }
 
+// The tables of a plan follow the width of the terminal; in a pipe they have up to 100 columns.
+TEST_F(FirstTry, APlanFitsTheTerminal) {
+  const std::vector<std::string> plan = readme_commands()[0];
+  for (const int columns : {80, 100, 132}) {
+    std::istringstream lines(rendered(run(plan, Output::kTerminal, "C", {}, columns).bytes).text);
+    size_t widest = 0;
+    for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+    EXPECT_LE(widest, static_cast<size_t>(std::min(columns, 100)));
+    EXPECT_GE(widest, 75u);
+  }
+}
+
 TEST_F(FirstTry, HelpOfEveryCommand) {
   std::string screens;
   for (const char* command : {"", "train", "plan", "eval", "predict", "inspect", "tokenize", "fit", "bench",
