@@ -115,7 +115,7 @@ std::string_view to_string(ArgumentGroup group);
 std::string_view to_string(ArgumentOrigin origin);
 std::string_view to_string(ArgumentStatus status);
 
-// Returns the text for --help, with lines of at most 100 columns. `topic` is empty (all implemented
+// Returns the text for --help, with lines of at most 80 columns. `topic` is empty (all implemented
 // settings), the name of a group, "all", or the name of one setting. Errors: kUsage for any other topic.
 std::string arguments_help(std::string_view topic = "");
 // Returns the content of docs/ARGUMENTS.md.

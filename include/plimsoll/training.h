@@ -15,8 +15,8 @@ namespace plimsoll {
 // Environment variables for the functions that look up caches: HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
 // XDG_CACHE_HOME and HOME. The library reads no other variable, and reads these only in process_environment(),
 // the default of every function that has an Environment as parameter. Pass another map to search elsewhere;
-// an empty map has no caches. LC_CTYPE, if a map has it, is the name of the effective locale: tables use only ASCII
-// unless it is a UTF-8 locale.
+// an empty map has no caches. A map may also have LC_CTYPE, the name of the effective locale (tables use only
+// ASCII unless it is a UTF-8 locale), and COLUMNS, the width of the terminal that shows the tables.
 using Environment = std::map<std::string, std::string>;
 
 // Returns those of the variables above that this process has. If HOME is not set, it is the home directory of

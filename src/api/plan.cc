@@ -23,7 +23,7 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
   const RunSetup setup = prepare_plan(arguments, environment);
   const Plan plan = build_plan(setup.request);
   PlanReport report =
-      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, characters_of(environment));
+      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment));
   report.warnings = setup.diagnostics.warnings;
   if (std::string text = redundant_accumulation(plan, setup.spec()); !text.empty())
     report.warnings.push_back(std::move(text));

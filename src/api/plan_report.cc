@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "optim/optimizers.h"
@@ -158,10 +160,11 @@ std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions
 }
 
 // Plans the changes, and writes their text.
-void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels, PlanReport& report) {
+void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels, size_t columns,
+                 PlanReport& report) {
   if (report.fits) {
     const std::vector<Suggestion> savings = cheapest_savings(plan, run);
-    report.savings = format_savings(plan, savings);
+    report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
     // Each needs less than the plan, which fits.
     for (PlannedChange& change : report.changes) change.fits = true;
@@ -180,17 +183,27 @@ const PlannedPhase* PlannedMemory::find_phase(std::string_view name) const {
   return found == phases.end() ? nullptr : &*found;
 }
 
-Characters characters_of(const Environment& environment) {
-  const auto locale = environment.find("LC_CTYPE");
-  if (locale == environment.end()) return Characters::kUnicode;
-  std::string name = locale->second;
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const bool is_utf8 = name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
-  return is_utf8 ? Characters::kUnicode : Characters::kAscii;
+TableStyle table_style(const Environment& environment) {
+  TableStyle style;
+  if (const auto locale = environment.find("LC_CTYPE"); locale != environment.end()) {
+    std::string name = locale->second;
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool is_utf8 = name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
+    style.characters = is_utf8 ? Characters::kUnicode : Characters::kAscii;
+  }
+  if (const auto width = environment.find("COLUMNS"); width != environment.end()) {
+    size_t columns = 0;
+    const std::string& text = width->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), columns);
+    // The columns of the table need 79.
+    if (error == std::errc() && end == text.data() + text.size())
+      style.columns = std::clamp<size_t>(columns, 79, 100);
+  }
+  return style;
 }
 
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            Characters characters) {
+                            const TableStyle& style) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -203,10 +216,10 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.speed = speed_of(plan);
   report.recomputation = recomputation_of(plan);
   report.build_ms = plan.build_ms;
-  report.table = plan_table(plan, labels, characters);
+  report.table = plan_table(plan, labels, style.characters, style.columns);
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
-  if (savings == Savings::kPlan) add_changes(plan, run, labels, report);
+  if (savings == Savings::kPlan) add_changes(plan, run, labels, style.columns, report);
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan, labels);

@@ -8,10 +8,14 @@
 
 namespace plimsoll {
 
-// Returns the characters that the locale of an environment can show (training.h); Unicode if it names none.
-Characters characters_of(const Environment& environment);
+struct TableStyle {
+  Characters characters = Characters::kUnicode;
+  size_t columns = 100;
+};
+// Returns the style that the locale and the width of an environment allow (training.h).
+TableStyle table_style(const Environment& environment);
 
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            Characters characters = Characters::kUnicode);
+                            const TableStyle& style = {});
 
 }  // namespace plimsoll

@@ -105,7 +105,7 @@ Trainer::Trainer(Arguments arguments, const TrainerParts& parts, Task task, cons
       prepare_run(arguments, purpose_of(task), environment, posix_file_system(), parts));
   impl_->plan = make_plan_report(
       impl_->session.plan(), impl_->session.setup().spec(), impl_->session.setup().plan_labels,
-      arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, characters_of(environment));
+      arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, table_style(environment));
   impl_->plan.warnings = impl_->session.setup().diagnostics.warnings;
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());

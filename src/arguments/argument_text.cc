@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kColumns = 100;
+constexpr size_t kColumns = 80;
 
 // Appends words in lines of at most kColumns, each indented by `indent` blanks.
 void append_wrapped(std::string& out, std::string_view text, size_t indent) {

@@ -88,7 +88,7 @@ class CommandLine {
       result_.help = true;
       if (has_value_next()) result_.help_topic = words_[next_];
     } else if (word == "--") {
-      while (next_ < words_.size()) read_positional(words_[next_++]);
+      while (next_ < words_.size()) read_after_options(words_[next_++]);
     } else if (word.starts_with("--")) {
       read_option(word);
     } else if (is_option(word)) {
@@ -99,11 +99,22 @@ class CommandLine {
     }
   }
 
-  void read_positional(const std::string& word) {
+  // After "--", every word is what the command takes besides options.
+  void read_after_options(const std::string& word) {
     if (options_.allow_positionals) {
       result_.positionals.push_back(word);
-    } else if (is_argument_file(word)) {
+    } else {
+      read_positional(word);
+    }
+  }
+
+  void read_positional(const std::string& word) {
+    // A text with a blank in it is not the name of a file.
+    const bool is_text = options_.allow_positionals && word.find(' ') != std::string::npos;
+    if (is_argument_file(word) && !is_text) {
       files_.push_back(word);
+    } else if (options_.allow_positionals) {
+      result_.positionals.push_back(word);
     } else if (!last_flag_.empty()) {
       throw_error(ErrorCode::kUsage, "'{}' after {}: expected True or False, or nothing", word, last_flag_);
     } else {

@@ -469,9 +469,9 @@ TEST(ParseArguments, HelpStopsReading) {
 }
 
 TEST(ParseArguments, PositionalsAreReturnedOnRequest) {
-  const std::vector<std::string> words = {"a.json", "--bf16", "b.csv", "--", "--c"};
+  const std::vector<std::string> words = {"a.tsv", "--bf16", "b.csv", "--", "--c"};
   const ParseResult r = parse_arguments(words, {.allow_positionals = true});
-  EXPECT_EQ(r.positionals, (std::vector<std::string>{"a.json", "b.csv", "--c"}));
+  EXPECT_EQ(r.positionals, (std::vector<std::string>{"a.tsv", "b.csv", "--c"}));
   EXPECT_TRUE(r.arguments.bf16);
 }
 
@@ -501,6 +501,17 @@ TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   EXPECT_EQ(text.arguments.scores, "probabilities");
   EXPECT_EQ(text.positionals, std::vector<std::string>{"a good film"});
   EXPECT_THROW(scores({"--scores", "logit"}), Error);
+}
+
+// A settings file is read where texts are taken, unless the word is a text with blanks or follows "--".
+TEST(Parse, TextsAndSettingsFilesAreToldApart) {
+  const std::vector<std::string> words{"parse the config.json", "--use_cpu", "good", "--",
+                                       "settings.yaml",         "--x"};
+  const ParseResult texts = parse_arguments(words, {.allow_positionals = true});
+  EXPECT_EQ(texts.positionals,
+            (std::vector<std::string>{"parse the config.json", "good", "settings.yaml", "--x"}));
+  const std::vector<std::string> file{"/nonexistent/settings.yaml"};
+  EXPECT_THROW(parse_arguments(file, {.allow_positionals = true}), Error);
 }
 
 TEST(Parse, NamesOfTheCommandLineAreKnown) {

@@ -10,8 +10,8 @@ namespace plimsoll {
 namespace {
 
 bool lists(const std::string& help, std::string_view name) {
-  return help.find(fmt::format("  --{}\n", name)) != std::string::npos ||
-         help.find(fmt::format("  --{} ", name)) != std::string::npos;
+  return help.find(fmt::format("\n  --{}\n", name)) != std::string::npos ||
+         help.find(fmt::format("\n  --{} ", name)) != std::string::npos;
 }
 
 TEST(RunCommands, AFileThatIsNotReadIsRefused) {

@@ -355,13 +355,13 @@ int run_one(const std::vector<std::string>& words) {
 
 int run_bench(const std::vector<std::string>& words) {
   if (!words.empty() && words[0] == "--one_run") return run_one({words.begin() + 1, words.end()});
-  const bool asks_for_help = std::any_of(
-      words.begin(), words.end(), [](const std::string& word) { return word == "--help" || word == "-h"; });
-  if (words.empty() || asks_for_help) {
-    print(kBenchUsage);
-    return asks_for_help ? 0 : static_cast<int>(ErrorCode::kUsage);
+  const CommandInfo& command = command_named("bench");
+  const CommandWords read = read_command_words(command, words);
+  if (words.empty() || read.help) {
+    print(command_screen(command, read.help_topic));
+    return read.help ? 0 : static_cast<int>(ErrorCode::kUsage);
   }
-  return Bench(read_bench_words(words)).run();
+  return Bench(read_bench_words(read)).run();
 }
 
 }  // namespace plimsoll::cli

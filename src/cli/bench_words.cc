@@ -9,31 +9,6 @@
 
 namespace plimsoll::cli {
 
-const char* const kBenchUsage =
-    "usage: plimsoll bench --experiments [--output_dir DIR] [--use_cpu] [--peer] [arguments of train]\n"
-    "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n"
-    "       plimsoll bench --calibrate [--num_threads N] [--device cuda:N]\n"
-    "\n"
-    "  --experiments       the experiments of Hugging Face's page on one GPU, then more: every method\n"
-    "                      alone and combined, one process each, with memory and speed; on a CPU with a\n"
-    "                      smaller model, in minutes\n"
-    "  --sweep NAME=A,B    a grid of any arguments of train; --do_eval with data adds the metrics. Values\n"
-    "                      with commas have ';' between them:\n"
-    "                      --sweep 'lora_target_modules=all-linear;query,value'\n"
-    "  --calibrate         time ops of a training on this CPU, for the predictions of plan, fit and bench\n"
-    "                      on it with as many threads; --experiments does so too, for its own rows;\n"
-    "                      with --device cuda:N, the memory of processes on that GPU outside their arenas\n"
-    "  --only TEXT,TEXT    the first row and the rows whose name contains one of the texts; separate texts\n"
-    "                      that contain commas with ';'\n"
-    "  --peer              each row also with Hugging Face's Trainer, if torch and transformers are\n"
-    "                      installed\n"
-    "  --peer_python FILE  the interpreter for it (default: python3)\n"
-    "  --peer_script FILE  the script for it (default: experiments_peer.py of this program)\n"
-    "  --output_dir DIR    tables, plots and the output of each run (default: experiments); a stopped bench\n"
-    "                      continues there when the same command is run again\n"
-    "\n"
-    "Every other argument is passed to each run and overrides the arguments of the row.";
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,35 +45,17 @@ std::string own_peer_script() {
 
 }  // namespace
 
-BenchWords read_bench_words(const std::vector<std::string>& words) {
+BenchWords read_bench_words(const CommandWords& words) {
   BenchWords read;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string name = words[i].substr(0, words[i].find('='));
-    const auto value = [&] {
-      if (name.size() < words[i].size()) return words[i].substr(name.size() + 1);
-      if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "bench: " + name + " needs a value");
-      return words[++i];
-    };
-    if (name == "--experiments") {
-      read.experiments = true;
-    } else if (name == "--calibrate") {
-      read.calibrate = true;
-    } else if (name == "--peer") {
-      read.peer = true;
-    } else if (name == "--output_dir") {
-      read.output_dir = value();
-    } else if (name == "--peer_python") {
-      read.peer_python = value();
-    } else if (name == "--peer_script") {
-      read.peer_script = value();
-    } else if (name == "--sweep") {
-      read.sweeps.push_back(value());
-    } else if (name == "--only") {
-      read.only = split(value());
-    } else {
-      read.more.push_back(words[i]);
-    }
-  }
+  read.experiments = words.has("experiments");
+  read.calibrate = words.has("calibrate");
+  read.peer = words.has("peer");
+  read.output_dir = words.value("output_dir", read.output_dir);
+  read.peer_python = words.value("peer_python", read.peer_python);
+  read.peer_script = words.value("peer_script", read.peer_script);
+  if (words.has("sweep")) read.sweeps = words.values.at("sweep");
+  read.only = split(words.value("only"));
+  read.more = words.rest;
   if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) != 1) {
     throw Error(ErrorCode::kUsage,
                 "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");

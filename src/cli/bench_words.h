@@ -1,15 +1,14 @@
-// Parses the command line of `plimsoll bench`, and contains its usage text. Not thread-safe: it accesses the
+// Parses the command line of `plimsoll bench`. Not thread-safe: it accesses the
 // file system.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "plimsoll/commands.h"
 #include "plimsoll/experiments.h"
 
 namespace plimsoll::cli {
-
-extern const char* const kBenchUsage;
 
 struct BenchWords {
   bool experiments = false;
@@ -23,9 +22,9 @@ struct BenchWords {
   std::vector<std::string> more;  // additional arguments of every run
 };
 
-// Parses the command line. Errors: kUsage for words that request nothing or two things at once, and for a
+// Takes the options of the command. Errors: kUsage for words that request nothing or two things at once, and for a
 // script that does not exist.
-BenchWords read_bench_words(const std::vector<std::string>& words);
+BenchWords read_bench_words(const CommandWords& words);
 
 // Returns the first of the experiments and those whose name contains one of the texts, or all if there are no
 // texts. Errors: kUsage, with all names, for a text that no name contains.

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/output.h"
-#include "plimsoll/run_commands.h"
+#include "plimsoll/commands.h"
 #include "plimsoll/trainer.h"
 
 namespace plimsoll::cli {
@@ -23,6 +24,9 @@ int run_fit(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);
 int run_merge(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
+int run_completion(const std::vector<std::string>& words);
+int run_man(const std::vector<std::string>& words);
+int run_schema(const std::vector<std::string>& words);
 
 // Warnings and notes about a command line. They are delayed because the first line of a run names the device
 // and because the end of a plan's output is read first. They are printed at the latest when this object is
@@ -73,9 +77,11 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 // _mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
 void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input);
 
-// Returns process_environment() with the locale of the program.
+// Returns process_environment() with the locale of the program and the width of its output.
 Environment program_environment();
-// Prints --help of a command with the arguments of a run: its usage and the arguments of the topic that the
-// command uses, or only the arguments of one group or one argument.
-void print_arguments_help(RunCommand command, const std::string& usage, const std::string& topic);
+// Returns the row of a command of this program. Requires: the table has it.
+const CommandInfo& command_named(std::string_view name);
+// Refuses more words than a command takes. Errors: kUsage.
+void require_words(const CommandInfo& command, const CommandWords& words, size_t at_most);
+
 }  // namespace plimsoll::cli

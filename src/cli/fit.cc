@@ -12,24 +12,9 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kUsage =
-    "usage: plimsoll fit --memory 16GiB --device l4 [--effective_batch_size 64] arguments of train\n"
-    "       plimsoll fit --device all [--prices FILE] [--epoch_samples N] arguments of train\n"
-    "\n"
-    "  --memory SIZE             memory for a run: 16GiB, 500MB (default: the memory of the device)\n"
-    "  --device NAME             cpu, a card such as l4, several (l4,t4), or all: then cards are ranked\n"
-    "  --effective_batch_size N  sequences per optimizer step, split into micro-batches in the fastest way\n"
-    "  --all_methods             also methods that change the result of training, such as SGD and LoRA\n"
-    "  --prices FILE             lines 'l4,0.71': rank cards by the cost of an epoch\n"
-    "  --epoch_samples N         sequences per epoch (default: 100000)\n"
-    "  --json                    print JSON for programs\n"
-    "\n"
-    "Needs no GPU, no weights and no data. Every answer was planned, as by `plan` and `train --dry_run`.";
-
 struct FitWords {
   FitOptions options;
   bool json = false;
-  bool help = false;
 };
 
 int64_t whole_number(const std::string& name, const std::string& text) {
@@ -71,42 +56,29 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-FitWords read_words(const std::vector<std::string>& words) {
+FitWords read_words(const CommandWords& words) {
   FitWords read;
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string name = words[i].substr(0, words[i].find('='));
-    const auto value = [&] {
-      if (name.size() < words[i].size()) return words[i].substr(name.size() + 1);
-      if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "fit: " + name + " needs a value");
-      return words[++i];
-    };
-    if (name == "--memory") {
-      rest.insert(rest.end(), {"--memory_limit", value()});
-    } else if (name == "--effective_batch_size") {
-      read.options.effective_batch_size = whole_number(name, value());
-    } else if (name == "--epoch_samples") {
-      read.options.epoch_samples = whole_number(name, value());
-    } else if (name == "--prices") {
-      read.options.prices = read_prices(value());
-    } else if (name == "--all_methods") {
-      read.options.with_other_paths = true;
-    } else if (words[i] == "--json") {
-      read.json = true;
-    } else if (name == "--device") {
-      const std::string device = value();
-      if (device == "all" || device.find(',') != std::string::npos) {
-        read.options.devices = split(device);
-      } else {
-        rest.insert(rest.end(), {"--device", device});
-      }
+  std::vector<std::string> rest = words.rest;
+  const auto number = [&](const std::string& name) -> int64_t {
+    return whole_number("--" + name, words.value(name));
+  };
+  if (words.has("memory")) rest.insert(rest.end(), {"--memory_limit", words.value("memory")});
+  if (words.has("effective_batch_size")) read.options.effective_batch_size = number("effective_batch_size");
+  if (words.has("epoch_samples")) read.options.epoch_samples = number("epoch_samples");
+  if (words.has("prices")) read.options.prices = read_prices(words.value("prices"));
+  read.options.with_other_paths = words.has("all_methods");
+  read.json = words.has("json");
+  if (words.has("device")) {
+    const std::string device = words.value("device");
+    if (device == "all" || device.find(',') != std::string::npos) {
+      read.options.devices = split(device);
     } else {
-      rest.push_back(words[i]);
+      rest.insert(rest.end(), {"--device", device});
     }
   }
   const ParseResult parsed = parse_arguments(rest);
-  read.help = parsed.help;
-  if (!read.help) say_all(parsed.warnings, parsed.notes);
+  set_verbosity(parsed.arguments);
+  say_all(parsed.warnings, parsed.notes);
   read.options.arguments = parsed.arguments;
   return read;
 }
@@ -114,15 +86,13 @@ FitWords read_words(const std::vector<std::string>& words) {
 }  // namespace
 
 int run_fit(const std::vector<std::string>& words) {
-  if (words.empty()) {
-    print(kUsage);
-    return static_cast<int>(ErrorCode::kUsage);
+  const CommandInfo& command = command_named("fit");
+  const CommandWords sorted = read_command_words(command, words);
+  if (words.empty() || sorted.help) {
+    print(command_screen(command, sorted.help_topic));
+    return sorted.help ? 0 : static_cast<int>(ErrorCode::kUsage);
   }
-  const FitWords read = read_words(words);
-  if (read.help) {
-    print(kUsage);
-    return 0;
-  }
+  const FitWords read = read_words(sorted);
   if (!read.options.prices.empty() && read.options.devices.empty())
     throw Error(ErrorCode::kUsage, "fit: --prices compares cards: give --device all, or several (l4,t4)");
   const FitReport report = fit_run(read.options, program_environment());

@@ -20,12 +20,26 @@ namespace plimsoll::cli {
 Environment program_environment() {
   Environment environment = process_environment();
   environment["LC_CTYPE"] = character_locale();
+  if (const int columns = output_columns(); columns > 0) environment["COLUMNS"] = std::to_string(columns);
   return environment;
 }
 
-void print_arguments_help(RunCommand command, const std::string& usage, const std::string& topic) {
-  const std::string help = command_help(command, topic);
-  print(topic.empty() || topic == "all" ? "usage: " + usage + "\n\n" + help : help);
+const CommandInfo& command_named(std::string_view name) {
+  const CommandInfo* command = find_command(name);
+  if (command == nullptr)
+    throw Error(ErrorCode::kInternal, "the table has no command '" + std::string(name) + "'");
+  return *command;
+}
+
+void require_words(const CommandInfo& command, const CommandWords& words, size_t at_most) {
+  if (words.positionals.size() <= at_most) return;
+  const std::string name(command.name);
+  const std::string& word = words.positionals[at_most];
+  if (at_most == 0)
+    throw Error(ErrorCode::kUsage, name + ": unknown argument '" + word +
+                                       "'; it takes only options (plimsoll " + name + " --help)");
+  throw Error(ErrorCode::kUsage,
+              name + ": two words, '" + words.positionals[0] + "' and '" + word + "'; give one");
 }
 
 void Remarks::add(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {
@@ -41,55 +55,33 @@ void Remarks::say_now() {
 
 namespace {
 
-struct Command {
-  const char* name;
+// The function of each command of the table.
+struct Handler {
+  std::string_view name;
   int (*run)(const std::vector<std::string>& words);
-  const char* help;
 };
-constexpr Command kCommands[] = {
-    {"train", run_train,
-     "fine-tune a model; Hugging Face Trainer's argument names; --dry_run prints the plan and stops"},
-    {"plan", run_plan,
-     "the memory and the operations of a run, without weights or a device; --json FILE, --why, --modules"},
-    {"eval", run_eval, "compute loss and metrics of a fine-tuned model on --validation_file"},
-    {"predict", run_predict, "predict labels for the rows of --test_file"},
-    {"inspect", run_inspect,
-     "describe a model folder, checkpoint, .safetensors, data file or tokenizer: plimsoll inspect PATH"},
-    {"tokenize", run_tokenize,
-     "tokenize each line of text to a line of JSON: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]"},
-    {"fit", run_fit,
-     "find methods, batch and length that fit into a memory, for a device that need not be present; "
-     "--memory, --device"},
-    {"bench", run_bench,
-     "measure methods alone and combined, one process each: predicted and measured time and memory; "
-     "--experiments, --sweep, --peer"},
-    {"merge", run_merge,
-     "merge a base model and an adapter into one model: plimsoll merge --adapter DIR --output_dir DIR"},
-    {"monitor", run_monitor,
-     "show the GPUs: memory, processes, clocks, power, temperature; --watch, --json, --capabilities"},
+constexpr Handler kHandlers[] = {
+    {"train", run_train},
+    {"plan", run_plan},
+    {"eval", run_eval},
+    {"predict", run_predict},
+    {"inspect", run_inspect},
+    {"tokenize", run_tokenize},
+    {"fit", run_fit},
+    {"bench", run_bench},
+    {"merge", run_merge},
+    {"monitor", run_monitor},
+    {"completion", run_completion},
+    {"man", run_man},
+    {"schema", run_schema},
 };
 
 constexpr const char* kVersion = "0.1.0";
 
-std::string usage() {
-  std::string text = "usage: plimsoll COMMAND [arguments]\n\n";
-  for (const Command& command : kCommands) {
-    text += "  " + std::string(command.name) + std::string(10 - std::string(command.name).size(), ' ') +
-            command.help + "\n";
-  }
-  return text +
-         "\n"
-         "plimsoll COMMAND --help lists the arguments; --help all includes those without effect.\n"
-         "Exit codes: 0 done, 1 our bug, 2 usage or configuration, 3 will not fit, 4 bad data or checkpoint, "
-         "5 loss or gradient not finite,\n"
-         "6 interrupted and saved, 7 the device or the system failed; 128 + the signal after a second one, "
-         "which saves nothing.\n";
-}
-
 [[noreturn]] void refuse_command(const std::string& word) {
   std::string list;
   std::vector<std::string_view> names;
-  for (const Command& command : kCommands) {
+  for (const CommandInfo& command : command_table()) {
     if (!names.empty()) list += ", ";
     list += command.name;
     names.emplace_back(command.name);
@@ -102,15 +94,15 @@ int run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() >= 2 && words[0] == "help") words = {words[1], "--help"};
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
-    print(usage());
+    print(program_help());
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
   }
   if (words[0] == "--version") {
     print(std::string("plimsoll ") + kVersion);
     return 0;
   }
-  for (const Command& command : kCommands) {
-    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  for (const Handler& handler : kHandlers) {
+    if (words[0] == handler.name) return handler.run({words.begin() + 1, words.end()});
   }
   refuse_command(words[0]);
 }

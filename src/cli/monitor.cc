@@ -14,17 +14,6 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr const char* kUsage =
-    "usage: plimsoll monitor [--device N] [--watch [SECONDS]] [--json] [--capabilities] [--context]\n"
-    "\n"
-    "  --device N         one GPU: N is the index in nvidia-smi, cuda:N that of CUDA (CUDA_VISIBLE_DEVICES)\n"
-    "  --watch [SECONDS]  repeat at this interval (default: 1 second); Ctrl-C ends it\n"
-    "  --json             print a JSON object for programs; with --watch, one per line\n"
-    "  --capabilities     support for fp16, bf16, tf32 and fp8 on tensor cores, with reasons\n"
-    "  --context          measure the memory of an empty CUDA context\n"
-    "\n"
-    "Memory is in MiB, as in nvidia-smi. Without a GPU, only the host is shown.";
-
 struct MonitorWords {
   MonitorOptions options;
   std::optional<double> watch_s;
@@ -50,33 +39,17 @@ double checked_seconds(const std::string& text) {
   return *value;
 }
 
-MonitorWords read_words(const std::vector<std::string>& words) {
+MonitorWords read_words(const CommandInfo& command, const CommandWords& words) {
+  require_words(command, words, 0);
   MonitorWords read;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    const bool has_next = i + 1 < words.size();
-    if (word == "--watch") {
-      // The next word is the value if it is not an option.
-      const bool has_value = has_next && !words[i + 1].starts_with("--");
-      read.watch_s = has_value ? checked_seconds(words[++i]) : 1.0;
-    } else if (word.starts_with("--watch=")) {
-      read.watch_s = checked_seconds(word.substr(8));
-    } else if (word == "--device" || word.starts_with("--device=")) {
-      read.options.device = word != "--device" ? word.substr(9) : has_next ? words[++i] : std::string();
-      if (read.options.device.empty())
-        throw Error(ErrorCode::kUsage, "monitor: --device needs the number of a GPU, 0 for the first");
-    } else if (word == "--json") {
-      read.json = true;
-    } else if (word == "--capabilities") {
-      read.options.with_capabilities = true;
-    } else if (word == "--context") {
-      read.options.with_context = true;
-    } else {
-      throw Error(ErrorCode::kUsage, "monitor: unknown argument '" + word +
-                                         "'; it takes --device N, --watch [SECONDS], --json, --capabilities "
-                                         "and --context");
-    }
-  }
+  if (words.has("watch"))
+    read.watch_s = words.value("watch").empty() ? 1.0 : checked_seconds(words.value("watch"));
+  read.options.device = words.value("device");
+  if (words.has("device") && read.options.device.empty())
+    throw Error(ErrorCode::kUsage, "monitor: --device needs the number of a GPU, 0 for the first");
+  read.json = words.has("json");
+  read.options.with_capabilities = words.has("capabilities");
+  read.options.with_context = words.has("context");
   return read;
 }
 
@@ -124,12 +97,13 @@ void watch(const Monitor& monitor, const MonitorWords& words) {
 }  // namespace
 
 int run_monitor(const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    if (word != "--help" && word != "-h") continue;
-    print(kUsage);
+  const CommandInfo& command = command_named("monitor");
+  const CommandWords sorted = read_command_words(command, words);
+  if (sorted.help) {
+    print(command_screen(command, sorted.help_topic));
     return 0;
   }
-  const MonitorWords read = read_words(words);
+  const MonitorWords read = read_words(command, sorted);
   const Monitor monitor(read.options);
   if (read.watch_s) {
     watch(monitor, read);

@@ -79,6 +79,12 @@ int terminal_columns() {
   return std::min(kMost, size.ws_col - 1);
 }
 
+int output_columns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
+}
+
 std::string character_locale() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (std::string value = variable(name); !value.empty()) return value;

@@ -8,11 +8,7 @@ namespace plimsoll::cli {
 int run_plan(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
-    print_arguments_help(
-        RunCommand::kPlan,
-        "plimsoll plan [FILE.json|FILE.yaml] --model_name_or_path MODEL|--config_name PRESET [--why] "
-        "[--modules] [--json FILE] [arguments of train]",
-        parsed.help_topic);
+    print(command_screen(command_named("plan"), parsed.help_topic));
     return 0;
   }
   set_verbosity(parsed.arguments);

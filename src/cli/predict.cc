@@ -215,12 +215,7 @@ int run_task(const std::vector<std::string>& words, Task task) {
   const RunCommand command = task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict;
   ParseResult parsed = parse_arguments(words, {.allow_positionals = task == Task::kPredict});
   if (parsed.help) {
-    const std::string name(to_string(command));
-    const std::string data = task == Task::kEvaluate ? "--validation_file" : "--test_file";
-    print_arguments_help(command,
-                         "plimsoll " + name + " [FILE.json|FILE.yaml] --model_name_or_path MODEL " + data +
-                             " FILE --output_dir DIR [arguments]",
-                         parsed.help_topic);
+    print(command_screen(command_named(to_string(command)), parsed.help_topic));
     return 0;
   }
   set_verbosity(parsed.arguments);

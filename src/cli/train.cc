@@ -106,10 +106,7 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
 int run_train(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
-    print_arguments_help(RunCommand::kTrain,
-                         "plimsoll train [FILE.json|FILE.yaml] --model_name_or_path MODEL --train_file FILE "
-                         "[--validation_file FILE] --output_dir DIR [arguments]",
-                         parsed.help_topic);
+    print(command_screen(command_named("train"), parsed.help_topic));
     return 0;
   }
   set_verbosity(parsed.arguments);

@@ -491,7 +491,10 @@ class DataReading {
                   "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl, .conll)");
     if (wants_eval && !eval_text)
       throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
-    if (predicts && !test_text) throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
+    if (predicts && !test_text)
+      throw_error(ErrorCode::kUsage,
+                  "no data to predict: give --test_file FILE; plimsoll predict also reads --test_file - "
+                  "(standard input) and a text");
     data_.labels =
         choose_labels(arguments_, source_.model, train_text ? &*train_text : nullptr, task, diagnostics_);
     for (const std::optional<TextSplit>* text : {&train_text, &eval_text, &test_text}) {

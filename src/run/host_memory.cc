@@ -61,7 +61,11 @@ int64_t num_log_records(const RunSetup& setup) {
     if (strategy != "steps" || setting <= 0) return 0;
     return setup.steps.length.max_steps / interval_steps(setting, setup.steps.length.max_steps) + 1;
   };
-  return 2 + times(arguments.logging_strategy, logging_interval(arguments)) +
+  // By default a run of any length logs at most 20 times. The bound does not depend on the number of steps, so that plans
+  // of one run with other batches stay comparable.
+  constexpr int64_t kMostByDefault = 21;
+  const bool is_default = arguments.logging_strategy == "steps" && !arguments.logging_steps;
+  return 2 + (is_default ? kMostByDefault : times(arguments.logging_strategy, logging_interval(arguments))) +
          times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
 }
 

@@ -48,13 +48,12 @@ std::set<std::string> test_names() {
 std::set<std::string> argument_names() {
   const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
   const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
-  std::set<std::string> names{"help",        "adapter",     "config",
-                              "show",        "watch",       "capabilities",
-                              "context",     "experiments", "sweep",
-                              "only",        "peer",        "peer_python",
-                              "peer_script", "memory",      "effective_batch_size",
-                              "all_methods", "prices",      "epoch_samples",
-                              "calibrate",   "check",       "overwrite_output_dir"};
+  // The last one is an option of scripts.
+  std::set<std::string> names{"help", "config", "check"};
+  const std::string commands = read(kRoot / "include/plimsoll/commands.inc");
+  const std::regex option(R"(\nPLIMSOLL_OPTION\(\w+, (\w+),)");
+  for (std::sregex_iterator it(commands.begin(), commands.end(), option), end; it != end; ++it)
+    names.insert((*it)[1]);
   for (std::sregex_iterator it(table.begin(), table.end(), row), end; it != end; ++it) names.insert((*it)[1]);
   const std::string others = read(kRoot / "src/arguments/old_names.inc");
   const std::regex peft(R"(\nPLIMSOLL_PEFT_NAME\((\w+),)");
@@ -65,8 +64,8 @@ std::set<std::string> argument_names() {
 
 // Returns the subcommands from the program's own table, without running it.
 std::set<std::string> subcommand_names() {
-  const std::string table = read(kRoot / "src/cli/main.cc");
-  const std::regex row(R"re(\{"([a-z]+)", run_[a-z]+,)re");
+  const std::string table = read(kRoot / "include/plimsoll/commands.inc");
+  const std::regex row(R"(\nPLIMSOLL_COMMAND\(([a-z]+),)");
   std::set<std::string> names;
   for (std::sregex_iterator it(table.begin(), table.end(), row), end; it != end; ++it) names.insert((*it)[1]);
   return names;

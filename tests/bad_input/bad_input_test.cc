@@ -273,7 +273,10 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const ProcessResult help = run_plimsoll({"eval", "--help"}, ground().path("log"));
   EXPECT_EQ(help.output.find("--learning_rate number"), std::string::npos);
-  EXPECT_NE(help.output.find("--validation_file text"), std::string::npos);
+  EXPECT_NE(help.output.find("  --validation_file "), std::string::npos);
+  const ProcessResult group = run_plimsoll({"eval", "--help", "data"}, ground().path("log"));
+  EXPECT_NE(group.output.find("--validation_file text"), std::string::npos);
+  EXPECT_EQ(group.output.find("--max_train_samples"), std::string::npos);
   Words words = ground().predict(ground().model());
   words.insert(words.end(), {"--learning_rate", "1e-3", "--do_eval"});
   const ProcessResult predict = run_plimsoll(words, ground().path("log"));

@@ -29,6 +29,13 @@ run(0 ${work}/prefix/bin/plimsoll plan --config_name bert-base-uncased)
 if(NOT output MATCHES "model weights")
   message(FATAL_ERROR "the installed plimsoll plan prints no table:\n${output}")
 endif()
+foreach(document share/bash-completion/completions/plimsoll share/zsh/site-functions/_plimsoll
+                 share/fish/vendor_completions.d/plimsoll.fish share/plimsoll/settings.schema.json
+                 share/man/man1/plimsoll.1 share/man/man1/plimsoll-train.1 share/man/man1/plimsoll-schema.1)
+  if(NOT EXISTS ${work}/prefix/${document})
+    message(FATAL_ERROR "${document} is not installed")
+  endif()
+endforeach()
 # The script of --peer is found beside the program, wherever it is called from; its interpreter is what is not there.
 run(2 ${work}/prefix/bin/plimsoll bench --experiments --use_cpu --output_dir ${work}/bench --peer --peer_python ${work}/none)
 if(NOT output MATCHES "none cannot be run" OR NOT EXISTS ${work}/prefix/share/plimsoll/experiments_peer.py)

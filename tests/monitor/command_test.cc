@@ -103,8 +103,8 @@ TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
 
 TEST_F(MonitorCommand, WordsThatItDoesNotKnow) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--loud"}, "unknown argument '--loud'"},     {{"extra"}, "unknown argument 'extra'"},
-      {{"--device"}, "--device needs the number"},   {{"--device", "first"}, "--device first: expected"},
+      {{"--loud"}, "unknown option '--loud'"},       {{"extra"}, "unknown argument 'extra'"},
+      {{"--device"}, "--device needs a value"},      {{"--device", "first"}, "--device first: expected"},
       {{"--device", "-1"}, "--device -1: expected"}, {{"--watch", "soon"}, "--watch soon: expected seconds"},
       {{"--watch", "0"}, "--watch 0: expected"},     {{"--watch=nan"}, "--watch nan: expected"}};
   for (const auto& [words, message] : cases) {

@@ -40,7 +40,7 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
-std::string title(const Plan& plan, const PlanLabels& labels) {
+std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.trains() ? request.batches.train : request.batches.evaluate;
   std::string first = fmt::format("{} for {}, {} parameters, {}", labels.model_of(request),
@@ -55,7 +55,7 @@ std::string title(const Plan& plan, const PlanLabels& labels) {
     text += fmt::format(", {} accumulated to {}", request.batches.accumulation_steps,
                         bucket.sequences * request.batches.accumulation_steps);
   }
-  return wrapped(first) + wrapped(text + ", on " + labels.device) + "\n";
+  return wrapped(first, columns) + wrapped(text + ", on " + labels.device, columns) + "\n";
 }
 
 // Draws a bar with one of eight heights, or nothing.
@@ -121,6 +121,12 @@ std::string gradient_label(const Plan& plan) {
   return types.empty() ? name : fmt::format("{} ({})", name, types);
 }
 
+// Removes the last row if it has no bytes in any phase.
+void drop_if_empty(std::vector<Row>& rows) {
+  const std::vector<int64_t>& bytes = rows.back().bytes;
+  if (std::all_of(bytes.begin(), bytes.end(), [](int64_t one) { return one == 0; })) rows.pop_back();
+}
+
 std::vector<Row> memory_rows(const Plan& plan, const MemoryAnatomy& anatomy) {
   std::vector<Row> rows;
   const auto add = [&](std::string_view label, auto value_of) {
@@ -133,17 +139,18 @@ std::vector<Row> memory_rows(const Plan& plan, const MemoryAnatomy& anatomy) {
     if (purpose == Purpose::kConstant) continue;
     add(purpose == Purpose::kGradients ? gradient_label(plan) : std::string(purpose_name(purpose)),
         [&](const PhaseMemory& phase) { return phase.by_purpose[index_of(purpose)]; });
-    const auto is_zero = [](int64_t bytes) { return bytes == 0; };
-    if (std::all_of(rows.back().bytes.begin(), rows.back().bytes.end(), is_zero)) rows.pop_back();
+    drop_if_empty(rows);
   }
   add("gaps between buffers", [](const PhaseMemory& phase) { return phase.gaps_bytes; });
+  drop_if_empty(rows);
   add("arena in use", [](const PhaseMemory& phase) { return phase.arena_bytes; });
   add("device constant", [](const PhaseMemory& phase) { return phase.constant_bytes; });
   add("total", [](const PhaseMemory& phase) { return phase.total_bytes; });
   return rows;
 }
 
-std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Characters characters) {
+std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Characters characters,
+                         size_t columns) {
   const std::vector<std::string> beside = sparklines(plan, characters);
   const size_t width = anatomy.phases.size() > 4 ? 9 : 10;
   std::vector<std::string> lines{left_aligned("memory, MiB", kLabelWidth)};
@@ -153,42 +160,52 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
     for (int64_t bytes : row.bytes) lines.back() += right_aligned(format_mib(bytes), width);
   }
   std::string text;
+  size_t widest = 0;
+  for (const std::string& line : beside) widest = std::max(widest, display_width(line));
+  if (display_width(lines[0]) + 4 + widest > columns) {
+    // A narrow terminal has no room to the right of the table.
+    for (const std::string& line : lines) text += line + "\n";
+    for (size_t i = 1; i < beside.size(); ++i) text += "  by time, " + beside[i] + "\n";
+    return text;
+  }
   for (size_t i = 0; i < lines.size(); ++i)
     text += lines[i] + (i < beside.size() ? "  | " + beside[i] : "") + "\n";
   return text;
 }
 
-std::string describe_constant(const Plan& plan, const MemoryAnatomy& anatomy) {
+std::string describe_constant(const Plan& plan, const MemoryAnatomy& anatomy, size_t columns) {
   std::vector<std::string> parts;
   for (const ConstantLine& line : anatomy.constants) {
     if (line.bytes > 0) parts.push_back(line.name + " " + format_mib(line.bytes));
   }
   if (parts.empty()) return "";
   const std::string source = plan.is_on_gpu() ? "; " + plan.request.device.gpu.constant_provenance : "";
-  return wrapped(fmt::format("device constant: {} MiB{}", fmt::join(parts, ", "), source));
+  return wrapped(fmt::format("device constant: {} MiB{}", fmt::join(parts, ", "), source), columns);
 }
 
-std::string describe_peak(const MemoryAnatomy& anatomy) {
+std::string describe_peak(const MemoryAnatomy& anatomy, size_t columns) {
   const PhaseMemory& phase = anatomy.phases[anatomy.largest];
   const PeakPlace* peak = anatomy.peak_of(phase.phase);
   if (peak == nullptr) return "";
   const std::string module = describe_module(peak->module);
-  return wrapped(fmt::format("peak: {}, {}{} ({}, op {} of {})", phase_name(phase.phase),
-                             segment_name(peak->segment), module.empty() ? "" : " of " + module, peak->op,
-                             peak->position + 1, peak->num_ops));
+  return wrapped(
+      fmt::format("peak: {}, {}{} ({}, op {} of {})", phase_name(phase.phase), segment_name(peak->segment),
+                  module.empty() ? "" : " of " + module, peak->op, peak->position + 1, peak->num_ops),
+      columns);
 }
 
-std::string describe_arena(const Plan& plan) {
+std::string describe_arena(const Plan& plan, size_t columns) {
   const double above = 100.0 * (static_cast<double>(plan.arena_bytes) /
                                     static_cast<double>(std::max<int64_t>(plan.lower_bound_bytes, 1)) -
                                 1.0);
-  return fmt::format(
-      "arena {} MiB, allocated once at the start; {:.1f} % above the lower bound of this schedule ({})\n",
+  const std::string text = fmt::format(
+      "arena {} MiB, allocated once at the start; {:.1f} % above the lower bound of this schedule ({})",
       format_mib(plan.arena_bytes), above, format_mib(plan.lower_bound_bytes));
+  return wrapped(text, columns);
 }
 
 // Describes the content of host memory by purpose.
-std::string describe_host(const Plan& plan) {
+std::string describe_host(const Plan& plan, size_t columns) {
   if (plan.host_arena_bytes == 0) return "";
   const PurposeBytes bytes = host_purposes(plan);
   std::vector<std::string> parts;
@@ -197,15 +214,17 @@ std::string describe_host(const Plan& plan) {
     if (part > 0)
       parts.push_back(fmt::format("{} {}", purpose_name(static_cast<Purpose>(p)), format_mib(part)));
   }
-  return wrapped(fmt::format(
-      "pinned host memory {} MiB, also allocated once: {}; {:.1f} % above the lower bound ({})",
-      format_mib(plan.host_arena_bytes), fmt::join(parts, ", "),
-      100.0 * (static_cast<double>(plan.host_arena_bytes) / static_cast<double>(plan.host_lower_bound_bytes) -
-               1.0),
-      format_mib(plan.host_lower_bound_bytes)));
+  return wrapped(
+      fmt::format("pinned host memory {} MiB, also allocated once: {}; {:.1f} % above the lower bound ({})",
+                  format_mib(plan.host_arena_bytes), fmt::join(parts, ", "),
+                  100.0 * (static_cast<double>(plan.host_arena_bytes) /
+                               static_cast<double>(plan.host_lower_bound_bytes) -
+                           1.0),
+                  format_mib(plan.host_lower_bound_bytes)),
+      columns);
 }
 
-std::string describe_formulas(const Plan& plan) {
+std::string describe_formulas(const Plan& plan, size_t columns) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
     if (!formula.applies) continue;
@@ -213,12 +232,13 @@ std::string describe_formulas(const Plan& plan) {
         fmt::format("rule of thumb for {1}: {0:g} bytes per parameter, {2:.0f} MiB; this plan: {3:.1f} + "
                     "{4:.1f} for activations (--why)",
                     formula.bytes_per_parameter, formula.name, static_cast<double>(formula.bytes) / 1048576.0,
-                    parameters.sum(), parameters.activations));
+                    parameters.sum(), parameters.activations),
+        columns);
   }
   return "";
 }
 
-std::string operations_table(const Plan& plan) {
+std::string operations_table(const Plan& plan, size_t columns) {
   const OperationsAnatomy operations = operations_anatomy(plan);
   const OpTotals total = operations.total();
   std::string text =
@@ -245,21 +265,26 @@ std::string operations_table(const Plan& plan) {
   return text + "\n" +
          wrapped(fmt::format("estimate, {}; rates of {}",
                              plan.request.cpu_calibration.empty() ? "not calibrated here" : "calibrated here",
-                             operations.rates));
+                             operations.rates),
+                 columns);
 }
 
-std::string verdict(const Plan& plan) {
+std::string verdict(const Plan& plan, size_t columns) {
   const int64_t needed = plan.total_bytes();
   if (!plan.request.memory_limit_bytes)
-    return fmt::format("\nneeds {} MiB; no --memory_limit is given\n", format_mib(needed));
+    return "\n" +
+           wrapped(fmt::format("needs {} MiB; no --memory_limit is given", format_mib(needed)), columns);
   const int64_t limit = *plan.request.memory_limit_bytes;
   if (needed > limit) {
-    return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {}\n", format_mib(needed),
-                       format_mib(limit), format_shortage(needed - limit));
+    return "\n" + wrapped(fmt::format("will not fit: {} MiB needed, {} MiB allowed, short by {}",
+                                      format_mib(needed), format_mib(limit), format_shortage(needed - limit)),
+                          columns);
   }
-  return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) remain free\n", format_mib(needed),
-                     format_mib(limit), format_mib(limit - needed),
-                     format_share(static_cast<double>(limit - needed), static_cast<double>(limit)));
+  return "\n" +
+         wrapped(fmt::format("fits: {} MiB needed, {} MiB allowed, {} MiB ({}) remain free",
+                             format_mib(needed), format_mib(limit), format_mib(limit - needed),
+                             format_share(static_cast<double>(limit - needed), static_cast<double>(limit))),
+                 columns);
 }
 
 // Formats a relative time: "3.4 x faster" or "2.1 x slower" for large differences, otherwise "+12 % time" or
@@ -298,11 +323,12 @@ std::string describe_precision(const PlanRequest& request) {
   return fmt::format("{} mixed", describe_precision(*request.precision.activation_dtype));
 }
 
-std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters characters) {
+std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters characters, size_t columns) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
-  return title(plan, labels) + memory_table(plan, anatomy, characters) + describe_constant(plan, anatomy) +
-         describe_peak(anatomy) + describe_arena(plan) + describe_host(plan) + describe_formulas(plan) +
-         operations_table(plan) + recompute_table(plan) + verdict(plan);
+  return title(plan, labels, columns) + memory_table(plan, anatomy, characters, columns) +
+         describe_constant(plan, anatomy, columns) + describe_peak(anatomy, columns) +
+         describe_arena(plan, columns) + describe_host(plan, columns) + describe_formulas(plan, columns) +
+         operations_table(plan, columns) + recompute_table(plan) + verdict(plan, columns);
 }
 
 namespace {
@@ -378,15 +404,16 @@ std::string plan_headline(const Plan& plan, const PlanLabels& labels) {
                                         short_number(operations_anatomy(plan).samples_per_s())));
 }
 
-std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings) {
+std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings, size_t columns) {
   if (savings.empty()) return "";
-  std::string text = "cheapest ways to save more memory, each planned (estimated time per sample):\n";
+  std::string text =
+      wrapped("cheapest ways to save more memory, each planned (estimated time per sample):", columns);
   for (const Suggestion& saving : savings) {
     std::string line =
         fmt::format("{}: -{} MiB, {}", saving.arguments, format_mib(plan.total_bytes() - saving.total_bytes),
                     describe_time(saving.relative_time));
     if (!saving.note.empty()) line += "; " + saving.note;
-    text += "  " + wrapped(line, 98, 4);
+    text += "  " + wrapped(line, columns - 2, 4);
   }
   return text;
 }

@@ -12,10 +12,10 @@
 
 namespace plimsoll {
 
-// Formats the plan with at most 100 columns and a newline at the end. `plan`, `train --dry_run` and the start
+// Formats the plan with at most `columns` columns, of which 80 is the least that fits, and a newline at the end. `plan`, `train --dry_run` and the start
 // of every run print it. Cost: about a millisecond.
 std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
-                       Characters characters = Characters::kUnicode);
+                       Characters characters = Characters::kUnicode, size_t columns = 100);
 
 // Formats the five lines of the plan that `train` prints: model, batch, memory by purpose, peak, and the verdict with the
 // estimated speed. Each has at most 100 columns.
@@ -24,8 +24,8 @@ std::string plan_summary(const Plan& plan, const PlanLabels& labels = {});
 std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
 
 // Formats the cheapest ways to save memory: the argument to add, the bytes saved according to a plan, and the
-// effect on the time per sample. At most 100 columns, with a newline at the end; empty without savings.
-std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings);
+// effect on the time per sample. At most `columns` columns, with a newline at the end; empty without savings.
+std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings, size_t columns = 100);
 
 // Formats the output of `--modules`: weights, states, gradients, saved and temporary bytes of every module of
 // the model.

@@ -306,6 +306,24 @@ TEST(ModuleTable, ListsEveryLayer) {
   }
 }
 
+// On a terminal of 80 columns no line is broken by the terminal, and no figure is lost.
+TEST(PlanTable, FitsANarrowTerminal) {
+  int checked = 0;
+  for (const PlanRequest& request : all_plan_cases()) {
+    const Plan plan = build_plan(request);
+    if (!(plan.request.recompute == RecomputeChoice{}))
+      continue;  // the table of recomputation needs 100 columns
+    const std::string table = plan_table(plan, {}, Characters::kUnicode, 80);
+    for (const std::string& line : lines_of(table)) EXPECT_LE(display_width(line), 83u) << line;
+    if (plan.trains()) {
+      EXPECT_NE(table.find("  by time, backward  "), std::string::npos) << table;
+    }
+    EXPECT_NE(table.find(format_mib(plan.total_bytes())), std::string::npos);
+    ++checked;
+  }
+  EXPECT_GE(checked, 20);
+}
+
 // The short forms have the same figures as the table, in five lines and in one.
 TEST(PlanSummary, IsShortForEveryPlan) {
   int checked = 0;

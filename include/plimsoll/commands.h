@@ -1,0 +1,89 @@
+// The commands of the program as a table (commands.inc): reading their command lines, --help, completion in shells, manual
+// pages, and the JSON Schema of settings files. The texts are generated from this table and from that of the settings
+// (arguments.h). Thread-safe: pure functions of constant data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/run_commands.h"
+
+namespace plimsoll {
+
+// How an option takes a value: never, always (the last one counts), always and more than once, or if one follows.
+enum class OptionForm : uint8_t { kFlag, kValue, kRepeated, kOptional };
+
+struct CommandOption {
+  std::string_view name;
+  OptionForm form;
+  std::string_view value;  // the word for it in --help
+  std::string_view range;  // choices "a|b|c", or empty
+  std::string_view help;
+};
+
+// A setting that --help shows.
+struct CommonSetting {
+  std::string_view name;
+  std::string_view help;
+};
+
+// One command. The views refer to static storage.
+struct CommandInfo {
+  std::string_view name;
+  std::optional<RunCommand> settings;   // whose settings it takes as well
+  std::vector<std::string_view> usage;  // the forms of the words after the name
+  std::string_view help;                // one line
+  std::string_view text;                // one or two sentences, or empty
+  std::vector<CommandOption> options;   // its own
+  std::vector<CommonSetting> common;    // at most ten
+  std::vector<std::string_view> example;
+
+  // Returns the option with this name, or null.
+  const CommandOption* find_option(std::string_view option) const;
+};
+
+// Returns all commands in the order of declaration.
+const std::vector<CommandInfo>& command_table();
+// Returns the command with this name, or null.
+const CommandInfo* find_command(std::string_view name);
+
+// The words of a command line, sorted by the options of the command.
+struct CommandWords {
+  std::map<std::string, std::vector<std::string>, std::less<>> values;  // of a flag: one empty text
+  std::vector<std::string> positionals;
+  std::vector<std::string> rest;  // words for the settings of the command, in order
+  bool help = false;
+  std::string help_topic;
+
+  bool has(std::string_view option) const { return values.contains(option); }
+  // Returns the last value of an option, or a default if the option was not given.
+  std::string value(std::string_view option, std::string_view otherwise = "") const;
+};
+
+// Sorts the words of a command. A command with settings passes every other word on in `rest`. Names may have dashes
+// instead of underscores, and values may follow after "=". Errors: kUsage for an unknown option (the message suggests the
+// nearest), a missing value, and a value that is not one of the choices.
+CommandWords read_command_words(const CommandInfo& command, std::span<const std::string> words);
+
+// Returns the list of commands: --help of the program. At most 80 columns and 23 lines.
+std::string program_help();
+// Returns --help of a command: usage, its options or its ten most common settings, an example and the groups of settings, in
+// at most 80 columns and 23 lines. `topic` may be "all", a group or a setting, for commands with settings. Errors: kUsage for
+// another topic.
+std::string command_screen(const CommandInfo& command, std::string_view topic = "");
+
+// Returns a script that completes commands, options, choices and paths. Errors: kUsage for another shell than bash, zsh or
+// fish.
+std::string shell_completion(std::string_view shell);
+// Returns the manual page of a command in the language of man(7), or that of the program for "". Errors: kUsage for an
+// unknown command.
+std::string manual_page(std::string_view command);
+// Returns the JSON Schema (draft 2020-12) of settings files.
+std::string settings_schema();
+
+}  // namespace plimsoll
