@@ -46,6 +46,13 @@ void CheckpointPolicy::store_callbacks() {
   }
 }
 
+// The optimizer's states have twice the size of the weights with AdamW. A completed run needs them only if more
+// steps would continue it in the same way. After a schedule that decayed, more steps need another schedule.
+bool CheckpointPolicy::keeps_optimizer_states() const {
+  const bool is_complete = state_.step >= state_.max_steps && !state_.evaluation_is_due;
+  return arguments_.save_only_model.has_value() || !is_complete || !learning_rate_.has_decayed(state_.step);
+}
+
 CheckpointContents CheckpointPolicy::contents(const TrainControl& control) {
   store_callbacks();
   state_.has_checkpoint = true;
@@ -56,8 +63,9 @@ CheckpointContents CheckpointPolicy::contents(const TrainControl& control) {
   contents.run = state_.run;
   contents.streamed.push_back(
       {std::string(kTrainerStateFile), [this](const PutText& put) { write_trainer_state(state_, put); }});
-  if (!arguments_.save_only_model) {
-    contents.optimizer_tensors = state_tensors(session_.executor());
+  if (!arguments_.save_only_model.value_or(false)) {
+    contents.has_optimizer_states = keeps_optimizer_states();
+    if (contents.has_optimizer_states) contents.optimizer_tensors = state_tensors(session_.executor());
     contents.run_state_json = run_state_json(state_);
     // An empty table is saved too, so that a run which resumes here uses the library's defaults, as this run did.
     if (session_.plan().is_on_gpu())
@@ -93,8 +101,9 @@ void CheckpointPolicy::set_resumed_from(const std::string& path, int64_t step) {
 
 std::string CheckpointPolicy::resume_hint() const {
   if (last_checkpoint_.empty()) return "\n  no checkpoint was saved before";
-  return fmt::format("\n  {} is complete{}", last_checkpoint_,
-                     arguments_.save_only_model ? "" : ": resume with --resume_from_checkpoint True");
+  return fmt::format(
+      "\n  {} is complete{}", last_checkpoint_,
+      arguments_.save_only_model.value_or(false) ? "" : ": resume with --resume_from_checkpoint True");
 }
 
 std::vector<std::string> CheckpointPolicy::choose_final_weights() {

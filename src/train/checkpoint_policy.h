@@ -46,6 +46,7 @@ class CheckpointPolicy {
 
  private:
   CheckpointContents contents(const TrainControl& control);
+  bool keeps_optimizer_states() const;
 
   Session& session_;
   const Arguments& arguments_;
