@@ -20,7 +20,7 @@ constexpr const char* kUsage =
     "  --device N         one GPU: N is the index in nvidia-smi, cuda:N that of CUDA (CUDA_VISIBLE_DEVICES)\n"
     "  --watch [SECONDS]  repeat at this interval (default: 1 second); Ctrl-C ends it\n"
     "  --json             print a JSON object for programs; with --watch, one per line\n"
-    "  --capabilities     support for fp16, bf16, tf32 and fp8 on tensor cores, with reasons\n"
+    "  --capabilities     number formats that the GPUs and the CPU multiply in hardware, with reasons\n"
     "  --context          measure the memory of an empty CUDA context\n"
     "\n"
     "Memory is in MiB, as in nvidia-smi. Without a GPU, only the host is shown.";

@@ -11,6 +11,7 @@
 #include "plan/request/request_of.h"
 #include "run/checkpoint_choice.h"
 #include "run/label_choice.h"
+#include "run/lr_schedule.h"
 #include "run/run_request.h"
 #include "run/threads.h"
 #include "tasks/task.h"
@@ -141,6 +142,10 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   setup.sampler = sampler_options(arguments);
   if (setup.data.train) setup.steps = count_steps(arguments, purpose, *setup.data.train, files, diagnostics);
   check_best_metric(arguments, setup.data);
+  if (is_training(purpose)) {
+    if (std::string text = describe_accumulated_batch(arguments, setup.steps.length.max_steps); !text.empty())
+      diagnostics.note(std::move(text));
+  }
   fill_request(setup, environment, files);
   return setup;
 }
