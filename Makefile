@@ -2,7 +2,7 @@
 #
 #   make            install missing packages (Debian, root or sudo) and build: build/plimsoll
 #   make test       also run every test that is not labelled long
-#   make demo       also train a classifier on this machine's own package descriptions
+#   make demo       also train a classifier on the definitions of WordNet
 #   make test-gpu   run the tests that need an NVIDIA GPU on the first GPU
 #   make test-long  run long tests, sanitizers and fuzzers (about three hours on two cores)
 #   make bench      build the benchmarks: build-bench/

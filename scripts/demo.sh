@@ -1,6 +1,6 @@
 #!/bin/sh
-# The demo: what is this Debian package about? Trains a classifier on the machine's own package lists and compares it with two
-# baselines. `make demo` calls this after the build; run from the root of the repository.
+# The demo: what kind of thing does this definition describe? Trains a classifier on the definitions of WordNet and compares it with
+# two baselines. `make demo` calls this after the build; run from the root of the repository.
 #
 # What can be set in the environment:
 #   DEMO_TRAIN_ROWS   rows to train on, 0 for all (default: as many as two cores train on in some four minutes)
@@ -8,20 +8,22 @@
 #   DEMO_BATCH        sequences of a step (default 32)
 #   DEMO_LR           learning rate at its highest (default 2e-4)
 #   DEMO_MODEL        pretrained (default) or scratch
+#   DEMO_WORDNET      folder with WordNet's data.noun and data.verb (default: that of Debian's package wordnet-base)
 #   DEMO_ARGS         further arguments for `plimsoll train`, "--max_steps 100" say
 set -eu
 
 plimsoll=build/plimsoll
 programs=build/demo
 data=data/demo
-min_class=200
+min_class=300
+max_class=1000
 
 cpu_has() { grep -qwE "$1" /proc/cpuinfo 2>/dev/null; }
 has_bf16() { cpu_has 'avx512_bf16|amx_bf16'; }
-# Measured on two cores: 4200 tokens per second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 21
-# tokens, and is read twice.
+# Measured on two cores: 4200 tokens per second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 14
+# tokens, and is read twice. All classes together have 25133 rows.
 default_rows() {
-  if cpu_has amx_bf16; then echo 0; elif cpu_has avx512_bf16; then echo 24000; elif cpu_has avx512f; then echo 18000; else echo 12000; fi
+  if has_bf16; then echo 0; elif cpu_has avx512f; then echo 20000; else echo 15000; fi
 }
 rows=${DEMO_TRAIN_ROWS:-$(default_rows)}
 epochs=${DEMO_EPOCHS:-2}
@@ -39,24 +41,39 @@ in_mib() { awk -v bytes="${1:-0}" 'BEGIN { printf "%.1f", bytes / 1048576 }'; }
 for program in "$plimsoll" "$programs/make_dataset" "$programs/bag_of_words" "$programs/score_predictions"; do
   if [ ! -x "$program" ]; then echo "demo: $program is missing; run 'make demo', which builds it first" >&2; exit 2; fi
 done
-if ! command -v apt-cache >/dev/null 2>&1; then
-  echo "demo: its text comes from the package lists of a Debian or Ubuntu machine, and there is no apt-cache here." >&2
-  echo "demo: to train on a file of your own: $plimsoll train --train_file FILE.tsv --help" >&2
-  exit 2
-fi
+
+# Sets `wordnet` to the folder that contains WordNet's data files. Fails if there is none.
+find_wordnet() {
+  for wordnet in "${DEMO_WORDNET:-/usr/share/wordnet}" "$data/wordnet/usr/share/wordnet"; do
+    if [ -r "$wordnet/data.noun" ] && [ -r "$wordnet/data.verb" ]; then return 0; fi
+  done
+  return 1
+}
+
+# Unpacks the package without installing it, which needs no root.
+unpack_wordnet() {
+  command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
+  (cd "$data" && apt-get -qq download wordnet-base) && dpkg-deb -x "$data"/wordnet-base_*.deb "$data/wordnet"
+}
 
 headline "1 of 6: the data"
 mkdir -p "$data"
-recipe="min_class $min_class rows $rows"
+scripts/setup.sh demo || echo "demo: going on without these packages"
+if ! find_wordnet && ! { [ -z "${DEMO_WORDNET:-}" ] && unpack_wordnet && find_wordnet; }; then
+  echo "demo: no WordNet: expected the files data.noun and data.verb in ${DEMO_WORDNET:-/usr/share/wordnet}." >&2
+  echo "demo: install Debian's package wordnet-base, or set DEMO_WORDNET to the folder dict of WordNet 3.0 or 3.1." >&2
+  echo "demo: to train on a file of your own: $plimsoll train --train_file FILE.tsv --help" >&2
+  exit 2
+fi
+recipe="wordnet $wordnet min_class $min_class max_class $max_class rows $rows"
 if [ "$(cat "$data/.recipe" 2>/dev/null)" != "$recipe" ]; then
-  scripts/setup.sh lists
-  apt-cache dumpavail | "$programs/make_dataset" --output_dir "$data" --min_class "$min_class" --max_train_rows "$rows" \
-    --vocab_file "$data/vocab.txt" >"$data/statistics.txt"
+  "$programs/make_dataset" --wordnet_dir "$wordnet" --output_dir "$data" --min_class "$min_class" --max_class "$max_class" \
+    --max_train_rows "$rows" --vocab_file "$data/vocab.txt" >"$data/statistics.txt"
   rm -f "$data/baselines.txt"
   echo "$recipe" >"$data/.recipe"
 fi
 cat "$data/statistics.txt"
-echo "text: name and short description; label: section; split by a hash of the name. For example:"
+echo "text: a definition; label: the kind of thing, from WordNet; split by a hash of the defined word. For example:"
 sed -n '2,4p' "$data/train.tsv" | sed 's/^/    /'
 
 headline "2 of 6: baselines that know no transformer"
@@ -69,7 +86,6 @@ cat "$data/baselines.txt"
 
 headline "3 of 6: the model and its plan"
 if [ "$kind" = pretrained ]; then
-  scripts/setup.sh demo || echo "demo: going on without these packages"
   scripts/fetch_model.sh "$data/minilm" || kind=scratch
 fi
 if [ "$kind" = pretrained ]; then
@@ -110,7 +126,12 @@ show_command "$plimsoll" plan "$@"
 headline "4 of 6: training"
 show_command "$plimsoll" train "$@"
 status=0
+# The shell's `times` gives the CPU time of the programs that it has run, which other work on the machine does not change.
+times >"$data/.times_before"
+start=$(date +%s)
 "$plimsoll" train "$@" || status=$?
+wall_seconds=$(($(date +%s) - start))
+times >"$data/.times_after"
 if [ "$status" -eq 6 ]; then
   echo "demo: interrupted, and saved. To go on: $plimsoll train $* --resume_from_checkpoint"
   exit 6
@@ -133,7 +154,7 @@ accuracy=$(printf '%s\n' "$scores" | awk 'END { print $2 }')
 macro_f1=$(printf '%s\n' "$scores" | awk 'END { print $4 }')
 
 headline "6 of 6: results"
-printf '%-42s %9s %9s\n' "on $(($(wc -l <"$data/test.tsv") - 1)) packages never seen in training" accuracy "macro F1"
+printf '%-42s %9s %9s\n' "on $(($(wc -l <"$data/test.tsv") - 1)) definitions never seen in training" accuracy "macro F1"
 awk 'NR > 2 && /[0-9]\.[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$/ {
   test_accuracy = $(NF - 1); test_f1 = $NF; NF -= 4; printf "%-42s %9s %9s\n", $0, test_accuracy, test_f1 }' "$data/baselines.txt"
 printf '%-42s %9s %9s\n' "$title" "$accuracy" "$macro_f1"
@@ -143,6 +164,12 @@ if ! awk -v a="${own:-none}" -v b="$accuracy" 'BEGIN { d = a - b; exit !(a != "n
   echo "demo: plimsoll eval says accuracy ${own:-nothing}, its predictions scored outside say $accuracy: this is a bug" >&2
   exit 1
 fi
+
+cpu_seconds=$(awk 'FNR == 2 { split($1, user, /[ms]/); split($2, system_, /[ms]/)
+  seconds = 60 * user[1] + user[2] + 60 * system_[1] + system_[2]; total = NR == 2 ? -seconds : total + seconds }
+  END { printf "%.0f", total }' "$data/.times_before" "$data/.times_after")
+echo
+echo "training took $wall_seconds s, and $cpu_seconds s of CPU time on the threads of all cores"
 
 memory=$run/memory.json
 printf '\n%-42s %9s %9s\n' "memory of the training run, MiB" predicted held
@@ -160,7 +187,7 @@ written:
   $data    the data set, the baselines' figures, the pretrained model
 
 to try next:
-  echo "Text editor with syntax highlighting" | $plimsoll tokenize --tokenizer_name $run --show
+  echo "a small furry animal that climbs trees" | $plimsoll tokenize --tokenizer_name $run --show
   $plimsoll inspect $run
   $plimsoll plan --config_name bert-large-uncased --max_seq_length 512 --per_device_train_batch_size 4
   $plimsoll bench --experiments --output_dir runs/experiments      every method alone and combined, in minutes

@@ -2,7 +2,6 @@
 # Installs the Debian packages that a task needs and that are missing; does nothing, in a few milliseconds, when none is.
 #
 #   scripts/setup.sh [build|demo|format|tidy|fuzz|bench|package:NAME]...     (default: build)
-#   scripts/setup.sh lists                    fetch apt's package lists, if there are none yet
 #
 # Needs root or sudo that asks no password. Otherwise it names what is missing and the command that installs it, and exits
 # with 2. On a system without dpkg it only says what it would have looked for.
@@ -12,22 +11,19 @@ packages_of() {
   case $1 in
     build) echo "g++ cmake ninja-build pkg-config libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev" \
                 "libxxhash-dev libyaml-cpp-dev libgtest-dev libcairo2-dev zlib1g-dev libzstd-dev" ;;
-    demo) echo "curl ca-certificates unzip" ;;
+    demo) echo "curl ca-certificates unzip wordnet-base" ;;
     format) echo "clang-format" ;;
     tidy) echo "clang-tidy" ;;
     fuzz) echo "clang libomp-dev" ;;
     bench) echo "libbenchmark-dev" ;;
-    lists) ;;
     package:*) echo "${1#package:}" ;;
-    *) echo "setup: no such task: $1 (build, demo, format, tidy, fuzz, bench, lists, package:NAME)" >&2; exit 2 ;;
+    *) echo "setup: no such task: $1 (build, demo, format, tidy, fuzz, bench, package:NAME)" >&2; exit 2 ;;
   esac
 }
 
 [ $# -gt 0 ] || set -- build
 wanted=
-need_lists=no
 for task in "$@"; do
-  if [ "$task" = lists ]; then need_lists=yes; fi
   list=$(packages_of "$task")
   wanted="$wanted $list"
 done
@@ -47,27 +43,18 @@ missing_of() {
   done
 }
 
-has_lists() { [ "$(apt-cache dumpavail | head -n 200000 | grep -c '^Package: ')" -gt 1000 ]; }
-
 missing=$(missing_of)
 missing=${missing% }
-if [ "$need_lists" = yes ] && has_lists; then need_lists=no; fi
-if [ -z "$missing" ] && [ "$need_lists" = no ]; then exit 0; fi
+if [ -z "$missing" ]; then exit 0; fi
 
 as_root=
 if [ "$(id -u)" -ne 0 ]; then
   if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
     as_root="sudo -n"
   else
-    if [ -n "$missing" ]; then
-      echo "setup: missing packages: $missing" >&2
-      install=" && sudo apt-get install --no-install-recommends -y $missing"
-    else
-      echo "setup: apt's package lists are empty" >&2
-      install=
-    fi
+    echo "setup: missing packages: $missing" >&2
     echo "setup: this user is not root and may not use sudo without a password. Run" >&2
-    echo "    sudo apt-get update$install" >&2
+    echo "    sudo apt-get update && sudo apt-get install --no-install-recommends -y $missing" >&2
     echo "and then the same command again." >&2
     exit 2
   fi
@@ -75,7 +62,7 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if [ -n "$missing" ]; then echo "setup: installing $missing"; else echo "setup: fetching apt's package lists"; fi
+echo "setup: installing $missing"
 # DPkg::Lock::Timeout waits for another apt that runs at the same time, as on a machine that has just started.
 # A failed update is not fatal: the lists may exist, and one of several repositories may be unavailable.
 quiet() {
@@ -89,12 +76,6 @@ explain() {
   fi
 }
 quiet update || true
-if [ "$need_lists" = yes ] && ! has_lists; then
-  echo "setup: apt-get update brought no package lists. Its last lines:" >&2
-  explain
-  exit 2
-fi
-[ -n "$missing" ] || exit 0
 # shellcheck disable=SC2086
 if ! quiet install -y $missing; then
   echo "setup: apt-get could not install them. Its last lines:" >&2

@@ -1,38 +1,46 @@
-// make_dataset --output_dir DIR [--min_class 200] [--max_train_rows 0] [--vocab_file FILE] [--vocab_size
-// 8000] < LISTS
+// make_dataset --wordnet_dir DIR --output_dir DIR [--min_class 300] [--max_class 0] [--max_train_rows 0]
+//              [--vocab_file FILE] [--vocab_size 8000]
 //
-// Reads the output of `apt-cache dumpavail` and writes train.tsv, validation.tsv, test.tsv and a line of
+// Reads data.noun and data.verb of WordNet and writes train.tsv, validation.tsv, test.tsv and a line of
 // statistics.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <iostream>
+#include <fstream>
 #include <string_view>
 
-#include "package_list.h"
+#include "wordnet.h"
 
 namespace {
 
 using plimsoll::demo::Dataset;
+using plimsoll::demo::Definition;
 using plimsoll::demo::Options;
-using plimsoll::demo::Package;
 
-constexpr std::string_view kNames[] = {"--output_dir", "--min_class", "--max_train_rows", "--vocab_file",
-                                       "--vocab_size"};
+constexpr std::string_view kNames[] = {"--wordnet_dir",    "--output_dir", "--min_class", "--max_class",
+                                       "--max_train_rows", "--vocab_file", "--vocab_size"};
+
+std::vector<Definition> read_all(const std::filesystem::path& folder) {
+  std::vector<Definition> definitions;
+  for (const char* name : {"data.noun", "data.verb"}) {
+    const std::string path = folder / name;
+    std::ifstream file(path);
+    if (!file) throw std::runtime_error(path + ": cannot be read; Debian's package wordnet-base contains it");
+    for (Definition& definition : plimsoll::demo::read_definitions(file, path)) {
+      definitions.push_back(std::move(definition));
+    }
+  }
+  return definitions;
+}
 
 int run(int argc, char** argv) {
   const Options options(argc, argv, kNames);
   const std::filesystem::path folder = options.required("--output_dir");
-  const std::vector<Package> packages = plimsoll::demo::read_packages(std::cin);
-  if (packages.empty()) {
-    std::fputs(
-        "make_dataset: no packages in the input; run 'apt-get update', then pipe 'apt-cache dumpavail' into "
-        "it\n",
-        stderr);
-    return 4;
-  }
-  const Dataset dataset = plimsoll::demo::make_dataset(packages, options.number("--min_class", 200),
-                                                       options.number("--max_train_rows", 0));
+  const std::vector<Definition> definitions = read_all(options.required("--wordnet_dir"));
+  const Dataset dataset =
+      plimsoll::demo::make_dataset(definitions, {.min_class = options.number("--min_class", 300),
+                                                 .max_class = options.number("--max_class", 0),
+                                                 .max_train_rows = options.number("--max_train_rows", 0)});
   std::filesystem::create_directories(folder);
   plimsoll::demo::write_rows(folder / "train.tsv", dataset.train);
   plimsoll::demo::write_rows(folder / "validation.tsv", dataset.validation);
@@ -42,8 +50,8 @@ int run(int argc, char** argv) {
     plimsoll::demo::write_text(
         vocabulary, plimsoll::demo::make_vocabulary(dataset.train, options.number("--vocab_size", 8000)));
   }
-  std::printf("%zu packages, %d classes (%d sections too small and grouped as 'other'): ", packages.size(),
-              dataset.num_classes, dataset.num_grouped);
+  std::printf("%zu definitions, %d classes (%d too small and left out): ", definitions.size(),
+              dataset.num_classes, dataset.num_left_out);
   std::printf("%zu rows to train, %zu to validate, %zu to test\n", dataset.train.size(),
               dataset.validation.size(), dataset.test.size());
   return 0;

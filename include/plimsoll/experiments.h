@@ -48,8 +48,20 @@ struct ExperimentFigures {
   bool is_calibrated = false;  // true if a calibration of this CPU was used to predict the speed
   std::string date = {};       // end of the run, in the format of ExperimentOrigin::date
   MetricMap evaluation;        // filled only with --do_eval
+  // samples_per_s of each run of the row, in their order. With several, samples_per_s is their median, measured_bytes
+  // their maximum, and all other figures are those of the last run.
+  std::vector<double> speeds = {};
   bool operator==(const ExperimentFigures&) const = default;
 };
+
+// Adds another run of the same experiment to the figures of a row.
+void add_run(ExperimentFigures& figures, const ExperimentFigures& run);
+// Returns the spread of the speeds of a row: half the distance between the slowest and the fastest run, as a share of the
+// median. With five runs or more these two are left out, so that one outlier on either side does not count. Returns nothing
+// with fewer than three runs.
+std::optional<double> speed_spread(const ExperimentFigures& figures);
+// The speed of a row is steady if its spread is at most this.
+inline constexpr double kSteadySpread = 0.05;
 
 // The results of the same run with Hugging Face's Trainer.
 struct PeerFigures {

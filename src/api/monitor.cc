@@ -56,6 +56,8 @@ MonitorSample Monitor::Impl::sample() const {
                        .with_capabilities = options.with_capabilities,
                        .with_context = options.with_context,
                        .contexts = contexts};
+  if (options.with_capabilities)
+    sample.host.capabilities = cpu_capabilities(cpu_isa(), has_cpu_flag({"avx512_fp16", "amx_fp16"}));
   if (!nvml.is_open()) {
     sample.why_no_gpu = nvml.why_not();
     return sample;

@@ -225,6 +225,8 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.json = plan_json(plan, labels);
   if (std::string text = format_stopped_passes(plan); !text.empty()) report.notes.push_back(std::move(text));
   for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(format_advice(advice));
+  if (std::string text = describe_batch_shape(plan.request); savings == Savings::kPlan && !text.empty())
+    report.notes.push_back(std::move(text));
   return report;
 }
 

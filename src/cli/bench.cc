@@ -59,11 +59,15 @@ class Bench {
       return static_cast<int>(ErrorCode::kInterrupted);
     for (const Experiment& experiment : chosen_experiments())
       rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      run_row(i);
-      if (stop_signal != 0) {
-        say("stopped; run the same command again to continue with row " + std::to_string(i + 1));
-        return static_cast<int>(ErrorCode::kInterrupted);
+    for (size_t i = 0; i < rows_.size(); ++i) take_kept(i);
+    // Each row runs once per round, so that a disturbance of the machine does not meet all runs of one row.
+    for (int round = 0; round < most_rounds(); ++round) {
+      for (size_t i = 0; i < rows_.size(); ++i) {
+        if (needs_run(rows_[i], round)) run_row(i, round);
+        if (stop_signal != 0) {
+          say("stopped; run the same command again to continue with row " + std::to_string(i + 1));
+          return static_cast<int>(ErrorCode::kInterrupted);
+        }
       }
     }
     report();
@@ -94,6 +98,7 @@ class Bench {
   std::vector<Experiment> chosen_experiments() const {
     const std::vector<Experiment> all = words_.experiments ? document_experiments(device_, words_.more)
                                                            : sweep_experiments(words_.sweeps, words_.more);
+    require_names(all, words_.rerun, "--rerun");
     return only_experiments(all, words_.only);
   }
 
@@ -187,7 +192,11 @@ class Bench {
 
   // Starts a run in its own process, in a folder that contains nothing but its output.
   static Child start_run(const Experiment& run, const std::string& folder) {
-    fs::remove_all(folder);
+    // The result of earlier runs of a row is kept in case this one is interrupted.
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().filename() != "row.json") fs::remove_all(entry.path());
+    }
     fs::create_directories(folder);
     std::vector<std::string> words{own_program(), "bench", "--one_run"};
     words.insert(words.end(), run.words.begin(), run.words.end());
@@ -208,36 +217,51 @@ class Bench {
     return words_.output_dir + "/rows/" + row.experiment.key;
   }
 
-  void run_row(size_t index) {
+  // Rows that are not steady after their runs get two more, after which an outlier on either side no longer counts.
+  int most_rounds() const { return words_.repeats < 3 ? words_.repeats : words_.repeats + 2; }
+
+  bool needs_run(const ExperimentRow& row, int round) const {
+    if (!row.figures) return row.refused.empty();
+    const auto num_runs = static_cast<int>(row.figures->speeds.size());
+    return num_runs <= round &&
+           (round < words_.repeats || speed_spread(*row.figures).value_or(0) > kSteadySpread);
+  }
+
+  std::string head_of(size_t index) const {
+    return "[" + std::to_string(index + 1) + "/" + std::to_string(rows_.size()) + "] " +
+           rows_[index].experiment.name;
+  }
+
+  void run_row(size_t index, int round) {
     ExperimentRow& row = rows_[index];
     const std::string folder = folder_of(row);
-    const std::string head =
-        "[" + std::to_string(index + 1) + "/" + std::to_string(rows_.size()) + "] " + row.experiment.name;
-    if (take_kept(row)) {
-      say(head + ": there already" + outcome(row));
-      return;
-    }
+    const std::string head = head_of(index) + (round > 0 ? ", run " + std::to_string(round + 1) : "");
     Child child = start_run(row.experiment, folder);
     if (!wait_for(child, head)) return;
     if (child.exit_code() == 0) {
-      row.figures = read_experiment(folder);
+      const ExperimentFigures run = read_experiment(folder);
+      if (!row.figures) row.figures = ExperimentFigures{};
+      add_run(*row.figures, run);
     } else {
+      row.figures.reset();
       take_refusal(child, row);
     }
-    if (words_.peer && row.figures) run_peer(row, head);
+    if (words_.peer && row.figures && !row.peer) run_peer(row, head);
     if (stop_signal != 0) return;
     write_file(folder + "/row.json", experiment_row_json(row));
     say(head + outcome(row));
   }
 
-  // Reads the result of a row that was run before with the same arguments. Returns false if there is none.
-  bool take_kept(ExperimentRow& row) const {
+  // Reads the result of a row that was run before with the same arguments, if there is one and --rerun does not
+  // discard it.
+  void take_kept(size_t index) {
+    ExperimentRow& row = rows_[index];
     const std::string path = folder_of(row) + "/row.json";
-    if (!fs::exists(path)) return false;
+    if (!fs::exists(path) || is_named(row.experiment, words_.rerun)) return;
     ExperimentRow kept = parse_experiment_row(read_file(path), path);
-    if (!(kept.experiment == row.experiment) || !kept.figures || (words_.peer && !kept.peer)) return false;
+    if (!(kept.experiment == row.experiment) || !kept.figures || (words_.peer && !kept.peer)) return;
     row = std::move(kept);
-    return true;
+    say(head_of(index) + ": there already" + outcome(row));
   }
 
   // Waits for the end of a process. Returns false after a signal.
@@ -297,6 +321,10 @@ class Bench {
     std::snprintf(text, sizeof text, ": %.1f s, %.3g samples/s, %.0f MiB", row.figures->seconds,
                   row.figures->samples_per_s, static_cast<double>(row.figures->measured_bytes) / 1048576.0);
     std::string said = text;
+    if (const std::optional<double> spread = speed_spread(*row.figures)) {
+      std::snprintf(text, sizeof text, ", +- %.1f %% in %zu runs", 100 * *spread, row.figures->speeds.size());
+      said += text;
+    }
     if (row.peer && row.peer->refused.empty()) {
       std::snprintf(text, sizeof text, "; Trainer %.3g samples/s, %.0f MiB", row.peer->samples_per_s,
                     static_cast<double>(row.peer->measured_bytes) / 1048576.0);

@@ -1,6 +1,7 @@
 #include "cli/bench_words.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <utility>
 
@@ -26,6 +27,19 @@ std::vector<std::string> split(const std::string& text) {
     at = end + 1;
   }
   return parts;
+}
+
+// Three runs are the fewest that have a spread.
+constexpr int kRepeats = 3;
+constexpr int kMostRepeats = 100;
+
+int repeats_of(const std::string& text) {
+  int repeats = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
+  if (error == std::errc() && end == text.data() + text.size() && repeats >= 1 && repeats <= kMostRepeats)
+    return repeats;
+  throw Error(ErrorCode::kUsage, "bench: --repeats " + text + ": expected a number of runs from 1 to " +
+                                     std::to_string(kMostRepeats) + ", 3 for example");
 }
 
 // Returns the path of the script of this program: installed next to it, in the source tree in which it was
@@ -55,11 +69,15 @@ BenchWords read_bench_words(const CommandWords& words) {
   read.peer_script = words.value("peer_script", read.peer_script);
   if (words.has("sweep")) read.sweeps = words.values.at("sweep");
   read.only = split(words.value("only"));
+  read.rerun = split(words.value("rerun"));
+  if (words.has("repeats")) read.repeats = repeats_of(words.value("repeats"));
   read.more = words.rest;
   if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) != 1) {
     throw Error(ErrorCode::kUsage,
                 "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");
   }
+  // The rows of a sweep are often long, and compared by their metrics.
+  if (read.repeats == 0) read.repeats = read.experiments ? kRepeats : 1;
   if (!read.peer) return read;
   if (read.peer_script.empty()) read.peer_script = own_peer_script();
   std::error_code ignored;
@@ -71,25 +89,32 @@ BenchWords read_bench_words(const CommandWords& words) {
   return read;
 }
 
-std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
-                                         const std::vector<std::string>& texts) {
-  if (texts.empty()) return all;
-  const auto has = [](const Experiment& experiment, const std::string& text) {
+bool is_named(const Experiment& experiment, const std::vector<std::string>& texts) {
+  return std::any_of(texts.begin(), texts.end(), [&](const std::string& text) {
     return experiment.name.find(text) != std::string::npos;
-  };
+  });
+}
+
+void require_names(const std::vector<Experiment>& all, const std::vector<std::string>& texts,
+                   const std::string& option) {
   for (const std::string& text : texts) {
-    if (std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return has(one, text); })) continue;
+    if (std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return is_named(one, {text}); }))
+      continue;
     constexpr size_t kShown = 60;
-    std::string said = "bench: --only " + text + ": no row has a name that contains it; the rows are";
+    std::string said = "bench: " + option + " " + text + ": no row has a name that contains it; the rows are";
     for (size_t i = 0; i < std::min(all.size(), kShown); ++i) said += "\n  " + all[i].name;
     if (all.size() > kShown) said += "\n  and " + std::to_string(all.size() - kShown) + " more";
     throw Error(ErrorCode::kUsage, said);
   }
+}
+
+std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
+                                         const std::vector<std::string>& texts) {
+  if (texts.empty()) return all;
+  require_names(all, texts, "--only");
   std::vector<Experiment> chosen;
   for (const Experiment& experiment : all) {
-    const bool is_named = std::any_of(texts.begin(), texts.end(),
-                                      [&](const std::string& text) { return has(experiment, text); });
-    if (chosen.empty() || is_named) chosen.push_back(experiment);
+    if (chosen.empty() || is_named(experiment, texts)) chosen.push_back(experiment);
   }
   return chosen;
 }

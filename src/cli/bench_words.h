@@ -19,7 +19,9 @@ struct BenchWords {
   std::string peer_script;  // with `peer`, an existing file
   std::vector<std::string> sweeps;
   std::vector<std::string> only;
-  std::vector<std::string> more;  // additional arguments of every run
+  std::vector<std::string> rerun;  // parts of names of rows whose kept results are discarded
+  int repeats = 0;                 // runs per row, at least; 0 before read_bench_words() sets it
+  std::vector<std::string> more;   // additional arguments of every run
 };
 
 // Takes the options of the command. Errors: kUsage for words that request nothing or two things at once, and for a
@@ -30,5 +32,11 @@ BenchWords read_bench_words(const CommandWords& words);
 // texts. Errors: kUsage, with all names, for a text that no name contains.
 std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
                                          const std::vector<std::string>& texts);
+
+// Returns true if the name of the experiment contains one of the texts.
+bool is_named(const Experiment& experiment, const std::vector<std::string>& texts);
+// Errors: kUsage, with the option and all names, for a text that no name contains.
+void require_names(const std::vector<Experiment>& all, const std::vector<std::string>& texts,
+                   const std::string& option);
 
 }  // namespace plimsoll::cli

@@ -1,12 +1,24 @@
 #include "cli/progress.h"
 
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "cli/command.h"
 #include "plimsoll/report.h"
 
 namespace plimsoll::cli {
+namespace {
+
+std::string format_mib(std::uintmax_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / 1048576.0);
+  return text;
+}
+
+}  // namespace
+
 Progress::Progress(bool bar, int64_t plan_bytes) : bar_(bar), plan_bytes_(plan_bytes) {}
 
 void Progress::on_train_begin(int64_t max_steps) {
@@ -78,7 +90,43 @@ void Progress::on_evaluate_progress(int64_t rows_done, int64_t num_rows) {
 
 void Progress::on_save(const std::string& path) {
   clear_bar();
-  say("saved " + path);
+  say("saved " + path + ": " + describe_checkpoint_sizes(path));
+}
+
+std::string describe_checkpoint_sizes(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::uintmax_t weights = 0;
+  std::uintmax_t states = 0;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const std::uintmax_t bytes = fs::file_size(entry.path(), ignored);
+    (entry.path().filename() == "optimizer.safetensors" ? states : weights) += bytes;
+  }
+  std::string text = format_mib(weights) + " of weights";
+  if (fs::exists(path + "/optimizer.safetensors", ignored)) {
+    text += ", " + format_mib(states) + " of optimizer states";
+  } else if (fs::exists(path + "/run_state.json", ignored)) {
+    text += ", no optimizer states, because the run is complete (--save_only_model False keeps them)";
+  }
+  return text;
+}
+
+std::string describe_saved_sizes(const std::string& output_dir) {
+  namespace fs = std::filesystem;
+  int count = 0;
+  std::uintmax_t bytes = 0;
+  std::error_code ignored;
+  for (const fs::directory_entry& folder : fs::directory_iterator(output_dir, ignored)) {
+    if (!folder.path().filename().string().starts_with("checkpoint-") || folder.is_symlink(ignored)) continue;
+    ++count;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder.path(), ignored)) {
+      if (entry.is_regular_file(ignored)) bytes += entry.file_size(ignored);
+    }
+  }
+  if (count == 0) return "";
+  return std::to_string(count) + (count == 1 ? " checkpoint of " : " checkpoints of ") + format_mib(bytes) +
+         " in all";
 }
 
 void Progress::on_warning(const std::string& text) {

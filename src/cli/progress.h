@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "plimsoll/report.h"
 #include "plimsoll/training.h"
@@ -34,5 +35,10 @@ class Progress : public Callback {
   double tokens_per_second_ = 0;
   std::chrono::steady_clock::time_point start_;
 };
+
+// Returns the sizes of the weights and of the optimizer's states in a checkpoint, as text.
+std::string describe_checkpoint_sizes(const std::string& path);
+// Returns the number of checkpoints in a folder and their size, as text; "" if there are none.
+std::string describe_saved_sizes(const std::string& output_dir);
 
 }  // namespace plimsoll::cli

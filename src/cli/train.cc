@@ -136,8 +136,9 @@ int run_train(const std::vector<std::string>& words) {
   if (output.interrupted) {
     stopped_by_signals.reset();
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
-        (arguments.save_only_model ? ", only the model (--save_only_model), which cannot be resumed"
-                                   : "; resume with --resume_from_checkpoint True"));
+        (arguments.save_only_model.value_or(false)
+             ? ", only the model (--save_only_model), which cannot be resumed"
+             : "; resume with --resume_from_checkpoint True"));
     return static_cast<int>(ErrorCode::kInterrupted);
   }
   MetricMap metrics = output.metrics;
@@ -159,6 +160,8 @@ int run_train(const std::vector<std::string>& words) {
   if (arguments.profile) print(trainer.profile_table());
   print_talk(format_memory(trainer.memory()));
   print(describe_outcome(arguments, output, written));
+  if (const std::string sizes = describe_saved_sizes(arguments.output_dir); !sizes.empty())
+    print(arguments.output_dir + " contains " + sizes);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "plan/request/request_of.h"
 #include "run/checkpoint_choice.h"
 #include "run/label_choice.h"
+#include "run/lr_schedule.h"
 #include "run/run_request.h"
 #include "run/threads.h"
 #include "tasks/task.h"
@@ -166,6 +167,10 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   const std::vector<std::string> metric_names = evaluation_metrics(arguments, setup.data);
   check_own_metrics(setup.metrics, metric_names);
   check_best_metric(arguments, setup.data, metric_names, setup.metrics);
+  if (is_training(purpose)) {
+    if (std::string text = describe_accumulated_batch(arguments, setup.steps.length.max_steps); !text.empty())
+      diagnostics.note(std::move(text));
+  }
   fill_request(setup, environment, files);
   return setup;
 }

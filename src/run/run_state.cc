@@ -111,6 +111,7 @@ std::string run_state_json(const RunState& state) {
   json["step"] = state.step;
   json["max_steps"] = state.max_steps;
   json["micro_batches"] = state.micro_batches;
+  json["states_begin"] = state.states_begin;
   json["position"] = {{"epoch", state.position.epoch}, {"index", state.position.index}};
   json["data"] = {{"hash", state.data.hash}, {"rows", state.data.rows}};
   json["epoch"] = state.epoch;
@@ -154,6 +155,7 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
                       json.at("position").at("index").get<int64_t>()};
     state.epoch = json.at("epoch").get<double>();
     // Absent in checkpoints of earlier versions.
+    state.states_begin = json.value("states_begin", int64_t{0});
     if (const auto data = json.find("data"); data != json.end()) {
       state.data.hash = data->at("hash").get<uint64_t>();
       state.data.rows = data->at("rows").get<int64_t>();

@@ -46,6 +46,13 @@ void CheckpointPolicy::store_callbacks() {
   }
 }
 
+// The optimizer's states have twice the size of the weights with AdamW. A completed run needs them only if more
+// steps would continue it in the same way. After a schedule that decayed, more steps need another schedule.
+bool CheckpointPolicy::keeps_optimizer_states() const {
+  const bool is_complete = state_.step >= state_.max_steps && !state_.evaluation_is_due;
+  return arguments_.save_only_model.has_value() || !is_complete || !learning_rate_.has_decayed(state_.step);
+}
+
 RunState planned_state(const RunSetup& setup) {
   RunState state;
   state.arguments = setup.arguments;
@@ -58,14 +65,15 @@ RunState planned_state(const RunSetup& setup) {
 
 namespace {
 
-CheckpointContents contents_of(Session& session, const RunState& state) {
+CheckpointContents contents_of(Session& session, const RunState& state, OptimizerStates states) {
   CheckpointContents contents;
   contents.model = session.model_contents();
   contents.run = state.run;
   contents.streamed.push_back(
       {std::string(kTrainerStateFile), [&state](const PutText& put) { write_trainer_state(state, put); }});
-  if (state.arguments.save_only_model) return contents;
-  contents.optimizer_tensors = state_tensors(session.executor());
+  if (state.arguments.save_only_model.value_or(false)) return contents;
+  contents.has_optimizer_states = states == OptimizerStates::kKept;
+  if (contents.has_optimizer_states) contents.optimizer_tensors = state_tensors(session.executor());
   contents.run_state_json = run_state_json(state);
   // An empty table is saved too, so that a run which resumes here uses the library's defaults, as this run did.
   if (session.plan().is_on_gpu())
@@ -77,13 +85,13 @@ CheckpointContents contents_of(Session& session, const RunState& state) {
 
 }  // namespace
 
-std::string save_run(Session& session, RunState& state) {
+std::string save_run(Session& session, RunState& state, OptimizerStates states) {
   FileSystem& files = session.files();
   const std::string& output_dir = state.arguments.output_dir;
   const bool is_best = state.best.metric && state.best.step == state.step;
   if (is_best) state.best.checkpoint = "checkpoint-" + std::to_string(state.step);
   state.has_checkpoint = true;
-  std::string saved = save_checkpoint(files, output_dir, state.step, contents_of(session, state));
+  std::string saved = save_checkpoint(files, output_dir, state.step, contents_of(session, state, states));
   point_link(files, output_dir, "last", saved);
   if (is_best) point_link(files, output_dir, "best", saved);
   const std::optional<int64_t>& limit = state.arguments.save_total_limit;
@@ -100,7 +108,8 @@ void CheckpointPolicy::save(int64_t step, const TrainControl& control) {
   store_callbacks();
   state_.saved_at_end = control.stop || state_.step >= state_.max_steps;
   learning_rate_.store(state_.schedule_state);
-  last_checkpoint_ = save_run(session_, state_);
+  last_checkpoint_ = save_run(session_, state_,
+                              keeps_optimizer_states() ? OptimizerStates::kKept : OptimizerStates::kLeftOut);
   saved_step_ = step;
   for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
 }
@@ -112,8 +121,9 @@ void CheckpointPolicy::set_resumed_from(const std::string& path, int64_t step) {
 
 std::string CheckpointPolicy::resume_hint() const {
   if (last_checkpoint_.empty()) return "\n  no checkpoint was saved before";
-  return fmt::format("\n  {} is complete{}", last_checkpoint_,
-                     arguments_.save_only_model ? "" : ": resume with --resume_from_checkpoint True");
+  return fmt::format(
+      "\n  {} is complete{}", last_checkpoint_,
+      arguments_.save_only_model.value_or(false) ? "" : ": resume with --resume_from_checkpoint True");
 }
 
 std::vector<std::string> CheckpointPolicy::choose_final_weights() {

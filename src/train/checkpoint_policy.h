@@ -45,6 +45,8 @@ class CheckpointPolicy {
   void store_callbacks();
 
  private:
+  bool keeps_optimizer_states() const;
+
   Session& session_;
   const Arguments& arguments_;
   const Callbacks& callbacks_;
@@ -54,10 +56,13 @@ class CheckpointPolicy {
   std::string last_checkpoint_;
 };
 
-// Writes a checkpoint of this state into the run's output folder: the model, and, unless --save_only_model is set, the
-// optimizer's states and what a run needs to resume. Removes old ones by --save_total_limit and moves the links "last"
+// States whether a checkpoint has the optimizer's states.
+enum class OptimizerStates : uint8_t { kKept, kLeftOut };
+
+// Writes a checkpoint of this state into the run's output folder: the model, and, unless --save_only_model is True, the
+// optimizer's states if they are kept, and what a run needs to resume. Removes old ones by --save_total_limit and moves the links "last"
 // and, if this step is the best, "best". Returns the path.
-std::string save_run(Session& session, RunState& state);
+std::string save_run(Session& session, RunState& state, OptimizerStates states = OptimizerStates::kKept);
 
 // Returns the state of a run before its first step.
 RunState planned_state(const RunSetup& setup);

@@ -23,6 +23,10 @@ double LearningRate::after(int64_t num_updates) const {
   return learning_rate_of_step(optimizer_, scheduled, num_updates + 1);
 }
 
+bool LearningRate::has_decayed(int64_t num_updates) const {
+  return schedule_ && schedule_multiplier(*schedule_, num_updates) <= 0.01;
+}
+
 void LearningRate::follow(double metric) {
   if (metric_state_) follow_metric(metric_options_, *metric_state_, metric);
 }

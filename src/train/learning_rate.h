@@ -21,6 +21,9 @@ class LearningRate {
 
   // Returns the learning rate of the update after `num_updates` updates.
   double after(int64_t num_updates) const;
+  // Returns true if the schedule has reduced the learning rate to at most a hundredth of its peak after `num_updates`
+  // updates. A schedule that follows a metric has no planned end, so it never has.
+  bool has_decayed(int64_t num_updates) const;
   // Follows the metric of an evaluation, if the schedule depends on it.
   void follow(double metric);
 

@@ -68,30 +68,32 @@ bool is_loss_scale(const std::string& state) {
 }
 
 // The loss scale belongs to fp16: a run that resumes in another precision drops it, and a run that changes to fp16
-// begins with a new one.
+// begins with a new one. States that were not saved begin at zero, as session.begin_anew() left them.
 void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
+  if (!checkpoint.optimizer) return;
+  const SafetensorsFile& optimizer = *checkpoint.optimizer;
   std::vector<TensorSource> states = state_tensors(executor);
-  const bool has_loss_scale = checkpoint.optimizer.find(std::string(kLossScaleState)) != nullptr;
+  const bool has_loss_scale = optimizer.find(std::string(kLossScaleState)) != nullptr;
   if (!has_loss_scale)
     std::erase_if(states, [](const TensorSource& state) { return is_loss_scale(state.name); });
   const auto is_wanted = [&](const StoredTensor& stored) {
     return executor.plan().scales_loss() || !is_loss_scale(stored.name);
   };
-  if (std::ssize(states) != std::ranges::count_if(checkpoint.optimizer.tensors(), is_wanted)) {
+  if (std::ssize(states) != std::ranges::count_if(optimizer.tensors(), is_wanted)) {
     throw_error(ErrorCode::kBadData,
                 "{}: the optimizer's state has {}, this run's optimizer has {}; resume with the "
                 "--optim of that run, and with the same parameters frozen (--freeze)",
-                checkpoint.path, counted(checkpoint.optimizer.tensors().size(), "tensor"), states.size());
+                checkpoint.path, counted(optimizer.tensors().size(), "tensor"), states.size());
   }
   for (const TensorSource& tensor : states) {
-    const StoredTensor* stored = checkpoint.optimizer.find(tensor.name);
+    const StoredTensor* stored = optimizer.find(tensor.name);
     if (stored == nullptr || stored->shape != tensor.shape) {
       throw_error(ErrorCode::kBadData,
                   "{}: the optimizer's state '{}' is missing or has another shape; resume with the --optim "
                   "of that run",
                   checkpoint.path, tensor.name);
     }
-    read_stored(executor, tensor.name, 0, checkpoint.optimizer, *stored);
+    read_stored(executor, tensor.name, 0, optimizer, *stored);
   }
 }
 

@@ -44,9 +44,10 @@ StepEngine::Pause::~Pause() {
 
 StepEngine::StepEngine(Session& session, Client& client) : session_(session), client_(client) {}
 
-void StepEngine::start(int64_t num_steps) {
+void StepEngine::start(int64_t num_steps, int64_t states_begin) {
   start_ = Clock::now();
   num_steps_ = num_steps;
+  states_begin_ = states_begin;
   skipped_steps_ = session_.executor().skipped_steps();
   has_ended_ = false;
 }
@@ -143,7 +144,7 @@ void StepEngine::run_step() {
     if (!runs_ahead) read_loss(step);
   }
   step.info.learning_rate = client_.learning_rate(num_steps_ - skipped_steps_);
-  session_.start_update(step.info.learning_rate, step.info.step, skipped_steps_);
+  session_.start_update(step.info.learning_rate, step.info.step - states_begin_, skipped_steps_);
   session_.executor().fetch();
   pending_ = std::move(step);
   if (!runs_ahead || client_.is_followed_by_other_work(pending_->info, pending_->last.next)) {

@@ -49,9 +49,10 @@ class StepEngine {
   // Both outlive the engine.
   StepEngine(Session& session, Client& client);
 
-  // Starts the measurement of FinishedStep::seconds. `num_steps`: number of steps done before. Requires: the session
-  // is allocated.
-  void start(int64_t num_steps);
+  // Starts the measurement of FinishedStep::seconds. `num_steps`: number of steps done before; `states_begin`: how many
+  // of them came before the optimizer's states began at zero, which their bias corrections do not count. Requires: the
+  // session is allocated.
+  void start(int64_t num_steps, int64_t states_begin);
   // Starts the loader. `num_epochs`: as for Session::start_batches().
   void start_batches(const DataPosition& position, int64_t num_epochs);
   // Starts the measurement of the first step.
@@ -130,6 +131,7 @@ class StepEngine {
   size_t next_batch_ = 0;
   std::optional<Step> pending_;  // its update was enqueued, its results have not been read
   int64_t num_steps_ = 0;        // the number of steps whose results have been read, over the whole run
+  int64_t states_begin_ = 0;
   int64_t skipped_steps_ = 0;
   bool has_ended_ = false;
   double waited_ms_ = 0;  // the time spent waiting for batches since the last step was finished

@@ -140,6 +140,14 @@ void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::s
   state_ = std::move(state);
   checkpoints_.set_resumed_from(checkpoint.path, state_.step);
   lines.push_back(describe_resume(checkpoint, state_, model));
+  if (!checkpoint.optimizer && !is_complete()) {
+    state_.states_begin = state_.step;
+    lines.push_back(
+        fmt::format("warning: {} has no optimizer states, because its run was complete: they begin at zero. "
+                    "A run that is to be "
+                    "extended keeps them with --save_only_model False",
+                    checkpoint.path));
+  }
   if (is_complete()) {
     lines.push_back(fmt::format(
         "warning: nothing is left to train: training was already complete at step {}, this run ends at "
@@ -159,7 +167,7 @@ void TrainLoop::restore(const OpenCheckpoint& checkpoint) {
 }
 
 void TrainLoop::run_steps() {
-  engine_.start(state_.step);
+  engine_.start(state_.step, state_.states_begin);
   seconds_before_ = state_.totals.seconds;
   if (state_.evaluation_is_due && finish_interrupted_step() == StepEngine::AfterStep::kEnd) return;
   if (state_.step >= state_.max_steps) return;

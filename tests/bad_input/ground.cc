@@ -70,10 +70,11 @@ Ground::Ground() : folder_("bad_input") {
   file("scratch/tokenizer_config.json",
        "{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": true}\n");
   file("train.tsv", good_rows());
-  const ProcessResult result = run_plimsoll(
-      {"train", "--config_name", path("scratch"), "--tokenizer_name", path("scratch"), "--train_file", data(),
-       "--output_dir", run(), "--max_steps", "2", "--save_steps", "1", "--num_threads", "1"},
-      path("log"));
+  const ProcessResult result =
+      run_plimsoll({"train", "--config_name", path("scratch"), "--tokenizer_name", path("scratch"),
+                    "--train_file", data(), "--output_dir", run(), "--max_steps", "2", "--save_steps", "1",
+                    "--save_only_model", "False", "--num_threads", "1"},
+                   path("log"));
   if (result.exit_code != 0) {
     complaint_ = "the good run ended with " + std::to_string(result.exit_code) + ":\n" + result.output;
     return;

@@ -47,7 +47,9 @@ Words bench_arguments(const TestFolder& folder, const Words& more) {
               "--max_seq_length",
               "12",
               "--dummy_num_samples",
-              "24"};
+              "24",
+              "--repeats",
+              "1"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -154,6 +156,31 @@ TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
     EXPECT_EQ(result.exit_code, 7) << result.output;
     EXPECT_NE(result.output.find("--device cuda:0"), std::string::npos) << result.output;
   }
+}
+
+TEST(Bench, RepeatsRowsAndRunsThemAgainWhenAsked) {
+  const TestFolder folder("bench_repeats");
+  write_tiny_model(folder);
+  Words words = bench_arguments(folder, {"--experiments", "--only", "SGD;DataLoader"});
+  words[std::find(words.begin(), words.end(), "--repeats") - words.begin() + 1] = "3";
+  const ProcessResult first = run_plimsoll(words, folder.path("log"));
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_TRUE(contains(first.output, "vanilla, batch 4, run 3: ")) << first.output;
+  const nlohmann::json rows = table_of(folder).at("rows");
+  for (const nlohmann::json& row : rows) {
+    const size_t num_runs = row.at("figures").at("speeds").size();
+    EXPECT_TRUE(num_runs >= 3 && num_runs <= 5) << row.dump(1);
+    EXPECT_FALSE(row.at("figures").at("spread").is_null());
+  }
+  EXPECT_FALSE(contains(first.output, "run once")) << first.output;
+  EXPECT_TRUE(contains(first.output, "DataLoader, 4 workers")) << first.output;
+
+  words.insert(words.end(), {"--rerun", "DataLoader"});
+  const ProcessResult again = run_plimsoll(words, folder.path("log"));
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_TRUE(contains(again.output, "vanilla, batch 4: there already")) << again.output;
+  EXPECT_FALSE(contains(again.output, "DataLoader, 4 workers: there already")) << again.output;
+  EXPECT_TRUE(contains(again.output, "DataLoader, 4 workers, run 2: ")) << again.output;
 }
 
 // If it is killed at any time, it continues at the same row: finished rows are not run again.
@@ -328,6 +355,11 @@ TEST(Bench, RefusesWhatItCannotRead) {
   refused({"bench", "--sweep", "nonsense=1,2"}, "'nonsense' is not an argument");
   refused({"bench", "--sweep", "seed=1,,2"}, "a value is empty");
   refused({"bench", "--experiments", "--output_dir"}, "needs a value");
+  for (const char* repeats : {"0", "-1", "x", "3x", "101", ""})
+    refused({"bench", "--experiments", "--repeats", repeats}, "expected a number of runs from 1 to 100");
+  refused(
+      {"bench", "--experiments", "--use_cpu", "--rerun", "nonsense", "--output_dir", folder.path("rerun")},
+      "--rerun nonsense: no row has a name that contains it");
   refused({"bench", "--sweep", "optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16"},
           "put ';' between the values of the sweep");
   refused({"bench", "--sweep", "lora_target_modules=query,value"},

@@ -96,6 +96,8 @@ std::vector<std::string> killed_run(const std::string& model, const std::string&
           "1",
           "--save_total_limit",
           "3",
+          "--save_only_model",
+          "False",
           "--num_threads",
           "1",
           "--max_steps",

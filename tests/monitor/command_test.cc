@@ -79,11 +79,12 @@ TEST_F(MonitorCommand, WithoutAGpuWhatWasAskedOfItIsNamed) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     return result.output.substr(0, result.output.find('\n'));
   };
-  EXPECT_EQ(
-      first_line("none", {"--capabilities"}),
-      "No GPU to show, and none to ask for --capabilities: the NVIDIA driver lists none; this is the host.");
+  EXPECT_EQ(first_line("none", {"--capabilities"}),
+            "No GPU to show: the NVIDIA driver lists none; this is the host.");
+  EXPECT_TRUE(holds(monitor("none", {"--capabilities"}).output, "\n  bf16          "))
+      << "the CPU has capabilities";
   EXPECT_EQ(first_line("not_loaded", {"--context", "--capabilities"}),
-            "No GPU to show, and none to ask for --capabilities and --context: NVIDIA's management library "
+            "No GPU to show, and none to ask for --context: NVIDIA's management library "
             "does not "
             "start: the NVIDIA driver is not loaded; this is the host.");
   EXPECT_EQ(first_line("none", {"--context"}),

@@ -8,7 +8,7 @@
 //   mismatch     init fails after an update    denied      some figures need permissions
 //   bare         a card with few figures       lost        the second of two cards fell off the bus
 //   throttling   power cap, and too hot        braked      the power supply requested less
-//   crowded      more processes than requested
+//   crowded      more processes than requested    hot      83 C, and not yet slower
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -164,7 +164,7 @@ int nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned int* milliwatts) {
 }
 
 int nvmlDeviceGetTemperature(Device device, unsigned int, unsigned int* degrees) {
-  return give(degrees, is_desktop(device) ? 38 : is("throttling") ? 91 : 64);
+  return give(degrees, is_desktop(device) ? 38 : is("throttling") ? 91 : is("hot") ? 83 : 64);
 }
 
 int nvmlDeviceGetTemperatureThreshold(Device device, unsigned int type, unsigned int* degrees) {

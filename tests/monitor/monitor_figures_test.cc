@@ -87,8 +87,8 @@ GPU 0  NVIDIA H200  GPU-00112233  compute capability 9.0
   memory        10527 MiB used, 132644 free, of 143771; 600 more kept by the driver
   utilisation   GPU 98 %, memory 41 %
   clocks        SM 1980 of 1980 MHz, memory 3201 of 3201 MHz
-  power         698 of 700 W
-  temperature   64 C, slows down when 23 C hotter
+  power         698 of 700 W, high (100 % of the limit): at the limit the clocks fall
+  temperature   64 C, good (under 75 C), slows down when 23 C hotter
   throttle      none: nothing holds the clocks back
   ECC errors    none since the driver was loaded
   PCIe          generation 5 x16, at most 5 x16
@@ -110,7 +110,7 @@ GPU 1  NVIDIA GeForce RTX 3090  GPU-ffeeddcc  compute capability 8.6
   utilisation   GPU 4 %, memory 2 %
   clocks        SM 210 of 2100 MHz, memory 405 of 9751 MHz
   power         31 of 350 W
-  temperature   38 C, slows down at 95 C
+  temperature   38 C, good (under 75 C), slows down at 95 C
   fan           30 %
   throttle      idle
   PCIe          generation 1 x16, at most 4 x16
@@ -216,7 +216,8 @@ TEST(MonitorJson, OneGpu) {
       R"("fault":null,"memory_used_mib":10527,"memory_free_mib":132644,"memory_total_mib":143771,)"
       R"("memory_reserved_mib":600,"utilization_gpu_percent":98,"utilization_memory_percent":41,)"
       R"("clock_sm_mhz":1980,"clock_sm_max_mhz":1980,"clock_memory_mhz":3201,"clock_memory_max_mhz":3201,)"
-      R"("power_w":698.25,"power_limit_w":700.0,"temperature_c":64,"temperature_slowdown_c":null,)"
+      R"("power_w":698.25,"power_limit_w":700.0,"power_verdict":"high","temperature_c":64,)"
+      R"("temperature_verdict":"good","temperature_slowdown_c":null,)"
       R"("temperature_margin_c":23,"fan_percent":null,"throttle":[],"ecc_corrected":0,"ecc_uncorrected":0,)"
       R"("pcie_generation":5,"pcie_generation_max":5,"pcie_width":16,"pcie_width_max":16,"nvlinks_up":16,)"
       R"("nvlinks":18,"processes":[{"pid":4200000,"name":null,"memory_used_mib":10000},)"
@@ -242,6 +243,41 @@ TEST(MonitorJson, WhatIsNotSaidIsNull) {
   const auto lost = nlohmann::json::parse(monitor_json(sample_of("lost")))["gpus"][1];
   EXPECT_TRUE(lost["memory_used_mib"].is_null());
   EXPECT_TRUE(lost["fault"].get<std::string>().starts_with("the GPU is lost"));
+}
+
+TEST(MonitorCapabilities, OfACpuByItsInstructionSets) {
+  const auto yes = [](CpuIsa isa, bool multiplies_fp16) {
+    std::string formats;
+    for (const Capability& capability : cpu_capabilities(isa, multiplies_fp16)) {
+      EXPECT_FALSE(capability.why.empty());
+      if (capability.is_there) formats += capability.format + " ";
+    }
+    return formats;
+  };
+  EXPECT_EQ(yes(CpuIsa::kBaseline, false), "fp32 ");
+  EXPECT_EQ(yes(CpuIsa::kAvx2, false), "fp32 ");
+  EXPECT_EQ(yes(CpuIsa::kAvx512, false), "fp32 ");
+  EXPECT_EQ(yes(CpuIsa::kAvx512Bf16, false), "fp32 bf16 ");
+  EXPECT_EQ(yes(CpuIsa::kAmx, false), "fp32 bf16 ");
+  EXPECT_EQ(yes(CpuIsa::kAmx, true), "fp32 bf16 fp16 ");
+  for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAmx}) {
+    const std::string why = cpu_capabilities(isa, true)[2].why;
+    EXPECT_NE(why.find("Plimsoll computes no fp16 on a CPU"), std::string::npos) << why;
+    EXPECT_EQ(why.find("use --bf16") != std::string::npos, has_bf16_products(isa)) << why;
+  }
+}
+
+TEST(MonitorTable, CapabilitiesOfTheHost) {
+  MonitorSample sample = sample_of("none");
+  EXPECT_EQ(monitor_table(sample).find("  bf16 "), std::string::npos) << "they were not asked for";
+  sample.with_capabilities = true;
+  sample.host.capabilities = cpu_capabilities(CpuIsa::kAvx2, false);
+  const std::string table = monitor_table(sample);
+  EXPECT_NE(table.find("\nhost\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("  bf16          no   needs AVX512_BF16 or AMX, "), std::string::npos) << table;
+  const auto json = nlohmann::json::parse(monitor_json(sample));
+  EXPECT_EQ(json["host"]["capabilities"]["fp32"]["yes"], true);
+  EXPECT_EQ(json["host"]["capabilities"]["fp16"]["yes"], false);
 }
 
 TEST(MonitorCapabilities, ByComputeCapability) {

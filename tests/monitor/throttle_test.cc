@@ -65,6 +65,59 @@ TEST(GpuLog, TheFanOfACardThatHasOne) {
   EXPECT_EQ(record.words, (WordMap{{"gpu_throttle", "idle"}}));
 }
 
+GpuSample sample_at(std::optional<int> celsius, std::optional<int> slowdown_c = {},
+                    std::optional<int> slowdown_margin_c = {}) {
+  return {.thermals = {.celsius = celsius, .slowdown_c = slowdown_c, .slowdown_margin_c = slowdown_margin_c}};
+}
+
+TEST(Verdict, OfATemperature) {
+  EXPECT_EQ(temperature_verdict({}), Verdict::kUnknown);
+  EXPECT_EQ(temperature_verdict(sample_at(40)), Verdict::kGood);
+  EXPECT_EQ(temperature_verdict(sample_at(74)), Verdict::kGood);
+  EXPECT_EQ(temperature_verdict(sample_at(75)), Verdict::kWarm);
+  EXPECT_EQ(temperature_verdict(sample_at(80)), Verdict::kWarm);
+  EXPECT_EQ(temperature_verdict(sample_at(81)), Verdict::kHigh);
+  EXPECT_EQ(temperature_verdict(sample_at(70, 74)), Verdict::kHigh) << "a card that slows down early";
+  EXPECT_EQ(temperature_verdict(sample_at(70, 75)), Verdict::kGood);
+  EXPECT_EQ(temperature_verdict(sample_at(70, {}, 4)), Verdict::kHigh);
+  EXPECT_EQ(describe_temperature_verdict({}), "");
+  EXPECT_EQ(describe_temperature_verdict(sample_at(60)), "good (under 75 C)");
+  EXPECT_EQ(describe_temperature_verdict(sample_at(78)), "warm (best under 75 C, at most 80 C)");
+  EXPECT_NE(describe_temperature_verdict(sample_at(82)).find("improve the cooling"), std::string::npos);
+}
+
+TEST(Verdict, OfAPowerDraw) {
+  const auto drawing = [](std::optional<double> watts, std::optional<double> limit_w) {
+    return GpuSample{.power = {.watts = watts, .limit_w = limit_w}};
+  };
+  EXPECT_EQ(power_verdict({}), Verdict::kUnknown);
+  EXPECT_EQ(power_verdict(drawing(300, {})), Verdict::kUnknown);
+  EXPECT_EQ(power_verdict(drawing(300, 0)), Verdict::kUnknown);
+  EXPECT_EQ(power_verdict(drawing(664, 700)), Verdict::kGood);
+  EXPECT_EQ(power_verdict(drawing(665, 700)), Verdict::kHigh);
+  EXPECT_EQ(describe_power_verdict(drawing(300, 700)), "");
+  EXPECT_EQ(describe_power_verdict(drawing(665, 700)),
+            "high (95 % of the limit): at the limit the clocks fall");
+}
+
+TEST(GpuLog, WarnsOnceOfAHighTemperatureBeforeTheCardSlowsDown) {
+  const Nvml nvml(driver_library());
+  GpuLog log(kUuid, "cuda:0", nvml);
+  LogRecord record;
+  {
+    const FakeMachine machine("hot");
+    const std::vector<std::string> warnings = log.add(record);
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_EQ(warnings[0],
+              "cuda:0 is at 83 C, which is high: cards slow down at 84 to 90 C; improve the cooling: air "
+              "flow, room "
+              "between cards, dust, fans, or lower the power limit");
+    EXPECT_TRUE(log.add(record).empty()) << "there was a warning";
+  }
+  const FakeMachine machine("throttling");
+  EXPECT_EQ(log.add(record).size(), 2u) << "that it is slower is new";
+}
+
 TEST(GpuLog, WarnsOnceOfEachCause) {
   const Nvml nvml(driver_library());
   GpuLog log(kUuid, "cuda:0", nvml);

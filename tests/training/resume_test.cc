@@ -194,6 +194,104 @@ TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
   EXPECT_TRUE(told) << "the changed argument is printed";
 }
 
+bool has_states(const Arguments& arguments, int step) {
+  return std::filesystem::exists(arguments.output_dir + "/checkpoint-" + std::to_string(step) +
+                                 "/optimizer.safetensors");
+}
+
+// A completed run keeps the optimizer's states only if more steps would continue it in the same way, or if it was
+// asked to.
+TEST(Resume, ACompletedRunKeepsStatesThatMoreStepsNeed) {
+  const TestFolder folder("final_states");
+  const std::string model = testing::write_tiny_model(folder);
+  struct Case {
+    std::string schedule;
+    KeyValues options;
+    std::optional<bool> save_only_model;
+    bool keeps;
+  };
+  const Case cases[] = {
+      {"linear", {}, {}, false},      {"cosine", {}, {}, false},
+      {"polynomial", {}, {}, false},  {"linear", {}, false, true},
+      {"linear", {}, true, false},    {"constant", {}, {}, true},
+      {"constant", {}, true, false},  {"constant_with_warmup", {}, {}, true},
+      {"inverse_sqrt", {}, {}, true}, {"cosine_with_min_lr", {{"min_lr_rate", "0.1"}}, {}, true}};
+  int index = 0;
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.schedule + " " + std::to_string(index));
+    Arguments arguments = testing::tiny_arguments(model, folder.path("run" + std::to_string(index++)));
+    arguments.max_steps = 4;
+    arguments.lr_scheduler_type = test.schedule;
+    arguments.lr_scheduler_kwargs = test.options;
+    arguments.save_only_model = test.save_only_model;
+    Trainer(arguments).train();
+    EXPECT_EQ(has_states(arguments, 4), test.keeps);
+    EXPECT_EQ(has_states(arguments, 3), test.save_only_model != true) << "the run was not complete";
+  }
+}
+
+// Stops a run after a step, as a callback of the user does.
+class EndAfter : public Callback {
+ public:
+  explicit EndAfter(int64_t step) : step_(step) {}
+  void on_step_end(const StepInfo& info, TrainControl& control) override {
+    control.stop = info.step == step_;
+  }
+
+ private:
+  int64_t step_;
+};
+
+TEST(Resume, ARunThatStopsEarlyKeepsItsStates) {
+  const TestFolder folder("early");
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.save_only_model.reset();
+  Trainer trainer(arguments);
+  trainer.add_callback(std::make_shared<EndAfter>(5));
+  EXPECT_EQ(trainer.train().step, 5);
+  EXPECT_TRUE(has_states(arguments, 5));
+}
+
+// A completed run without states resumes as complete, and can be extended: the states begin at zero, as do their
+// bias corrections, whether the extension runs in one piece or resumes.
+TEST(Resume, ExtendsACompletedRunWithoutStates) {
+  const TestFolder folder("extended");
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.save_only_model.reset();
+  arguments.max_steps = 4;
+  Trainer(arguments).train();
+  const std::string complete = arguments.output_dir + "/checkpoint-4";
+  ASSERT_FALSE(has_states(arguments, 4));
+  const std::string weights = read_file(complete + "/model.safetensors");
+
+  arguments.resume_from_checkpoint = "True";
+  EXPECT_TRUE(Trainer(arguments).train().was_complete);
+  EXPECT_TRUE(read_file(complete + "/model.safetensors") == weights);
+
+  Arguments whole = arguments;
+  whole.resume_from_checkpoint = complete;
+  whole.output_dir = folder.path("whole");
+  whole.max_steps = 9;
+  std::string lines;
+  const TrainOutput expected = Trainer(whole).train([&](const std::string& line) { lines += line + "\n"; });
+  EXPECT_EQ(expected.step, 9);
+  EXPECT_NE(lines.find("checkpoint-4 has no optimizer states"), std::string::npos) << lines;
+
+  Arguments parts = whole;
+  parts.output_dir = folder.path("parts");
+  Trainer first(parts);
+  first.add_callback(std::make_shared<EndAfter>(6));
+  EXPECT_EQ(first.train().step, 6);
+  ASSERT_TRUE(has_states(parts, 6));
+  parts.resume_from_checkpoint = "True";
+  lines.clear();
+  EXPECT_EQ(Trainer(parts).train([&](const std::string& line) { lines += line + "\n"; }).step, 9);
+  EXPECT_EQ(lines.find("no optimizer states"), std::string::npos) << lines;
+  const std::string file = "/checkpoint-9/model.safetensors";
+  EXPECT_TRUE(read_file(parts.output_dir + file) == read_file(whole.output_dir + file));
+  EXPECT_TRUE(read_file(complete + "/model.safetensors") == weights) << "what was saved stays";
+}
+
 // With another batch size a run resumes within what would be one of its batches: any batch may occur, and the
 // plan covers it.
 TEST(Resume, AnotherBatchSizeGoesOn) {

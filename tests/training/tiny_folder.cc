@@ -49,6 +49,7 @@ Arguments tiny_arguments(const std::string& model, const std::string& output_dir
   arguments.warmup_steps = 3;
   arguments.logging_steps = 1;
   arguments.save_steps = 1;
+  arguments.save_only_model = false;  // the tests extend complete runs
   arguments.num_threads = 2;
   // The same tests run on a GPU: see CMakeLists.txt.
   if (const char* device = std::getenv("PLIMSOLL_TEST_DEVICE")) arguments.device = device;

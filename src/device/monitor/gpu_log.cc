@@ -1,5 +1,7 @@
 #include "device/monitor/gpu_log.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <utility>
 
@@ -33,6 +35,13 @@ std::vector<std::string> GpuLog::add(LogRecord& record) {
     record.words["gpu_throttle"] = names.empty() ? "none" : names;
   }
   std::vector<std::string> warnings;
+  // Once the card slows down, the warning of that says more.
+  if (!warned_hot_ && warned_ == 0 && clock_events(*sample).empty() &&
+      temperature_verdict(*sample) == Verdict::kHigh) {
+    warned_hot_ = true;
+    warnings.push_back(fmt::format("{} is at {} C, which is {}", label_, *sample->thermals.celsius,
+                                   describe_temperature_verdict(*sample)));
+  }
   for (const ClockEvent& event : clock_events(*sample)) {
     if (!event.is_throttling || (warned_ & event.bit) != 0) continue;
     warned_ |= event.bit;

@@ -123,6 +123,15 @@ std::string cpu_name(const SystemPaths& paths) {
   return std::string(field(file_text(paths.proc + "/cpuinfo"), "model name"));
 }
 
+bool has_cpu_flag(std::initializer_list<std::string_view> names, const SystemPaths& paths) {
+  const std::string text = file_text(paths.proc + "/cpuinfo");
+  std::istringstream flags{std::string(field(text, "flags"))};
+  for (std::string flag; flags >> flag;) {
+    if (std::ranges::find(names, std::string_view(flag)) != names.end()) return true;
+  }
+  return false;
+}
+
 std::string isa_words(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kBaseline:

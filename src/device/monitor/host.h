@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "hardware/cpu_isa.h"
 
@@ -41,6 +43,9 @@ std::string shortage_text(int64_t needed_bytes, const MachineMemory& memory);
 
 // Returns the CPU's name from /proc/cpuinfo; "" if it has none.
 std::string cpu_name(const SystemPaths& paths = {});
+
+// Returns true if /proc/cpuinfo lists one of these flags, such as "avx512_fp16".
+bool has_cpu_flag(std::initializer_list<std::string_view> names, const SystemPaths& paths = {});
 
 // Formats an instruction set for people: "AVX-512 + AMX".
 std::string isa_words(CpuIsa isa);

@@ -54,10 +54,9 @@ Json processes_json(const GpuSample& gpu) {
   return list;
 }
 
-Json capabilities_json(const GpuSample& gpu) {
-  if (!gpu.sm) return nullptr;
+Json capabilities_json(const std::vector<Capability>& capabilities) {
   Json object = Json::object();
-  for (const Capability& capability : gpu_capabilities(*gpu.sm))
+  for (const Capability& capability : capabilities)
     object[capability.format] = {{"yes", capability.is_there}, {"why", capability.why}};
   return object;
 }
@@ -79,7 +78,9 @@ void put_figures(Json& object, const GpuSample& gpu) {
   object["clock_memory_max_mhz"] = value_or_null(gpu.clocks.max_memory_mhz);
   object["power_w"] = value_or_null(gpu.power.watts);
   object["power_limit_w"] = value_or_null(gpu.power.limit_w);
+  object["power_verdict"] = text_or_null(std::string(verdict_name(power_verdict(gpu))));
   object["temperature_c"] = value_or_null(gpu.thermals.celsius);
+  object["temperature_verdict"] = text_or_null(std::string(verdict_name(temperature_verdict(gpu))));
   object["temperature_slowdown_c"] = value_or_null(gpu.thermals.slowdown_c);
   object["temperature_margin_c"] = value_or_null(gpu.thermals.slowdown_margin_c);
   object["fan_percent"] = value_or_null(gpu.thermals.fan_percent);
@@ -105,7 +106,8 @@ Json gpu_json(const GpuSample& gpu, const MonitorSample& sample) {
   object["fault"] = text_or_null(gpu.fault);
   put_figures(object, gpu);
   object["refused"] = gpu.refused;
-  if (sample.with_capabilities) object["capabilities"] = capabilities_json(gpu);
+  if (sample.with_capabilities)
+    object["capabilities"] = gpu.sm ? capabilities_json(gpu_capabilities(*gpu.sm)) : Json(nullptr);
   for (const ContextSample& context : sample.contexts) {
     if (context.index == gpu.index) object["context"] = context_json(context);
   }
@@ -122,6 +124,7 @@ Json host_json(const HostSample& host) {
   object["memory_total_mib"] = whole_mib(host.memory.total_bytes);
   object["cgroup_limit_mib"] =
       host.memory.cgroup_limit_bytes ? Json(whole_mib(*host.memory.cgroup_limit_bytes)) : Json(nullptr);
+  if (!host.capabilities.empty()) object["capabilities"] = capabilities_json(host.capabilities);
   return object;
 }
 

@@ -42,10 +42,8 @@ std::string cuda_version_text(std::optional<int> version) {
 }
 
 std::string no_gpu_sentence(const MonitorSample& sample) {
-  std::string asked = sample.with_capabilities ? "--capabilities" : "";
-  if (sample.with_context) asked += asked.empty() ? "--context" : " and --context";
   return fmt::format("No GPU to show{}: {}; this is the host.",
-                     asked.empty() ? "" : ", and none to ask for " + asked, sample.why_no_gpu);
+                     sample.with_context ? ", and none to ask for --context" : "", sample.why_no_gpu);
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device/monitor/capabilities.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"
 
@@ -16,6 +17,7 @@ struct HostSample {
   std::string isa = {};             // name of the instruction set
   std::optional<double> load = {};  // mean number of runnable threads over the last minute
   MachineMemory memory = {};
+  std::vector<Capability> capabilities = {};  // if they were requested
 };
 
 // Samples this machine now. `isa` is the text of isa_words().

@@ -42,7 +42,7 @@ std::string utilisation_words(const GpuSample& gpu) {
 
 std::string temperature_words(const GpuSample& gpu) {
   if (!gpu.thermals.celsius) return {};
-  std::string words = fmt::format("{} C", *gpu.thermals.celsius);
+  std::string words = fmt::format("{} C, {}", *gpu.thermals.celsius, describe_temperature_verdict(gpu));
   if (gpu.thermals.slowdown_c) words += fmt::format(", slows down at {} C", *gpu.thermals.slowdown_c);
   if (gpu.thermals.slowdown_margin_c)
     words += fmt::format(", slows down when {} C hotter", *gpu.thermals.slowdown_margin_c);
@@ -96,15 +96,19 @@ void add_processes(std::string& text, const GpuSample& gpu) {
   if (others > 0) add_row(text, "", fmt::format("{} MiB used are of no process named here", others));
 }
 
+void add_capabilities(std::string& text, const std::vector<Capability>& capabilities) {
+  for (const Capability& capability : capabilities) {
+    add_row(text, capability.format.c_str(),
+            fmt::format("{:<3}  {}", capability.is_there ? "yes" : "no", capability.why));
+  }
+}
+
 void add_capabilities(std::string& text, const GpuSample& gpu) {
   if (!gpu.sm) {
     add_row(text, "capabilities", "not known: the driver does not say the compute capability");
     return;
   }
-  for (const Capability& capability : gpu_capabilities(*gpu.sm)) {
-    add_row(text, capability.format.c_str(),
-            fmt::format("{:<3}  {}", capability.is_there ? "yes" : "no", capability.why));
-  }
+  add_capabilities(text, gpu_capabilities(*gpu.sm));
 }
 
 void add_context(std::string& text, const ContextSample& context) {
@@ -136,7 +140,8 @@ void add_gpu(std::string& text, const GpuSample& gpu, const MonitorSample& sampl
   add_row(text, "clocks",
           joined(of_limit("SM", gpu.clocks.sm_mhz, gpu.clocks.max_sm_mhz, "MHz"),
                  of_limit("memory", gpu.clocks.memory_mhz, gpu.clocks.max_memory_mhz, "MHz")));
-  add_row(text, "power", of_limit("", gpu.power.watts, gpu.power.limit_w, "W"));
+  add_row(text, "power",
+          joined(of_limit("", gpu.power.watts, gpu.power.limit_w, "W"), describe_power_verdict(gpu)));
   add_row(text, "temperature", temperature_words(gpu));
   if (gpu.thermals.fan_percent) add_row(text, "fan", fmt::format("{} %", *gpu.thermals.fan_percent));
   add_events(text, gpu);
@@ -181,6 +186,7 @@ void add_host(std::string& text, const HostSample& host) {
   add_row(text, "threads", std::to_string(host.num_threads));
   add_row(text, "load", load_words(host));
   if (host.memory.total_bytes > 0) add_row(text, "memory", host_memory_words(host.memory));
+  add_capabilities(text, host.capabilities);
 }
 
 std::string line_of(const GpuSample& gpu) {
@@ -212,6 +218,7 @@ std::string monitor_table(const MonitorSample& sample) {
          fmt::format(", {} GPU{}\n", sample.gpus.size(), sample.gpus.size() == 1 ? "" : "s");
   for (const GpuSample& gpu : sample.gpus) add_gpu(text, gpu, sample);
   if (sample.gpus.size() > 1) add_sum(text, sample);
+  if (!sample.host.capabilities.empty()) add_host(text, sample.host);
   return text;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace plimsoll {
 namespace {
 
@@ -17,6 +19,14 @@ constexpr uint64_t kPowerBrake = 0x80;
 constexpr uint64_t kDisplayClocks = 0x100;
 constexpr uint64_t kKnown = 0x1ff;
 
+constexpr int kGoodCelsius = 75;
+constexpr int kHighCelsius = 80;
+constexpr int kLeastMarginC = 5;
+constexpr double kHighPowerShare = 0.95;
+
+constexpr const char* kCoolingAdvice =
+    "improve the cooling: air flow, room between cards, dust, fans, or lower the power limit";
+
 std::string power_advice(const GpuSample& sample) {
   const std::string draw = sample.power.watts && sample.power.limit_w
                                ? fmt::format("it draws {:.0f} of the {:.0f} W that it may; ",
@@ -28,7 +38,7 @@ std::string power_advice(const GpuSample& sample) {
 std::string cooling_advice(const GpuSample& sample) {
   const std::string heat =
       sample.thermals.celsius ? fmt::format("it is at {} C; ", *sample.thermals.celsius) : std::string();
-  return heat + "improve the cooling: air flow, room between cards, dust, fans, or lower the power limit";
+  return heat + kCoolingAdvice;
 }
 
 constexpr const char* kSupplyAdvice =
@@ -67,6 +77,55 @@ std::string clock_event_names(const GpuSample& sample) {
   std::string names;
   for (const ClockEvent& event : clock_events(sample)) names += (names.empty() ? "" : ", ") + event.name;
   return names;
+}
+
+Verdict temperature_verdict(const GpuSample& sample) {
+  const GpuThermals& thermals = sample.thermals;
+  if (!thermals.celsius) return Verdict::kUnknown;
+  std::optional<int> margin_c = thermals.slowdown_margin_c;
+  if (!margin_c && thermals.slowdown_c) margin_c = *thermals.slowdown_c - *thermals.celsius;
+  if (*thermals.celsius > kHighCelsius || (margin_c && *margin_c < kLeastMarginC)) return Verdict::kHigh;
+  return *thermals.celsius < kGoodCelsius ? Verdict::kGood : Verdict::kWarm;
+}
+
+Verdict power_verdict(const GpuSample& sample) {
+  const GpuPower& power = sample.power;
+  if (!power.watts || !power.limit_w || *power.limit_w <= 0) return Verdict::kUnknown;
+  return *power.watts >= kHighPowerShare * *power.limit_w ? Verdict::kHigh : Verdict::kGood;
+}
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kUnknown:
+      return "";
+    case Verdict::kGood:
+      return "good";
+    case Verdict::kWarm:
+      return "warm";
+    case Verdict::kHigh:
+      return "high";
+  }
+  return "";
+}
+
+std::string describe_temperature_verdict(const GpuSample& sample) {
+  switch (temperature_verdict(sample)) {
+    case Verdict::kUnknown:
+      return "";
+    case Verdict::kGood:
+      return fmt::format("good (under {} C)", kGoodCelsius);
+    case Verdict::kWarm:
+      return fmt::format("warm (best under {} C, at most {} C)", kGoodCelsius, kHighCelsius);
+    case Verdict::kHigh:
+      return std::string("high: cards slow down at 84 to 90 C; ") + kCoolingAdvice;
+  }
+  return "";
+}
+
+std::string describe_power_verdict(const GpuSample& sample) {
+  if (power_verdict(sample) != Verdict::kHigh) return "";
+  return fmt::format("high ({:.0f} % of the limit): at the limit the clocks fall",
+                     100.0 * *sample.power.watts / *sample.power.limit_w);
 }
 
 std::string throttle_warning(const std::string& gpu, const ClockEvent& event) {

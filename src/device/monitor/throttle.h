@@ -1,8 +1,10 @@
-// Explains why a GPU's clocks are lower than they could be, and what to do about it. Pure; thread-safe.
+// Explains why a GPU's clocks are lower than they could be, or soon will be, and what to do about it. Pure;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/monitor/nvml.h"
@@ -23,6 +25,27 @@ std::vector<ClockEvent> clock_events(const GpuSample& sample);
 
 // Returns the names of these events, such as "power cap, idle"; "" if there are none.
 std::string clock_event_names(const GpuSample& sample);
+
+// A judgement of a temperature or of a power draw, before the card reduces its clocks.
+enum class Verdict : uint8_t {
+  kUnknown,  // the driver does not report the value
+  kGood,     // under 75 C; under 95 % of the power limit
+  kWarm,     // 75 to 80 C
+  kHigh,  // above 80 C, or within 5 C of the temperature at which the card slows down; at least 95 % of the power limit
+};
+
+// Judges the temperature. Source of the limits: temperatures below 80 C are fine under load, 70 to 75 C are excellent,
+// and cards begin to throttle at 84 to 90 C (Hugging Face's guide to hardware for training).
+Verdict temperature_verdict(const GpuSample& sample);
+// Judges the power draw by the power limit.
+Verdict power_verdict(const GpuSample& sample);
+
+// Returns "good", "warm" or "high"; "" if the verdict is unknown.
+std::string_view verdict_name(Verdict verdict);
+// Returns the verdict with its reason and what to do, such as "good (under 75 C)"; "" if it is unknown.
+std::string describe_temperature_verdict(const GpuSample& sample);
+// Returns what follows from a high power draw; "" if it is not high.
+std::string describe_power_verdict(const GpuSample& sample);
 
 // Formats one line for people: "GPU 0 slows down: power cap. ...". Requires: event.is_throttling.
 std::string throttle_warning(const std::string& gpu, const ClockEvent& event);

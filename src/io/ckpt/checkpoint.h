@@ -64,9 +64,11 @@ struct StreamedText {
 struct CheckpointContents {
   RunIdentity run;
   ModelContents model;
-  // Both empty: the checkpoint contains only the model (`--save_only_model`) and cannot be resumed from.
   std::vector<TensorSource> optimizer_tensors;
-  std::string run_state_json;          // any JSON value; open_checkpoint returns an equal value
+  bool has_optimizer_states = true;  // false: no file for optimizer_tensors is written
+  // Any JSON value; open_checkpoint returns an equal value. Empty: the checkpoint contains only the model
+  // (`--save_only_model`) and cannot be resumed from.
+  std::string run_state_json;
   std::string trainer_state_json;      // written unchanged
   std::vector<NamedText> extra;        // further small files, written unchanged
   std::vector<StreamedText> streamed;  // further files of any length
@@ -129,7 +131,7 @@ struct OpenCheckpoint {
   std::string path;
   int64_t step = 0;
   ModelFolder model;
-  SafetensorsFile optimizer;
+  std::optional<SafetensorsFile> optimizer;  // absent if the run was complete and did not keep its states
   RunIdentity run;
   std::string run_state_json;
 };

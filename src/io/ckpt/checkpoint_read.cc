@@ -79,10 +79,8 @@ std::optional<std::string> why_not_resumable(const internal::Manifest& manifest,
   if (manifest.step != step) {
     return fmt::format("its manifest says step {}: the folder was renamed", manifest.step);
   }
-  for (const std::string_view name : {kRunStateFile, kOptimizerFile}) {
-    if (!manifest.lists(name))
-      return fmt::format("it contains only the model (no {}), saved with --save_only_model", name);
-  }
+  if (!manifest.lists(kRunStateFile))
+    return fmt::format("it contains only the model (no {}), saved with --save_only_model", kRunStateFile);
   return std::nullopt;
 }
 
@@ -175,12 +173,11 @@ OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
                 state_path, kCheckpointSchemaVersion, version == state.end() ? "none" : version->dump(),
                 value == state.end() ? " and no 'state'" : "");
   }
-  return {folder,
-          manifest.step,
-          ModelFolder::open(files, folder),
-          SafetensorsFile::open(files, join_path(folder, kOptimizerFile)),
-          manifest.run,
-          value->dump()};
+  std::optional<SafetensorsFile> optimizer;
+  if (manifest.lists(kOptimizerFile))
+    optimizer = SafetensorsFile::open(files, join_path(folder, kOptimizerFile));
+  return {folder,       manifest.step, ModelFolder::open(files, folder), std::move(optimizer),
+          manifest.run, value->dump()};
 }
 
 }  // namespace plimsoll

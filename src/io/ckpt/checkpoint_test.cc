@@ -206,6 +206,20 @@ TEST(Checkpoint, ModelOnlyIsAModelButNotResumable) {
   }
 }
 
+// A run that is complete may save its state without the optimizer's.
+TEST(Checkpoint, WithoutOptimizerStatesItIsResumable) {
+  MemoryFileSystem files;
+  CheckpointFixture fixture(5);
+  fixture.contents.has_optimizer_states = false;
+  fixture.save(files);
+  EXPECT_EQ(find_damage(files, "/out/checkpoint-5", VerifyDepth::kHashes), std::nullopt);
+  EXPECT_FALSE(files.status("/out/checkpoint-5/optimizer.safetensors"));
+  EXPECT_EQ(find_newest_verified(files, "/out").path, "/out/checkpoint-5");
+  const OpenCheckpoint opened = open_checkpoint(files, "/out/checkpoint-5");
+  EXPECT_FALSE(opened.optimizer);
+  EXPECT_EQ(opened.step, 5);
+}
+
 TEST(Checkpoint, ARenamedFolderIsNotMistakenForAnotherStep) {
   MemoryFileSystem files;
   CheckpointFixture(5).save(files);

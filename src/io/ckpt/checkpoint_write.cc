@@ -44,8 +44,10 @@ void write_files(FileSystem& files, const std::string& folder, int64_t step,
   }
   if (!contents.trainer_state_json.empty()) write_text(kTrainerStateFile, contents.trainer_state_json);
   if (!contents.run_state_json.empty()) {
-    manifest.files.push_back(
-        write_safetensors(files, join_path(folder, kOptimizerFile), contents.optimizer_tensors));
+    if (contents.has_optimizer_states) {
+      manifest.files.push_back(
+          write_safetensors(files, join_path(folder, kOptimizerFile), contents.optimizer_tensors));
+    }
     write_text(kRunStateFile, format_run_state(contents.run_state_json));
   }
   write_synced_file(files, join_path(folder, kManifestFile), internal::format_manifest(manifest));

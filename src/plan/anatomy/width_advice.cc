@@ -158,6 +158,22 @@ std::vector<WidthAdvice> width_advice(const Plan& plan) {
   return advices;
 }
 
+std::string describe_batch_shape(const PlanRequest& request) {
+  const DType dtype = request.precision.activation_dtype.value_or(request.precision.dtype);
+  if (!request.train || (dtype != DType::kBF16 && dtype != DType::kF16 && !is_tf32(request))) return "";
+  const Bucket& batch = request.batches.train;
+  const bool has_one_length = batch.tokens == batch.sequences * batch.longest;
+  std::string odd;
+  if (batch.sequences % 8 != 0) odd = fmt::format("a batch of {}", batch.sequences);
+  if (has_one_length && batch.longest % 8 != 0)
+    odd += fmt::format("{}a length of {}", odd.empty() ? "" : " and ", batch.longest);
+  if (odd.empty()) return "";
+  return odd +
+         ": no multiple of 8, and none is needed. Sequences are stored end to end without padding, so tokens "
+         "are the rows of every "
+         "product, and only the widths of the model decide how fast their numbers are read";
+}
+
 std::string format_advice(const WidthAdvice& advice) {
   const bool is_line = advice.multiple % 32 == 0;
   const std::string why =

@@ -25,6 +25,10 @@ struct WidthAdvice {
 // multiple.
 std::vector<WidthAdvice> width_advice(const Plan& plan);
 
+// Returns a sentence if a batch has a number of sequences, or a length that all of them share, which is no multiple of 8
+// although products multiply 16-bit or tf32 numbers: why Plimsoll does not need that multiple. Returns "" otherwise.
+std::string describe_batch_shape(const PlanRequest& request);
+
 // Returns the advice as one line of text.
 std::string format_advice(const WidthAdvice& advice);
 

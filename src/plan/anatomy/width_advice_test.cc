@@ -114,5 +114,33 @@ TEST(WidthAdvice, IsSilentWhereNothingWouldBeFaster) {
   EXPECT_TRUE(width_advice(build_plan(cpu)).empty());
 }
 
+PlanRequest request_with_batch(int64_t sequences, int64_t longest, int64_t tokens) {
+  PlanRequest request = request_of(3072, DType::kBF16);
+  request.batches.train = {.tokens = tokens, .sequences = sequences, .longest = longest};
+  return request;
+}
+
+TEST(BatchShape, SaysWhyNoMultipleOfEightIsNeeded) {
+  EXPECT_EQ(describe_batch_shape(request_with_batch(8, 128, 1024)), "");
+  EXPECT_TRUE(describe_batch_shape(request_with_batch(6, 128, 768))
+                  .starts_with("a batch of 6: no multiple of 8, and"));
+  EXPECT_TRUE(
+      describe_batch_shape(request_with_batch(8, 100, 800)).starts_with("a length of 100: no multiple of 8"));
+  EXPECT_TRUE(describe_batch_shape(request_with_batch(5, 99, 495))
+                  .starts_with("a batch of 5 and a length of 99: no multiple"));
+  // The lengths of real texts differ, and nobody chose the longest.
+  EXPECT_EQ(describe_batch_shape(request_with_batch(8, 99, 500)), "");
+}
+
+TEST(BatchShape, MattersToNobodyInFp32OrWithoutTraining) {
+  PlanRequest request = request_with_batch(6, 100, 600);
+  request.precision.activation_dtype = {};
+  EXPECT_EQ(describe_batch_shape(request), "");
+  request.precision.fp32_products = Fp32Products::kTf32;
+  EXPECT_NE(describe_batch_shape(request), "");
+  request.train = false;
+  EXPECT_EQ(describe_batch_shape(request), "");
+}
+
 }  // namespace
 }  // namespace plimsoll

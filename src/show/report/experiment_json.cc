@@ -21,6 +21,16 @@ double number_of(const Json& value) {
   return value.is_null() ? std::nan("") : value.get<double>();
 }
 
+Json optional_number(std::optional<double> value) {
+  return value ? number(*value) : Json(nullptr);
+}
+
+Json numbers(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(number(value));
+  return list;
+}
+
 Json figures_object(const ExperimentFigures& f) {
   Json evaluation = Json::object();
   for (const auto& [name, value] : f.evaluation) evaluation[name] = number(value);
@@ -37,7 +47,9 @@ Json figures_object(const ExperimentFigures& f) {
           {"sequence_length", f.sequence_length},
           {"is_calibrated", f.is_calibrated},
           {"date", f.date},
-          {"evaluation", std::move(evaluation)}};
+          {"evaluation", std::move(evaluation)},
+          {"speeds", numbers(f.speeds)},
+          {"spread", optional_number(speed_spread(f))}};
 }
 
 ExperimentFigures figures_of(const Json& object) {
@@ -56,6 +68,9 @@ ExperimentFigures figures_of(const Json& object) {
                       .date = object.value("date", ""),
                       .evaluation = {}};
   for (const auto& [name, value] : object.at("evaluation").items()) f.evaluation[name] = number_of(value);
+  // Rows of earlier versions were run once.
+  for (const Json& speed : object.value("speeds", Json::array({object.at("samples_per_s")})))
+    f.speeds.push_back(number_of(speed));
   return f;
 }
 
@@ -74,8 +89,10 @@ Json summary_object(const std::vector<ExperimentRow>& rows) {
   if (summary.reference.empty()) return nullptr;
   Json alone = Json::array();
   for (const MethodGain& gain : summary.alone) {
-    alone.push_back(
-        {{"method", gain.method}, {"speed", number(gain.speed)}, {"memory", number(gain.memory)}});
+    alone.push_back({{"method", gain.method},
+                     {"speed", number(gain.speed)},
+                     {"spread", optional_number(gain.spread)},
+                     {"memory", number(gain.memory)}});
   }
   Json predictions = errors_object(summary.predictions);
   predictions["worst_memory"] = number(summary.predictions.worst_memory);

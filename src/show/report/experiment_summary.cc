@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -12,6 +13,14 @@ void add(double off, PredictionErrors& errors) {
   ++errors.rows;
   errors.near += std::fabs(off) <= kNear ? 1 : 0;
   if (std::fabs(off) > std::fabs(errors.worst)) errors.worst = off;
+}
+
+// Returns the spread of a ratio of two speeds.
+std::optional<double> spread_of_both(const ExperimentFigures& a, const ExperimentFigures& b) {
+  const std::optional<double> first = speed_spread(a);
+  const std::optional<double> second = speed_spread(b);
+  if (!first || !second) return std::nullopt;
+  return *first + *second;
 }
 
 void add_predictions(const std::vector<ExperimentRow>& rows, const ExperimentRow& first,
@@ -31,6 +40,26 @@ void add_predictions(const std::vector<ExperimentRow>& rows, const ExperimentRow
 }
 
 }  // namespace
+
+void add_run(ExperimentFigures& figures, const ExperimentFigures& run) {
+  std::vector<double> speeds = std::move(figures.speeds);
+  const int64_t bytes = std::max(figures.measured_bytes, run.measured_bytes);
+  speeds.push_back(run.samples_per_s);
+  figures = run;
+  figures.measured_bytes = bytes;
+  figures.speeds = speeds;
+  std::ranges::sort(speeds);
+  const size_t middle = speeds.size() / 2;
+  figures.samples_per_s = speeds.size() % 2 == 1 ? speeds[middle] : (speeds[middle - 1] + speeds[middle]) / 2;
+}
+
+std::optional<double> speed_spread(const ExperimentFigures& figures) {
+  if (figures.speeds.size() < 3 || figures.samples_per_s <= 0) return std::nullopt;
+  std::vector<double> speeds = figures.speeds;
+  std::ranges::sort(speeds);
+  const size_t left_out = speeds.size() >= 5 ? 1 : 0;
+  return (speeds[speeds.size() - 1 - left_out] - speeds[left_out]) / (2 * figures.samples_per_s);
+}
 
 double ratio(double value, double reference) {
   return reference > 0 ? value / reference : 0;
@@ -58,7 +87,8 @@ ExperimentSummary summarize(const std::vector<ExperimentRow>& rows) {
     summary.alone.push_back({.method = row.experiment.methods[0],
                              .speed = ratio(row.figures->samples_per_s, first->figures->samples_per_s),
                              .memory = ratio(static_cast<double>(row.figures->measured_bytes),
-                                             static_cast<double>(first->figures->measured_bytes))});
+                                             static_cast<double>(first->figures->measured_bytes)),
+                             .spread = spread_of_both(*row.figures, *first->figures)});
   }
   summary.fastest = fastest->experiment.name;
   summary.fastest_samples_per_s = fastest->figures->samples_per_s;

@@ -17,6 +17,7 @@ struct MethodGain {
   std::string method;
   double speed = 0;
   double memory = 0;
+  std::optional<double> spread = {};  // of both rows together; see speed_spread()
 };
 
 // Errors of the predictions: predicted / measured - 1.

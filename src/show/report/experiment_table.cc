@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <set>
 
 #include "base/units.h"
@@ -16,6 +18,11 @@ constexpr size_t kNameWidth = 36;
 
 std::string mib(int64_t bytes) {
   return bytes > 0 ? fmt::format("{}", (bytes + kMiB / 2) / kMiB) : "-";
+}
+
+// Returns "4%", rounded up; "-" if the spread is not known.
+std::string spread_text(std::optional<double> spread) {
+  return spread ? fmt::format("{:.0f}%", std::ceil(100 * *spread)) : "-";
 }
 
 std::string rate(double value) {
@@ -44,9 +51,9 @@ std::string name_column(std::string_view name, size_t width = kNameWidth) {
 std::string format_row(const ExperimentRow& row, const ExperimentFigures& reference) {
   const ExperimentFigures& f = *row.figures;
   return fmt::format(
-      "{} {:>7.1f} {:>8} {:>9} {:>8} {:>9} {:>5.2f} x {:>4.0f} %\n", name_column(row.experiment.name),
-      f.seconds, rate(f.samples_per_s), rate(f.predicted_samples_per_s), mib(f.measured_bytes),
-      mib(f.predicted_bytes), ratio(f.samples_per_s, reference.samples_per_s),
+      "{} {:>6.1f} {:>8} {:>4} {:>7} {:>8} {:>7} {:>5.2f} x {:>4.0f} %\n", name_column(row.experiment.name),
+      f.seconds, rate(f.samples_per_s), spread_text(speed_spread(f)), rate(f.predicted_samples_per_s),
+      mib(f.measured_bytes), mib(f.predicted_bytes), ratio(f.samples_per_s, reference.samples_per_s),
       100 * ratio(static_cast<double>(f.measured_bytes), static_cast<double>(reference.measured_bytes)));
 }
 
@@ -74,7 +81,7 @@ std::set<std::string> metric_names(const std::vector<ExperimentRow>& rows) {
 
 std::string evaluation_table(const std::vector<ExperimentRow>& rows) {
   const std::set<std::string> names = metric_names(rows);
-  std::string text = "\nevaluation                            ";
+  std::string text = fmt::format("\n{:<{}}", "evaluation", kNameWidth + 2);
   for (const std::string& name : names) text += fmt::format(" {:>12}", shortened(name.substr(5), 12));
   text += "\n";
   for (const ExperimentRow& row : rows) {
@@ -95,8 +102,8 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
   for (const ExperimentRow& row : rows) {
     if (!row.peer) continue;
     if (text.empty()) {
-      text = fmt::format("\n{:<38} {:>24} {:>28}\n  {} {:>8} {:>8} {:>7} {:>9} {:>9} {:>8}\n",
-                         "compared with Hugging Face's Trainer", "samples/s", "memory, MiB",
+      text = fmt::format("\n{:<{}} {:>24} {:>28}\n  {} {:>8} {:>8} {:>7} {:>9} {:>9} {:>8}\n",
+                         "compared with Hugging Face's Trainer", kNameWidth + 2, "samples/s", "memory, MiB",
                          std::string(kNameWidth, ' '), "here", "Trainer", "", "here", "Trainer", "");
     }
     const std::string name = name_column(row.experiment.name);
@@ -147,6 +154,26 @@ std::string yes_or_no(double gain) {
   return gain <= 0.98 ? "costs" : "no";
 }
 
+// Returns a verdict on a speed only if its difference exceeds the spread of the runs.
+std::string speed_verdict(const MethodGain& gain) {
+  const std::string verdict = yes_or_no(gain.speed);
+  if (!gain.spread) return "run once";
+  return verdict != "no" && std::fabs(gain.speed - 1) <= *gain.spread ? "unclear" : verdict;
+}
+
+// Names the rows whose speeds differ too much between their runs.
+std::string describe_unsteady_rows(const std::vector<ExperimentRow>& rows) {
+  std::string names;
+  for (const ExperimentRow& row : rows) {
+    const std::optional<double> spread = row.figures ? speed_spread(*row.figures) : std::nullopt;
+    if (spread && *spread > kSteadySpread) names += (names.empty() ? "" : ";") + row.experiment.name;
+  }
+  if (names.empty()) return "";
+  return wrapped(
+      fmt::format("runs of these rows differ by more than {:.0f} %; measure them again with --rerun '{}'",
+                  100 * kSteadySpread, names));
+}
+
 }  // namespace
 
 std::string experiment_table(const std::vector<ExperimentRow>& rows) {
@@ -155,10 +182,10 @@ std::string experiment_table(const std::vector<ExperimentRow>& rows) {
     const ExperimentFigures& reference = *first->figures;
     text = wrapped(
         fmt::format("{}, {} tokens, on {}", reference.model, reference.sequence_length, reference.device));
-    text += fmt::format("{:<38} {:>7} {:>18} {:>18} {:>14}\n  {} {:>7} {:>8} {:>9} {:>8} {:>9} {:>7} {:>6}\n",
-                        "method", "time, s", "samples/s", "memory, MiB", "vs. the first",
-                        std::string(kNameWidth, ' '), "", "measured", "predicted", "measured", "predicted",
-                        "speed", "memory");
+    text += fmt::format(
+        "{:<{}} {:>7} {:>21} {:>16} {:>14}\n  {} {:>6} {:>8} {:>4} {:>7} {:>8} {:>7} {:>7} {:>6}\n", "method",
+        kNameWidth + 1, "time, s", "samples/s", "memory, MiB", "vs. the first", std::string(kNameWidth, ' '),
+        "", "measured", "+-", "planned", "measured", "planned", "speed", "memory");
     for (const ExperimentRow& row : rows) {
       if (row.figures) text += format_row(row, reference);
     }
@@ -184,14 +211,21 @@ std::string experiment_summary(const std::vector<ExperimentRow>& rows) {
   if (summary.reference.empty()) return {};
   std::string text;
   if (!summary.alone.empty()) {
-    text = fmt::format("\neach method alone, compared with '{}' on this device\n  {:<38} {:>20} {:>24}\n",
+    text = fmt::format("\neach method alone, compared with '{}' on this device\n  {:<38} {:>25} {:>24}\n",
                        summary.reference, "method", "helps speed", "helps memory");
   }
   for (const MethodGain& gain : summary.alone) {
-    text += fmt::format("{} {:>9} {:>8.2f} x {:>12} {:>+9.0f} %\n", name_column(gain.method, kMethodWidth),
-                        yes_or_no(gain.speed), gain.speed, yes_or_no(1 / std::max(gain.memory, 1e-9)),
-                        100 * (gain.memory - 1));
+    text +=
+        fmt::format("{} {:>9} {:>8.2f} x {:>4} {:>12} {:>+9.0f} %\n", name_column(gain.method, kMethodWidth),
+                    speed_verdict(gain), gain.speed, spread_text(gain.spread),
+                    yes_or_no(1 / std::max(gain.memory, 1e-9)), 100 * (gain.memory - 1));
   }
+  if (std::ranges::any_of(summary.alone, [](const MethodGain& gain) { return gain.spread.has_value(); })) {
+    text += "  percent: the spread of the runs; 'unclear': the difference is within it\n";
+  } else if (!summary.alone.empty()) {
+    text += "  'run once': --repeats 3 measures the spread, without which there is no verdict on speed\n";
+  }
+  text += describe_unsteady_rows(rows);
   return text + wrapped(fmt::format("fastest: {}, {} samples/s; smallest: {}, {} MiB", summary.fastest,
                                     rate(summary.fastest_samples_per_s), summary.smallest,
                                     mib(summary.smallest_bytes)));
@@ -208,7 +242,8 @@ std::string experiment_csv(const std::vector<ExperimentRow>& rows) {
     return out + "\"";
   };
   std::string text =
-      "method,seconds,samples_per_s,predicted_samples_per_s,measured_bytes,predicted_bytes,loss,peer_samples_"
+      "method,seconds,samples_per_s,spread,predicted_samples_per_s,measured_bytes,predicted_bytes,loss,peer_"
+      "samples_"
       "per_s,"
       "peer_bytes,refused";
   for (const std::string& name : metrics) text += "," + name;
@@ -216,9 +251,11 @@ std::string experiment_csv(const std::vector<ExperimentRow>& rows) {
   for (const ExperimentRow& row : rows) {
     const ExperimentFigures f = row.figures.value_or(ExperimentFigures{});
     const PeerFigures peer = row.peer.value_or(PeerFigures{});
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{}", quoted(row.experiment.name), f.seconds,
-                        f.samples_per_s, f.predicted_samples_per_s, f.measured_bytes, f.predicted_bytes,
-                        f.loss, peer.samples_per_s, peer.measured_bytes, quoted(row.refused));
+    const std::optional<double> spread = speed_spread(f);
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}", quoted(row.experiment.name), f.seconds,
+                        f.samples_per_s, spread ? fmt::format("{}", *spread) : "", f.predicted_samples_per_s,
+                        f.measured_bytes, f.predicted_bytes, f.loss, peer.samples_per_s, peer.measured_bytes,
+                        quoted(row.refused));
     for (const std::string& name : metrics) {
       const auto it = f.evaluation.find(name);
       text += it == f.evaluation.end() ? std::string(",") : fmt::format(",{}", it->second);

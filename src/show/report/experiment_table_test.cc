@@ -31,7 +31,8 @@ ExperimentRow row_of(const std::string& name, double rate, int64_t mib, std::vec
                                        .device = "a \"device\"",
                                        .sequence_length = 512,
                                        .date = "2026-11-24T10:00:00Z",
-                                       .evaluation = {}},
+                                       .evaluation = {},
+                                       .speeds = {rate}},
           .refused = {},
           .peer = {}};
 }
@@ -98,7 +99,7 @@ TEST(ExperimentTable, LongNamesAreShownWhole) {
     EXPECT_TRUE(contains(table, words)) << words << " in " << table;
   EXPECT_FALSE(contains(table, "..")) << table;
   // The figures stay in their columns.
-  const size_t first = table.find("    12.8 ");
+  const size_t first = table.find("   12.8 ");
   ASSERT_NE(first, std::string::npos) << table;
   EXPECT_EQ(first - table.rfind('\n', first) - 1, 38u) << table;
 }
@@ -108,8 +109,62 @@ TEST(ExperimentSummary, CountsOnlyRowsThatChangeOneThing) {
   EXPECT_TRUE(contains(summary, "half")) << summary;
   EXPECT_FALSE(contains(summary, "both  ")) << summary;
   EXPECT_TRUE(contains(summary, "fastest: half, 160 samples/s; smallest: both, 2500 MiB")) << summary;
-  EXPECT_TRUE(contains(summary, "costs")) << summary;
+  EXPECT_TRUE(contains(summary, "run once")) << summary;
+  EXPECT_FALSE(contains(summary, "costs")) << "there is no verdict on speed without a spread: " << summary;
   EXPECT_EQ(experiment_summary({four_rows().back()}), "");
+}
+
+// Returns rows that were run three times, with speeds that differ by `spread` of the median on either side.
+std::vector<ExperimentRow> repeated_rows(double spread) {
+  std::vector<ExperimentRow> rows = four_rows();
+  rows.pop_back();
+  for (ExperimentRow& row : rows) {
+    const ExperimentFigures once = *row.figures;
+    row.figures->speeds.clear();
+    for (const double share : {1 - spread, 1.0, 1 + spread}) {
+      ExperimentFigures run = once;
+      run.samples_per_s *= share;
+      add_run(*row.figures, run);
+    }
+  }
+  return rows;
+}
+
+TEST(ExperimentSummary, GivesAVerdictOnlyBeyondTheSpread) {
+  const std::string steady = experiment_summary(repeated_rows(0.02));
+  EXPECT_TRUE(contains(steady, "      yes     4.00 x   4%")) << steady;
+  EXPECT_TRUE(contains(steady, "    costs     0.75 x   4%")) << steady;
+  EXPECT_FALSE(contains(steady, "differ by more than")) << steady;
+  const std::string noisy = experiment_summary(repeated_rows(0.15));
+  EXPECT_TRUE(contains(noisy, "      yes     4.00 x  30%")) << noisy;
+  EXPECT_TRUE(contains(noisy, "  unclear     0.75 x  30%")) << noisy;
+  EXPECT_TRUE(contains(noisy, "measure them again with --rerun\n  'vanilla;half;small;both'")) << noisy;
+}
+
+TEST(ExperimentRuns, MedianMaximumAndSpread) {
+  ExperimentFigures figures;
+  const auto add = [&](double speed, int64_t bytes) {
+    ExperimentFigures run;
+    run.samples_per_s = speed;
+    run.measured_bytes = bytes;
+    add_run(figures, run);
+  };
+  add(10, 5);
+  EXPECT_EQ(figures.samples_per_s, 10);
+  add(12, 4);
+  EXPECT_EQ(figures.samples_per_s, 11);
+  EXPECT_FALSE(speed_spread(figures)) << "two runs have no spread";
+  add(11, 7);
+  EXPECT_EQ(figures.samples_per_s, 11);
+  EXPECT_EQ(figures.measured_bytes, 7);
+  EXPECT_NEAR(*speed_spread(figures), 1.0 / 11, 1e-12);
+  add(2, 6);
+  EXPECT_NEAR(*speed_spread(figures), 5 / 10.5, 1e-12);
+  add(11, 6);
+  // The outlier, 2, and the fastest run do not count.
+  EXPECT_EQ(figures.samples_per_s, 11);
+  EXPECT_NEAR(*speed_spread(figures), 0.5 / 11, 1e-12);
+  EXPECT_EQ(figures.speeds, (std::vector<double>{10, 12, 11, 2, 11}));
 }
 
 TEST(ExperimentTable, TheFirstRowThatRanIsTheReference) {
@@ -146,6 +201,8 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   older["figures"].erase("date");
   older["figures"].erase("is_calibrated");
   EXPECT_EQ(experiment_row_of(older).figures->date, "");
+  older["figures"].erase("speeds");
+  EXPECT_EQ(experiment_row_of(older).figures->speeds, (std::vector<double>{160})) << "it was run once";
   for (const char* broken : {"", "{}", "[1]", "{\"name\": 1}"}) {
     EXPECT_THROW(parse_experiment_row(broken, "row.json"), Error) << broken;
   }
@@ -183,7 +240,7 @@ TEST(ExperimentCsv, HasALinePerRow) {
   rows[0].experiment.name = "a \"quoted\", name";
   const std::string csv = experiment_csv(rows);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 6);
-  EXPECT_TRUE(contains(csv, "\"a \"\"quoted\"\", name\",12.8,40,44,")) << csv;
+  EXPECT_TRUE(contains(csv, "\"a \"\"quoted\"\", name\",12.8,40,,44,")) << csv;
 }
 
 TEST(ExperimentPicture, IsWellFormedAndNamesUnitsAndDevice) {

@@ -53,7 +53,7 @@ class CheckpointFixture {
       equal = equal && located.tensor != nullptr && same(*located.file, tensor);
     }
     for (const TensorSource& tensor : contents.optimizer_tensors)
-      equal = equal && same(opened.optimizer, tensor);
+      equal = equal && opened.optimizer && same(*opened.optimizer, tensor);
     return equal;
   }
 

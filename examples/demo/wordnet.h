@@ -1,0 +1,61 @@
+// Converts the data files of WordNet, which Debian's package wordnet-base installs, to rows of text with a
+// label: the text is a definition, the label is its lexicographer file, such as "noun.animal" or
+// "verb.motion". Every function is pure: the same files give the same rows in the same order on any machine,
+// because splits and order depend only on a hash of the defined word.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "labelled_text.h"
+
+namespace plimsoll::demo {
+
+struct Definition {
+  std::string word;   // the first word of the synonym set, with blanks instead of underscores
+  std::string text;   // the gloss without its example sentences
+  std::string label;  // the lexicographer file, as lexnames(5WN) names it
+};
+
+// Reads a file such as data.noun, in the format of wndb(5WN). Skips its licence header and definitions without
+// text. Errors: std::runtime_error with `name` and the line if a line does not have that format.
+std::vector<Definition> read_definitions(std::istream& file, std::string_view name);
+
+// Returns FNV-1a with 64 bits and the finalizer of SplitMix64: FNV alone gives similar values for names with
+// equal endings.
+uint64_t name_hash(std::string_view name);
+
+enum class Split { kTrain, kValidation, kTest };
+
+// Assigns 80, 10 and 10 percent to the splits by the hash of the word, so that all meanings of a word are in one
+// split.
+Split split_of(std::string_view word);
+
+// The sizes that make_dataset() keeps within.
+struct DatasetLimits {
+  int64_t min_class = 0;       // classes with fewer definitions are left out
+  int64_t max_class = 0;       // definitions per class in all splits together; 0: all
+  int64_t max_train_rows = 0;  // 0: all
+};
+
+struct Dataset {
+  std::vector<LabelledText> train;
+  std::vector<LabelledText> validation;
+  std::vector<LabelledText> test;
+  int num_classes = 0;
+  int num_left_out = 0;  // classes with fewer than `min_class` definitions
+};
+
+// Creates the data set. Rows are in the order of their hashes, so the first n of them, and those that `max_class`
+// keeps of a class, are a fair sample. Of several definitions with the same text only the first is kept, because
+// a test row must not occur in the training rows.
+Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLimits& limits);
+
+// Creates a WordPiece vocabulary of at most `size` pieces from these rows, for a model trained from scratch:
+// special tokens, every character alone and as a continuation, then complete words and endings by frequency.
+std::string make_vocabulary(const std::vector<LabelledText>& rows, int64_t size);
+
+}  // namespace plimsoll::demo
