@@ -96,12 +96,17 @@ class DataReading {
     return split;
   }
 
+  // Returns true if the model reads words.
+  bool reads_words() const {
+    return config_.problem_type && task_of(*config_.problem_type).labels == LabelKind::kClassPerToken;
+  }
+
   // Returns the columns of the texts: those of the model, or those of run_glue.
   std::vector<std::string> names_of_texts() const {
     if (!arguments_.text_column_names.empty()) return arguments_.text_column_names;
     std::vector<std::string> names = trained_columns(config_.source.json).text;
     if (!names.empty()) return names;
-    return config_.problem_type == ProblemType::kTokenClassification
+    return reads_words()
                ? std::vector<std::string>{"tokens"}
                : std::vector<std::string>{"sentence1", "sentence2"};
   }
@@ -109,7 +114,7 @@ class DataReading {
   // Returns the texts as JSON objects, one per row.
   std::string json_lines(const TestTexts& texts) const {
     const std::vector<std::string> names = names_of_texts();
-    const bool has_words = config_.problem_type == ProblemType::kTokenClassification;
+    const bool has_words = reads_words();
     const bool knows_names =
         !arguments_.text_column_names.empty() || !trained_columns(config_.source.json).text.empty();
     const auto has_tab = [](const std::string& text) { return text.find('\t') != std::string::npos; };

@@ -63,7 +63,7 @@ TEST(PlanReport, FieldsEqualTheJson) {
     }
     ASSERT_EQ(report.memory.modules.size(), json.at("modules").size());
     for (size_t i = 0; i < report.memory.modules.size(); ++i) {
-      EXPECT_EQ(report.memory.modules[i].name, json.at("modules")[i].at("module"));
+      EXPECT_EQ(report.memory.modules[i].name, json.at("modules")[i].at("module").get<std::string>());
       EXPECT_EQ(report.memory.modules[i].saved_bytes_at_most,
                 json.at("modules")[i].at("saved_bytes_at_most"));
     }
@@ -75,7 +75,7 @@ TEST(PlanReport, FieldsEqualTheJson) {
     EXPECT_EQ(report.run.num_parameters, json.at("parameters").at("num_parameters"));
     EXPECT_EQ(report.run.num_trainable_parameters, json.at("parameters").at("num_trainable_parameters"));
     ASSERT_EQ(report.memory.peaks.size(), json.at("peaks").size());
-    EXPECT_EQ(report.memory.peaks.front().op, json.at("peaks")[0].at("op"));
+    EXPECT_EQ(report.memory.peaks.front().op, json.at("peaks")[0].at("op").get<std::string>());
   }
 }
 
