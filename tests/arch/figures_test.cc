@@ -15,6 +15,7 @@
 #include "api/plan_report.h"
 #include "base/file.h"
 #include "plimsoll/arguments.h"
+#include "plimsoll/commands.h"
 #include "plimsoll/error.h"
 #include "run/run_setup.h"
 #include "tests/bad_input/binary.h"
@@ -35,21 +36,23 @@ std::string said(const std::vector<std::string>& words) {
 }
 
 std::set<std::string> subcommands() {
-  const std::regex row(R"(\n  ([a-z]+) +[a-z])");
   const std::string help = said({"--help"});
   std::set<std::string> names;
-  for (std::sregex_iterator it(help.begin(), help.end(), row), end; it != end; ++it) names.insert((*it)[1]);
+  for (const CommandInfo& command : command_table()) {
+    names.emplace(command.name);
+    EXPECT_NE(help.find("\n  " + std::string(command.name) + " "), std::string::npos) << command.name;
+  }
   return names;
 }
 
-// Parses "0 done, 1 our bug, ...": returns the text of each code, after "Exit codes: " and up to the
+// Parses "0 done, 1 a bug in Plimsoll, ...": returns the text of each code, after "Exit codes: " and up to the
 // semicolon.
 std::map<int, std::string> exit_codes(const std::string& text) {
   std::map<int, std::string> codes;
   const size_t begin = text.find("Exit codes: ");
   if (begin == std::string::npos) return codes;
-  std::string list = text.substr(begin + 12, text.find(';', begin) - begin - 12);
-  for (char& c : list) c = c == '\n' ? ' ' : c;
+  const std::string list = std::regex_replace(text.substr(begin + 12, text.find(';', begin) - begin - 12),
+                                              std::regex(R"(\s+)"), " ");
   const std::regex entry(R"((\d) ([^,]+))");
   for (std::sregex_iterator it(list.begin(), list.end(), entry), end; it != end; ++it)
     codes[std::stoi((*it)[1])] = (*it)[2];
@@ -112,7 +115,7 @@ TEST(Figures, TheOldestCardIsThatOfReleases) {
   EXPECT_NE(
       cmake.find("set(PLIMSOLL_CUDA_RELEASE_ARCHITECTURES " + std::to_string(kOldestSmOfReleases) + "-real "),
       std::string::npos);
-  const std::string help = std::regex_replace(said({"train", "--help"}), std::regex(R"(\s+)"), " ");
+  const std::string help = std::regex_replace(said({"train", "--help", "device"}), std::regex(R"(\s+)"), " ");
   for (const GpuTarget& target : gpu_targets()) {
     EXPECT_NE(help.find(" " + target.name + (target.sm < kOldestSmOfReleases ? " (plan" : "")),
               std::string::npos)
