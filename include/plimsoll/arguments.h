@@ -84,10 +84,11 @@ struct ParseResult {
   Arguments arguments;  // resolved by resolve_arguments, except if `help` is true
   // One warning per old name that was translated or ignored and per setting that was given twice.
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;        // settings that have no effect in this combination, with the reason
-  std::set<std::string> explicitly_set;  // names given in a file or on the command line
-  std::vector<std::string> positionals;  // filled only if allow_positionals is set
-  bool help = false;                     // --help or -h was found; the settings were not checked
+  std::vector<std::string> notes;         // settings that have no effect in this combination, with the reason
+  std::set<std::string> explicitly_set;   // names given in a file or on the command line
+  std::set<std::string> on_command_line;  // the part of explicitly_set that no file contains
+  std::vector<std::string> positionals;   // filled only if allow_positionals is set
+  bool help = false;                      // --help or -h was found; the settings were not checked
   std::string help_topic;  // the word after --help (a group, "all" or the name of a setting), or empty
 };
 
@@ -103,8 +104,8 @@ struct ParseResult {
 ParseResult parse_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
 // Checks each value and each combination of values, refuses settings that this version does not support, and
-// fills in the settings whose default depends on others (eval_steps, do_eval, metric_for_best_model,
-// greater_is_better). Calling it twice has the same result as calling it once. Returns notes about settings
+// fills in the settings whose default depends on others (eval_steps, do_eval, do_predict,
+// metric_for_best_model, greater_is_better). Calling it twice has the same result as calling it once. Returns notes about settings
 // that have no effect in this combination. Errors: kUsage.
 std::vector<std::string> resolve_arguments(Arguments& arguments);
 
@@ -150,6 +151,8 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
 // Returns the number of steps for an interval such as logging_steps. A setting of 1 or more is the number
 // itself; a smaller setting is a fraction of `total_steps`, rounded up.
 int64_t interval_steps(double setting, int64_t total_steps);
+// Returns logging_steps, or, if it is not set, the fraction 0.05 of all steps: about 20 log records per run.
+double logging_interval(const Arguments& arguments);
 // Returns the number of warm-up steps. If warmup_steps is below 1, it is a fraction of `total_steps`, rounded
 // up.
 int64_t num_warmup_steps(const Arguments& arguments, int64_t total_steps);

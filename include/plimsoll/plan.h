@@ -26,6 +26,8 @@ struct PlanReport {
   std::string refusal;
   double build_ms = 0;
   std::string table;    // memory by purpose and phase, operations by group: for people
+  std::string summary;  // its five most important lines
+  std::string line;     // its most important line
   std::string savings;  // cheapest ways to save memory; empty with kLeaveOut or if the run does not fit
   std::string modules;  // memory by module
   std::string why;      // explains the choice of kernels and passes and the use of memory

@@ -14,11 +14,13 @@ struct ProgressContext {
   int64_t memory_bytes = 0;  // planned
   double elapsed_s = 0;
   double remaining_s = -1;  // negative if unknown
+  bool ascii = false;       // draw the bar without Unicode characters
 };
 
-// Formats a step as a progress bar of at most `columns` columns for a terminal, or as one plain line.
+// Formats a step as a progress bar of at most `columns` columns for a terminal, or as one plain line. Figures that do not
+// fit are omitted; elapsed and remaining time are omitted last. columns = 0 means no limit.
 std::string format_progress_bar(const StepInfo& info, const ProgressContext& context, int columns = 100);
-std::string format_progress_line(const StepInfo& info, const ProgressContext& context);
+std::string format_progress_line(const StepInfo& info, const ProgressContext& context, int columns = 0);
 
 // Formats "***** train metrics *****" and one line per metric, as Hugging Face prints them.
 std::string format_metrics(std::string_view split, const MetricMap& metrics);

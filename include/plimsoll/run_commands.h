@@ -22,6 +22,9 @@ bool is_used_by(RunCommand command, std::string_view name);
 // the name of a setting as topic, the text is the same for every command. Errors: as arguments_help.
 std::string command_help(RunCommand command, std::string_view topic = "");
 
+// Refuses a file or a folder on the command line that the command would not use. Errors: kUsage.
+void refuse_unused_files(RunCommand command, const ParseResult& parsed);
+
 // Returns a note with the settings in `given` that kEvaluate or kPredict does not use, or an empty string if
 // it uses all of them. The result is always empty for kTrain, which uses all settings, and for kPlan, which
 // accepts all settings of a training run.

@@ -84,7 +84,9 @@ using Announce = std::function<void(const std::string& line)>;
 class Trainer {
  public:
   // Reads the model, the tokenizer and the data, tokenizes, and plans. Errors: kUsage, kBadData.
-  explicit Trainer(Arguments arguments, Task task = Task::kTrain, const Environment& environment = {});
+  // `texts`, if there are any, are predicted instead of a --test_file.
+  explicit Trainer(Arguments arguments, Task task = Task::kTrain, const Environment& environment = {},
+                   const TestTexts& texts = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -138,7 +140,7 @@ class Trainer {
   void save_model(const std::string& folder);
   // Merges metrics into FOLDER/<split>_results.json and all_results.json, as Hugging Face's Trainer does.
   void save_metrics(const std::string& split, const MetricMap& metrics);
-  // Writes reports into output_dir: plan.json, memory.json, loss.svg and memory.svg; profile.json with
+  // Writes reports into output_dir: plan.json, memory.json, memory.svg, loss.svg and metrics.svg (if something was logged); profile.json with
   // --profile; and the model card README.md if the run was not interrupted. A README.md that Plimsoll did not
   // write is kept. Writes nothing if the resumed run had already finished and its reports exist. Returns the
   // names of the files that were written.

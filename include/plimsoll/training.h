@@ -13,7 +13,8 @@
 namespace plimsoll {
 
 // Environment variables for the functions that look up caches: HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// XDG_CACHE_HOME and HOME. The library never reads the environment of the process itself.
+// XDG_CACHE_HOME and HOME. LC_CTYPE, if it is present, is the name of the effective locale: tables use only
+// ASCII unless it is a UTF-8 locale. The library never reads the environment of the process itself.
 using Environment = std::map<std::string, std::string>;
 
 // The figures of one optimizer step, complete at the end of the step.
@@ -115,13 +116,30 @@ struct TrainOutput {
   LogHistory log_history;
 };
 
+// Test data in memory.
+struct TestTexts {
+  // kLines: an entry is a text; a tab separates the two texts of a pair. kWords: an entry is a text; if the model
+  // reads pairs, two entries are a pair. kJson: an entry is a JSON object, as a line of a .jsonl file.
+  // For token classification, blanks separate the words of a text.
+  enum class Form : uint8_t { kLines, kWords, kJson };
+  Form form = Form::kWords;
+  std::string name = "the texts";  // for messages
+  std::vector<std::string> entries = {};
+};
+
 // The scores of one row. Predictions are in the order of the file.
 struct Prediction {
   // One per label. For token classification, one per label for each word that the model read.
   std::vector<float> logits;
+  // The logits as probabilities: of all labels together (softmax), for a multi-label task of each label (sigmoid),
+  // for token classification of the labels of each word. Empty for regression.
+  std::vector<float> probabilities;
   // The most likely class; for regression and multi-label tasks, the values as text; for token classification, the class
   // of each word, separated by blanks.
   std::string label;
+  // The one or two texts of the row, if --scores is set or the texts were given in memory; for token classification, its
+  // words, separated by blanks. Empty for rows of token ids.
+  std::vector<std::string> texts;
 };
 
 // The planned and observed memory of a run, in bytes.

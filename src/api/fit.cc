@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "api/fit_command.h"
-#include "api/fit_methods.h"
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/file.h"
@@ -17,7 +16,6 @@
 #include "hardware/gpu_target.h"
 #include "plan/search/fit.h"
 #include "run/captured_buckets.h"
-#include "run/host_memory.h"
 #include "run/run_setup.h"
 #include "run/threads.h"
 #include "show/report/fit_table.h"
@@ -62,13 +60,19 @@ std::string short_reason(std::string reason, const std::string& device) {
   return reason.substr(0, std::min(reason.find(" ("), reason.find(';')));
 }
 
-// A run on a device, and the answers that were found for it.
+// A run on a device, and the methods that it can use.
 struct AskedDevice {
   std::string device = {};
-  AskedRun run = {};
-  FitSubject subject = {};
-  FitMethods methods = {};
+  RunSpec run = {};
+  UsableMethods methods = {};
 };
+
+// Returns the arguments without a choice of recomputation, which each plan makes for its own batch.
+Arguments without_recompute_choice(Arguments arguments) {
+  if (arguments.recompute == "selective") arguments.recompute = Arguments().recompute;
+  arguments.recompute_budget.reset();
+  return arguments;
+}
 
 class Fit {
  public:
@@ -122,35 +126,34 @@ class Fit {
   Effect most() const { return options_.with_other_paths ? Effect::kOtherModel : Effect::kRounding; }
 
   AskedDevice asked(const Arguments& arguments, const std::string& device, Effect most_effect) {
-    AskedDevice asked{.device = device, .run = asked_run(arguments)};
-    asked.run.arguments.device = asked.run.planned.device = device;
-    const RunSetup setup =
-        prepare_run(asked.run.planned, RunPurpose::kPlan, environment_, posix_file_system());
-    asked.subject = {.request = setup.request,
-                     .recompute = asked.run.recompute,
-                     .budget_bytes = asked.run.budget_bytes,
-                     .host_bytes_per_token = batch_bytes_per_token(setup)};
-    PlanRequest& request = asked.subject.request;
-    request.evaluate = evaluates_;
+    Arguments planned = without_recompute_choice(arguments);
+    planned.device = device;
+    const RunSetup setup = prepare_run(planned, RunPurpose::kPlan, environment_, posix_file_system());
+    AskedDevice asked{.device = device, .run = setup.spec()};
+    RunSpec& run = asked.run;
+    run.arguments.recompute = arguments.recompute;
+    run.arguments.recompute_budget = arguments.recompute_budget;
+    run.facts.evaluate = evaluates_;
+    run.facts.lengths = SequenceLengths::kAllLongest;
     // `fit` reads only random data.
-    if (setup.data.train && request.device.kind == KernelDevice::kCuda) {
-      asked.subject.captured_buckets = [run = counted_run(setup)](const PlanRequest& of) {
-        return captured_buckets_of_dummy(run, of);
+    if (setup.data.train && run.facts.device.is_gpu()) {
+      run.facts.count_captured = [counted = counted_run(setup)](const BatchOptions& batches) {
+        return captured_buckets_of_dummy(counted, batches);
       };
     }
-    length_ = request.batches.train.longest;
+    length_ = run.facts.train_bucket.longest;
     most_tokens_ = setup.model.config.max_position_embeddings;
     if (label_.empty()) label_ = setup.model.label;
     if (!compares_cards()) {
       device_label_ = setup.device.label;
-      limit_bytes_ = request.memory_limit_bytes;
+      limit_bytes_ = setup.request.memory_limit_bytes;
     }
-    asked.methods = methods_beside(asked.run, request, most_effect, environment_);
+    asked.methods = usable_methods(run, most_effect);
     return asked;
   }
 
   MethodSpace space_of(const AskedDevice& asked) const {
-    return {asked.subject, asked.methods.scope, effective_, effective_};
+    return {asked.run, asked.methods.scope, effective_, effective_};
   }
 
   FitQuestion question() const {
@@ -184,7 +187,7 @@ class Fit {
     }
     bool is_own_there = false;
     for (const FitAnswer& answer : search.answers) {
-      add_row(asked_device, space, answer);
+      add_row(asked_device, answer);
       is_own_there = is_own_there || answer.set.empty();
     }
     if (search.answers.empty()) {
@@ -204,32 +207,30 @@ class Fit {
                .methods = {},
                .effect = public_effect(space.effect(smallest->set)),
                .smallest_bytes = smallest->total_bytes,
-               .arguments = arguments_of(asked_device, space, *smallest)};
+               .arguments = arguments_of(asked_device, *smallest)};
     for (const Method* method : smallest->set.methods()) row.methods.emplace_back(method->name);
     report_.rows.push_back(std::move(row));
   }
 
-  static std::vector<std::string> arguments_of(const AskedDevice& asked_device, const MethodSpace& space,
+  static std::vector<std::string> arguments_of(const AskedDevice& asked_device,
                                                const MinimumMemoryRun& smallest) {
-    std::vector<std::string> words =
-        words_of(smallest.set, asked_device.subject.request, space.budget_bytes(smallest.set));
+    std::vector<std::string> words = words_of(smallest.set, asked_device.run);
     for (std::string& word : split_words(smallest.shape.micro_batch, smallest.shape.accumulation))
       words.push_back(std::move(word));
     return words;
   }
 
-  void add_row(const AskedDevice& asked_device, const MethodSpace& space, const FitAnswer& answer) {
-    FitRow row{
-        .device = asked_device.device,
-        .methods = {},
-        .effect = public_effect(answer.effect),
-        .micro_batch = answer.micro_batch,
-        .accumulation = answer.accumulation,
-        .total_bytes = answer.total_bytes,
-        .samples_per_s = answer.ms_per_sample > 0 ? 1e3 / answer.ms_per_sample : 0,
-        .largest_batch = answer.largest_batch,
-        .longest_sequence = answer.longest_sequence,
-        .arguments = words_of(answer.set, asked_device.subject.request, space.budget_bytes(answer.set))};
+  void add_row(const AskedDevice& asked_device, const FitAnswer& answer) {
+    FitRow row{.device = asked_device.device,
+               .methods = {},
+               .effect = public_effect(answer.effect),
+               .micro_batch = answer.micro_batch,
+               .accumulation = answer.accumulation,
+               .total_bytes = answer.total_bytes,
+               .samples_per_s = answer.ms_per_sample > 0 ? 1e3 / answer.ms_per_sample : 0,
+               .largest_batch = answer.largest_batch,
+               .longest_sequence = answer.longest_sequence,
+               .arguments = words_of(answer.set, asked_device.run)};
     for (const Method* method : answer.set.methods()) row.methods.emplace_back(method->name);
     for (std::string& word : split_words(answer.micro_batch, answer.accumulation))
       row.arguments.push_back(std::move(word));
@@ -307,8 +308,7 @@ class Fit {
       const MethodSpace space = space_of(asked_device);
       const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question());
       if (!smallest || smallest->total_bytes >= needed) return;
-      for (const std::string& word : arguments_of(asked_device, space, *smallest))
-        words.push_back(shell_word(word));
+      for (const std::string& word : arguments_of(asked_device, *smallest)) words.push_back(shell_word(word));
       text +=
           fmt::format("\n  {} the smallest needs {} MiB{}: {}", how, mib_up(smallest->total_bytes),
                       smallest->total_bytes <= allowed_bytes() ? ", which fits" : "", fmt::join(words, " "));

@@ -31,11 +31,13 @@ ProgressFigures figures_of(const StepInfo& info, const ProgressContext& context)
 }  // namespace
 
 std::string format_progress_bar(const StepInfo& info, const ProgressContext& context, int columns) {
-  return progress_bar(figures_of(info, context), static_cast<size_t>(std::max(columns, 20)));
+  return progress_bar(figures_of(info, context), static_cast<size_t>(std::max(columns, 20)),
+                      context.ascii ? Characters::kAscii : Characters::kUnicode);
 }
 
-std::string format_progress_line(const StepInfo& info, const ProgressContext& context) {
-  return progress_line(figures_of(info, context));
+std::string format_progress_line(const StepInfo& info, const ProgressContext& context, int columns) {
+  return progress_line(figures_of(info, context),
+                       columns > 0 ? static_cast<size_t>(columns) : std::string::npos);
 }
 
 std::string format_metrics(std::string_view split, const MetricMap& metrics) {

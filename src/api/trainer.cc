@@ -82,11 +82,13 @@ void Trainer::Impl::start() {
   init_metrics["before_init_mem_cpu"] = static_cast<double>(init_memory.resident_bytes_at_begin());
 }
 
-Trainer::Trainer(Arguments arguments, Task task, const Environment& environment) {
+Trainer::Trainer(Arguments arguments, Task task, const Environment& environment, const TestTexts& texts) {
   std::vector<std::string> notes = resolve_arguments(arguments);
-  impl_ = std::make_unique<Impl>(prepare_run(arguments, purpose_of(task), environment, posix_file_system()));
-  impl_->plan = make_plan_report(impl_->session.plan(), impl_->session.setup().plan_labels,
-                                 arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut);
+  impl_ = std::make_unique<Impl>(
+      prepare_run(arguments, purpose_of(task), environment, posix_file_system(), texts));
+  impl_->plan = make_plan_report(
+      impl_->session.plan(), impl_->session.setup().spec(), impl_->session.setup().plan_labels,
+      arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, characters_of(environment));
   impl_->plan.warnings = impl_->session.setup().diagnostics.warnings;
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
@@ -98,7 +100,8 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment)
     if (std::string text = shortage_text(plan.total_bytes(), memory); !text.empty())
       impl_->plan.warnings.push_back(std::move(text));
   }
-  if (std::string text = redundant_accumulation(plan, free_bytes); !text.empty())
+  if (std::string text = redundant_accumulation(plan, impl_->session.setup().spec(), free_bytes);
+      !text.empty())
     impl_->plan.warnings.push_back(std::move(text));
 }
 
@@ -234,17 +237,23 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
         "nothing to predict: give --test_file FILE, and --do_predict if the run also trains or evaluates");
   }
   impl_->start();
+  const Dataset& data = set == TestSet::kTest ? *setup.data.predict : *setup.data.predict_mismatched;
+  const TaskRecord& task = task_of(setup.request.model.problem_type);
   std::vector<std::vector<float>> batch;
+  size_t row_index = 0;
   const auto progress = [&](int64_t done, int64_t all) {
     for (std::vector<float>& row : batch) {
-      Prediction prediction{.logits = {}, .label = predicted_label(setup, row)};
+      Prediction prediction{
+          .logits = {}, .probabilities = {}, .label = predicted_label(setup, row), .texts = {}};
+      if (task.probabilities != nullptr)
+        prediction.probabilities = task.probabilities(row, setup.model.config.num_labels);
       prediction.logits = std::move(row);
+      if (!data.texts.empty()) prediction.texts = data.texts[row_index++];
       take(std::move(prediction));
     }
     batch.clear();
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
-  const Dataset& data = set == TestSet::kTest ? *setup.data.predict : *setup.data.predict_mismatched;
   MetricMap metrics = impl_->session.evaluate(data, "predict", &batch, progress);
   metrics["predict_samples"] = static_cast<double>(data.num_rows());
   return metrics;
@@ -272,7 +281,7 @@ void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
 std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   const std::string memory_file = join_path(impl_->arguments().output_dir, kMemoryFile);
   if (output.was_complete && posix_file_system().status(memory_file)) return {};
-  std::vector<std::string> written{kPlanFile, kMemoryFile, "loss.svg", "memory.svg"};
+  std::vector<std::string> written{kPlanFile, kMemoryFile};
   const std::string& folder = impl_->arguments().output_dir;
   if (impl_->arguments().profile &&
       write_profile(posix_file_system(), folder, impl_->session, impl_->step_ms())) {
@@ -282,8 +291,10 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
     written.emplace_back("README.md");
   }
   // The last file that is written shows that all of them are complete.
-  write_run_reports(posix_file_system(), folder, impl_->session, impl_->plan, memory(), output,
-                    impl_->arguments().run_name);
+  const std::vector<std::string> plots =
+      write_run_reports(posix_file_system(), folder, impl_->session, impl_->plan, memory(), output,
+                        impl_->arguments().run_name);
+  written.insert(written.begin() + 2, plots.begin(), plots.end());
   return written;
 }
 

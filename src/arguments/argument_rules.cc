@@ -121,6 +121,11 @@ void check_optimizer_in_backward(const Arguments& a) {
 }
 
 void check_output(const Arguments& a) {
+  if (a.quiet && a.log_level != "passive" && a.log_level != "warning") {
+    throw_error(ErrorCode::kUsage,
+                "--quiet means --log_level warning, and --log_level {} excludes it; give one of them",
+                a.log_level);
+  }
   if (a.output_dir.empty())
     throw_error(ErrorCode::kUsage,
                 "--output_dir is empty; name a folder, or leave it out for trainer_output");
@@ -207,15 +212,18 @@ void check_interval_setting(std::string_view name, double steps, std::string_vie
 }
 
 void resolve_strategies(Arguments& a) {
+  // Trainer's default of both settings. Here only that of --logging_steps differs (logging_interval()).
+  constexpr double kTrainersInterval = 500.0;
   if (a.eval_strategy == "steps" && a.eval_steps.value_or(0.0) == 0.0) {
     if (a.logging_steps == 0.0) {
       throw_error(ErrorCode::kUsage, "--eval_strategy steps needs --eval_steps or --logging_steps above 0");
     }
-    a.eval_steps = a.logging_steps;
+    a.eval_steps = a.logging_steps.value_or(kTrainersInterval);
   }
-  if (a.eval_strategy != "no") a.do_eval = true;
+  if (a.eval_strategy != "no" || !a.validation_file.empty()) a.do_eval = true;
+  if (!a.test_file.empty()) a.do_predict = true;
   if (a.logging_strategy == "steps")
-    check_interval_setting("logging_steps", a.logging_steps, "logging_strategy");
+    check_interval_setting("logging_steps", logging_interval(a), "logging_strategy");
   if (a.eval_strategy == "steps") check_interval_setting("eval_steps", *a.eval_steps, "eval_strategy");
   if (a.save_strategy == "steps") check_interval_setting("save_steps", a.save_steps, "save_strategy");
   if (a.warmup_steps > 1.0 && a.warmup_steps != std::floor(a.warmup_steps)) {
@@ -373,6 +381,10 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
   resolve_metric(arguments);
   resolve_adapter(arguments);
   return notes_of(arguments);
+}
+
+double logging_interval(const Arguments& arguments) {
+  return arguments.logging_steps.value_or(0.05);
 }
 
 int64_t interval_steps(double setting, int64_t total_steps) {

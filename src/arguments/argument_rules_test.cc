@@ -141,6 +141,51 @@ TEST(ResolveArguments, WhatNeedsEvaluationsSaysSo) {
   EXPECT_NE(error_of({"--early_stopping_patience", "2"}).find("needs evaluations"), std::string::npos);
 }
 
+// Trainer's default is 500 steps for both. Here a run of any length logs about 20 points.
+TEST(ResolveArguments, TheDefaultOfLoggingStepsIsAShareOfTheRun) {
+  const Arguments plain = parse({"--eval_strategy", "steps"}).arguments;
+  EXPECT_FALSE(plain.logging_steps);
+  EXPECT_EQ(plain.eval_steps, 500.0);
+  for (const auto& [steps, least] :
+       {std::pair<int64_t, int64_t>{1, 1}, {6, 6}, {20, 20}, {39, 19}, {150, 18}, {1195, 19}, {112500, 20}}) {
+    const int64_t points = steps / interval_steps(logging_interval(plain), steps);
+    EXPECT_GE(points, least) << steps;
+    EXPECT_LE(points, 20) << steps;
+  }
+  const Arguments given = parse({"--eval_strategy", "steps", "--logging_steps", "0.05"}).arguments;
+  EXPECT_EQ(given.eval_steps, 0.05);
+  EXPECT_EQ(logging_interval(parse({"--logging_steps", "500"}).arguments), 500.0);
+  EXPECT_NO_THROW(parse({"--eval_strategy", "steps", "--load_best_model_at_end"}));
+}
+
+TEST(ResolveArguments, AFileThatIsNamedIsRead) {
+  EXPECT_TRUE(parse({"--validation_file", "a.csv"}).arguments.do_eval);
+  EXPECT_TRUE(parse({"--test_file", "a.csv"}).arguments.do_predict);
+  EXPECT_FALSE(parse({"--train_file", "a.csv"}).arguments.do_eval);
+  Arguments from_program;
+  from_program.test_file = "a.csv";
+  resolve_arguments(from_program);
+  EXPECT_TRUE(from_program.do_predict);
+  EXPECT_EQ(error_of({"--validation_file", "a.csv", "--do_eval", "False"}),
+            "--do_eval False and --validation_file a.csv exclude each other: a file that is named is read; "
+            "give one of them");
+  EXPECT_EQ(error_of({"--no_do_predict", "--test_file", "a.csv"}),
+            "--do_predict False and --test_file a.csv exclude each other: a file that is named is read; give "
+            "one of them");
+  EXPECT_NO_THROW(parse({"--do_eval", "False"}));
+}
+
+TEST(ResolveArguments, QuietIsALevel) {
+  EXPECT_NO_THROW(parse({"--quiet"}));
+  EXPECT_NO_THROW(parse({"--quiet", "--log_level", "warning"}));
+  for (const char* level : {"detail", "debug", "info", "error", "critical"}) {
+    EXPECT_EQ(error_of({"--quiet", "--log_level", level}),
+              std::string("--quiet means --log_level warning, and --log_level ") + level +
+                  " excludes it; give one of them");
+    EXPECT_TRUE(parse({"--log_level", level}).notes.empty());
+  }
+}
+
 TEST(ResolveArguments, FillsInWhatDependsOnOthers) {
   Arguments a = parse({"--eval_strategy", "steps", "--logging_steps", "10"}).arguments;
   EXPECT_TRUE(a.do_eval);

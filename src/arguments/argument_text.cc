@@ -105,7 +105,14 @@ constexpr std::string_view kPageRules = R"(
 - `load_best_model_at_end` needs equal `save_strategy` and `eval_strategy` (or `save_strategy best`), and `save_steps` must be
   a multiple of `eval_steps`.
 - Numbers of steps above 1 must be integers; values below 1 are a fraction of all steps. `logging_steps`, `eval_steps` and
-  `save_steps` must be above 0 if their strategy is `steps`; the default of `eval_steps` is `logging_steps`.
+  `save_steps` must be above 0 if their strategy is `steps`; the default of `eval_steps` is `logging_steps`, otherwise 500.
+- The default of `logging_steps` is a twentieth of the run (0.05), so that a run of any length logs about 20 points and `loss.svg`
+  shows a curve. Trainer's default is 500 steps; `--logging_steps 500` restores it.
+- `validation_file` implies `do_eval`, and `test_file` implies `do_predict`: a file that is named is read. Trainer reads them only
+  with the flags. `do_eval False` together with `validation_file` is refused, and so are `do_predict False` with `test_file`, and
+  files on the command line of `eval` or `predict` that the command does not read. In a settings file shared by several commands
+  they cause a note.
+- `quiet` excludes the levels `detail`, `debug`, `info`, `error` and `critical` of `log_level`.
 - `reduce_lr_on_plateau`, `greedy`, `save_strategy best` and `early_stopping_patience` need an `eval_strategy`.
 - `dataloader_prefetch_factor` needs `dataloader_num_workers` above 0.
 - The default of `metric_for_best_model` is `loss`; the default of `greater_is_better` follows from its name.
@@ -150,7 +157,8 @@ void append_group_page(std::string& out, ArgumentGroup group) {
       meaning += fmt::format(" {}: {}.", info.status == ArgumentStatus::kRefused ? "Refused" : "No effect",
                              info.note);
     const bool has_unit = !info.unit.empty() && info.unit != "json" && info.unit != "secret" &&
-                          info.unit != "flag" && info.unit != "repeatable";
+                          info.unit != "flag" && info.unit != "repeatable" && info.unit != "file" &&
+                          info.unit != "folder";
     out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} |\n", info.name, info.type,
                        has_unit ? fmt::format(", {}", info.unit) : std::string{}, escaped(info.default_text),
                        escaped(format_range(info)), to_string(info.origin), to_string(info.status),

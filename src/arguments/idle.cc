@@ -68,10 +68,16 @@ constexpr IdleRule kRules[] = {
      }},
     {"max_eval_samples",
      [](const Arguments& a) -> std::string {
-       return a.do_eval ? "" : "without --do_eval or --eval_strategy";
+       return a.do_eval ? "" : "without --validation_file, --do_eval or --eval_strategy";
+     }},
+    {"scores",
+     [](const Arguments& a) -> std::string {
+       return a.do_predict ? "" : "without --test_file or --do_predict";
      }},
     {"max_predict_samples",
-     [](const Arguments& a) -> std::string { return a.do_predict ? "" : "without --do_predict"; }},
+     [](const Arguments& a) -> std::string {
+       return a.do_predict ? "" : "without --test_file or --do_predict";
+     }},
     {"overwrite_cache",
      [](const Arguments& a) -> std::string {
        return a.cache_dir.empty() ? "without --cache_dir, because tokens are then not cached" : "";
@@ -113,7 +119,7 @@ constexpr IdleRule kRules[] = {
     {"eval_delay", of_evaluations},
     {"eval_on_start",
      [](const Arguments& a) -> std::string {
-       return a.do_eval ? "" : "without --do_eval or --eval_strategy";
+       return a.do_eval ? "" : "without --validation_file, --do_eval or --eval_strategy";
      }},
     {"metric_for_best_model", of_evaluations},
     {"greater_is_better",

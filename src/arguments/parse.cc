@@ -26,7 +26,7 @@ struct Option {
   bool is_flag = false;
   bool is_list = false;
   bool is_repeatable = false;    // the lists of repeated options are concatenated
-  bool may_stand_alone = false;  // a flag, or a text for which no value means True
+  bool may_stand_alone = false;  // a flag, or a text for which no value means True or its first choice
   bool is_negated = false;
 };
 
@@ -74,7 +74,9 @@ class CommandLine {
     apply_layer(layer, result_);
     for (const Assignment& assignment : layer) {
       const OldName* old = find_old_name(assignment.name);
-      places_[old != nullptr ? std::string(old->replacement) : assignment.name] = assignment.place;
+      const std::string name = old != nullptr ? std::string(old->replacement) : assignment.name;
+      places_[name] = assignment.place;
+      if (assignment.place.empty()) result_.on_command_line.insert(name);
     }
   }
 
@@ -133,11 +135,23 @@ class CommandLine {
       read_flag(option);
     } else if (option.is_list) {
       read_list(option);
-    } else if (option.may_stand_alone && !has_value_next()) {
+    } else if (option.may_stand_alone && !takes_next(option)) {
       add(option, "True");
     } else {
       add(option, take_value(option.where));
     }
+  }
+
+  // Returns true if the next word is the value of an option that may stand alone: of an option with choices one of them, a
+  // flag, or a word near to a choice, which is then refused with a suggestion.
+  bool takes_next(const Option& option) const {
+    if (!has_value_next()) return false;
+    const Setting* setting = find_setting(option.name);
+    if (setting == nullptr || setting->info.range.empty()) return true;
+    const std::string& next = words_[next_];
+    const auto choices = split_choices(setting->info.range);
+    return std::ranges::find(choices, std::string_view(next)) != choices.end() || bool_from_text(next) ||
+           !did_you_mean(next, choices).empty();
   }
 
   void read_flag(const Option& option) {
@@ -213,6 +227,19 @@ class CommandLine {
   ParseResult result_;
 };
 
+// Refuses a file whose use is disabled. Whether a flag was given is known only here: resolve_arguments() sees its value.
+void check_disabled_files(const ParseResult& result) {
+  const auto check = [&](std::string_view flag, bool value, std::string_view name, const std::string& file) {
+    if (value || file.empty() || !result.explicitly_set.contains(std::string(flag))) return;
+    throw_error(ErrorCode::kUsage,
+                "--{} False and --{} {} exclude each other: a file that is named is read; give one of them",
+                flag, name, file);
+  };
+  const Arguments& a = result.arguments;
+  check("do_eval", a.do_eval, "validation_file", a.validation_file);
+  check("do_predict", a.do_predict, "test_file", a.test_file);
+}
+
 }  // namespace
 
 ParseResult parse_arguments(std::span<const std::string> words, const ParseOptions& options) {
@@ -220,6 +247,7 @@ ParseResult parse_arguments(std::span<const std::string> words, const ParseOptio
   ParseResult result = line.read();
   if (result.help) return result;
   try {
+    check_disabled_files(result);
     result.notes = resolve_arguments(result.arguments);
   } catch (const Error& error) {
     throw Error(error.code(), with_places(error.what(), line.places()));

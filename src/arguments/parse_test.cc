@@ -484,5 +484,31 @@ TEST(ParseArguments, ResumeStandsAloneOrTakesAFolder) {
   EXPECT_EQ(parse({"--resume_from_checkpoint", "False"}).arguments.resume_from_checkpoint, "");
 }
 
+// An option with choices may stand alone, and a text after it is not its value.
+TEST(Parse, AnOptionWithChoicesMayStandAlone) {
+  const auto scores = [](const std::vector<std::string>& words) {
+    return parse_arguments(words, {.allow_positionals = true}).arguments.scores;
+  };
+  EXPECT_EQ(scores({}), "");
+  EXPECT_EQ(scores({"--scores"}), "probabilities");
+  EXPECT_EQ(scores({"--scores", "--use_cpu"}), "probabilities");
+  EXPECT_EQ(scores({"--scores", "logits"}), "logits");
+  EXPECT_EQ(scores({"--scores=logits"}), "logits");
+  EXPECT_EQ(scores({"--scores", "True"}), "probabilities");
+  EXPECT_EQ(scores({"--scores", "False"}), "");
+  const std::vector<std::string> words{"--scores", "a good film"};
+  const ParseResult text = parse_arguments(words, {.allow_positionals = true});
+  EXPECT_EQ(text.arguments.scores, "probabilities");
+  EXPECT_EQ(text.positionals, std::vector<std::string>{"a good film"});
+  EXPECT_THROW(scores({"--scores", "logit"}), Error);
+}
+
+TEST(Parse, NamesOfTheCommandLineAreKnown) {
+  const std::vector<std::string> words{"--learning_rate", "1e-4", "--no_do_train"};
+  const ParseResult result = parse_arguments(words);
+  EXPECT_EQ(result.on_command_line, (std::set<std::string>{"learning_rate", "do_train"}));
+  EXPECT_EQ(result.on_command_line, result.explicitly_set);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -91,6 +91,9 @@ constexpr std::string_view kNotPlanned[] = {
     "logging_strategy",
     "logging_steps",
     "logging_first_step",
+    "log_level",
+    "quiet",
+    "scores",
     "include_num_input_tokens_seen",
     "disable_tqdm",
     "skip_memory_metrics",
@@ -171,6 +174,23 @@ std::string command_help(RunCommand command, std::string_view topic) {
   const std::string text =
       help_of(topic, [command](const ArgumentInfo& info) { return is_used(command, info); });
   return text + describe_other_commands(command);
+}
+
+void refuse_unused_files(RunCommand command, const ParseResult& parsed) {
+  for (const std::string& name : parsed.on_command_line) {
+    const Setting* setting = find_setting(name);
+    const bool is_path =
+        setting != nullptr && (setting->info.unit == "file" || setting->info.unit == "folder");
+    if (!is_path || is_used(command, setting->info)) continue;
+    std::string others;
+    for (const RunCommand other : {RunCommand::kTrain, RunCommand::kEvaluate, RunCommand::kPredict}) {
+      if (is_used(other, setting->info))
+        others += fmt::format("{}{}", others.empty() ? "" : " and ", to_string(other));
+    }
+    throw_error(ErrorCode::kUsage, "{} does not read --{} {}; {} {}. Omit it", to_string(command), name,
+                format_argument(parsed.arguments, name), others,
+                others.find(' ') == std::string::npos ? "does" : "do");
+  }
 }
 
 std::string unused_note(RunCommand command, const std::set<std::string>& given) {

@@ -14,6 +14,32 @@ bool lists(const std::string& help, std::string_view name) {
          help.find(fmt::format("  --{} ", name)) != std::string::npos;
 }
 
+TEST(RunCommands, AFileThatIsNotReadIsRefused) {
+  const auto refused = [](RunCommand command, const std::vector<std::string>& words) {
+    try {
+      refuse_unused_files(command, parse_arguments(words));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused(RunCommand::kEvaluate, {"--train_file", "a.csv"}),
+            "eval does not read --train_file a.csv; train does. Omit it");
+  EXPECT_EQ(refused(RunCommand::kPredict, {"--validation_file", "a.csv"}),
+            "predict does not read --validation_file a.csv; train and eval do. Omit it");
+  int used = 0;
+  for (const ArgumentInfo& info : argument_table()) {
+    if (info.unit != "file" && info.unit != "folder") continue;
+    for (const RunCommand command :
+         {RunCommand::kTrain, RunCommand::kPlan, RunCommand::kEvaluate, RunCommand::kPredict}) {
+      const std::string name = "--" + std::string(info.name);
+      EXPECT_EQ(refused(command, {name, "x"}).empty(), is_used_by(command, info.name)) << name;
+      used += is_used_by(command, info.name) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(used, 30);
+}
+
 TEST(RunCommands, HelpListsWhatTheCommandUses) {
   const struct {
     const char* name;

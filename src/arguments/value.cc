@@ -200,7 +200,9 @@ void from_text(std::string& value, const Setting& setting, std::string_view text
   if (text.find('\0') != std::string_view::npos) fail_type(where, "a text", "one with a NUL byte in it");
   value = choice_from_text(setting, text);
   if (setting.info.unit == "flag") {
-    if (const auto flag = bool_from_text(text)) value = *flag ? "True" : "False";
+    const auto choices = split_choices(setting.info.range);
+    if (const auto flag = bool_from_text(text))
+      value = choices.empty() ? (*flag ? "True" : "False") : std::string(*flag ? choices.front() : "");
   }
   // A refused setting accepts only its default, for example LORA, which may be written in lower case.
   if (setting.info.status != ArgumentStatus::kRefused) return;

@@ -339,12 +339,20 @@ class Bench {
     const std::string stem = words_.output_dir + "/experiments";
     write_file(stem + ".json", texts.json);
     write_file(stem + ".csv", texts.csv);
+    print(texts.table);
+    print("\nwrote " + stem + ".json, .csv" + write_plots(texts, origin, stem));
+    if (!texts.summary.empty()) print(texts.summary);
+  }
+
+  // Writes the plots, unless no row has figures to draw. Returns the end of the line that names the files.
+  std::string write_plots(const ExperimentReport& texts, const ExperimentOrigin& origin,
+                          const std::string& stem) const {
+    const bool has_figures = std::any_of(rows_.begin(), rows_.end(),
+                                         [](const ExperimentRow& row) { return row.figures.has_value(); });
+    if (!has_figures) return "; no plot, because no row ran";
     write_file(stem + ".svg", texts.svg);
     const bool has_png = write_experiment_png(rows_, origin, stem + ".png");
-    print(texts.table);
-    print("\nwrote " + stem + ".json, .csv, .svg" +
-          (has_png ? ", .png" : "; no .png, because cairo is not installed"));
-    if (!texts.summary.empty()) print(texts.summary);
+    return std::string(", .svg") + (has_png ? ", .png" : "; no .png, because cairo is not installed");
   }
 
   BenchWords words_;
@@ -360,7 +368,7 @@ int run_one(const std::vector<std::string>& words) {
   Trainer trainer(arguments, Task::kTrain, process_environment());
   // The arguments were written by the bench, not by the user, so no remarks are printed.
   Remarks none({}, {});
-  if (!show_and_start(trainer, arguments, none)) return 0;
+  if (!show_and_start(trainer, arguments, Task::kTrain, none)) return 0;
   const TrainOutput output = trainer.train(say);
   trainer.save_reports(output);
   MetricMap metrics = output.metrics;

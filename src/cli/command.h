@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/output.h"
 #include "plimsoll/run_commands.h"
 #include "plimsoll/trainer.h"
 
@@ -43,40 +44,38 @@ class Remarks {
   std::vector<std::string> notes_;
 };
 
-// Prints the table of the plan, and with --modules and --why the additional tables. --json writes the plan to
+// Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
 // a file; --json - prints only JSON.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
-// Prints the start of every run: device, data, warnings and the plan. Then allocates the memory and reads the
+// Prints the start of every run: device, data, warnings and a summary of the plan, of five lines if the run trains and of
+// one otherwise; with --dry_run, --modules or --why all tables. Then allocates the memory and reads the
 // weights, except with --dry_run. Returns true if the run continues.
-bool show_and_start(Trainer& trainer, const Arguments& arguments, Remarks& remarks);
+bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks);
 
-// Evaluates or predicts, depending on the task; an evaluation with --do_predict also predicts. Returns the
-// exit code.
-int evaluate_and_predict(const Arguments& arguments, Task task, Remarks& remarks);
+// The test data of a command line, other than a file.
+struct TestInput {
+  TestTexts texts;     // of standard input (--test_file -), or the texts on the command line
+  bool shows = false;  // print predictions to standard output
+  bool saves = true;   // write files into output_dir
+};
+// Reads standard input for --test_file -, and takes the texts among the words of the command line. Errors: kUsage for
+// texts together with a file; kBadData if standard input is empty.
+TestInput read_test_input(const ParseResult& parsed);
+
+// Evaluates or predicts, depending on the task; an evaluation with test data also predicts. Returns the exit code.
+int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks);
+
+// Saves metrics as <split>_results.json and all_results.json, and names the files.
+void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std::string& split,
+                        const MetricMap& metrics);
 
 // Predicts the test data into output_dir/predict_results[_TASK].txt, and MNLI's mismatched data into
 // _mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
-void write_predictions(Trainer& trainer, const Arguments& arguments);
+void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input);
 
 // Returns the environment variables that the library uses.
 Environment process_environment();
-// Returns true if standard error is a terminal.
-bool is_terminal();
-// Returns the number of columns of that terminal, at most 100, or 100 if it is unknown.
-int terminal_columns();
-// Prints a line to standard error. Messages for people go there or to standard output; results go to standard
-// output.
-void say(const std::string& line);
-void print(const std::string& text);
 // Prints --help of a command with the arguments of a run: its usage and the arguments of the topic that the
 // command uses, or only the arguments of one group or one argument.
 void print_arguments_help(RunCommand command, const std::string& usage, const std::string& topic);
-// Flushes the output for a reader that waits for it.
-void flush_output();
-// Returns true if writing to standard output has failed. The program then ends with kDevice, and code that
-// only prints can stop.
-bool output_is_lost();
-// Prints warnings and notes, one line each.
-void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
-
 }  // namespace plimsoll::cli

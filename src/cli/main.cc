@@ -1,9 +1,6 @@
 #include <pwd.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -43,60 +40,13 @@ Environment process_environment() {
   if (!environment.contains("HOME")) {
     if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
   }
+  environment["LC_CTYPE"] = character_locale();
   return environment;
-}
-
-bool is_terminal() {
-  return isatty(STDERR_FILENO) != 0;
-}
-
-int terminal_columns() {
-  constexpr int kMost = 100;
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kMost;
-  // The last column stays empty, because some terminals start a new line after it.
-  return std::min(kMost, size.ws_col - 1);
-}
-
-namespace {
-
-// The error number of a failed write to standard output, or 0. A stream forgets the reason at the next call.
-int output_fault = 0;
-
-void note_output(bool is_good) {
-  if (!is_good && output_fault == 0) output_fault = errno == 0 ? EIO : errno;
-}
-
-}  // namespace
-
-void say(const std::string& line) {
-  // If both streams go to one file, the lines keep the order in which they were written.
-  note_output(std::fflush(stdout) == 0);
-  std::fprintf(stderr, "%s\n", line.c_str());
-}
-
-void print(const std::string& text) {
-  const bool ends_line = text.empty() || text.back() == '\n';
-  note_output(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
-  if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
 }
 
 void print_arguments_help(RunCommand command, const std::string& usage, const std::string& topic) {
   const std::string help = command_help(command, topic);
   print(topic.empty() || topic == "all" ? "usage: " + usage + "\n\n" + help : help);
-}
-
-void flush_output() {
-  note_output(std::fflush(stdout) == 0);
-}
-
-bool output_is_lost() {
-  return output_fault != 0;
-}
-
-void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {
-  for (const std::string& warning : warnings) say("warning: " + warning);
-  for (const std::string& note : notes) say("note: " + note);
 }
 
 void Remarks::add(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {
@@ -188,10 +138,10 @@ int run(int argc, char** argv) {
 
 // Output counts as written only after it was flushed. If the run failed, its own exit code is kept.
 int end_of_output(int exit_code) {
-  note_output(std::fflush(stdout) == 0);
-  if (output_fault == 0) return exit_code;
-  say(std::string("plimsoll: cannot write to standard output: ") + std::strerror(output_fault) +
-      "; the output is incomplete, check its destination");
+  flush_output();
+  if (output_fault() == 0) return exit_code;
+  say_error(std::string("cannot write to standard output: ") + std::strerror(output_fault()) +
+            "; the output is incomplete, check its destination");
   return exit_code == 0 ? static_cast<int>(ErrorCode::kDevice) : exit_code;
 }
 
@@ -199,17 +149,17 @@ int run_and_report(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const Error& error) {
-    say(std::string("plimsoll: ") + error.what());
+    say_error(error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    say("plimsoll: the system has no more memory for data outside the planned arena");
+    say_error("the system has no more memory for data outside the planned arena");
     return static_cast<int>(ErrorCode::kDevice);
   } catch (const std::filesystem::filesystem_error& error) {
-    say("plimsoll: " + error.path1().string() + ": " + error.code().message() +
-        "; check the path, its permissions and the free space on its disk");
+    say_error(error.path1().string() + ": " + error.code().message() +
+              "; check the path, its permissions and the free space on its disk");
     return static_cast<int>(ErrorCode::kDevice);
   } catch (const std::exception& error) {
-    say(std::string("plimsoll: internal error: ") + error.what());
+    say_error(std::string("internal error: ") + error.what());
     return static_cast<int>(ErrorCode::kInternal);
   }
 }

@@ -15,6 +15,7 @@ int run_plan(const std::vector<std::string>& words) {
         parsed.help_topic);
     return 0;
   }
+  set_verbosity(parsed.arguments);
   Remarks remarks(parsed.warnings, parsed.notes);
   const PlanReport report = plan_run(parsed.arguments, process_environment(), Savings::kPlan);
   remarks.add(report.warnings, report.notes);

@@ -1,8 +1,14 @@
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iostream>
+#include <optional>
 
 #include "cli/command.h"
 #include "plimsoll/report.h"
@@ -12,55 +18,194 @@ namespace plimsoll::cli {
 
 namespace {
 
-// Writes each line immediately, so that memory does not grow with the number of rows. The file gets its final
-// name when it is complete.
-MetricMap write_predictions(Trainer& trainer, TestSet set, const std::string& folder,
+// Quotes a text that contains a tab, a quote or the end of a line, as Python's csv module does. pandas and Plimsoll read
+// it back unchanged.
+std::string tsv_field(const std::string& text) {
+  if (text.find_first_of("\t\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+// Formats predictions as lines of a table: index and prediction, as run_glue writes them, then the texts and the scores if
+// they are requested.
+class PredictionLines {
+ public:
+  PredictionLines(const Arguments& arguments, std::vector<std::string> labels, bool with_texts)
+      : scores_(arguments.scores), labels_(std::move(labels)), with_texts_(with_texts) {}
+
+  // Returns the header, whose columns are known from the first row.
+  std::string header(const Prediction& first) {
+    std::string line = "index\tprediction";
+    if (with_texts_ && first.texts.size() == 1) line += "\ttext";
+    for (size_t i = 0; with_texts_ && first.texts.size() > 1 && i < first.texts.size(); ++i)
+      line += "\ttext" + std::to_string(i + 1);
+    if (labels_.empty() && scores_ == "logits") {
+      for (size_t i = 0; i < first.logits.size(); ++i) labels_.push_back(std::to_string(i));
+    }
+    const std::string kind = scores_ == "logits" ? "logit:" : "probability:";
+    if (!scores_.empty()) {
+      for (const std::string& label : labels_) line += "\t" + tsv_field(kind + label);
+    }
+    return line + "\n";
+  }
+
+  std::string line(int64_t index, const Prediction& prediction) const {
+    std::string text = std::to_string(index) + "\t" + prediction.label;
+    if (with_texts_) {
+      for (const std::string& one : prediction.texts) text += "\t" + tsv_field(one);
+    }
+    if (scores_.empty()) return text + "\n";
+    const std::vector<float>& scores = scores_ == "logits" ? prediction.logits : prediction.probabilities;
+    for (size_t label = 0; label < labels_.size(); ++label) {
+      text += '\t';
+      // Token classification has the scores of every label for each word.
+      for (size_t at = label; at < scores.size(); at += labels_.size()) {
+        char number[32];
+        std::snprintf(number, sizeof number, "%s%.6g", at == label ? "" : " ",
+                      static_cast<double>(scores[at]));
+        text += number;
+      }
+    }
+    return text + "\n";
+  }
+
+ private:
+  std::string scores_;
+  std::vector<std::string> labels_;
+  bool with_texts_;
+};
+
+// Predicts a set and passes each line of the table to `take` immediately, so that memory does not grow with the number of
+// rows.
+MetricMap predict_lines(Trainer& trainer, TestSet set, const Arguments& arguments, const TestInput& input,
+                        const std::function<void(const std::string& line)>& take) {
+  PredictionLines lines(arguments, trainer.label_names(), input.shows || !arguments.scores.empty());
+  int64_t rows = 0;
+  return trainer.predict(
+      [&](const Prediction& prediction) {
+        if (rows == 0) {
+          if (arguments.scores == "probabilities" && prediction.probabilities.empty() &&
+              !prediction.logits.empty())
+            say("note: a regression has no probabilities: the prediction itself is the score");
+          take(lines.header(prediction));
+        }
+        take(lines.line(rows++, prediction));
+      },
+      set);
+}
+
+// The file gets its final name when it is complete.
+MetricMap write_predictions(Trainer& trainer, TestSet set, const Arguments& arguments, const TestInput& input,
                             const std::string& task) {
-  const std::string path = folder + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
+  if (!input.saves) return predict_lines(trainer, set, arguments, input, print);
+  const std::string path =
+      arguments.output_dir + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
   const std::string unfinished = path + ".tmp";
   errno = 0;
   std::ofstream file(unfinished, std::ios::binary);
-  // The format of run_glue: index and prediction.
-  file << "index\tprediction\n";
-  int64_t rows = 0;
-  MetricMap metrics = trainer.predict(
-      [&](const Prediction& prediction) { file << rows++ << '\t' << prediction.label << '\n'; }, set);
+  int64_t lines = 0;
+  MetricMap metrics = predict_lines(trainer, set, arguments, input, [&](const std::string& line) {
+    file << line;
+    ++lines;
+    if (input.shows) print(line);
+  });
   if (!file.flush()) {
     throw Error(ErrorCode::kDevice,
                 unfinished + ": cannot write the file: " + std::strerror(errno) +
                     "; check the permissions of the folder and the free space on its disk");
   }
   std::filesystem::rename(unfinished, path);
-  print("wrote " + std::to_string(rows) + (rows == 1 ? " prediction to " : " predictions to ") + path);
+  const int64_t rows = lines - 1;
+  const std::string said =
+      "wrote " + std::to_string(rows) + (rows == 1 ? " prediction to " : " predictions to ") + path;
+  if (input.shows) {
+    say(said);
+  } else {
+    print(said);
+  }
   return metrics;
+}
+
+// Returns the lines of standard input. The last line need not end.
+std::vector<std::string> read_lines() {
+  if (isatty(STDIN_FILENO) != 0) say("reading texts from the terminal, one per line; Ctrl-D ends them");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(std::move(line));
+  }
+  if (std::cin.bad()) throw Error(ErrorCode::kDevice, "standard input: reading failed before the end");
+  return lines;
 }
 
 }  // namespace
 
-void write_predictions(Trainer& trainer, const Arguments& arguments) {
-  MetricMap metrics = write_predictions(trainer, TestSet::kTest, arguments.output_dir, arguments.task_name);
+TestInput read_test_input(const ParseResult& parsed) {
+  TestInput input;
+  const Arguments& arguments = parsed.arguments;
+  input.texts.entries = parsed.positionals;
+  input.texts.name = "the command line";
+  for (const std::string& text : parsed.positionals) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(text, ignored)) {
+      throw Error(ErrorCode::kUsage, "predict: '" + text +
+                                         "' is a file, and words of the command line are texts; "
+                                         "give a data file with --test_file, or settings with --config");
+    }
+  }
+  if (!parsed.positionals.empty() && !arguments.test_file.empty()) {
+    throw Error(ErrorCode::kUsage, "predict: the text '" + parsed.positionals[0] + "' and --test_file " +
+                                       arguments.test_file + " exclude each other; give one of them");
+  }
+  if (arguments.test_file == "-") {
+    input.texts = {.form = TestTexts::Form::kLines, .name = "standard input", .entries = read_lines()};
+    const auto first = std::find_if(input.texts.entries.begin(), input.texts.entries.end(),
+                                    [](const std::string& line) { return !line.empty(); });
+    if (first == input.texts.entries.end())
+      throw Error(ErrorCode::kBadData, "standard input: it contains no text; write one text per line");
+    if (first->front() == '{') input.texts.form = TestTexts::Form::kJson;
+  }
+  input.shows = !input.texts.entries.empty();
+  input.saves = !input.shows || parsed.explicitly_set.contains("output_dir");
+  return input;
+}
+
+void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input) {
+  MetricMap metrics = write_predictions(trainer, TestSet::kTest, arguments, input, arguments.task_name);
   if (trainer.has_test_set(TestSet::kMismatched)) {
     // Metrics of the second set get run_glue's suffix.
-    for (const auto& [key, value] : write_predictions(trainer, TestSet::kMismatched, arguments.output_dir,
-                                                      arguments.task_name + "-mm")) {
+    for (const auto& [key, value] :
+         write_predictions(trainer, TestSet::kMismatched, arguments, input, arguments.task_name + "-mm")) {
       metrics[key + "_mm"] = value;
     }
   }
-  print(format_metrics("predict", metrics));
-  trainer.save_metrics("predict", metrics);
+  if (!input.shows) print(format_metrics("predict", metrics));
+  if (!input.saves) return;
+  if (input.shows) {
+    trainer.save_metrics("predict", metrics);
+  } else {
+    save_named_metrics(trainer, arguments, "predict", metrics);
+  }
 }
 
-int evaluate_and_predict(const Arguments& arguments, Task task, Remarks& remarks) {
-  Trainer trainer(arguments, task, process_environment());
-  if (!show_and_start(trainer, arguments, remarks)) return 0;
+void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std::string& split,
+                        const MetricMap& metrics) {
+  trainer.save_metrics(split, metrics);
+  print("wrote " + arguments.output_dir + ": " + split + "_results.json, all_results.json");
+}
+
+int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks) {
+  Trainer trainer(arguments, task, process_environment(), input.texts);
+  if (!show_and_start(trainer, arguments, task, remarks)) return 0;
   // A folder that cannot be created must be reported before the work.
-  std::filesystem::create_directories(arguments.output_dir);
+  if (input.saves) std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();
     print(format_metrics("eval", metrics));
-    trainer.save_metrics("eval", metrics);
+    save_named_metrics(trainer, arguments, "eval", metrics);
   }
-  if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments);
+  if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments, input);
   return 0;
 }
 
@@ -68,7 +213,7 @@ namespace {
 
 int run_task(const std::vector<std::string>& words, Task task) {
   const RunCommand command = task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict;
-  const ParseResult parsed = parse_arguments(words);
+  ParseResult parsed = parse_arguments(words, {.allow_positionals = task == Task::kPredict});
   if (parsed.help) {
     const std::string name(to_string(command));
     const std::string data = task == Task::kEvaluate ? "--validation_file" : "--test_file";
@@ -78,11 +223,17 @@ int run_task(const std::vector<std::string>& words, Task task) {
                          parsed.help_topic);
     return 0;
   }
+  set_verbosity(parsed.arguments);
+  refuse_unused_files(command, parsed);
   std::vector<std::string> notes = parsed.notes;
   if (std::string note = unused_note(command, parsed.explicitly_set); !note.empty())
     notes.push_back(std::move(note));
   Remarks remarks(parsed.warnings, std::move(notes));
-  return evaluate_and_predict(parsed.arguments, task, remarks);
+  const TestInput input = read_test_input(parsed);
+  // Whoever types a text wants to know how sure the model is.
+  if (!parsed.positionals.empty() && parsed.arguments.scores.empty())
+    parsed.arguments.scores = "probabilities";
+  return evaluate_and_predict(parsed.arguments, task, input, remarks);
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ ProgressContext Progress::context() const {
   return {.tokens_per_second = tokens_per_second_,
           .memory_bytes = plan_bytes_,
           .elapsed_s = elapsed,
-          .remaining_s = done > 0 ? elapsed / done * static_cast<double>(max_steps_ - last_.step) : -1};
+          .remaining_s = done > 0 ? elapsed / done * static_cast<double>(max_steps_ - last_.step) : -1,
+          .ascii = is_ascii_only()};
 }
 
 void Progress::on_step_end(const StepInfo& info, TrainControl&) {
@@ -45,8 +46,9 @@ void Progress::on_step_end(const StepInfo& info, TrainControl&) {
   const double now = 1000.0 * static_cast<double>(info.num_tokens) / (info.step_ms > 0 ? info.step_ms : 1);
   tokens_per_second_ = tokens_per_second_ == 0 ? now : 0.9 * tokens_per_second_ + 0.1 * now;
   last_ = info;
-  if (!bar_) return;
-  std::fprintf(stderr, "\r\033[K%s", format_progress_bar(info, context(), terminal_columns()).c_str());
+  if (!bar_ || verbosity() != Verbosity::kAll) return;
+  // Two columns stay free for the terminal's echo of Ctrl-C.
+  std::fprintf(stderr, "\r\033[K%s", format_progress_bar(info, context(), terminal_columns() - 2).c_str());
   std::fflush(stderr);
   bar_drawn_ = true;
 }
@@ -60,10 +62,9 @@ void Progress::on_log(const LogRecord& record) {
   clear_bar();
   char line[256];
   if (record.values.contains("loss")) {
-    if (bar_) return;
     StepInfo info = last_;
     info.loss = get("loss");
-    say(format_progress_line(info, context()));
+    say(format_progress_line(info, context(), bar_ ? terminal_columns() : 0));
     return;
   }
   std::string text = "eval @ " + std::to_string(record.step) + ":";
@@ -79,7 +80,7 @@ void Progress::on_log(const LogRecord& record) {
 }
 
 void Progress::on_evaluate_progress(int64_t rows_done, int64_t num_rows) {
-  if (!bar_) return;
+  if (!bar_ || verbosity() != Verbosity::kAll) return;
   std::fprintf(stderr, "\r\033[Kevaluating %lld/%lld", static_cast<long long>(rows_done),
                static_cast<long long>(num_rows));
   std::fflush(stderr);
@@ -130,7 +131,7 @@ std::string describe_saved_sizes(const std::string& output_dir) {
 
 void Progress::on_warning(const std::string& text) {
   clear_bar();
-  say("warning: " + text);
+  say_warning(text);
 }
 
 void Progress::on_train_end() {

@@ -8,38 +8,64 @@
 
 namespace plimsoll::cli {
 
-void print_plan(const PlanReport& plan, const Arguments& arguments) {
+namespace {
+
+// Writes the plan to the file of --json. Returns false if it was printed instead of the tables.
+bool write_plan(const PlanReport& plan, const Arguments& arguments) {
   if (arguments.json == "-") {
     // Prints nothing else, so that another program can read the JSON from a pipe.
     print(plan.json);
+    return false;
+  }
+  if (arguments.json.empty()) return true;
+  errno = 0;
+  std::ofstream file(arguments.json);
+  file << plan.json;
+  if (!file.flush()) {
+    throw Error(ErrorCode::kDevice, "--json " + arguments.json +
+                                        ": cannot write the file: " + std::strerror(errno) +
+                                        "; check the path, its permissions and the disk");
+  }
+  say("wrote " + arguments.json);
+  return true;
+}
+
+// Prints the part of the plan that a run shows before it starts.
+void print_summary(const PlanReport& plan, const Arguments& arguments, Task task) {
+  if (arguments.modules || arguments.why) {
+    print_plan(plan, arguments);
     return;
   }
-  if (!arguments.json.empty()) {
-    errno = 0;
-    std::ofstream file(arguments.json);
-    file << plan.json;
-    if (!file.flush()) {
-      throw Error(ErrorCode::kDevice, "--json " + arguments.json +
-                                          ": cannot write the file: " + std::strerror(errno) +
-                                          "; check the path, its permissions and the disk");
-    }
+  if (!write_plan(plan, arguments)) return;
+  if (task == Task::kTrain) {
+    print_talk(plan.summary);
+  } else {
+    // The results of these commands may be read from a pipe.
+    say(plan.line.substr(0, plan.line.find('\n')));
   }
+}
+
+}  // namespace
+
+void print_plan(const PlanReport& plan, const Arguments& arguments) {
+  if (!write_plan(plan, arguments)) return;
   print(plan.table + plan.savings);
   if (arguments.modules) print("\n" + plan.modules);
   if (arguments.why) print("\n" + plan.why);
 }
 
-bool show_and_start(Trainer& trainer, const Arguments& arguments, Remarks& remarks) {
+bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks) {
   say(trainer.device_line());
   remarks.say_now();
   for (const std::string& line : trainer.description()) say(line);
   say_all(trainer.plan().warnings, trainer.plan().notes);
-  print_plan(trainer.plan(), arguments);
   if (arguments.dry_run) {
+    print_plan(trainer.plan(), arguments);
     // Refuses before it takes anything: the same plan, the same words as a run's.
     if (!trainer.plan().fits) throw Error(ErrorCode::kWillNotFit, trainer.plan().refusal);
     return false;
   }
+  print_summary(trainer.plan(), arguments, task);
   const std::string loaded = trainer.start();
   if (!loaded.empty()) say(loaded);
   trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false),

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "cli/command.h"
@@ -107,23 +108,32 @@ int run_train(const std::vector<std::string>& words) {
   if (parsed.help) {
     print_arguments_help(RunCommand::kTrain,
                          "plimsoll train [FILE.json|FILE.yaml] --model_name_or_path MODEL --train_file FILE "
-                         "[--validation_file FILE --do_eval] --output_dir DIR [arguments]",
+                         "[--validation_file FILE] --output_dir DIR [arguments]",
                          parsed.help_topic);
     return 0;
   }
+  set_verbosity(parsed.arguments);
   Remarks remarks(parsed.warnings, parsed.notes);
   const Arguments& arguments = parsed.arguments;
+  TestInput input = read_test_input(parsed);
+  // Training writes its predictions into the output folder.
+  input.shows = false;
+  input.saves = true;
   if (parsed.explicitly_set.contains("do_train") && !arguments.do_train) {
-    if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, remarks);
-    if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, remarks);
+    const RunCommand instead = arguments.do_eval ? RunCommand::kEvaluate : RunCommand::kPredict;
+    std::set<std::string> given = parsed.explicitly_set;
+    for (const char* flag : {"do_train", "do_eval", "do_predict"}) given.erase(flag);
+    if (std::string note = unused_note(instead, given); !note.empty()) remarks.add({}, {note});
+    if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks);
+    if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks);
     throw Error(ErrorCode::kUsage,
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
-  Trainer trainer(arguments, Task::kTrain, process_environment());
+  Trainer trainer(arguments, Task::kTrain, process_environment(), input.texts);
   std::optional<StoppedBySignals> stopped_by_signals(std::in_place, trainer);
   // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
   if (!arguments.dry_run) catch_signals();
-  if (!show_and_start(trainer, arguments, remarks)) return 0;
+  if (!show_and_start(trainer, arguments, Task::kTrain, remarks)) return 0;
   const TrainOutput output = trainer.train(say);
   const std::vector<std::string> written = trainer.save_reports(output);
   if (output.interrupted) {
@@ -147,11 +157,11 @@ int run_train(const std::vector<std::string>& words) {
     MetricMap evaluation = trainer.evaluate();
     evaluation["epoch"] = metrics["epoch"];
     print(format_metrics("eval", evaluation));
-    trainer.save_metrics("eval", evaluation);
+    save_named_metrics(trainer, arguments, "eval", evaluation);
   }
-  if (arguments.do_predict) write_predictions(trainer, arguments);
+  if (arguments.do_predict) write_predictions(trainer, arguments, input);
   if (arguments.profile) print(trainer.profile_table());
-  print(format_memory(trainer.memory()));
+  print_talk(format_memory(trainer.memory()));
   print(describe_outcome(arguments, output, written));
   if (const std::string sizes = describe_saved_sizes(arguments.output_dir); !sizes.empty())
     print(arguments.output_dir + " contains " + sizes);

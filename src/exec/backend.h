@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "device/cpu/arena.h"
 #include "exec/arena_map.h"
 #include "exec/bound_op.h"
 #include "exec/ceilings.h"
@@ -44,6 +45,17 @@ enum class Inputs : uint8_t { kBatch, kUpdate };
 constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
 }
+
+// How an executor runs a plan, which does not depend on it.
+struct ExecutorOptions {
+  uint8_t fill = kArenaPoison;  // the initial value of every byte of the arenas
+  int gpu_ordinal = 0;          // the GPU to run on, among the visible ones
+  // For tests, on a CPU: does each copy as late as the plan allows instead of as early.
+  bool late_copies = false;
+  // For tests, on a CPU: runs what is enqueued only when the host waits for it, so that a run trains ahead as on a
+  // GPU.
+  bool runs_ahead = false;
+};
 
 class ExecutorBackend {
  public:
@@ -103,9 +115,9 @@ class ExecutorBackend {
 };
 
 // Allocates the arena and fills it. Errors: kDevice if memory or the device is refused.
-std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, uint8_t fill);
+std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const ExecutorOptions& options);
 // Errors: also kDevice if the program was built without CUDA.
-std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill);
+std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& options);
 
 // Tells if an op has nothing to do in this run: it is deferred, and the previous run left no work.
 bool is_idle(const BoundProgram& program, const BoundOp& op, DeferredWork deferred);

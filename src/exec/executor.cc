@@ -9,8 +9,10 @@
 
 namespace plimsoll {
 
-Executor::Executor(const Plan& plan, uint8_t fill)
-    : plan_(plan), backend_(plan.is_on_gpu() ? make_cuda_backend(plan, fill) : make_cpu_backend(plan, fill)) {
+Executor::Executor(const Plan& plan, const ExecutorOptions& options)
+    : plan_(plan),
+      backend_(plan.is_on_gpu() ? make_cuda_backend(plan, options) : make_cpu_backend(plan, options)),
+      runs_ahead_(plan.is_on_gpu() || options.runs_ahead) {
   for (const ProgramPlan& source : plan.programs) {
     Program& program = programs_[source.name];
     program.plan = &source;

@@ -40,8 +40,11 @@ struct UpdatedParameter {
 
 class Executor {
  public:
-  // Allocates the arena and fills it with `fill`. The plan must outlive the executor. Errors: kDevice if memory is refused.
-  explicit Executor(const Plan& plan, uint8_t fill = kArenaPoison);
+  // Allocates the arena and fills it. The plan must outlive the executor. Errors: kDevice if memory is refused.
+  explicit Executor(const Plan& plan, const ExecutorOptions& options = {});
+
+  // Returns true if enqueued work may run while the host reads what was fetched before.
+  bool runs_ahead() const { return runs_ahead_; }
 
   // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan
   // before it stages the first batch, because binding a bucket reads it there. Requires: nothing was written
@@ -174,6 +177,7 @@ class Executor {
 
   const Plan& plan_;
   std::unique_ptr<ExecutorBackend> backend_;
+  bool runs_ahead_;
   bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
   bool is_train_undisturbed_ = false;
   bool updated_ = false;  // true if an update ran since the host wrote states

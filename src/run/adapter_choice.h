@@ -10,6 +10,7 @@
 #include "io/hub/hub_cache.h"
 #include "models/lora_config.h"
 #include "models/model.h"
+#include "plan/request/rules.h"
 #include "run/run_purpose.h"
 
 namespace plimsoll {
@@ -21,18 +22,15 @@ struct AdapterSource {
 };
 
 // Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may
-// name the folder of an adapter, which names its base. Errors: kUsage if settings contradict the adapter or no base
-// is named; kBadData for a folder that does not exist or contains no adapter.
+// name the folder of an adapter, which names its base. Errors: kUsage if no base is named; kBadData for a folder that does not exist or contains no adapter.
 AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                            FileSystem& files);
 
 // Returns the configuration with the number of labels of the adapter's head, if the adapter has no config.json.
 ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 
-// Returns the settings of the run's adapter, existing or new, with the precision of its base; none for a run without
-// an adapter. Errors: kUsage for a new adapter in a run that trains nothing, and for a base in few bits without an
-// adapter.
+// Returns lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains nothing.
 std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose purpose,
-                                      const ModelConfig& config, const AdapterSource& adapter);
+                                      const ModelConfig& config, const AdapterFacts& adapter);
 
 }  // namespace plimsoll

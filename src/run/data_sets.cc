@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "base/counted.h"
@@ -13,7 +15,9 @@
 #include "io/data/data_columns.h"
 #include "io/data/dummy.h"
 #include "io/data/glue.h"
+#include "io/data/json_reader.h"
 #include "io/data/table_reader.h"
+#include "io/data/text_file.h"
 #include "io/data/text_split.h"
 #include "io/data/token_cache.h"
 #include "io/data/tokenizer_encoder.h"
@@ -22,6 +26,7 @@
 #include "run/label_choice.h"
 #include "run/threads.h"
 #include "run/tokenizer_source.h"
+#include "run/trained_columns.h"
 
 namespace plimsoll {
 namespace {
@@ -61,9 +66,85 @@ class DataReading {
   // Reads a file. All files have the columns of the first one that is read. A task names its own.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
-    Table table =
+    if (path == "-") {
+      throw_error(ErrorCode::kUsage,
+                  "--{} -: only `plimsoll predict` reads standard input, with --test_file -; give a file",
+                  use == LabelUse::kOptional ? "test_file" : "train_file or --validation_file");
+    }
+    return split_of(
         read_table(path, {.quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
-                          .max_bytes = is_limited ? *arguments_.memory_limit : 0});
+                          .max_bytes = is_limited ? *arguments_.memory_limit : 0}),
+        use, task);
+  }
+
+  // Reads the texts that were given in memory, as rows of a JSONL file.
+  TextSplit read_texts() {
+    const TestTexts& texts = source_.texts;
+    std::string joined;
+    for (const std::string& entry : texts.entries) joined += entry + "\n";
+    TextFile file = text_file_from_memory(texts.name, std::move(joined));
+    if (texts.form != TestTexts::Form::kJson) file = text_file_from_memory(texts.name, json_lines(texts));
+    TextSplit split = split_of(read_jsonl(file), LabelUse::kOptional, nullptr);
+    take(split);
+    return split;
+  }
+
+  // Returns the columns of the texts: those of the model, or those of run_glue.
+  std::vector<std::string> names_of_texts() const {
+    if (!arguments_.text_column_names.empty()) return arguments_.text_column_names;
+    std::vector<std::string> names = trained_columns(config_.source.json).text;
+    if (!names.empty()) return names;
+    return config_.problem_type == ProblemType::kTokenClassification
+               ? std::vector<std::string>{"tokens"}
+               : std::vector<std::string>{"sentence1", "sentence2"};
+  }
+
+  // Returns the texts as JSON objects, one per row.
+  std::string json_lines(const TestTexts& texts) const {
+    const std::vector<std::string> names = names_of_texts();
+    const bool has_words = config_.problem_type == ProblemType::kTokenClassification;
+    const bool knows_names =
+        !arguments_.text_column_names.empty() || !trained_columns(config_.source.json).text.empty();
+    const auto has_tab = [](const std::string& text) { return text.find('\t') != std::string::npos; };
+    const bool has_tabs = std::all_of(texts.entries.begin(), texts.entries.end(), has_tab);
+    // A model that does not say how many texts it reads gets those that the rows have.
+    const bool is_pair = !has_words && names.size() == 2 && (knows_names || has_tabs);
+    const bool is_by_two =
+        is_pair && !has_tabs && texts.form == TestTexts::Form::kWords && texts.entries.size() % 2 == 0;
+    std::string lines;
+    for (size_t i = 0; i < texts.entries.size(); i += is_by_two ? 2 : 1) {
+      const std::string& text = texts.entries[i];
+      nlohmann::ordered_json row;
+      if (is_by_two) {
+        row = {{names[0], text}, {names[1], texts.entries[i + 1]}};
+      } else if (is_pair) {
+        const size_t tab = text.find('\t');
+        if (tab == std::string::npos) {
+          throw_at_line(texts.name, static_cast<int64_t>(i) + 1,
+                        "the model reads pairs of texts ('{}' and '{}'), and this row has one; put a tab "
+                        "between the texts",
+                        names[0], names[1]);
+        }
+        row = {{names[0], text.substr(0, tab)}, {names[1], text.substr(tab + 1)}};
+      } else if (has_words) {
+        row[names[0]] = words_of(text);
+      } else {
+        row[names[0]] = text;
+      }
+      lines += row.dump() + "\n";
+    }
+    return lines;
+  }
+
+  static std::vector<std::string> words_of(const std::string& text) {
+    std::vector<std::string> words;
+    std::istringstream stream(text);
+    for (std::string word; stream >> word;) words.push_back(word);
+    return words;
+  }
+
+  // Chooses the columns of a table.
+  TextSplit split_of(Table table, LabelUse use, const GlueTask* task) {
     for (const std::string& warning : table.warnings()) warn(warning);
     if (task != nullptr && columns_.text.empty()) {
       const ColumnChoice of_task = glue_columns(*task, table);
@@ -158,10 +239,31 @@ class DataReading {
   Dataset tokenize_and_release(std::optional<TextSplit>& text, std::optional<int64_t> max_rows,
                                LabelUse use) {
     Dataset data = tokenize(*text, max_rows, use);
+    const bool shows_texts = !arguments_.scores.empty() || !source_.texts.entries.empty();
+    if (use == LabelUse::kOptional && shows_texts && !text->has_ids()) data.texts = texts_of(*text);
     reading_.add_data(data);
     reading_.release(*text);
     text.reset();
     return data;
+  }
+
+  // Returns the texts of all rows, to be shown next to their predictions.
+  static std::vector<std::vector<std::string>> texts_of(const TextSplit& split) {
+    std::vector<std::vector<std::string>> texts;
+    texts.reserve(static_cast<size_t>(split.num_rows()));
+    for (int64_t row = 0; row < split.num_rows(); ++row) {
+      std::vector<std::string>& of_row = texts.emplace_back();
+      if (split.has_words()) {
+        std::string words;
+        for (int64_t i = 0; i < split.num_words(row); ++i)
+          words += (i == 0 ? "" : " ") + std::string(split.word(row, i));
+        of_row.push_back(std::move(words));
+        continue;
+      }
+      of_row.emplace_back(split.first_text(row));
+      if (const auto second = split.second_text(row)) of_row.emplace_back(*second);
+    }
+    return texts;
   }
 
   void warn_of_odd_rows(const TextSplit& split) {
@@ -284,11 +386,13 @@ class DataReading {
     const bool predicts = source_.purpose == RunPurpose::kPredict || arguments_.do_predict;
     const bool wants_eval = source_.purpose == RunPurpose::kEvaluate ||
                             (train && (arguments_.do_eval || arguments_.eval_strategy != "no"));
-    if (train) note_unread_files(wants_eval);
     std::optional<TextSplit> eval_text =
         wants_eval ? read_split(arguments_.validation_file, GlueSplit::kValidation, task) : std::nullopt;
-    std::optional<TextSplit> test_text =
-        predicts ? read_split(arguments_.test_file, GlueSplit::kTest, task) : std::nullopt;
+    std::optional<TextSplit> test_text;
+    if (predicts) {
+      test_text = source_.texts.entries.empty() ? read_split(arguments_.test_file, GlueSplit::kTest, task)
+                                                : read_texts();
+    }
     if (task != nullptr && ((train && !train_text) || (wants_eval && !eval_text))) {
       throw_error(ErrorCode::kUsage,
                   "--task_name {}: no data: give --dataset_name FOLDER, a folder with GLUE's train.tsv, "
@@ -322,19 +426,6 @@ class DataReading {
     data_.reading_bytes = reading_.peak_bytes();
     // Otherwise the allocator keeps the memory of the texts, and the arena is taken in addition.
     malloc_trim(0);
-  }
-
-  // Notes files that are named but not read: as in run_glue, naming a file does not request its use.
-  void note_unread_files(bool wants_eval) {
-    if (!wants_eval && !arguments_.validation_file.empty()) {
-      diagnostics_.note(fmt::format(
-          "--validation_file {} is not read: --do_eval evaluates at the end, --eval_strategy while training",
-          arguments_.validation_file));
-    }
-    if (!arguments_.do_predict && !arguments_.test_file.empty()) {
-      diagnostics_.note(
-          fmt::format("--test_file {} is not read: --do_predict predicts it", arguments_.test_file));
-    }
   }
 
   // Reads MNLI's second sets, whose genres differ from those of the training data.

@@ -12,6 +12,7 @@
 #include "io/data/labels.h"
 #include "io/text/tokenizer.h"
 #include "kernels/catalog/catalog.h"
+#include "plimsoll/training.h"
 #include "run/model_source.h"
 #include "run/run_purpose.h"
 #include "run/trained_columns.h"
@@ -42,6 +43,7 @@ struct DataSource {
   const Tokenizer* tokenizer;  // null for random data, and if the data may be rows of token ids
   KernelDevice device;
   std::optional<Error> tokenizer_error = {};  // of a tokenizer that is null: thrown if a row is a text
+  const TestTexts& texts;                     // predicted instead of --test_file if there are any
 };
 
 // Reads and tokenizes the data sets of the run. Errors: kUsage for data that is missing or contradictory; kBadData for

@@ -28,13 +28,6 @@ constexpr int64_t kBytesPerThread = 1 * kMiB;
 constexpr int64_t kIoBytes = 4 * kMiB;
 // A tokenizer's vocabulary, trie and tables, per token.
 constexpr int64_t kTokenizerBytesPerToken = 256;
-// Number of ops per layer, forward and backward, before fusion; kOpsPerAdaptedLayer: with an adapter for each linear module.
-// About half of them remain after fusion.
-constexpr int64_t kOpsPerLayer = 60;
-constexpr int64_t kOpsPerAdaptedLayer = 140;
-// Closures of a bound bucket, per op before fusion. Measured: 1300 to 1500 bytes per op that remains.
-constexpr int64_t kBytesPerBoundOp = 896;
-
 // A record of the run's log in LogHistory, and its share of the plot of losses at the end (two lists of points and their
 // text). On a GPU a record has nine more numbers and a word.
 constexpr int64_t kBytesPerLogRecord = 232;
@@ -68,7 +61,7 @@ int64_t num_log_records(const RunSetup& setup) {
     if (strategy != "steps" || setting <= 0) return 0;
     return setup.steps.length.max_steps / interval_steps(setting, setup.steps.length.max_steps) + 1;
   };
-  return 2 + times(arguments.logging_strategy, arguments.logging_steps) +
+  return 2 + times(arguments.logging_strategy, logging_interval(arguments)) +
          times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
 }
 
@@ -81,18 +74,6 @@ int64_t metric_bytes(const RunSetup& setup) {
     if (*data) rows = std::max(rows, (*data)->num_rows());
   }
   return rows * bytes_per_row;
-}
-
-// Returns the bytes of the largest matrix in fp32 while it is quantized, and of its codes.
-int64_t quantizing_bytes(const RunSetup& setup) {
-  const std::optional<LoraConfig>& lora = setup.model.lora;
-  if (!lora || lora->base_weights == BaseWeights::kAsLoaded) return 0;
-  int64_t largest = 0;
-  for (const WeightSpec& spec : model_weights(setup.model.config)) {
-    if (spec.shape.size() != 2 || spec.name.find("embeddings") != std::string::npos) continue;
-    for (const WeightPart& part : spec.parts) largest = std::max(largest, part.num_rows * spec.shape[1]);
-  }
-  return 6 * largest;
 }
 
 // Returns the number of buckets that the training batches of this run use; 1 (the largest) if no data is read.
@@ -109,6 +90,17 @@ int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
     if (count > first || (!setup.steps.census.is_exact && count > 0)) ++used;
   }
   return used;
+}
+
+// Returns the bytes of all training batches that the loader holds at a time, including the current one, per token of the
+// largest bucket.
+int64_t batch_bytes_per_token(const RunSetup& setup) {
+  constexpr int64_t kBytes = 16;  // id, type, position and label
+  const Arguments& arguments = setup.arguments;
+  // On a GPU a batch is loaded and enqueued while the previous one runs.
+  const int64_t in_hand = setup.device.options.kind == KernelDevice::kCpu ? 1 : 2;
+  return kBytes *
+         (in_hand + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
 }
 
 }  // namespace
@@ -133,45 +125,34 @@ void ReadingMemory::release(const TextSplit& text) {
   held_bytes_ -= text.held_bytes();
 }
 
-int64_t batch_bytes_per_token(const RunSetup& setup) {
-  constexpr int64_t kBytes = 16;  // id, type, position and label
-  const Arguments& arguments = setup.arguments;
-  // On a GPU a batch is loaded and enqueued while the previous one runs.
-  const int64_t in_hand = setup.device.options.kind == KernelDevice::kCpu ? 1 : 2;
-  return kBytes *
-         (in_hand + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
-}
-
-HostMemory estimate_host_memory(const RunSetup& setup, const Bucket& train) {
-  HostMemory host;
+HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
+  HostFacts host;
   const int64_t threads = setup.device.options.num_threads;
-  const int64_t ops =
-      (setup.model.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.config.num_hidden_layers;
   if (setup.device.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
   // A run on a GPU never calls the library for matrix products on a CPU.
   const MatmulLibraryMemory products =
       setup.device.options.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
-  host.process_bytes +=
-      kProcessBytes + products.at_start_bytes + threads * kBytesPerThread +
-      (train_buckets_used(setup, train) + 4) * (ops * kBytesPerBoundOp + products.per_bucket_bytes);
+  host.process_bytes += kProcessBytes + products.at_start_bytes + threads * kBytesPerThread;
+  host.bound_buckets = train_buckets_used(setup, train) + 4;
+  host.library_bytes_per_bucket = products.per_bucket_bytes;
+  host.batch_bytes_per_token = batch_bytes_per_token(setup);
   host.data_bytes = bytes_of(setup.data.train) + bytes_of(setup.data.evaluate) +
                     bytes_of(setup.data.evaluate_mismatched) + bytes_of(setup.data.predict) +
                     bytes_of(setup.data.predict_mismatched) + dummy_bytes(setup);
-  if (setup.tokenizer.tokenizer)
-    host.data_bytes += setup.tokenizer.tokenizer->vocab_size() * kTokenizerBytesPerToken;
-  host.data_bytes += batch_bytes_per_token(setup) * train.tokens;
+  const int64_t tokenizer_bytes =
+      setup.tokenizer.tokenizer ? setup.tokenizer.tokenizer->vocab_size() * kTokenizerBytesPerToken : 0;
+  host.data_bytes += tokenizer_bytes;
   const bool is_on_gpu = setup.device.options.kind == KernelDevice::kCuda;
   host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
   host.data_bytes += setup.model.config.num_labels * kBytesPerLabel;
   host.data_bytes += metric_bytes(setup);
   if (setup.data.reading_bytes > 0) {
-    host.reading_bytes = kProcessBytes + threads * kBytesPerThread + setup.data.reading_bytes;
+    host.reading_bytes =
+        kProcessBytes + threads * kBytesPerThread + setup.data.reading_bytes + tokenizer_bytes;
     // The device was chosen before the files were read.
     if (setup.device.holds_gpu_driver) host.reading_bytes += kGpuDriverBytes;
-    if (setup.tokenizer.tokenizer)
-      host.reading_bytes += setup.tokenizer.tokenizer->vocab_size() * kTokenizerBytesPerToken;
   }
-  host.io_bytes = kIoBytes + quantizing_bytes(setup);
+  host.io_bytes = kIoBytes;
   return host;
 }
 

@@ -1,7 +1,7 @@
 // Estimates what the process holds on the host outside the arena, for the plan. Pure functions of the setup.
 #pragma once
 
-#include "plan/compile/plan.h"
+#include "plan/request/rules.h"
 
 namespace plimsoll {
 
@@ -26,12 +26,8 @@ class ReadingMemory {
   int64_t peak_bytes_ = 0;
 };
 
-// Returns the bytes of all training batches that the loader holds at a time, including the current one, per token of the
-// largest bucket.
-int64_t batch_bytes_per_token(const RunSetup& setup);
-
-// Returns the bytes of the process, the data and the I/O buffers, for a run whose largest training batch is `train`.
-// The constants in the source state how each was measured.
-HostMemory estimate_host_memory(const RunSetup& setup, const Bucket& train);
+// Returns the memory of the process, the data and the I/O buffers that the setup determines, for a run whose largest
+// training batch is `train`. The constants in the source state how each was measured.
+HostFacts host_facts(const RunSetup& setup, const Bucket& train);
 
 }  // namespace plimsoll

@@ -117,14 +117,6 @@ OtherShapes other_shapes(const Arguments& arguments) {
   return arguments.ignore_mismatched_sizes ? OtherShapes::kAreMissing : OtherShapes::kCount;
 }
 
-// Adds the modules that no file provides to those which a new adapter saves.
-void save_new_modules(const Arguments& arguments, const std::vector<WeightSpec>& specs, ModelSource& model) {
-  if (!model.lora || model.adapter || !model.weights || !model.weights->has_weights()) return;
-  for (std::string& module : new_modules(specs, *model.weights, other_shapes(arguments))) {
-    if (!is_saved_with_adapter(module, *model.lora)) model.lora->modules_to_save.push_back(std::move(module));
-  }
-}
-
 // Checks that the run does not use random numbers where it needs trained weights.
 void check_weights(const Arguments& arguments, RunPurpose purpose, std::vector<WeightSpec> specs,
                    const ModelSource& model) {
@@ -164,10 +156,12 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   if (adapter.folder) model.config = with_adapter_head(std::move(model.config), *adapter.folder);
   const std::vector<WeightSpec> specs = model_weights(model.config);
   if (model.weights) unwrap_model_names(*model.weights, specs);
-  model.lora = choose_lora(arguments, purpose, model.config, adapter);
+  model.adapter_facts.stored = std::move(adapter.lora);
   model.adapter = std::move(adapter.folder);
+  if (model.weights && model.weights->has_weights())
+    model.adapter_facts.new_modules = new_modules(specs, *model.weights, other_shapes(arguments));
+  model.lora = choose_lora(arguments, purpose, model.config, model.adapter_facts);
   if (model.adapter) unwrap_adapter_names(*model.adapter, specs, model.config.model_type, *model.lora);
-  save_new_modules(arguments, specs, model);
   check_weights(arguments, purpose, specs, model);
   const bool is_resumed = purpose == RunPurpose::kTrain && !resumable_checkpoint(files, arguments).empty();
   if (model.weights && is_resumed) model.weights->expect_replacement();

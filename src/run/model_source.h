@@ -10,6 +10,7 @@
 #include "io/hub/hub_cache.h"
 #include "models/lora_config.h"
 #include "models/model.h"
+#include "plan/request/rules.h"
 #include "run/run_purpose.h"
 
 namespace plimsoll {
@@ -20,7 +21,8 @@ struct ModelSource {
   std::string base_model = {};  // the base that a saved adapter names; "" for a model from scratch
   std::optional<ModelFolder> weights = {};  // none: every weight is initialised
   std::optional<ModelFolder> adapter = {};  // the adapter that the run begins with
-  std::optional<LoraConfig> lora = {};      // the settings of that adapter or of a new one
+  AdapterFacts adapter_facts = {};
+  std::optional<LoraConfig> lora = {};  // the settings of that adapter or of a new one: lora_of()
 };
 
 // Finds the model that the arguments name: a folder, a name in the hub's cache, or a preset. Errors: kUsage if no

@@ -55,10 +55,10 @@ void plan_for_any_batch(const Arguments& arguments, const Dataset& train, BatchS
 void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagnostics& diagnostics) {
   const std::string steps = counted(length.max_steps, "optimizer step");
   const auto is_beyond = [&](double interval) { return interval > static_cast<double>(length.max_steps); };
-  if (a.logging_strategy == "steps" && is_beyond(a.logging_steps)) {
-    diagnostics.note(fmt::format(
-        "--logging_steps {}{} is more than the run's {}: no loss of a step is logged or plotted",
-        a.logging_steps, a.logging_steps == Arguments{}.logging_steps ? ", the default," : "", steps));
+  if (a.logging_strategy == "steps" && is_beyond(logging_interval(a))) {
+    diagnostics.note(
+        fmt::format("--logging_steps {} is more than the run's {}: no loss of a step is logged or plotted",
+                    logging_interval(a), steps));
   }
   if (a.eval_strategy == "steps" && is_beyond(a.eval_steps.value_or(0.0))) {
     diagnostics.note(

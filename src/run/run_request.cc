@@ -102,28 +102,21 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
   if (folder.empty()) return;
   setup.tuning_file = join_path(folder, tuning_file_name(request));
   request.products.tuning = read_tuning_table(files, setup.tuning_file, setup.diagnostics.warnings);
-  request.executor.measures_products = !only_plans;
+  setup.measures_products = !only_plans;
 }
 
 // Chooses what the backward pass recomputes, if arguments request a choice by planning.
 void choose_recomputation(RunSetup& setup) {
-  const Arguments& arguments = setup.arguments;
-  PlanRequest& request = setup.request;
-  const bool is_selective = arguments.recompute == "selective";
-  if (!request.train || (!is_selective && !arguments.recompute_budget)) return;
-  const std::string asked = is_selective
-                                ? "--recompute selective"
-                                : fmt::format("--recompute_budget {:.1f} MiB",
-                                              static_cast<double>(*arguments.recompute_budget) / (1 << 20));
-  if (!request.passes.is_on("recompute")) {
+  const RunSpec run = setup.spec();
+  if (!setup.request.train || recompute_chosen(run) == RecomputeChosen::kByPolicy) return;
+  const std::string asked = recompute_argument(run.arguments);
+  if (!setup.passes.is_on("recompute")) {
     setup.diagnostics.note(fmt::format("{} chooses nothing: --stop_after_pass {} leaves recompute out", asked,
-                                       request.passes.stop_after));
+                                       setup.passes.stop_after));
     return;
   }
-  BudgetChoice found = is_selective
-                           ? choose_selective(request)
-                           : choose_recompute(request, *arguments.recompute_budget, setup.plan_labels);
-  request.recompute = std::move(found.best.choice);
+  BudgetChoice found = choose_recompute_of(run, setup.request, setup.plan_labels);
+  setup.facts.recompute = setup.request.recompute = found.best.choice;
   setup.diagnostics.note(describe_budget_choice(found, asked));
 }
 
@@ -132,7 +125,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
   const DeviceOptions& device = setup.device.options;
   RunFacts facts{.model = setup.model.config,
                  .problem_type = task_of(setup.data.labels.kind).problem_type,
-                 .lora = setup.model.lora,
+                 .adapter = setup.model.adapter_facts,
                  .passes = setup.passes,
                  .device = device};
   const bool trains_on_data = is_training(setup.purpose) && setup.reads_data();
@@ -143,7 +136,8 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
                        : largest_batch_without_data(arguments.per_device_train_batch_size,
                                                     max_seq_length(setup.arguments, setup.model.config)));
   facts.evaluate_bucket = evaluate_bucket(setup);
-  facts.host = estimate_host_memory(setup, facts.train_bucket);
+  if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
+  facts.host = host_facts(setup, facts.train_bucket);
   if (device.kind == KernelDevice::kCuda) {
     facts.captured_buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);
   } else {
@@ -170,15 +164,16 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   take_measured_constant(setup, environment, files);
   if (!arguments.dump_passes.empty()) dump_passes_into(files, arguments.dump_passes, setup.passes);
   RequestRemarks remarks;
-  setup.request = request_of(arguments, facts_of(setup, environment, files), remarks);
+  setup.facts = facts_of(setup, environment, files);
+  setup.request = request_of(arguments, setup.facts, remarks);
   setup.plan_labels = labels_of(arguments, setup.device.options);
   setup.plan_labels.model = setup.model.label;
   setup.plan_labels.device = setup.device.label;
-  setup.request.executor.gpu_ordinal = setup.device.gpu_ordinal;
   std::ranges::move(remarks.notes, std::back_inserter(setup.diagnostics.notes));
   std::ranges::move(remarks.warnings, std::back_inserter(setup.diagnostics.warnings));
   choose_recomputation(setup);
   if (setup.request.device.kind == KernelDevice::kCuda) set_tuning(setup, environment, files);
+  setup.facts.tuning = setup.request.products.tuning;
 }
 
 }  // namespace plimsoll

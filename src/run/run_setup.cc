@@ -104,7 +104,7 @@ void check_best_metric(const Arguments& arguments, const DataSets& data) {
 }  // namespace
 
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
-                     FileSystem& files) {
+                     FileSystem& files, const TestTexts& texts) {
   RunSetup setup{.arguments = arguments, .purpose = purpose};
   Diagnostics& diagnostics = setup.diagnostics;
   check_folders(arguments, purpose, files);
@@ -134,7 +134,8 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
                             .model = setup.model,
                             .tokenizer = setup.tokenizer.tokenizer.get(),
                             .device = setup.device.options.kind,
-                            .tokenizer_error = tokenizer_error},
+                            .tokenizer_error = tokenizer_error,
+                            .texts = texts},
                            files, diagnostics);
   }
   complete_config(setup);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
+#include "plan/request/request_of.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/training.h"
 #include "run/data_sets.h"
@@ -30,17 +31,21 @@ struct RunSetup {
   DataSets data = {};
   SamplerOptions sampler = {};  // of the training data
   RunSteps steps = {};          // of a run that trains; zero without data
-  PlanRequest request = {};
+  RunFacts facts = {};
+  PlanRequest request = {};  // request_of() the arguments and the facts
   PlanLabels plan_labels = {};
-  std::string tuning_file = {};  // path of the tuning table that the run keeps; "" if it keeps none
+  bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
+  std::string tuning_file = {};    // path of the tuning table that the run keeps; "" if it keeps none
   Diagnostics diagnostics = {};
 
   bool reads_data() const { return data_use == DataUse::kReads; }
+  // Returns the run, to ask what its plan would be with other arguments.
+  RunSpec spec() const { return {.arguments = arguments, .facts = facts}; }
 };
 
 // Gathers it. The device is chosen before data is read. Errors: kUsage and kBadData for arguments and files; those of
-// the functions above.
+// the functions above. `texts` replace --test_file if there are any.
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
-                     FileSystem& files);
+                     FileSystem& files, const TestTexts& texts = {});
 
 }  // namespace plimsoll

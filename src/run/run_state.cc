@@ -230,7 +230,7 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["is_hyper_param_search"] = false;
   json["is_local_process_zero"] = true;
   json["is_world_process_zero"] = true;
-  json["logging_steps"] = interval_steps(state.arguments.logging_steps, state.max_steps);
+  json["logging_steps"] = interval_steps(logging_interval(state.arguments), state.max_steps);
   json["max_steps"] = state.max_steps;
   // Trainer leaves it at zero unless it is asked to count.
   json["num_input_tokens_seen"] =

@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// What happens to a stored tensor of another shape than the weight's.
+// States how a stored tensor is treated that has another shape than the weight's.
 enum class OtherShapes : uint8_t { kCount, kAreMissing };
 
 // Removes wrappers such as "module." from the names in a model's folder; see ModelFolder::unwrap_names().

@@ -49,7 +49,8 @@ const TaskRecord& multi_label_task() {
         return std::make_unique<Sums>(n);
       },
       .metric_bytes_per_row = 0,
-      .format_prediction = likely_classes};
+      .format_prediction = likely_classes,
+      .probabilities = sigmoid_of_each};
   return record;
 }
 

@@ -48,7 +48,8 @@ const TaskRecord& regression_task() {
       },
       // Label and prediction, and their ranks.
       .metric_bytes_per_row = 64,
-      .format_prediction = numbers};
+      .format_prediction = numbers,
+      .probabilities = nullptr};
   return record;
 }
 

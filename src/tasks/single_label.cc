@@ -38,7 +38,8 @@ const TaskRecord& single_label_task() {
       },
       .metric_bytes_per_row = 0,
       .format_prediction = [](std::span<const float> logits, std::span<const std::string> names,
-                              int64_t) { return label_name(names, most_likely_class(logits)); }};
+                              int64_t) { return label_name(names, most_likely_class(logits)); },
+      .probabilities = softmax_of_rows};
   return record;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -48,6 +49,26 @@ ValueId build_class_loss(Graph& graph, ValueId logits, const LossOptions& option
   const ValueId log_p = emit(graph, log_softmax_op(), {logits}, {}, "log_p");
   return emit(graph, nll_op(), {log_p, labels, denominator}, {{"smoothing", options.label_smoothing}},
               "loss");
+}
+
+std::vector<float> softmax_of_rows(std::span<const float> logits, int64_t num_labels) {
+  const auto width = static_cast<size_t>(num_labels);
+  std::vector<float> result(logits.begin(), logits.end());
+  for (size_t at = 0; at + width <= result.size(); at += width) {
+    const std::span<float> row(result.data() + at, width);
+    const float largest = *std::max_element(row.begin(), row.end());
+    // The sum is taken in double precision, so that the probabilities of many labels add up to one.
+    double sum = 0;
+    for (float& value : row) sum += value = std::exp(value - largest);
+    for (float& value : row) value = static_cast<float>(value / sum);
+  }
+  return result;
+}
+
+std::vector<float> sigmoid_of_each(std::span<const float> logits, int64_t) {
+  std::vector<float> result(logits.begin(), logits.end());
+  for (float& value : result) value = 1.0f / (1.0f + std::exp(-value));
+  return result;
 }
 
 size_t most_likely_class(std::span<const float> logits) {

@@ -64,7 +64,13 @@ struct TaskRecord {
   // Returns the prediction for one sequence from its logits: [K], or [words, K] if tokens have labels.
   std::string (*format_prediction)(std::span<const float> logits, std::span<const std::string> names,
                                    int64_t num_labels) = nullptr;
+  // Returns the logits of one sequence as probabilities, in the same order; null if the task has none.
+  std::vector<float> (*probabilities)(std::span<const float> logits, int64_t num_labels) = nullptr;
 };
+
+// Returns the softmax of each row of `num_labels` logits, or the sigmoid of each logit.
+std::vector<float> softmax_of_rows(std::span<const float> logits, int64_t num_labels);
+std::vector<float> sigmoid_of_each(std::span<const float> logits, int64_t num_labels);
 
 // Declares the input `denominator`, which a loss is divided by.
 ValueId add_denominator(Graph& graph, const LossOptions& options);

@@ -83,5 +83,23 @@ TEST(Tasks, AddUpTheirMetrics) {
   EXPECT_THROW(numbers->metrics(accuracy), Error);
 }
 
+// Probabilities of classes add up to one for each row, those of labels are independent, and a regression has none.
+TEST(Tasks, Probabilities) {
+  const std::vector<float> logits{1.0f, 2.0f, 3.0f, -1e4f, 0.0f, 1e4f};
+  const std::vector<float> classes = task_of(ProblemType::kTokenClassification).probabilities(logits, 3);
+  EXPECT_NEAR(classes[0], 0.09003057, 1e-7);
+  EXPECT_NEAR(classes[1], 0.24472847, 1e-7);
+  EXPECT_NEAR(classes[2], 0.66524096, 1e-7);
+  EXPECT_EQ(classes[3], 0.0f);
+  EXPECT_EQ(classes[5], 1.0f);
+  EXPECT_EQ(task_of(ProblemType::kSingleLabel).probabilities(logits, 6).size(), 6u);
+  const std::vector<float> labels = task_of(ProblemType::kMultiLabel).probabilities(logits, 6);
+  EXPECT_NEAR(labels[0], 0.73105858, 1e-7);
+  EXPECT_EQ(labels[3], 0.0f);
+  EXPECT_EQ(labels[4], 0.5f);
+  EXPECT_EQ(labels[5], 1.0f);
+  EXPECT_EQ(task_of(ProblemType::kRegression).probabilities, nullptr);
+}
+
 }  // namespace
 }  // namespace plimsoll

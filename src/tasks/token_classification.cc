@@ -62,7 +62,8 @@ const TaskRecord& token_classification_task() {
         return std::make_unique<Sums>(n, names);
       },
       .metric_bytes_per_row = 0,
-      .format_prediction = class_of_each_word};
+      .format_prediction = class_of_each_word,
+      .probabilities = softmax_of_rows};
   return record;
 }
 

@@ -21,7 +21,7 @@ bool ActionSchedule::may_evaluate(const StepInfo& info, const DataPosition& next
 
 void ActionSchedule::add_due(const StepInfo& info, const DataPosition& next, TrainControl& control) const {
   const bool is_last = info.step >= max_steps_;
-  if (is_due(arguments_.logging_strategy, arguments_.logging_steps, info, next) ||
+  if (is_due(arguments_.logging_strategy, logging_interval(arguments_), info, next) ||
       (info.step == 1 && arguments_.logging_first_step)) {
     control.log = true;
   }

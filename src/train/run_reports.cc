@@ -55,16 +55,26 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
   }
 }
 
-void write_run_reports(FileSystem& files, const std::string& folder, const Session& session,
-                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
-                       const std::string& run_name) {
+std::vector<std::string> write_run_reports(FileSystem& files, const std::string& folder,
+                                           const Session& session, const PlanReport& report,
+                                           const MemoryFigures& memory, const TrainOutput& output,
+                                           const std::string& run_name) {
   replace_file(files, join_path(folder, kPlanFile), report.json);
   const PlanLabels& labels = session.setup().plan_labels;
   const std::string caption = labels.model + " on " + labels.device;
-  replace_file(files, folder + "/loss.svg",
-               loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));
-  replace_file(files, folder + "/memory.svg", memory_plot(session.plan(), labels));
+  const std::string of_run = run_name.empty() ? "" : " of " + run_name;
+  std::vector<std::string> plots;
+  // A run that logged nothing has no curve, and an empty plot would look like an error.
+  const auto write_plot = [&](const std::string& name, const std::string& svg) {
+    if (svg.empty()) return;
+    replace_file(files, join_path(folder, name), svg);
+    plots.push_back(name);
+  };
+  write_plot("loss.svg", loss_plot(output.log_history, "Loss" + of_run, caption));
+  write_plot("metrics.svg", metrics_plot(output.log_history, "Metrics" + of_run, caption));
+  write_plot("memory.svg", memory_plot(session.plan(), labels));
   replace_file(files, join_path(folder, kMemoryFile), memory_json(memory));
+  return plots;
 }
 
 bool write_model_card(FileSystem& files, const std::string& folder, const RunSetup& setup,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "plan/compile/plan.h"
@@ -21,10 +22,12 @@ inline constexpr const char* kMemoryFile = "memory.json";
 // Writes memory.json for a run that ends with an error. Ignores faults of writing, since the error of the run matters more.
 void write_memory(FileSystem& files, const std::string& folder, const Session& session) noexcept;
 
-// Writes plan.json, loss.svg, memory.svg and, last, memory.json. The title of the loss contains `run_name` (may be empty).
-void write_run_reports(FileSystem& files, const std::string& folder, const Session& session,
-                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
-                       const std::string& run_name);
+// Writes plan.json, loss.svg, metrics.svg, memory.svg and, last, memory.json. A plot without a point is not written.
+// Titles contain `run_name` (may be empty). Returns the names of the plots.
+std::vector<std::string> write_run_reports(FileSystem& files, const std::string& folder,
+                                           const Session& session, const PlanReport& report,
+                                           const MemoryFigures& memory, const TrainOutput& output,
+                                           const std::string& run_name);
 
 // Writes README.md, a model card, unless the folder has a README.md from another source. Returns true if it was written.
 bool write_model_card(FileSystem& files, const std::string& folder, const RunSetup& setup,

@@ -43,19 +43,21 @@ auto on_device(const Plan& plan, const Work& work) {
 
 }  // namespace
 
-Session::Session(RunSetup setup, FileSystem& files)
-    : setup_(std::move(setup)), files_(files), plan_(build_plan(setup_.request)) {}
+Session::Session(RunSetup setup, FileSystem& files, const ExecutorOptions& options)
+    : setup_(std::move(setup)), files_(files), options_(options), plan_(build_plan(setup_.request)) {
+  options_.gpu_ordinal = setup_.device.gpu_ordinal;
+}
 
 Session::~Session() = default;
 
 std::string Session::allocate() {
-  require_fit(plan_, setup_.plan_labels);
+  require_fit(plan_, setup_.spec(), setup_.plan_labels);
   require_free_memory(plan_, setup_.device.label);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   // Becomes the session's only when it is complete.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
-    executor = std::make_unique<Executor>(plan_);
+    executor = std::make_unique<Executor>(plan_, options_);
     return measure_products(*executor);
   });
   if (setup_.arguments.profile) ceilings_ = executor->measure_ceilings();
@@ -90,7 +92,7 @@ void Session::begin_anew() {
 }
 
 std::string Session::measure_products(Executor& executor) {
-  if (!plan_.request.executor.measures_products) return {};
+  if (!setup_.measures_products) return {};
   const size_t known = plan_.request.products.tuning.products.size();
   const auto start = std::chrono::steady_clock::now();
   TuningTable table = executor.measure_products();
@@ -278,7 +280,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   const BatchLayout layout = layout_of(plan_.programs.at(kEvaluateProgram));
   Loader loader(data, std::move(sampler), layout, {.start = {}, .num_epochs = 1});
   // While one batch runs, the next one is loaded and enqueued; then the outputs of the first are read.
-  const size_t num_batches = plan_.runs_ahead() ? 2 : 1;
+  const size_t num_batches = executor_->runs_ahead() ? 2 : 1;
   std::vector<MicroBatch> batches;
   batches.reserve(num_batches);
   for (size_t i = 0; i < num_batches; ++i) {
@@ -300,7 +302,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
     if (given != nullptr) read(*given);
     executor_->fetch();
     given = &batch;
-    if (!plan_.runs_ahead()) read(*std::exchange(given, nullptr));
+    if (!executor_->runs_ahead()) read(*std::exchange(given, nullptr));
   }
   if (given != nullptr) read(*given);
   MetricMap metrics;

@@ -26,8 +26,8 @@ enum class UpdateOutcome : uint8_t {
 
 class Session {
  public:
-  // Makes the plan; allocates nothing of the run yet.
-  Session(RunSetup setup, FileSystem& files);
+  // Makes the plan; allocates nothing of the run yet. The GPU of the options is that of the setup.
+  Session(RunSetup setup, FileSystem& files, const ExecutorOptions& options = {});
   ~Session();
 
   const RunSetup& setup() const { return setup_; }
@@ -107,6 +107,7 @@ class Session {
 
   RunSetup setup_;
   FileSystem& files_;
+  ExecutorOptions options_;
   Plan plan_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;

@@ -54,7 +54,8 @@ void StepEngine::start(int64_t num_steps, int64_t states_begin) {
 
 void StepEngine::start_batches(const DataPosition& position, int64_t num_epochs) {
   session_.start_batches(position, num_epochs);
-  for (int i = 0; i < (session_.plan().runs_ahead() ? 2 : 1); ++i) batches_.push_back(session_.make_batch());
+  for (int i = 0; i < (session_.executor().runs_ahead() ? 2 : 1); ++i)
+    batches_.push_back(session_.make_batch());
 }
 
 void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss) {
@@ -116,7 +117,7 @@ void StepEngine::read_loss(Step& step) {
 
 void StepEngine::run_step() {
   const RunSetup& setup = session_.setup();
-  const bool runs_ahead = session_.plan().runs_ahead();
+  const bool runs_ahead = session_.executor().runs_ahead();
   const int64_t accumulation = setup.arguments.gradient_accumulation_steps;
   Step step;
   step.info.step = num_steps_ + (pending_ ? 2 : 1);

@@ -146,11 +146,12 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
                                           "--device",
                                           "cpu"};
   const Arguments arguments = parse_arguments(words).arguments;
-  PlanRequest request = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system()).request;
+  RunSpec run = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system()).spec();
   // The CPU of the document is required, because the position of the peak depends on the scratch memory of
   // kernels.
-  request.device.isa = CpuIsa::kAvx512;
-  const std::string plan = make_plan_report(build_plan(request), PlanLabels(), Savings::kLeaveOut).table;
+  run.facts.device.isa = CpuIsa::kAvx512;
+  const Plan planned = build_plan(request_of(run));
+  const std::string plan = make_plan_report(planned, run, PlanLabels(), Savings::kLeaveOut).table;
   const std::string guide = read("docs/GUIDE.md");
   for (const char* row :
        {"model weights ", "optimizer states ", "gradients ", "saved for the backward pass "}) {

@@ -127,15 +127,94 @@ std::vector<Case> plan_cases() {
   };
 }
 
-// An unused file causes a note.
-std::vector<Case> unread_cases() {
+// A file that is named is read, or the command refuses it.
+std::vector<Case> named_file_cases() {
+  const auto with = [](Words command, const Words& more) {
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
   return {
-      {"TrainFilesThatAreNotRead",
+      {"TrainReadsEveryFile",
        0,
-       {"note: --validation_file ", "--do_eval evaluates at the end", "note: --test_file ", "--do_predict"},
+       {"validation 8 rows", "test 8 rows"},
        [](const Ground& ground) {
          return ground.train(ground.data(),
                              {"--validation_file", ground.data(), "--test_file", ground.data()});
+       }},
+      {"TrainWithAValidationFileButNoEvaluation",
+       2,
+       {"--do_eval False and --validation_file ", "exclude each other"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(), {"--validation_file", ground.data(), "--do_eval", "False"});
+       }},
+      {"TrainWithATestFileButNoPrediction",
+       2,
+       {"--do_predict False and --test_file ", "exclude each other"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(), {"--test_file", ground.data(), "--no_do_predict"});
+       }},
+      {"EvalOfATrainFile",
+       2,
+       {"eval does not read --train_file ", "; train does. Omit it"},
+       [](const Ground& ground) {
+         return ground.evaluate(ground.model(), ground.data(), {"--train_file", ground.data()});
+       }},
+      {"EvalReadsATestFileToo",
+       0,
+       {"validation 8 rows", "test 8 rows", "predict_results.txt"},
+       [](const Ground& ground) {
+         return ground.evaluate(ground.model(), ground.data(),
+                                {"--test_file", ground.data(), "--output_dir", ground.path("eval_and_test")});
+       }},
+      {"PredictOfATrainFile",
+       2,
+       {"predict does not read --train_file ", "; train does. Omit it"},
+       [with](const Ground& ground) {
+         return with(ground.predict(ground.model()), {"--train_file", ground.data()});
+       }},
+      {"PredictOfAValidationFile",
+       2,
+       {"predict does not read --validation_file ", "; train and eval do. Omit it"},
+       [with](const Ground& ground) {
+         return with(ground.predict(ground.model()), {"--validation_file", ground.data()});
+       }},
+      {"PredictOfATextAndAFile",
+       2,
+       {"predict: the text 'good' and --test_file ", "exclude each other"},
+       [with](const Ground& ground) {
+         return with({"predict", "good"}, with(ground.predict(ground.model()), {}));
+       }},
+      {"PredictOfAFileWithoutItsOption",
+       2,
+       {"is a file, and words of the command line are texts", "give a data file with --test_file"},
+       [](const Ground& ground) {
+         return Words{"predict", "--model_name_or_path", ground.model(), ground.data()};
+       }},
+      {"TrainOfStandardInput",
+       2,
+       {"only `plimsoll predict` reads standard input", "give a file"},
+       [](const Ground& ground) { return ground.train("-"); }},
+      {"EvalOfStandardInput",
+       2,
+       {"only `plimsoll predict` reads standard input", "give a file"},
+       [](const Ground& ground) { return ground.evaluate(ground.model(), "-"); }},
+      {"PredictNothingOfStandardInput",
+       4,
+       {"standard input: it contains no text; write one text per line"},
+       [](const Ground& ground) {
+         return Words{"predict", "--model_name_or_path", ground.model(), "--test_file", "-"};
+       }},
+      {"PredictWithUnknownScores",
+       2,
+       {"--scores: 'logit' is not one of probabilities, logits, did you mean 'logits'?"},
+       [with](const Ground& ground) {
+         return with(ground.predict(ground.model()), {"--scores", "logit"});
+       }},
+      {"QuietAndLoud",
+       2,
+       {"--quiet means --log_level warning, and --log_level debug excludes it"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(), {"--quiet", "--log_level", "debug"});
        }},
   };
 }
@@ -274,7 +353,7 @@ std::vector<Case> column_cases() {
 }  // namespace
 
 std::vector<Case> data_cases() {
-  return joined({reader_cases(), task_cases(), cache_cases(), plan_cases(), unread_cases(),
+  return joined({reader_cases(), task_cases(), cache_cases(), plan_cases(), named_file_cases(),
                  inspected_data_cases(), column_cases()});
 }
 

@@ -151,25 +151,26 @@ TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   EXPECT_GE(rows, 20);
 }
 
-// Applying a set of methods to a request must have the same result as parsing its arguments: for every
-// method, every pair, and in addition to the arguments of every other method given by the user.
+// Applying a set of methods to a run must have the same result as parsing its arguments and reading its files again: for
+// every method, every pair, and in addition to the arguments of every other method given by the user.
 class WordsOfMethods {
  public:
   explicit WordsOfMethods(const Words& words) : words_(words) {}
 
   // Returns nothing if the program refuses it.
-  std::optional<PlanRequest> read(const Words& more) const {
+  std::optional<RunSpec> read(const Words& more) const {
     try {
       return prepare_run(arguments_of(joined(words_, more)), RunPurpose::kPlan, Environment{},
                          posix_file_system())
-          .request;
+          .spec();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUsage) << error.what();
       return std::nullopt;
     }
   }
 
-  void expect_same(const PlanRequest& made, const PlanRequest& said, const std::string& what) const {
+  void expect_same(const PlanRequest& made, const RunSpec& run, const std::string& what) const {
+    const PlanRequest said = request_of(run);
     const auto parts = [](const PlanRequest& r) {
       return std::tie(r.precision.dtype, r.precision.activation_dtype, r.precision.gradient_dtype,
                       r.update.optimizer, r.precision.fp32_products, r.precision.copies_at_use, r.recompute,
@@ -188,7 +189,7 @@ class WordsOfMethods {
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {
-    if (method.kind == "accumulation" || method.kind == "trained part") continue;
+    if (method.kind == "accumulation") continue;
     if (method.name == "selective" || method.name == "recompute_budget") continue;
     methods.push_back(&method);
   }
@@ -205,16 +206,16 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
     const Words words = joined(
         {"--config_name", folder.path("model"), "--max_seq_length", "16", "--num_threads", "1"}, device);
     const WordsOfMethods reader(words);
-    const PlanRequest own = *reader.read({});
+    const RunSpec own = *reader.read({});
     const std::vector<const Method*> methods = made_methods();
     for (const Method* a : methods) {
-      const std::optional<PlanRequest> base = reader.read(words_of(MethodSet().with(*a), own, 0));
+      const std::optional<RunSpec> base = reader.read(words_of(MethodSet().with(*a), own));
       for (const Method* b : methods) {
         // A pair in addition to the run, and one of the two as an argument of the run itself.
         const MethodSet pair = MethodSet().with(*a).with(*b);
         if (a == b || a->kind != b->kind) {
-          const std::optional<PlanRequest> request = with_methods(own, pair);
-          const std::optional<PlanRequest> said = reader.read(words_of(pair, own, 0));
+          const std::optional<PlanRequest> request = changed_request(own, pair);
+          const std::optional<RunSpec> said = reader.read(words_of(pair, own));
           const std::string what = device.back() + ": " + pair.text();
           if (request) {
             ++made;
@@ -226,11 +227,11 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
         }
         if (!base) continue;
         const MethodSet alone = MethodSet().with(*b);
-        const std::optional<PlanRequest> more = with_methods(*base, alone);
+        const std::optional<PlanRequest> more = changed_request(*base, alone);
         if (!more) continue;
-        Words all = words_of(MethodSet().with(*a), own, 0);
-        all = joined(all, words_of(alone, *base, 0));
-        const std::optional<PlanRequest> said = reader.read(all);
+        Words all = words_of(MethodSet().with(*a), own);
+        all = joined(all, words_of(alone, *base));
+        const std::optional<RunSpec> said = reader.read(all);
         const std::string what =
             device.back() + ": " + std::string(a->name) + ", then " + std::string(b->name);
         ASSERT_TRUE(said.has_value()) << what;

@@ -39,7 +39,7 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
   EXPECT_EQ(count_of(plan.programs.at(kTrainProgram).graph, linear_cross_entropy_op()), expected ? 1 : 0);
   EXPECT_EQ(count_of(plan.programs.at(kTrainProgram).graph, softmax_cross_entropy_op()), expected ? 0 : 1);
   EXPECT_EQ(count_of(plan.programs.at(kEvaluateProgram).graph, linear_cross_entropy_op()), 0);
-  Executor executor(plan, 0xFF);
+  Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);
   Trained run;
   int64_t micro = 0;

@@ -89,7 +89,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
   Plan plan = build_plan(testing::tiny_request(test, bucket));
   // The ladder has smaller buckets, and the batch would otherwise run in the one that it fills.
   plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
-  Executor executor(plan, 0xFF);
+  Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);
   const std::vector<double> start = all_weights(executor);
   OneStep run;

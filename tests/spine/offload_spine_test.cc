@@ -26,6 +26,10 @@ using testing::TinySteps;
 // activations that can be moved are on the host.
 enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost };
 enum class Copies { kAtOnce, kLate };
+
+ExecutorOptions options_of(Copies copies) {
+  return {.late_copies = copies == Copies::kLate};
+}
 // On a GPU, copies run concurrently with the ops after them, whatever a plan requests for a CPU.
 std::vector<Copies> copies_to_try() {
   if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
@@ -34,7 +38,7 @@ std::vector<Copies> copies_to_try() {
 
 // Updates of few elements each, so that a tiny model has several updates and most of its matrices are split.
 constexpr int64_t kFewElements = 200;
-Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
+Plan plan_of(const TinyCase& test, Kept kept) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.update.offload_states =
       kept == Kept::kOnHost || kept == Kept::kOnHostForLater || kept == Kept::kBothOnHost;
@@ -43,7 +47,6 @@ Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
   request.offload.activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
   request.offload.saved_in_headroom = false;
   request.offload.least_bytes = 256;
-  request.executor.late_copies = copies == Copies::kLate;
   request.update.elements_at_once = kFewElements;
   return build_plan(request);
 }
@@ -158,7 +161,7 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
     without.steps(1, 12);
     for (const Kept kept : kWays) {
       for (const Copies copies : copies_to_try()) {
-        TinySteps with(test, plan_of(test, kept, copies));
+        TinySteps with(test, plan_of(test, kept), options_of(copies));
         EXPECT_GT(with.plan.host_arena_bytes, 0);
         EXPECT_EQ(num_late_updates(with.plan) > 0, kept == Kept::kOnHostForLater && may_be_late(test));
         if (kept == Kept::kOnHost) {
@@ -182,19 +185,19 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
   int some_move = 0;
   for (TinyCase test : cases()) {
     test.layers = 3;
-    const auto plan = [&](Kept kept, Copies copies, bool in_room) {
-      PlanRequest request = plan_of(test, kept, copies).request;
+    const auto plan = [&](Kept kept, bool in_room) {
+      PlanRequest request = plan_of(test, kept).request;
       request.batches.train = request.batches.evaluate = {.tokens = 64, .sequences = 4, .longest = 16};
       request.offload.saved_in_headroom = in_room;
       return build_plan(request);
     };
-    TinySteps without(test, plan(Kept::kOnDevice, Copies::kAtOnce, false));
+    TinySteps without(test, plan(Kept::kOnDevice, false));
     without.lengths = {16, 9, 16, 13};
     without.steps(1, 3);
     for (const Kept kept : {Kept::kActivationsOnHost, Kept::kBothOnHost}) {
-      const Plan all = plan(kept, Copies::kAtOnce, false);
+      const Plan all = plan(kept, false);
       for (const Copies copies : copies_to_try()) {
-        TinySteps with(test, plan(kept, copies, true));
+        TinySteps with(test, plan(kept, true), options_of(copies));
         const int64_t saved_bytes = with.plan.programs.at(kTrainProgram).host_transient_bytes;
         EXPECT_LE(saved_bytes, all.programs.at(kTrainProgram).host_transient_bytes);
         if (kept == Kept::kActivationsOnHost) {
@@ -224,11 +227,11 @@ TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
       request.precision.gradient_dtype = DType::kF32;
       request.update.optimizer.master_weights = masters;
       request.update.offload_states = kept == Kept::kOnHost;
-      request.executor.late_copies = true;
       request.update.elements_at_once = kFewElements;
       return build_plan(request);
     };
-    TinySteps with(test, plan(Kept::kOnHost)), without(test, plan(Kept::kOnDevice));
+    TinySteps with(test, plan(Kept::kOnHost), options_of(Copies::kLate)),
+        without(test, plan(Kept::kOnDevice));
     int on_host = 0;
     for (const PersistentBuffer& buffer : with.plan.persistent) {
       on_host += buffer.space == Space::kHost && buffer.storage == Storage::kWeight ? 1 : 0;
@@ -276,8 +279,7 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
       };
       EXPECT_EQ(std::ranges::any_of(graph.ops(), comes), accumulation == 1);
       for (const Copies copies : copies_to_try()) {
-        request.executor.late_copies = copies == Copies::kLate;
-        TinySteps with(test, build_plan(request)), without(test, late);
+        TinySteps with(test, build_plan(request), options_of(copies)), without(test, late);
         with.steps(1, 6);
         without.steps(1, 6);
         expect_equal(with, without);
@@ -323,10 +325,10 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   for (const TinyCase& test : {TinyCase(), in_backward_case()}) {
     for (const Copies copies : copies_to_try()) {
       for (const Kept kept : {Kept::kOnHost, Kept::kOnHostForLater}) {
-        const Plan plan = plan_of(test, kept, copies);
+        const Plan plan = plan_of(test, kept);
         ASSERT_TRUE(plan.programs.at(kTrainProgram).deferred_after.has_value());
-        TinySteps without(test, plan_of(test, Kept::kOnDevice)), left_alone(test, plan),
-            looked_at(test, plan);
+        TinySteps without(test, plan_of(test, Kept::kOnDevice)), left_alone(test, plan, options_of(copies)),
+            looked_at(test, plan, options_of(copies));
         for (int64_t step = 1; step <= 4; ++step) {
           without.steps(step, step);
           looked_at.steps_alone(step, step);
@@ -392,11 +394,12 @@ TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   test.optimizer.weight_decay = 0.01;
   for (const Copies copies : copies_to_try()) {
     const auto plan = [&](Kept kept) {
-      PlanRequest request = plan_of(test, kept, copies).request;
+      PlanRequest request = plan_of(test, kept).request;
       request.batches.train = {.tokens = 64, .sequences = 4, .longest = 16};
       return build_plan(request);
     };
-    TinySteps with(test, plan(Kept::kOnHostForLater)), without(test, plan(Kept::kOnDevice));
+    TinySteps with(test, plan(Kept::kOnHostForLater), options_of(copies)),
+        without(test, plan(Kept::kOnDevice));
     ASSERT_GT(num_late_updates(with.plan), 0);
     const std::vector<std::vector<int>> batches{
         {16, 16, 16, 16}, {1, 2, 1, 1}, {9, 3, 16, 2}, {5}, {16, 16, 16, 16}};
@@ -418,7 +421,7 @@ TEST(OffloadOptimizer, ASkippedStepIsSkippedInTheNextOne) {
   test.activations = DType::kF16;
   test.reference_kernels = !testing::tests_run_on_gpu();
   constexpr double kTooLarge = 0x1p80;
-  TinySteps with(test, plan_of(test, Kept::kOnHostForLater, Copies::kLate));
+  TinySteps with(test, plan_of(test, Kept::kOnHostForLater), options_of(Copies::kLate));
   TinySteps without(test, plan_of(test, Kept::kOnDevice));
   ASSERT_GT(num_late_updates(with.plan), 0);
   std::vector<std::vector<double>> seen;
@@ -444,9 +447,9 @@ TEST(OffloadOptimizer, ASkippedStepIsSkippedInTheNextOne) {
 TEST(Offload, ReadsNothingThatWasNotWritten) {
   TinyCase test;
   test.accumulation = 2;
-  const Plan plan = plan_of(test, Kept::kBothOnHost, Copies::kLate);
+  const Plan plan = plan_of(test, Kept::kBothOnHost);
   const auto weights_after = [&](uint8_t fill) {
-    Executor executor(plan, fill);
+    Executor executor(plan, {.fill = fill, .late_copies = true});
     testing::fill_weights(executor);
     for (int64_t step = 1; step <= 3; ++step) {
       for (int64_t a = 0; a < 2; ++a) {

@@ -96,7 +96,7 @@ void expect_nothing_kept_for(const Plan& plan, const WeightSpec& frozen) {
 
 Outcome run(const TinyCase& test, uint8_t fill) {
   const Plan plan = build_plan(testing::tiny_request(test, kBucket));
-  Executor executor(plan, fill);
+  Executor executor(plan, {.fill = fill});
   testing::fill_weights(executor);
   std::map<std::string, std::vector<std::byte>> before;
   for (const WeightSpec& spec : plan.weights) before[spec.name] = held_bytes(executor, spec.name);

@@ -40,7 +40,7 @@ struct Steps {
 
 Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
   const Plan plan = build_plan(testing::tiny_request(test, kBucket));
-  Executor executor(plan, fill);
+  Executor executor(plan, {.fill = fill});
   testing::fill_weights(executor);
   Steps result;
   int64_t micro = 0;

@@ -32,7 +32,7 @@ struct StepResult {
 
 StepResult run_steps(const TinyCase& test, const Bucket& bucket, uint8_t fill, int steps = 3) {
   const Plan plan = build_plan(testing::tiny_request(test, bucket));
-  Executor executor(plan, fill);
+  Executor executor(plan, {.fill = fill});
   testing::fill_weights(executor);
   StepResult result;
   int64_t micro = 0;

@@ -23,7 +23,8 @@ struct TinySteps {
   std::vector<double> losses = {};
   std::vector<int> lengths{5, 1, 7, 3};  // sequence lengths of every batch
 
-  TinySteps(const TinyCase& tiny, Plan of) : test(tiny), plan(std::move(of)), executor(plan) {
+  TinySteps(const TinyCase& tiny, Plan of, const ExecutorOptions& options = {})
+      : test(tiny), plan(std::move(of)), executor(plan, options) {
     fill_weights(executor);
   }
   // Runs these steps and then an evaluation.

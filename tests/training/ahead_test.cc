@@ -52,13 +52,11 @@ struct Ran {
 RunSetup setup_of(Arguments arguments, Reads reads) {
   if (reads == Reads::kAhead) arguments.output_dir += "_ahead";
   resolve_arguments(arguments);
-  RunSetup setup = prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system());
-  setup.request.executor.runs_ahead = reads == Reads::kAhead;
-  return setup;
+  return prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system());
 }
 
 void train(const Arguments& arguments, Reads reads, Ran& ran, const std::shared_ptr<Callback>& callback) {
-  Session session(setup_of(arguments, reads), posix_file_system());
+  Session session(setup_of(arguments, reads), posix_file_system(), {.runs_ahead = reads == Reads::kAhead});
   session.allocate();
   TrainLoop loop(session, {callback});
   ran.output = loop.run();
@@ -207,7 +205,8 @@ TEST(Ahead, ARunBehindOneThatThrewIsThatOfOneReadAtOnce) {
     if (in_backward) arguments.max_grad_norm = 0;
     std::vector<std::vector<std::string>> logs;
     for (const Reads reads : {Reads::kAtOnce, Reads::kAhead}) {
-      Session session(setup_of(arguments, reads), posix_file_system());
+      Session session(setup_of(arguments, reads), posix_file_system(),
+                      {.runs_ahead = reads == Reads::kAhead});
       session.allocate();
       const auto callback = std::make_shared<ThrowsOnce>();
       TrainLoop threw(session, {callback});

@@ -247,8 +247,6 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   Arguments arguments = uneven_arguments(folder);
   arguments.gradient_accumulation_steps = 2;
   arguments.validation_file = arguments.train_file;
-  arguments.test_file = arguments.train_file;
-  arguments.do_eval = true;
   Trainer trainer(arguments);
   EXPECT_EQ(trainer.profile_table(), "");
   expect_usage([&] { trainer.update(1e-3); }, "call forward_backward(batch) before each update()");
@@ -276,6 +274,7 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   for (const Task task : {Task::kEvaluate, Task::kPredict}) {
     Arguments to_read = arguments;
     to_read.config_name.clear();
+    to_read.test_file = arguments.train_file;
     to_read.model_name_or_path = folder.path("saved");
     Trainer reader(to_read, task);
     for (const auto& call : std::vector<std::function<void()>>{

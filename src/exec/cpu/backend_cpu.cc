@@ -79,20 +79,20 @@ double best_product_gflops(std::span<std::byte> memory, const PlanRequest& reque
 
 class CpuBackend final : public ExecutorBackend {
  public:
-  CpuBackend(const Plan& plan, uint8_t fill)
+  CpuBackend(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
-        arena_(plan.request.separate_buffers ? 1 : plan.arena_bytes, fill),
-        fill_(fill),
+        options_(options),
+        arena_(plan.request.separate_buffers ? 1 : plan.arena_bytes, options.fill),
         map_(plan.request.separate_buffers
                  ? ArenaMap(plan, Space::kDevice, [this](int64_t bytes) { return take_block(bytes); })
                  : ArenaMap(arena_.data(), arena_.bytes())),
-        host_arena_(take_host_arena(plan, fill)),
+        host_arena_(take_host_arena(plan, options.fill)),
         host_map_(plan.request.separate_buffers
                       ? ArenaMap(plan, Space::kHost, [this](int64_t bytes) { return take_block(bytes); })
                       : ArenaMap(host_arena_ ? host_arena_->data() : nullptr, plan.host_arena_bytes)) {
     set_num_threads(plan.request.device.num_threads);
     flush_denormals_on_all_threads();
-    if (!plan.request.executor.runs_ahead) return;
+    if (!options.runs_ahead) return;
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kOutput)
         fetched_[buffer.offset].resize(static_cast<size_t>(buffer.bytes));
@@ -105,11 +105,11 @@ class CpuBackend final : public ExecutorBackend {
   void before_host_reads() override { wait(); }
   void fetch_outputs() override {
     finish_fetch();
-    if (plan_.request.executor.runs_ahead) queue_.push_back({});
+    if (options_.runs_ahead) queue_.push_back({});
   }
   const std::byte* fetched(int64_t offset) override {
     finish_fetch();
-    return plan_.request.executor.runs_ahead ? fetched_.at(offset).data() : map_.at(offset);
+    return options_.runs_ahead ? fetched_.at(offset).data() : map_.at(offset);
   }
   bool is_fetching() const override { return std::ranges::any_of(queue_, &Enqueued::is_fetch); }
   void wait() override { finish_first(queue_.size()); }
@@ -137,7 +137,7 @@ class CpuBackend final : public ExecutorBackend {
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }
 
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
-    if (plan_.request.executor.runs_ahead) {
+    if (options_.runs_ahead) {
       queue_.push_back({&program, segment, deferred});
     } else {
       run_now(program, segment, deferred);
@@ -169,7 +169,7 @@ class CpuBackend final : public ExecutorBackend {
                                          static_cast<size_t>(plan_.arena_bytes - plan_.persistent_bytes));
     const Ceilings ceilings{.product_gflops = best_product_gflops(transient, plan_.request),
                             .copy_gb_per_s = copy_gb_per_s(transient)};
-    std::memset(transient.data(), fill_, transient.size());
+    std::memset(transient.data(), options_.fill, transient.size());
     return ceilings;
   }
 
@@ -212,7 +212,7 @@ class CpuBackend final : public ExecutorBackend {
 
   template <typename Runs>
   void run_ops(const BoundProgram& program, const Runs& runs) const {
-    if (plan_.request.executor.late_copies) return run_copies_late(program, runs);
+    if (options_.late_copies) return run_copies_late(program, runs);
     for (const BoundOp& op : program.ops) {
       if (runs(op)) op.run();
     }
@@ -253,13 +253,13 @@ class CpuBackend final : public ExecutorBackend {
 
   std::byte* take_block(int64_t bytes) {
     blocks_.emplace_back(static_cast<std::byte*>(operator new(static_cast<size_t>(bytes), kBlockAlignment)));
-    std::memset(blocks_.back().get(), fill_, static_cast<size_t>(bytes));
+    std::memset(blocks_.back().get(), options_.fill, static_cast<size_t>(bytes));
     return blocks_.back().get();
   }
 
   const Plan& plan_;
+  ExecutorOptions options_;
   CpuArena arena_;
-  uint8_t fill_;
   // The blocks of the buffers, if the plan keeps buffers separate.
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
@@ -271,8 +271,8 @@ class CpuBackend final : public ExecutorBackend {
 
 }  // namespace
 
-std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, uint8_t fill) {
-  return std::make_unique<CpuBackend>(plan, fill);
+std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const ExecutorOptions& options) {
+  return std::make_unique<CpuBackend>(plan, options);
 }
 
 }  // namespace plimsoll

@@ -21,18 +21,18 @@ namespace {
 
 class CudaBackend final : public ExecutorBackend {
  public:
-  CudaBackend(const Plan& plan, uint8_t fill)
+  CudaBackend(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
-        fill_(fill),
-        device_(plan.request.executor.gpu_ordinal),
-        arena_(device_, plan.request.separate_buffers ? 1 : plan.arena_bytes, fill),
+        fill_(options.fill),
+        device_(options.gpu_ordinal),
+        arena_(device_, plan.request.separate_buffers ? 1 : plan.arena_bytes, options.fill),
         map_(plan.request.separate_buffers
                  ? ArenaMap(plan, Space::kDevice, [this](int64_t bytes) { return take_block(bytes); })
                  : ArenaMap(arena_.data(), arena_.bytes())),
         host_map_(plan.request.separate_buffers
                       ? ArenaMap(plan, Space::kHost, [this](int64_t bytes) { return take_host_block(bytes); })
                       : ArenaMap(take_host_arena(plan), plan.host_arena_bytes)),
-        exchange_(plan, device_, map_, fill),
+        exchange_(plan, device_, map_, options.fill),
         copies_(plan, device_.stream()),
         captured_(plan) {
     // The host computes fresh weights on all threads.
@@ -230,8 +230,8 @@ class CudaBackend final : public ExecutorBackend {
 
 }  // namespace
 
-std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill) {
-  return std::make_unique<CudaBackend>(plan, fill);
+std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& options) {
+  return std::make_unique<CudaBackend>(plan, options);
 }
 
 }  // namespace plimsoll

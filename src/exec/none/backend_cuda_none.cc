@@ -4,7 +4,7 @@
 
 namespace plimsoll {
 
-std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t /*fill*/) {
+std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& /*options*/) {
   throw_error(ErrorCode::kDevice,
               "{}: this program was built without CUDA (no nvcc was found). Install the CUDA toolkit and "
               "build again, "

@@ -7,7 +7,11 @@
 namespace plimsoll {
 
 int64_t Dataset::held_bytes() const {
-  return tokens.held_bytes() +
+  int64_t text_bytes = static_cast<int64_t>(texts.capacity() * sizeof(texts[0]));
+  for (const std::vector<std::string>& row : texts) {
+    for (const std::string& text : row) text_bytes += static_cast<int64_t>(sizeof(text) + text.capacity());
+  }
+  return text_bytes + tokens.held_bytes() +
          static_cast<int64_t>((labels.classes.capacity() + word_starts.capacity()) * sizeof(int32_t) +
                               labels.values.capacity() * sizeof(float));
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "io/data/labels.h"
@@ -15,6 +16,8 @@ struct Dataset {
   Labels labels;  // empty for a split without labels
   // If the rows are lists of words, one entry per token: the index of the word in its row whose first token this is, or -1.
   std::vector<int32_t> word_starts;
+  // The one or two texts of each row, if they are kept to be shown next to predictions; otherwise empty.
+  std::vector<std::vector<std::string>> texts;
 
   int64_t num_rows() const { return tokens.num_rows(); }
   // Returns the number of labels that the mean of a loss over these rows is taken over: one per row, or, if tokens have

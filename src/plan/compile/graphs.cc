@@ -217,19 +217,9 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
   for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
   if (request.update.in_backward) {
-    if (loss_scale) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--optimizer_in_backward updates weights before it is known whether a step's loss scale was too "
-          "large, which --fp16 needs; give --bf16 instead of it");
-    }
-    if (request.batches.accumulation_steps > 1 || request.update.optimizer.max_grad_norm > 0.0) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--optimizer_in_backward needs --gradient_accumulation_steps 1 and --max_grad_norm 0, which "
-          "are {} and {}",
-          request.batches.accumulation_steps, request.update.optimizer.max_grad_norm);
-    }
+    PLIMSOLL_CHECK(!loss_scale && request.batches.accumulation_steps == 1 &&
+                       request.update.optimizer.max_grad_norm == 0.0,
+                   "updates in the backward pass with a loss scale, accumulation or clipping");
     add_optimizer_in_backward(graph, parameters, optimizer_of(request));
   } else {
     add_optimizer(graph, parameters, optimizer_of(request), loss_scale);

@@ -101,8 +101,6 @@ struct Plan {
   bool scales_loss() const { return request.train && request.precision.activation_dtype == DType::kF16; }
   bool trains() const { return programs.contains(kTrainProgram); }
   bool is_on_gpu() const { return request.device.kind == KernelDevice::kCuda; }
-  // Returns true if enqueued work may run while the host reads what was fetched before.
-  bool runs_ahead() const { return is_on_gpu() || request.executor.runs_ahead; }
   // Returns the bytes outside the arena on the device that the arena is on; on a CPU all that the process holds.
   int64_t constant_bytes() const { return is_on_gpu() ? gpu_constant.total() : host.total(); }
   // Returns the bytes that the device's own gauge counts: the process on a CPU, the card on a GPU.

@@ -59,7 +59,7 @@ struct PrecisionOptions {
 // The optimizer, and when and where its updates run.
 struct UpdateOptions {
   OptimizerConfig optimizer = {};
-  // Updates each weight as soon as its gradient is complete. Requires: no gradient clipping, no accumulation.
+  // Updates each weight as soon as its gradient is complete. Requires: no gradient clipping, no accumulation, no fp16.
   bool in_backward = false;
   // Stores optimizer states, and the parts of weights that only updates read, in host memory.
   bool offload_states = false;
@@ -103,6 +103,7 @@ struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
   int64_t accumulation_steps = 1;  // micro-batches per update
+  friend bool operator==(const BatchOptions&, const BatchOptions&) = default;
 };
 
 // States that the choice between updating offloaded states in the step or in the next step's forward pass (the
@@ -120,6 +121,7 @@ struct OffloadOptions {
   // which depends on the bucket, instead of right before their update.
   bool early_states = true;
   UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // used only with `early_states`
+  friend bool operator==(const OffloadOptions&, const OffloadOptions&) = default;
 };
 
 // States when the training program computes logits in chunks of rows instead of all at once: if they are larger
@@ -143,6 +145,7 @@ struct CapturedBuckets {
 struct GpuProductOptions {
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each product
   TuningTable tuning = {};  // chosen algorithms; if empty, the library's first choices
+  friend bool operator==(const GpuProductOptions&, const GpuProductOptions&) = default;
 };
 
 // The bytes that the process holds on the host outside the arena.
@@ -159,17 +162,6 @@ struct HostMemory {
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
 };
 
-// How the executor runs the plan. The plan does not depend on it.
-struct ExecutorOptions {
-  int gpu_ordinal = 0;             // the GPU to run on, among the visible ones
-  bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
-  // For tests, on a CPU: does each copy as late as the plan allows instead of as early.
-  bool late_copies = false;
-  // For tests, on a CPU: runs what is enqueued only when the host waits for it, so that a run trains ahead as on a
-  // GPU.
-  bool runs_ahead = false;
-};
-
 struct PlanRequest : GraphRequest {
   BatchOptions batches = {};
   RecomputeChoice recompute = {};
@@ -183,7 +175,7 @@ struct PlanRequest : GraphRequest {
   // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses
   // out of bounds.
   bool separate_buffers = false;
-  ExecutorOptions executor = {};
+  friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
 }  // namespace plimsoll

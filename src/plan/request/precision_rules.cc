@@ -1,9 +1,9 @@
-#include "plan/request/precision_rules.h"
-
+// The rules for data types.
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
+#include "plan/request/rules.h"
 
 namespace plimsoll {
 namespace {
@@ -69,13 +69,13 @@ void set_gradient_type(const Arguments& arguments, const DeviceOptions& device, 
                 "give --{0} too, or leave it out",
                 arguments.gradient_dtype);
   }
-  precision.gradient_dtype = dtype;
+  // Weights in bf16 have gradients in bf16 anyway.
+  if (precision.dtype != DType::kBF16 || dtype != DType::kBF16) precision.gradient_dtype = dtype;
 }
 
 void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, PrecisionOptions& precision,
                        RequestRemarks& remarks) {
-  precision.copies_at_use = arguments.weight_copies == "at_use";
-  if (!precision.copies_at_use) return;
+  if (arguments.weight_copies != "at_use") return;
   if (device.kind == KernelDevice::kCpu) {
     remarks.notes.emplace_back(
         "--weight_copies at_use has no effect on a CPU, whose products round fp32 weights while they read "
@@ -84,6 +84,8 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
     remarks.notes.emplace_back(
         "--weight_copies at_use has no effect unless fp32 weights are used with 16-bit activations: give "
         "--fp16 or --bf16 too");
+  } else {
+    precision.copies_at_use = true;
   }
 }
 

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/optimizer_names.h"
 #include "optim/optimizer.h"
-#include "plan/request/precision_rules.h"
+#include "plan/compile/graphs.h"
 #include "tasks/task.h"
 
 namespace plimsoll {
@@ -93,12 +93,40 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
   const ChunkedLoss asked = arguments.chunked_loss == "always" ? ChunkedLoss::kAlways
                             : arguments.chunked_loss == "auto" ? ChunkedLoss::kAuto
                                                                : ChunkedLoss::kNever;
-  if (asked != ChunkedLoss::kNever && facts.train && !task_of(facts.problem_type).has_chunked_loss) {
+  if (asked == ChunkedLoss::kNever || !facts.train) return asked;
+  if (!task_of(facts.problem_type).has_chunked_loss) {
     remarks.warnings.push_back(
         "--chunked_loss has no effect here: it needs one label per row, and this is a " +
         std::string(problem_type_name(facts.problem_type)));
+    return ChunkedLoss::kNever;
   }
-  return asked;
+  return facts.passes.is_on("chunked_loss") ? asked : ChunkedLoss::kNever;
+}
+
+RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) {
+  if (facts.recompute) return *facts.recompute;
+  if (!facts.passes.is_on("recompute")) return {};
+  // `auto` and `selective` are no policies.
+  return {.policy = find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap)};
+}
+
+// Drops --weight_copies at_use for weights that have no 16-bit copies because they are stored in two parts.
+void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks) {
+  if (!request.precision.copies_at_use || !splits_weights(request)) return;
+  request.precision.copies_at_use = false;
+  remarks.notes.emplace_back(
+      "--weight_copies at_use has no effect here: products read the upper halves of the fp32 weights, so "
+      "that there "
+      "are no copies");
+}
+
+// Returns the largest batch with another number of sequences or another longest one.
+Bucket bucket_of(const RunFacts& facts, const Bucket& own, int64_t sequences, int64_t longest) {
+  Bucket bucket{.tokens = sequences * longest, .sequences = sequences, .longest = longest};
+  if (facts.lengths == SequenceLengths::kAllLongest) return bucket;
+  bucket.longest = std::min(longest, own.longest);
+  bucket.tokens = std::min(own.tokens, sequences * bucket.longest);
+  return bucket;
 }
 
 // The range of bf16 is that of fp32. Activations of a model that was trained in it, such as T5, may overflow in fp16.
@@ -112,12 +140,12 @@ void warn_of_bf16_checkpoint(const Arguments& arguments, const RunFacts& facts, 
                   arguments.fp16 ? "fp16" : "fp16_full_eval", arguments.fp16 ? "" : "_full_eval"));
 }
 
+}  // namespace
+
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device) {
   if (!device.is_gpu()) return arguments.memory_limit;
   return std::min(arguments.memory_limit.value_or(device.gpu.memory_bytes), device.gpu.memory_bytes);
 }
-
-}  // namespace
 
 bool plans_full_evaluation(const Arguments& arguments) {
   return (arguments.bf16_full_eval || arguments.fp16_full_eval) && !arguments.do_train;
@@ -131,26 +159,73 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
                    .problem_type = facts.problem_type,
                    .label_smoothing = arguments.label_smoothing_factor,
                    .freeze = arguments.freeze,
-                   .lora = facts.lora};
+                   .lora = lora_of(arguments, facts.model, facts.adapter)};
   request.device = facts.device;
   request.passes = facts.passes;
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
+  request.update.elements_at_once = facts.thresholds.elements_at_once;
+  drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
+  request.offload.least_bytes = facts.thresholds.least_offloaded_bytes;
   request.batches = {.train = facts.train_bucket,
                      .evaluate = facts.evaluate_bucket,
                      .accumulation_steps = arguments.gradient_accumulation_steps};
-  request.recompute.policy =
-      find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap);  // auto and selective
+  request.recompute = recompute_of(arguments, facts);
   set_matmul_workspace(arguments, request, remarks);
+  request.products.tuning = facts.tuning;
   request.memory_limit_bytes = memory_limit_of(arguments, facts.device);
   request.separate_buffers = arguments.debug_allocations;
-  request.captured_buckets = facts.captured_buckets;
-  request.host = facts.host;
+  request.captured_buckets =
+      facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
+  request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
   request.cpu_calibration = facts.cpu_calibration;
   warn_of_bf16_checkpoint(arguments, facts, remarks);
   return request;
+}
+
+PlanRequest request_of(const RunSpec& run) {
+  RequestRemarks ignored;
+  return request_of(run.arguments, run.facts, ignored);
+}
+
+RecomputeChosen recompute_chosen(const RunSpec& run) {
+  if (run.facts.recompute) return RecomputeChosen::kByPolicy;
+  if (run.arguments.recompute == "selective") return RecomputeChosen::kSelective;
+  return run.arguments.recompute_budget ? RecomputeChosen::kByBudget : RecomputeChosen::kByPolicy;
+}
+
+RunSpec with_train_batch(RunSpec run, int64_t sequences, int64_t accumulation_steps) {
+  run.arguments.per_device_train_batch_size = sequences;
+  run.arguments.gradient_accumulation_steps = accumulation_steps;
+  Bucket& bucket = run.facts.train_bucket;
+  bucket = bucket_of(run.facts, bucket, sequences, bucket.longest);
+  return run;
+}
+
+RunSpec with_evaluate_batch(RunSpec run, int64_t sequences) {
+  run.arguments.per_device_eval_batch_size = sequences;
+  Bucket& bucket = run.facts.evaluate_bucket;
+  bucket = bucket_of(run.facts, bucket, sequences, bucket.longest);
+  return run;
+}
+
+RunSpec with_longest(RunSpec run, int64_t longest) {
+  (run.arguments.dataset_name == "dummy" ? run.arguments.dummy_seq_length : run.arguments.max_seq_length) =
+      longest;
+  for (Bucket* bucket : {&run.facts.train_bucket, &run.facts.evaluate_bucket})
+    *bucket = bucket_of(run.facts, *bucket, bucket->sequences, longest);
+  return run;
+}
+
+RunSpec with_recompute(RunSpec run, RecomputePolicy policy) {
+  run.arguments.gradient_checkpointing.reset();
+  run.arguments.activation_checkpointing.reset();
+  run.arguments.recompute_budget.reset();
+  run.arguments.recompute = recompute_policy_name(policy);
+  run.facts.recompute.reset();
+  return run;
 }
 
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains) {

@@ -5,15 +5,27 @@
 // Pure: asks the machine nothing and reads no files; src/run gathers the facts. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "plan/compile/plan_labels.h"
 #include "plan/compile/plan_request.h"
+#include "plan/request/rules.h"
 #include "plimsoll/arguments.h"
 
 namespace plimsoll {
+
+// The lengths of sequences in a batch of another size: all as long as the longest, or at most as many tokens as in the
+// batch of the run, which comes from data.
+enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
+
+// Sizes that no argument sets. Tests with small models lower them.
+struct SizeThresholds {
+  int64_t elements_at_once = UpdateOptions().elements_at_once;
+  int64_t least_offloaded_bytes = OffloadOptions().least_bytes;
+};
 
 // Values that a plan depends on and that arguments alone do not determine.
 struct RunFacts {
@@ -21,26 +33,50 @@ struct RunFacts {
   bool evaluate = true;  // the run evaluates or predicts
   ModelConfig model = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
-  std::optional<LoraConfig> lora = {};
+  AdapterFacts adapter = {};
   PassOptions passes = {};
   DeviceOptions device = {};
-  Bucket train_bucket = {};
+  Bucket train_bucket = {};  // the largest batch with the run's own arguments
   Bucket evaluate_bucket = {};
+  SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedBuckets captured_buckets = {};
-  HostMemory host = {};
+  // Counts the captured buckets of other batches. If it is empty, they are captured_buckets. Pure.
+  std::function<CapturedBuckets(const BatchOptions&)> count_captured = {};
+  HostFacts host = {};
   CpuCalibration cpu_calibration = {};
+  TuningTable tuning = {};
+  // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
+  std::optional<RecomputeChoice> recompute = {};
+  SizeThresholds thresholds = {};
 };
 
-// Remarks for the user about arguments that have no effect, or an effect that is likely not intended.
-struct RequestRemarks {
-  std::vector<std::string> notes = {};
-  std::vector<std::string> warnings = {};
+// A run as its user describes it, and the facts about it.
+struct RunSpec {
+  Arguments arguments = {};  // resolved by resolve_arguments()
+  RunFacts facts = {};
 };
 
-// Returns the request, and adds to the remarks. Recomputation that --recompute selective and --recompute_budget
-// choose by planning is not in it: see plan/search/budget.h. Errors: kUsage for arguments that contradict each other
-// or the device.
+// Returns the request, and adds to the remarks. Settings that have no effect on the run do not change it. What
+// --recompute selective and --recompute_budget choose by planning is in it only if it is one of the facts: see
+// plan/search/budget.h. Errors: kUsage for arguments that contradict each other, the device or the adapter.
 PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks);
+// Returns the same request without remarks.
+PlanRequest request_of(const RunSpec& run);
+
+// States who chooses what is recomputed: the policy of the request, or each plan for its own batch
+// (plan/search/budget.h).
+enum class RecomputeChosen : uint8_t { kByPolicy, kSelective, kByBudget };
+RecomputeChosen recompute_chosen(const RunSpec& run);
+
+// Returns the bytes that a plan may need: --memory_limit or the memory of the card, whichever is less.
+std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device);
+
+// Return the run with batches of another size; arguments and facts change together. Cost: a copy of the run.
+RunSpec with_train_batch(RunSpec run, int64_t sequences, int64_t accumulation_steps);
+RunSpec with_evaluate_batch(RunSpec run, int64_t sequences);
+RunSpec with_longest(RunSpec run, int64_t longest);
+// Returns the run with another policy of recomputation, which replaces any other choice.
+RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 
 // Throws what request_of() would throw for this device, before data is read. `trains` as in RunFacts::train. Does not
 // check runs with 16-bit evaluation, for which `trains` may still change. Errors: kUsage.

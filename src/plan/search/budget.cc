@@ -254,6 +254,17 @@ BudgetChoice choose_selective(const PlanRequest& request) {
   return BudgetSearch(request).smallest_within(kSelectiveShareOfStep);
 }
 
+BudgetChoice choose_recompute_of(const RunSpec& run, const PlanRequest& request, const PlanLabels& labels) {
+  if (recompute_chosen(run) == RecomputeChosen::kSelective) return choose_selective(request);
+  PLIMSOLL_CHECK(run.arguments.recompute_budget.has_value(), "a run whose policy is named");
+  return choose_recompute(request, *run.arguments.recompute_budget, labels);
+}
+
+std::string recompute_argument(const Arguments& arguments) {
+  if (arguments.recompute == "selective") return "--recompute selective";
+  return fmt::format("--recompute_budget {:.1f} MiB", mib(arguments.recompute_budget.value_or(0)));
+}
+
 std::string describe_budget_choice(const BudgetChoice& choice, std::string_view asked) {
   const double none_ms = choice.policies.front().step_ms;
   const auto words = [&](const RecomputeOutcome& outcome) {

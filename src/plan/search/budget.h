@@ -10,6 +10,7 @@
 
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
+#include "plan/request/request_of.h"
 
 namespace plimsoll {
 
@@ -49,6 +50,14 @@ inline constexpr double kSelectiveShareOfStep = 0.03;
 // result never needs more bytes than kCheap, and its budget has no limit. Requires: request.train. Cost: as
 // choose_recompute().
 BudgetChoice choose_selective(const PlanRequest& request);
+
+// Returns the choice that the arguments of the run ask for. Requires: recompute_chosen(run) is not kByPolicy; `request`
+// is that of the run, or differs from it in its batches. Errors and cost: as choose_recompute().
+BudgetChoice choose_recompute_of(const RunSpec& run, const PlanRequest& request,
+                                 const PlanLabels& labels = {});
+
+// Returns the argument that asks for it, with its value.
+std::string recompute_argument(const Arguments& arguments);
 
 // Returns a note for the user: the choice and what it was compared with. `asked` is the argument and its
 // value.

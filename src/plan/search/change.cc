@@ -16,19 +16,6 @@ namespace {
 
 constexpr int64_t kShortestSequence = 16;
 
-// Returns a bucket for this number of sequences. It never holds more tokens than the larger batch did.
-Bucket with_sequences(Bucket bucket, int64_t sequences) {
-  bucket.tokens = std::min(bucket.tokens, sequences * bucket.longest);
-  bucket.sequences = sequences;
-  return bucket;
-}
-
-Bucket with_longest(Bucket bucket, int64_t longest) {
-  bucket.longest = std::min(bucket.longest, longest);
-  bucket.tokens = std::min(bucket.tokens, bucket.sequences * bucket.longest);
-  return bucket;
-}
-
 std::vector<int64_t> halves(int64_t from, int64_t down_to) {
   std::vector<int64_t> sizes;
   for (int64_t size = from / 2; size >= down_to; size /= 2) sizes.push_back(size);
@@ -37,9 +24,8 @@ std::vector<int64_t> halves(int64_t from, int64_t down_to) {
 
 }  // namespace
 
-Change::Change(const PlanRequest& request, PlanLabels labels)
-    : request_(request), labels_(std::move(labels)) {
-  request_.passes.dump = nullptr;
+Change::Change(RunSpec run, PlanLabels labels) : run_(std::move(run)), labels_(std::move(labels)) {
+  run_.facts.passes.dump = nullptr;
 }
 
 void Change::note(std::string text) {
@@ -47,75 +33,50 @@ void Change::note(std::string text) {
 }
 
 void Change::use_micro_batch(int64_t sequences) {
-  const int64_t effective = request_.batches.train.sequences * request_.batches.accumulation_steps;
+  const int64_t accumulation = run_.arguments.gradient_accumulation_steps;
+  const int64_t effective = run_.facts.train_bucket.sequences * accumulation;
   PLIMSOLL_CHECK(sequences > 0 && effective % sequences == 0, "{} sequences of {}", sequences, effective);
-  if (request_.batches.accumulation_steps == 1) note("same effective batch; gradients then accumulate");
-  request_.batches.train = with_sequences(request_.batches.train, sequences);
-  request_.batches.accumulation_steps = effective / sequences;
+  if (accumulation == 1) note("same effective batch; gradients then accumulate");
+  run_ = with_train_batch(std::move(run_), sequences, effective / sequences);
   arguments_.push_back(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
-                                   sequences, request_.batches.accumulation_steps));
+                                   sequences, effective / sequences));
 }
 
 void Change::use_evaluation_batch(int64_t sequences) {
-  request_.batches.evaluate = with_sequences(request_.batches.evaluate, sequences);
+  run_ = with_evaluate_batch(std::move(run_), sequences);
   arguments_.push_back(fmt::format("--per_device_eval_batch_size {}", sequences));
 }
 
 void Change::use_length(int64_t longest) {
-  request_.batches.train = with_longest(request_.batches.train, longest);
-  request_.batches.evaluate = with_longest(request_.batches.evaluate, longest);
+  run_ = with_longest(std::move(run_), longest);
   arguments_.push_back(fmt::format("{} {}", labels_.length_argument, longest));
   note(labels_.shorter_effect);
   effect_ = Effect::kOtherModel;
 }
 
-void Change::use_sgd() {
-  request_.update.optimizer.kind = OptimizerKind::kSgd;
-  request_.update.optimizer.momentum = 0.0;
-  arguments_.emplace_back("--optim sgd");
-  note("trains differently");
-  effect_ = Effect::kOtherModel;
-}
-
-void Change::use_bf16() {
-  request_.precision.activation_dtype = DType::kBF16;
-  arguments_.emplace_back("--bf16");
-  note("rounds differently");
-  effect_ = std::max(effect_, Effect::kRounding);
-}
-
-void Change::use_optimizer_in_backward() {
-  request_.update.in_backward = true;
-  arguments_.emplace_back("--optimizer_in_backward");
-}
-
-void Change::use_copies_at_use() {
-  request_.precision.copies_at_use = true;
-  arguments_.emplace_back("--weight_copies at_use");
-  // The pass rounds ties of bf16 differently.
-  if (request_.precision.activation_dtype == DType::kBF16) effect_ = std::max(effect_, Effect::kRounding);
-}
-
 void Change::use_recompute(RecomputePolicy policy) {
   // If the arguments name another choice, the last argument counts.
-  const bool is_named =
-      request_.recompute.policy == RecomputePolicy::kNone || !request_.recompute.kept_of_block.empty();
-  request_.recompute = {.policy = policy};
+  const bool is_named = run_.arguments.recompute == recompute_policy_name(RecomputePolicy::kNone) ||
+                        run_.facts.recompute.has_value();
+  run_ = with_recompute(std::move(run_), policy);
   arguments_.push_back(policy == RecomputePolicy::kFull && !is_named
                            ? "--gradient_checkpointing"
                            : fmt::format("--recompute {}", recompute_policy_name(policy)));
   // Normalized values are rounded before they are read again.
-  if (request_.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
+  if (request_of(run_).precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
-void Change::use_methods(const MethodSet& set) {
-  const Effect effect = effect_of(set, request_);
-  std::vector<std::string> words = words_of(set, request_, 0);
+void Change::use_methods(const MethodSet& all) {
+  // Recomputing whole layers replaces a choice that was made by planning.
+  const bool replaces_choice = all.has("checkpointing") && run_.facts.recompute;
+  if (replaces_choice) use_recompute(RecomputePolicy::kFull);
+  const MethodSet set = replaces_choice ? all.without_kind("recompute") : all;
+  if (set.empty()) return;
+  const Effect effect = effect_of(set, request_of(run_));
+  std::vector<std::string> words = words_of(set, run_);
   // A flag needs no value.
   std::erase(words, "True");
-  std::optional<PlanRequest> changed = with_methods(request_, set);
-  PLIMSOLL_CHECK(changed.has_value(), "{} cannot be requested", set.text());
-  request_ = std::move(*changed);
+  run_ = with_methods(run_, set);
   arguments_.push_back(fmt::format("{}", fmt::join(words, " ")));
   if (effect == Effect::kRounding) note("rounds differently");
   if (effect == Effect::kOtherModel) note("trains differently");
@@ -124,20 +85,23 @@ void Change::use_methods(const MethodSet& set) {
 }
 
 void Change::use_recompute_budget(int64_t limit_bytes) {
+  const PlanRequest request = request_of(run_);
+  RecomputeChoice choice;
   try {
-    request_.recompute = choose_recompute(request_, limit_bytes / kMiB * kMiB).best.choice;
+    choice = choose_recompute(request, limit_bytes / kMiB * kMiB).best.choice;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kWillNotFit) throw;
-    use_recompute(RecomputePolicy::kFull);
-    return;
+    return use_recompute(RecomputePolicy::kFull);
   }
+  run_ = with_recompute(std::move(run_), RecomputePolicy::kCheap);
+  run_.facts.recompute = std::move(choice);
   arguments_.push_back(fmt::format("--recompute_budget {}MiB", limit_bytes / kMiB));
-  if (request_.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
+  if (request.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
 std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) const {
   try {
-    const Plan plan = build_plan(request_);
+    const Plan plan = build_plan(request_of(run_));
     Suggestion suggestion{.arguments = fmt::format("{}", fmt::join(arguments_, " ")),
                           .total_bytes = plan.total_bytes(),
                           .fits = plan.total_bytes() <= limit_bytes,
@@ -188,20 +152,6 @@ std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
       policies.push_back(policy);
   }
   return policies;
-}
-
-bool can_use_bf16(const PlanRequest& request) {
-  return request.train && request.precision.dtype == DType::kF32 && !request.precision.activation_dtype &&
-         request.device.has_bf16();
-}
-
-bool can_use_sgd(const PlanRequest& request) {
-  return request.train && !optimizer_state_names(request.update.optimizer).empty();
-}
-
-bool can_update_in_backward(const PlanRequest& request) {
-  return request.train && !request.update.in_backward && request.update.optimizer.max_grad_norm == 0.0 &&
-         request.batches.accumulation_steps == 1;
 }
 
 bool can_copy_at_use(const Plan& plan) {

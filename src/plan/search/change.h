@@ -1,4 +1,4 @@
-// Changes to a request that make its plan smaller, and the arguments by which a user asks for them.
+// Changes to the arguments of a run that make its plan smaller.
 // suggest.h and savings.h decide which changes to try and to report. Pure; thread-safe.
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
+#include "plan/request/request_of.h"
 
 namespace plimsoll {
 
@@ -31,30 +32,25 @@ struct Suggestion {
 
 class MethodSet;
 
-// A request that is changed step by step.
+// A run that is changed step by step.
 class Change {
  public:
   // `labels` name the argument that sets the length of sequences.
-  explicit Change(const PlanRequest& request, PlanLabels labels = {});
+  explicit Change(RunSpec run, PlanLabels labels = {});
 
   // Keeps the effective batch. Requires: `sequences` divides it.
   void use_micro_batch(int64_t sequences);
   void use_evaluation_batch(int64_t sequences);
   void use_length(int64_t longest);
-  void use_sgd();  // without momentum, and so without optimizer states
-  void use_bf16();
-  void use_optimizer_in_backward();
-  void use_copies_at_use();
   void use_recompute(RecomputePolicy policy);
-  // Adds methods of the table except recompute_budget. Requires: with_methods() accepts them for the
-  // request.
-  void use_methods(const MethodSet& set);
+  // Adds methods of the table except recompute_budget. Requires: the run accepts them (try_methods()).
+  void use_methods(const MethodSet& all);
   // Recomputes as little as the limit allows: choose_recompute(). If nothing fits, it uses
   // RecomputePolicy::kFull.
   void use_recompute_budget(int64_t limit_bytes);
 
   size_t num_changes() const { return arguments_.size(); }
-  const PlanRequest& request() const { return request_; }
+  const RunSpec& run() const { return run_; }
 
   // Builds the plan. `own_ms` is ms_per_sample() of the unchanged plan. Returns nothing if the combination
   // is refused by name, such as a type that no kernel computes. Cost: one plan.
@@ -63,7 +59,7 @@ class Change {
  private:
   void note(std::string text);
 
-  PlanRequest request_;
+  RunSpec run_;
   PlanLabels labels_;
   std::vector<std::string> arguments_;
   std::vector<std::string> notes_;
@@ -82,10 +78,7 @@ std::vector<int64_t> shorter_lengths(const PlanRequest& request);
 // Returns the policies that recompute more than the request does, the mildest first.
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request);
 
-// Return true if the change can help.
-bool can_use_bf16(const PlanRequest& request);
-bool can_use_sgd(const PlanRequest& request);
-bool can_update_in_backward(const PlanRequest& request);
+// Returns true if the plan has copies of weights that --weight_copies at_use would leave out.
 bool can_copy_at_use(const Plan& plan);
 // Returns true if evaluation needs more memory than training.
 bool evaluation_is_larger(const Plan& plan);

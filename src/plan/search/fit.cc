@@ -232,7 +232,7 @@ class SetSearch {
   // Finds the fastest split that fits in the plan of a run. It searches with placed graphs, which are exact
   // except for the choice of what is recomputed, for which they give bounds.
   void build(Node& node) {
-    const RecomputeChosen chosen = space_.recompute_of(node.set);
+    const RecomputeChosen chosen = node.planner->chosen();
     const bool by_budget = chosen == RecomputeChosen::kByBudget;
     std::vector<const Split*> splits;
     for (const Split& split : node.splits) {
@@ -318,7 +318,7 @@ class SetSearch {
   // the device as are missing without it: states once per step, in both directions at a time, activations
   // with each micro-batch.
   double link_ms(const Node& node, const Split& split, const MethodSet& more) const {
-    const PlanRequest& request = space_.subject().request;
+    const PlanRequest& request = space_.own_request();
     const bool moves_states = more.has("offload_optimizer") && !node.set.has("offload_optimizer");
     const bool moves_saved = more.has("offload_activations") && !node.set.has("offload_activations");
     if ((!moves_states && !moves_saved) || !request.memory_limit_bytes) return 0;
@@ -333,7 +333,7 @@ class SetSearch {
            static_cast<double>(split.shape.micro_batch);
   }
 
-  // If a batch does not fit with the subject's own policy, a set that recomputes whole layers may instead
+  // If a batch does not fit with the run's own policy, a set that recomputes whole layers may instead
   // recompute only as much as the memory requires.
   void try_budgets() {
     std::vector<Node*> nodes;

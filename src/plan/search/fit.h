@@ -52,7 +52,7 @@ struct FitSearch {
   // without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
-  int64_t own_bytes = 0;  // the fewest bytes of the subject without any method, over all splits
+  int64_t own_bytes = 0;  // the fewest bytes of the run without any method, over all splits
   int64_t num_sets =
       0;  // the number of sets that were planned; the others are excluded by a faster set or by a bound of their bytes
   int64_t num_plans = 0;

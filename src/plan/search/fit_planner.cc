@@ -52,46 +52,32 @@ PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
 
 FitPlanner::FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared)
     : shared_(shared),
-      given_(space.request_of(set)),
-      recompute_(space.recompute_of(set)),
-      budget_bytes_(space.budget_bytes(set)),
-      subject_(space.subject()),
-      request_(given_) {
-  given_.passes.dump = nullptr;
-  if (recompute_ != RecomputeChosen::kByPolicy) given_.recompute = {};
-  request_ = given_;
+      run_(space.run_with(set)),
+      recompute_(recompute_chosen(run_)),
+      budget_bytes_(run_.arguments.recompute_budget.value_or(0)),
+      request_(request_of(run_)) {
+  run_.facts.passes.dump = nullptr;
 }
 
 bool FitPlanner::takes(const FitShape& shape) const {
-  return shape.accumulation == 1 || !given_.update.in_backward;
+  return shape.accumulation == 1 || !run_.arguments.optimizer_in_backward;
 }
 
 bool FitPlanner::fits(int64_t bytes) const {
   if (recompute_ == RecomputeChosen::kByBudget && bytes > budget_bytes_) return false;
-  return !given_.memory_limit_bytes || bytes <= *given_.memory_limit_bytes;
+  return !request_.memory_limit_bytes || bytes <= *request_.memory_limit_bytes;
 }
 
 void FitPlanner::set(const FitShape& shape) {
-  const Bucket& given = given_.batches.train;
-  Bucket bucket{
-      .tokens = shape.micro_batch * shape.longest, .sequences = shape.micro_batch, .longest = shape.longest};
-  if (subject_.lengths == SequenceLengths::kAsInBatch) bucket.tokens = std::min(bucket.tokens, given.tokens);
-  request_.batches.train = bucket;
-  request_.host = given_.host;
-  request_.host.data_bytes += subject_.host_bytes_per_token * (bucket.tokens - given.tokens);
-  request_.batches.accumulation_steps = shape.accumulation;
-  if (given_.evaluate && subject_.lengths == SequenceLengths::kAllLongest) {
-    const int64_t sequences = given_.batches.evaluate.sequences;
-    request_.batches.evaluate = {
-        .tokens = sequences * shape.longest, .sequences = sequences, .longest = shape.longest};
-  }
-  if (subject_.captured_buckets) request_.captured_buckets = subject_.captured_buckets(request_);
+  RunSpec shaped = with_train_batch(run_, shape.micro_batch, shape.accumulation);
+  if (shape.longest != run_.facts.train_bucket.longest)
+    shaped = with_longest(std::move(shaped), shape.longest);
+  request_ = request_of(shaped);
 }
 
 FitNeeds FitPlanner::placed_with(const FitShape& shape, RecomputePolicy policy) {
   set(shape);
   request_.offload.early_states = request_.offload.saved_in_headroom = false;
-  request_.recompute = given_.recompute;
   if (recompute_ != RecomputeChosen::kByPolicy) request_.recompute = {.policy = policy};
   const bool accumulates = shape.accumulation > 1;
   Graphs& graphs =
@@ -109,7 +95,7 @@ FitNeeds FitPlanner::placed_with(const FitShape& shape, RecomputePolicy policy) 
 FitNeeds FitPlanner::placed(const FitShape& shape) {
   switch (recompute_) {
     case RecomputeChosen::kByPolicy:
-      return placed_with(shape, given_.recompute.policy);
+      return placed_with(shape, request_.recompute.policy);
     case RecomputeChosen::kSelective: {
       FitNeeds needs = placed_with(shape, RecomputePolicy::kCheap);
       if (!fits(needs.bytes)) needs.least_bytes = placed_with(shape, RecomputePolicy::kFull).bytes;
@@ -126,8 +112,6 @@ FitNeeds FitPlanner::placed(const FitShape& shape) {
 FitNeeds FitPlanner::built_with(const FitShape& shape, RecomputeChoice choice) {
   set(shape);
   request_.recompute = std::move(choice);
-  request_.offload.early_states = given_.offload.early_states;
-  request_.offload.saved_in_headroom = given_.offload.saved_in_headroom;
   const auto it = graphs_.find(
       {shape.accumulation > 1, chunks_loss(request_, request_.batches.train), request_.recompute.policy});
   const bool is_placed = (!request_.update.offload_states || !request_.offload.early_states) &&
@@ -141,15 +125,11 @@ FitNeeds FitPlanner::built_with(const FitShape& shape, RecomputeChoice choice) {
 }
 
 std::optional<FitNeeds> FitPlanner::built(const FitShape& shape) {
-  if (recompute_ == RecomputeChosen::kByPolicy) return built_with(shape, given_.recompute);
   set(shape);
-  request_.offload.early_states = given_.offload.early_states;
-  request_.offload.saved_in_headroom = given_.offload.saved_in_headroom;
+  if (recompute_ == RecomputeChosen::kByPolicy) return built_with(shape, request_.recompute);
   request_.recompute = {};
   try {
-    BudgetChoice found = recompute_ == RecomputeChosen::kSelective
-                             ? choose_selective(request_)
-                             : choose_recompute(request_, budget_bytes_);
+    BudgetChoice found = choose_recompute_of(run_, request_);
     num_plans_ += found.num_plans;
     return built_with(shape, std::move(found.best.choice));
   } catch (const Error& error) {
@@ -161,7 +141,6 @@ std::optional<FitNeeds> FitPlanner::built(const FitShape& shape) {
 int64_t FitPlanner::sure_bytes(const FitShape& shape) {
   set(shape);
   request_.offload.early_states = request_.offload.saved_in_headroom = false;
-  request_.recompute = given_.recompute;
   if (recompute_ == RecomputeChosen::kByBudget) request_.recompute = {.policy = RecomputePolicy::kFull};
   const auto it = graphs_.find(
       {shape.accumulation > 1, chunks_loss(request_, request_.batches.train), request_.recompute.policy});

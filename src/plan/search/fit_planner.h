@@ -70,6 +70,8 @@ class FitPlanner {
   // copies, and with the policy that placed() reports in `bytes`. Cost: a plan.
   int64_t sure_bytes(const FitShape& shape);
 
+  // Returns who chooses what is recomputed.
+  RecomputeChosen chosen() const { return recompute_; }
   // Returns true if the bytes fit into the limit, and into the budget if there is one.
   bool fits(int64_t bytes) const;
   // Drops the graphs. They are built again when they are needed.
@@ -92,10 +94,9 @@ class FitPlanner {
   FitNeeds built_with(const FitShape& shape, RecomputeChoice choice);
 
   SharedGraphs& shared_;
-  PlanRequest given_;
+  RunSpec run_;
   RecomputeChosen recompute_;
   int64_t budget_bytes_;
-  const FitSubject& subject_;
   PlanRequest request_;  // the request for the shape of the last question
   std::map<Kind, Graphs> graphs_;
   int64_t num_plans_ = 0;

@@ -10,10 +10,10 @@
 #include "hardware/gpu_target.h"
 #include "plan/compile/graphs.h"
 #include "plan/compile/placer.h"
-#include "plan/compile/testing/plan_case.h"
 #include "plan/search/budget.h"
 #include "plan/search/change.h"
 #include "plan/search/redundant_accumulation.h"
+#include "plan/search/testing/run_case.h"
 #include "tests/support/sanitized.h"
 
 namespace plimsoll {
@@ -160,19 +160,19 @@ TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   request.device.gpu = *find_gpu_target("l4");
   request.batches.accumulation_steps = 64;
   request.memory_limit_bytes = request.device.gpu.memory_bytes;
-  const std::string text = redundant_accumulation(build_plan(request));
+  const std::string text = redundant_accumulation(build_plan(request), run_of(request));
   EXPECT_NE(text.find("64 micro-batches of 1 are accumulated"), std::string::npos) << text;
   EXPECT_NE(text.find("--per_device_train_batch_size 32 --gradient_accumulation_steps 2"), std::string::npos)
       << text;
   request.memory_limit_bytes = build_plan(request).total_bytes();
-  EXPECT_EQ(redundant_accumulation(build_plan(request)), "") << "nothing larger fits";
+  EXPECT_EQ(redundant_accumulation(build_plan(request), run_of(request)), "") << "nothing larger fits";
   request.memory_limit_bytes.reset();
-  EXPECT_EQ(redundant_accumulation(build_plan(request)), "") << "no limit is known";
-  EXPECT_NE(redundant_accumulation(build_plan(request), request.device.gpu.memory_bytes), "")
+  EXPECT_EQ(redundant_accumulation(build_plan(request), run_of(request)), "") << "no limit is known";
+  EXPECT_NE(redundant_accumulation(build_plan(request), run_of(request), request.device.gpu.memory_bytes), "")
       << "the machine has room";
   request.memory_limit_bytes = request.device.gpu.memory_bytes;
   request.batches.accumulation_steps = 1;
-  EXPECT_EQ(redundant_accumulation(build_plan(request)), "");
+  EXPECT_EQ(redundant_accumulation(build_plan(request), run_of(request)), "");
 }
 
 // Returns the space of a small model with these methods.
@@ -182,7 +182,9 @@ MethodSpace space_of(PlanRequest request, int64_t limit, const std::vector<std::
   request.memory_limit_bytes = limit;
   MethodScope scope{.most = most};
   for (const std::string& name : names) scope.methods.push_back(find_method(name));
-  return {{.request = std::move(request)}, scope, effective_batch, effective_batch};
+  RunSpec run = run_of(request);
+  run.facts.lengths = SequenceLengths::kAllLongest;
+  return {std::move(run), scope, effective_batch, effective_batch};
 }
 
 int64_t bytes_of(PlanRequest request, int64_t micro, int64_t accumulation, int64_t longest) {
@@ -303,7 +305,7 @@ std::vector<PlannedSet> all_planned(const MethodSpace& space, const FitQuestion&
 }
 
 void expect_found(const MethodSpace& space, const FitQuestion& question, const std::vector<PlannedSet>& all) {
-  const int64_t limit = *space.subject().request.memory_limit_bytes;
+  const int64_t limit = *space.own_request().memory_limit_bytes;
   const FitSearch search = search_fit(space, question);
   ASSERT_FALSE(search.answers.empty()) << "the smallest run fits into " << limit;
   // The search ignores methods that could make a step shorter by less than a percent, and chooses the split
@@ -397,14 +399,12 @@ TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
 // The result does not depend on the thread that finds it.
 TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   PlanRequest request = small_request_on_gpu();
-  request.update.in_backward = true;
-  request.update.optimizer.max_grad_norm = 0.0;
-  request.precision.activation_dtype = DType::kF16;
+  request.model.freeze = {"*"};
   for (const int num_threads : {1, 3}) {
     const FitQuestion question{.effective_batch = 4, .longest = 16, .num_threads = num_threads};
     const FitSearch search = search_fit(space_of(request, int64_t{1} << 40, {"adamw_8bit"}), question);
     ASSERT_EQ(search.refused.size(), 2u);
-    EXPECT_NE(search.refused[0].reason.find("--fp16"), std::string::npos) << search.refused[0].reason;
+    EXPECT_NE(search.refused[0].reason.find("--freeze"), std::string::npos) << search.refused[0].reason;
     EXPECT_TRUE(search.answers.empty());
   }
 }
@@ -426,7 +426,7 @@ TEST(SearchFit, ABudgetReplacesCheckpointing) {
   EXPECT_LE(answer.total_bytes, limit);
   EXPECT_GE(answer.largest_batch, 1);
   EXPECT_GE(answer.longest_sequence, 512);
-  EXPECT_EQ(words_of(answer.set, request, space.budget_bytes(answer.set)),
+  EXPECT_EQ(words_of(answer.set, space.run()),
             (std::vector<std::string>{"--recompute_budget", fmt::format("{}MiB", limit >> 20)}));
 }
 
@@ -438,9 +438,11 @@ TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   request.model.config.num_hidden_layers = 8;
   const FitQuestion question{
       .effective_batch = 4, .longest = 128, .most_tokens = 256, .largest_batch = 16, .num_detailed = 1};
-  FitSubject subject{.request = request, .recompute = RecomputeChosen::kSelective};
-  subject.request.memory_limit_bytes = bytes_of(request, 4, 1, 128);
-  const FitSearch selective = search_fit({subject, {}, 4, 4}, question);
+  const int64_t limit = bytes_of(request, 4, 1, 128);
+  RunSpec run = run_of(request);
+  run.arguments.memory_limit = limit;
+  run.arguments.recompute = "selective";
+  const FitSearch selective = search_fit({run, {}, 4, 4}, question);
   ASSERT_EQ(selective.answers.size(), 1u);
   PlanRequest chosen = request;
   const FitAnswer& answer = selective.answers[0];
@@ -450,13 +452,13 @@ TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   chosen.recompute = choose_selective(chosen).best.choice;
   EXPECT_EQ(answer.total_bytes, build_plan(chosen).total_bytes());
 
-  subject.recompute = RecomputeChosen::kByBudget;
-  subject.budget_bytes = *subject.request.memory_limit_bytes - 200000;
-  const FitSearch by_budget = search_fit({subject, {}, 4, 4}, question);
+  run.arguments.recompute = "auto";
+  run.arguments.recompute_budget = limit - 200000;
+  const FitSearch by_budget = search_fit({run, {}, 4, 4}, question);
   ASSERT_EQ(by_budget.answers.size(), 1u);
-  EXPECT_LE(by_budget.answers[0].total_bytes, subject.budget_bytes);
-  subject.budget_bytes = 1000;
-  EXPECT_TRUE(search_fit({subject, {}, 4, 4}, question).answers.empty());
+  EXPECT_LE(by_budget.answers[0].total_bytes, *run.arguments.recompute_budget);
+  run.arguments.recompute_budget = 1000;
+  EXPECT_TRUE(search_fit({run, {}, 4, 4}, question).answers.empty());
 }
 
 }  // namespace

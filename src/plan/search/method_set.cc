@@ -3,10 +3,76 @@
 #include <algorithm>
 #include <bit>
 
+#include "arguments/argument_table.h"
+#include "arguments/value.h"
 #include "base/check.h"
+#include "base/optimizer_names.h"
+#include "base/units.h"
+#include "optim/optimizers.h"
 
 namespace plimsoll {
 namespace {
+
+// The settings of a method.
+struct MethodSettings {
+  std::vector<const Setting*> settings = {};
+  Arguments values = {};
+};
+
+const MethodSettings& settings_of(const Method& method) {
+  static const std::vector<MethodSettings> kTable = [] {
+    std::vector<MethodSettings> table;
+    for (const Method& each : method_table()) {
+      const ParseResult parsed =
+          parse_arguments(std::vector<std::string>(each.words.begin(), each.words.end()));
+      MethodSettings& row = table.emplace_back();
+      row.values = parsed.arguments;
+      for (const std::string& name : parsed.explicitly_set) row.settings.push_back(find_setting(name));
+    }
+    return table;
+  }();
+  return kTable[static_cast<size_t>(&method - method_table().data())];
+}
+
+// Returns true for settings that a method may replace: each run has an optimizer and a limit for clipping.
+bool is_replaceable(const Setting& setting) {
+  return setting.info.name == "optim" || setting.info.name == "max_grad_norm";
+}
+
+void set_method(const Method& method, const RunSpec& run, Arguments& arguments) {
+  const MethodSettings& method_settings = settings_of(method);
+  for (const Setting* setting : method_settings.settings) {
+    const std::string value = format_value(method_settings.values, *setting);
+    if (!is_replaceable(*setting) && !is_default(run.arguments, *setting) &&
+        format_value(run.arguments, *setting) != value) {
+      throw_error(ErrorCode::kUsage, "--{} {}: the run has --{} {}", setting->info.name, value,
+                  setting->info.name, format_value(run.arguments, *setting));
+    }
+    assign(arguments, method_settings.values, *setting);
+  }
+  if (method.name == "recompute_budget")
+    arguments.recompute_budget = memory_limit_of(run.arguments, run.facts.device).value_or(0) / kMiB * kMiB;
+}
+
+// Returns true if the run's optimizer has its states in host memory. Another optimizer's name would bring them back.
+bool stores_states_on_host(const RunSpec& run) {
+  const OptimizerName* name = find_optimizer_name(run.arguments.optim);
+  return run.facts.device.is_gpu() &&
+         (run.arguments.offload_optimizer || (name != nullptr && name->is_paged));
+}
+
+// Returns the optimizer with the same update and states in fp32.
+OptimizerKind family_of(OptimizerKind kind) {
+  return optimizer_of_kind(kind).family;
+}
+
+Effect effect_of_optimizer(const Method& method, const OptimizerConfig& own) {
+  const Arguments& values = settings_of(method).values;
+  const OptimizerConfig config = parse_optimizer(values.optim, values.optim_args);
+  const bool is_alike =
+      family_of(config.kind) == family_of(own.kind) && (config.momentum > 0) == (own.momentum > 0);
+  return is_alike ? Effect::kRounding : Effect::kOtherModel;
+}
 
 size_t place_of(const Method& method) {
   const std::vector<Method>& table = method_table();
@@ -114,6 +180,77 @@ bool MethodSet::is_less_than(const MethodSet& other) const {
   const uint64_t mine = implied_bits();
   const uint64_t its = other.implied_bits();
   return mine != its && (mine & its) == mine;
+}
+
+RunSpec with_methods(const RunSpec& run, const MethodSet& set) {
+  PLIMSOLL_CHECK(run.facts.train, "methods of training for a run that does not train");
+  RunSpec changed = run;
+  for (const Method* method : set.methods()) {
+    set_method(*method, run, changed.arguments);
+    if (method->kind == "optimizer" && stores_states_on_host(run)) changed.arguments.offload_optimizer = true;
+  }
+  static_cast<void>(resolve_arguments(changed.arguments));
+  return changed;
+}
+
+std::optional<RunSpec> try_methods(const RunSpec& run, const MethodSet& set) {
+  try {
+    RunSpec changed = with_methods(run, set);
+    static_cast<void>(request_of(changed));
+    return changed;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return std::nullopt;
+  }
+}
+
+std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& set) {
+  try {
+    PlanRequest request = request_of(with_methods(run, set));
+    if (request == request_of(run)) return std::nullopt;
+    return request;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return std::nullopt;
+  }
+}
+
+Effect effect_of(const MethodSet& set, const PlanRequest& own) {
+  Effect effect = Effect::kNone;
+  const auto at_least = [&](Effect least) { effect = std::max(effect, least); };
+  for (const Method& method : method_table()) {
+    if (!set.has(method)) continue;
+    if (method.kind == "optimizer") {
+      at_least(effect_of_optimizer(method, own.update.optimizer));
+      continue;
+    }
+    if (method.effect == MethodEffect::kOtherPath &&
+        !(method.name == "optimizer_in_backward" && own.update.optimizer.max_grad_norm == 0.0)) {
+      at_least(Effect::kOtherModel);
+    }
+    if (method.effect != MethodEffect::kRounding) continue;
+    // Recomputed values have the same bits in fp32, and so have copies in fp16.
+    if (method.kind == "recompute" && !own.precision.activation_dtype) continue;
+    if (method.kind == "copies of weights" && own.precision.activation_dtype != DType::kBF16) continue;
+    at_least(Effect::kRounding);
+  }
+  return effect;
+}
+
+std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run) {
+  std::vector<std::string> words;
+  for (const Method* method : set.methods()) {
+    words.insert(words.end(), method->words.begin(), method->words.end());
+    // The run already has this argument.
+    if (method->name == "optimizer_in_backward" && run.arguments.max_grad_norm == 0.0)
+      words.resize(words.size() - 2);
+    if (method->name == "recompute_budget") {
+      const int64_t limit = memory_limit_of(run.arguments, run.facts.device).value_or(0);
+      words.back() = fmt::format("{}MiB", limit / kMiB);
+    }
+    if (method->kind == "optimizer" && stores_states_on_host(run)) words.emplace_back("--offload_optimizer");
+  }
+  return words;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,5 @@
-// Sets of methods of the table (plimsoll/methods.h), their effect on a request, and the arguments that ask
-// for them. run/ turns arguments into a request; this file applies the same arguments to an existing
-// request, so that a search need not read arguments for each of some thousand sets. Tests hold both to the
-// same result. Pure; thread-safe.
+// Sets of methods of the table (plimsoll/methods.h), their effect on a run, and the arguments that ask for them. A set is
+// applied to the arguments of a run, so that plan/request gives it its meaning. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/compile/plan.h"
+#include "plan/request/request_of.h"
 #include "plan/search/change.h"
 #include "plimsoll/methods.h"
 
@@ -48,17 +46,21 @@ class MethodSet {
   uint64_t bits_ = 0;  // one bit per method of the table, in its order
 };
 
-// Returns the request with these methods. Returns nothing if their arguments would be refused together with
-// the request's or with each other, or if one of them changes nothing. It does not apply trained parts and
-// recompute_budget: see method_space.h. Requires: request.train.
-std::optional<PlanRequest> with_methods(const PlanRequest& request, const MethodSet& set);
+// Returns the run with the arguments of these methods. A method replaces the run's optimizer and its clipping, but no
+// other setting that the run has. Errors: kUsage if the arguments are refused, or if a method sets an argument that the
+// run sets otherwise. Requires: the run trains.
+RunSpec with_methods(const RunSpec& run, const MethodSet& set);
+// Returns nothing if that is refused.
+std::optional<RunSpec> try_methods(const RunSpec& run, const MethodSet& set);
+// Returns that run's request; nothing if that is refused, or if the methods change nothing.
+std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& set);
 
-// Returns the effect of the methods on training, compared with the request: a run with 8-bit AdamW instead
-// of Lion learns something else, and updates in the backward pass give the same bits if the request does
-// not clip gradients.
-Effect effect_of(const MethodSet& set, const PlanRequest& request);
+// Returns the effect of the methods on training, compared with the run whose request is `own`: a run with 8-bit AdamW
+// instead of Lion learns something else, and updates in the backward pass give the same bits if the run does not clip
+// gradients.
+Effect effect_of(const MethodSet& set, const PlanRequest& own);
 
-// Returns what to add to the arguments of the request. `budget_bytes` is the value for recompute_budget.
-std::vector<std::string> words_of(const MethodSet& set, const PlanRequest& request, int64_t budget_bytes);
+// Returns what to add to the arguments of the run.
+std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
 }  // namespace plimsoll

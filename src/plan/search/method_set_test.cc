@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hardware/gpu_target.h"
-#include "plan/compile/testing/plan_case.h"
+#include "plan/search/testing/run_case.h"
 
 namespace plimsoll {
 namespace {
@@ -42,32 +42,61 @@ TEST(MethodSet, KnowsWhatHasMore) {
 }
 
 TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
-  const PlanRequest cpu = small_request();  // a CPU without bf16 products
+  const RunSpec cpu = run_of(small_request());  // a CPU without bf16 products
   for (const char* name : {"bf16", "fp16", "tf32", "pure_bf16", "bf16_gradients", "offload_optimizer",
-                           "offload_activations", "paged_adamw_8bit", "copies_at_use"})
-    EXPECT_FALSE(with_methods(cpu, set_of({name})).has_value()) << name;
-  const PlanRequest gpu = on_h200();
-  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
-           {"sgd", "offload_optimizer"},
-           {"fp16", "optimizer_in_backward"},
-           {"copies_at_use"},          // there are no copies
-           {"bf16", "copies_at_use"},  // weights in two parts have no copies
-           {"pure_bf16", "copies_at_use"}})
-    EXPECT_FALSE(with_methods(gpu, set_of(names)).has_value()) << set_of(names).text();
+                           "offload_activations", "copies_at_use"})
+    EXPECT_FALSE(changed_request(cpu, set_of({name})).has_value()) << name;
+  EXPECT_EQ(changed_request(cpu, set_of({"paged_adamw_8bit"})), changed_request(cpu, set_of({"adamw_8bit"})));
+  const RunSpec gpu = run_of(on_h200());
+  for (const std::vector<std::string>& names :
+       std::vector<std::vector<std::string>>{{"sgd", "offload_optimizer"},
+                                             {"fp16", "optimizer_in_backward"},
+                                             {"copies_at_use"}})  // there are no copies
+    EXPECT_FALSE(changed_request(gpu, set_of(names)).has_value()) << set_of(names).text();
+  // Weights in two parts and weights in bf16 have no copies.
+  for (const char* precision : {"bf16", "pure_bf16"}) {
+    EXPECT_EQ(changed_request(gpu, set_of({precision, "copies_at_use"})),
+              changed_request(gpu, set_of({precision})));
+  }
   for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
            {"bf16", "sgd", "offload_optimizer"},  // its master weights are offloaded
            {"fp16", "copies_at_use"},
            {"bf16", "adamw_8bit", "copies_at_use"},
            {"pure_bf16", "optimizer_in_backward", "offload_activations"}})
-    EXPECT_TRUE(with_methods(gpu, set_of(names)).has_value()) << set_of(names).text();
-  PlanRequest own = gpu;
-  own.precision.activation_dtype = DType::kBF16;
-  EXPECT_FALSE(with_methods(own, set_of({"bf16"})).has_value()) << "it is there already";
-  EXPECT_FALSE(with_methods(own, set_of({"fp16"})).has_value());
-  EXPECT_TRUE(with_methods(own, set_of({"pure_bf16"})).has_value());
-  EXPECT_TRUE(with_methods(own, set_of({"bf16_gradients"})).has_value());
-  own.update.optimizer.momentum_dtype = DType::kBF16;
-  EXPECT_FALSE(with_methods(own, set_of({"adamw_8bit"})).has_value()) << "--optim_args would stand beside it";
+    EXPECT_TRUE(changed_request(gpu, set_of(names)).has_value()) << set_of(names).text();
+  RunSpec own = gpu;
+  own.arguments.bf16 = true;
+  EXPECT_FALSE(changed_request(own, set_of({"bf16"})).has_value()) << "it is there already";
+  EXPECT_FALSE(changed_request(own, set_of({"fp16"})).has_value());
+  EXPECT_TRUE(changed_request(own, set_of({"pure_bf16"})).has_value());
+  EXPECT_TRUE(changed_request(own, set_of({"bf16_gradients"})).has_value());
+  own.arguments.optim_args["momentum_dtype"] = "bfloat16";
+  EXPECT_FALSE(changed_request(own, set_of({"adamw_8bit"})).has_value()) << "it has no such option";
+  EXPECT_FALSE(changed_request(own, set_of({"sgd_8bit"})).has_value()) << "it sets --optim_args itself";
+}
+
+// A method does not replace what a user asked for.
+TEST(Methods, SettingsOfTheRunAreKept) {
+  RunSpec run = run_of(on_h200());
+  run.arguments.matmul_precision = "tf32";
+  EXPECT_TRUE(changed_request(run, set_of({"checkpointing"})).has_value());
+  EXPECT_FALSE(changed_request(run, set_of({"tf32x3"})).has_value());
+  run = run_of(on_h200());
+  run.arguments.freeze = {"*LayerNorm*"};
+  EXPECT_FALSE(try_methods(run, set_of({"freeze"})).has_value());
+  run.arguments.recompute = "none";
+  EXPECT_FALSE(try_methods(run, set_of({"checkpointing"})).has_value());
+}
+
+TEST(Methods, AnAdapterIsThatOfItsArguments) {
+  const RunSpec run = run_of(on_h200());
+  const std::optional<PlanRequest> lora = changed_request(run, set_of({"lora"}));
+  ASSERT_TRUE(lora && lora->model.lora);
+  EXPECT_EQ(lora->model.lora->r, 8);
+  const std::optional<PlanRequest> qlora = changed_request(run, set_of({"qlora"}));
+  ASSERT_TRUE(qlora && qlora->model.lora);
+  EXPECT_EQ(qlora->model.lora->base_weights, BaseWeights::kNf4);
+  EXPECT_GT(qlora->host.io_bytes, lora->host.io_bytes) << "the largest matrix while it is quantized";
 }
 
 TEST(Methods, AnEffectIsThatOnTheRun) {
@@ -95,15 +124,16 @@ TEST(Methods, AnEffectIsThatOnTheRun) {
 }
 
 TEST(Methods, WordsKeepStatesWhereTheyAre) {
-  PlanRequest request = on_h200();
-  const auto words = [&](const std::vector<std::string>& names) {
-    return words_of(set_of(names), request, int64_t{3} << 30);
-  };
+  RunSpec run = run_of(on_h200());
+  run.arguments.memory_limit = int64_t{3} << 30;
+  const auto words = [&](const std::vector<std::string>& names) { return words_of(set_of(names), run); };
   EXPECT_EQ(words({"adamw_8bit", "offload_optimizer"}),
             (std::vector<std::string>{"--optim", "paged_adamw_8bit"}));
   EXPECT_EQ(words({"recompute_budget"}), (std::vector<std::string>{"--recompute_budget", "3072MiB"}));
-  request.update.offload_states = true;
+  EXPECT_EQ(with_methods(run, set_of({"recompute_budget"})).arguments.recompute_budget, int64_t{3} << 30);
+  run.arguments.optim = "paged_adamw_8bit";
   EXPECT_EQ(words({"lion"}), (std::vector<std::string>{"--optim", "lion_32bit", "--offload_optimizer"}));
+  EXPECT_TRUE(request_of(with_methods(run, set_of({"lion"}))).update.offload_states);
 }
 
 }  // namespace

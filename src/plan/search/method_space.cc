@@ -20,126 +20,143 @@ bool is_saver(const Method& method) {
   return false;
 }
 
-bool can_choose_budget(const FitSubject& subject) {
-  const PlanRequest& request = subject.request;
-  return subject.recompute == RecomputeChosen::kByPolicy && request.memory_limit_bytes &&
-         *request.memory_limit_bytes >= kMiB && request.passes.is_on("recompute") &&
-         request.recompute.policy == RecomputePolicy::kCheap && request.recompute.kept_of_block.empty();
+bool can_choose_budget(const RunSpec& run, const PlanRequest& own) {
+  return recompute_chosen(run) == RecomputeChosen::kByPolicy && own.memory_limit_bytes.value_or(0) >= kMiB &&
+         own.passes.is_on("recompute") && own.recompute == RecomputeChoice();
+}
+
+const Method* part_of(const MethodSet& set) {
+  const std::vector<const Method*> part = set.only_kind("trained part").methods();
+  return part.empty() ? nullptr : part.front();
+}
+
+// The search splits the effective batch itself.
+RunSpec without_accumulation(RunSpec run) {
+  run.arguments.gradient_accumulation_steps = 1;
+  return run;
 }
 
 }  // namespace
+
+bool applies_to(const Method& method, const DeviceOptions& device) {
+  return device.is_gpu() || method.not_on_cpu.empty();
+}
+
+std::string reason_of(const std::string& message) {
+  std::string reason = message.substr(0, message.find('\n'));
+  const size_t colon = reason.find(": ");
+  if (reason.starts_with("--") && colon != std::string::npos) reason.erase(0, colon + 2);
+  return reason;
+}
+
+UsableMethods usable_methods(const RunSpec& run, Effect most) {
+  UsableMethods found{.scope = {.most = most}};
+  const PlanRequest own = request_of(run);
+  for (const Method& method : method_table()) {
+    if (!method.not_in_fit.empty()) continue;
+    const MethodSet alone = MethodSet().with(method);
+    if (effect_of(alone, own) > most) continue;
+    // A method that changes nothing on this device, such as tf32 on a CPU, would only repeat another answer.
+    if (!applies_to(method, own.device)) continue;
+    if (method.name == "recompute_budget" && own.memory_limit_bytes.value_or(0) < kMiB) continue;
+    try {
+      static_cast<void>(request_of(with_methods(run, alone)));
+      found.scope.methods.push_back(&method);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      found.refused.emplace_back(&method, reason_of(error.what()));
+    }
+  }
+  return found;
+}
 
 bool has_many_logits(const PlanRequest& request, int64_t sequences) {
   return sequences * request.model.config.num_labels * dtype_bytes(DType::kF32) >= kMiB;
 }
 
-MethodSpace::MethodSpace(FitSubject subject, MethodScope scope, int64_t most_sequences,
-                         int64_t most_accumulation)
-    : subject_(std::move(subject)), scope_(std::move(scope)) {
-  const PlanRequest& request = subject_.request;
-  PLIMSOLL_CHECK(request.train, "methods of training for a plan that does not train");
+MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation)
+    : run_(without_accumulation(std::move(run))), own_(request_of(run_)), scope_(std::move(scope)) {
   std::vector<const Method*> precisions{nullptr};
   std::vector<const Method*> others{nullptr};
   for (const Method* method : scope_.methods) {
     if (method->kind == "precision") {
       if (most_accumulation == 1 && method->name.ends_with("_gradients")) continue;
       precisions.push_back(method);
-    } else if (method->kind == "optimizer") {
+    } else if (method->kind == "optimizer" || method->kind == "trained part") {
       // This method equals 8-bit AdamW with states in host memory.
       if (method->name != "paged_adamw_8bit") others.push_back(method);
     } else if (is_saver(*method)) {
-      if (method->kind == "loss" && !has_many_logits(request, most_sequences)) continue;
+      if (method->kind == "loss" && !has_many_logits(own_, most_sequences)) continue;
       if (method->name == "recompute_budget") {
-        if (can_choose_budget(subject_)) budget_ = method;
+        if (can_choose_budget(run_, own_)) budget_ = method;
         continue;
       }
       savers_.push_back(method);
     }
   }
-  PlanRequest plain = request;
-  plain.evaluate = false;
-  plain.passes.dump = nullptr;
-  const auto count = [&](const PlanRequest& of) {
-    Elements elements;
+  const auto count = [&](const Method* part, PlanRequest request) {
+    request.evaluate = false;
+    request.passes.dump = nullptr;
+    Elements& elements = elements_[part];
     try {
-      for (const WeightSpec& spec : begin_graphs(of).weights)
+      for (const WeightSpec& spec : begin_graphs(request).weights)
         (spec.trainable ? elements.trained : elements.frozen) += spec.elements();
     } catch (const Error& error) {
       // The error is reported when the set is planned. Zero is a valid lower bound.
       if (error.code() != ErrorCode::kUsage) throw;
     }
-    elements_.push_back(elements);
   };
-  count(plain);
-  for (const TrainedPart& part : scope_.trained_parts) {
-    others.push_back(part.method);
-    plain.model.freeze = part.request.model.freeze;
-    plain.model.lora = part.request.model.lora;
-    count(plain);
-  }
+  count(nullptr, own_);
+  base_sets_.emplace_back();
   for (const Method* other : others) {
+    const MethodSet alone = other == nullptr ? MethodSet() : MethodSet().with(*other);
+    const bool is_part = other != nullptr && other->kind == "trained part";
+    std::optional<PlanRequest> of_other = other == nullptr ? own_ : changed_request(run_, alone);
+    if (is_part && of_other) count(other, *of_other);
+    if (other != nullptr && of_other && effect(alone) <= scope_.most) base_sets_.push_back(alone);
     for (const Method* precision : precisions) {
-      MethodSet set;
-      if (precision != nullptr) set = set.with(*precision);
-      if (other != nullptr) set = set.with(*other);
-      if (can_be_asked(set)) base_sets_.push_back(set);
+      if (precision == nullptr) continue;
+      const MethodSet set = alone.with(*precision);
+      // An optimizer may be refused without a precision that gives it masters to offload.
+      if (can_be_asked(set, of_other.value_or(own_))) base_sets_.push_back(set);
     }
   }
 }
 
-const TrainedPart* MethodSpace::part_of(const MethodSet& set) const {
-  for (const TrainedPart& part : scope_.trained_parts) {
-    if (set.has(*part.method)) return &part;
-  }
-  return nullptr;
+const MethodSpace::Elements& MethodSpace::elements_of(const MethodSet& set) const {
+  const auto it = elements_.find(part_of(set));
+  return it != elements_.end() ? it->second : elements_.at(nullptr);
 }
 
-std::optional<PlanRequest> MethodSpace::made(const MethodSet& set) const {
-  const TrainedPart* part = part_of(set);
-  if (part == nullptr) return with_methods(subject_.request, set);
-  PlanRequest request = subject_.request;
-  request.model.freeze = part->request.model.freeze;
-  request.model.lora = part->request.model.lora;
-  request.host = part->request.host;
-  return with_methods(request, set);
-}
-
-bool MethodSpace::can_be_asked(const MethodSet& set) const {
+bool MethodSpace::can_be_asked(const MethodSet& set, const PlanRequest& without) const {
   if (effect(set) > scope_.most) return false;
-  const std::optional<PlanRequest> request = made(set);
+  const std::optional<RunSpec> run = try_methods(run_, set);
+  if (!run) return false;
+  const PlanRequest request = request_of(*run);
   // A budget weighs the bytes that the device holds against the time of recomputing them, and offloading
   // removes these bytes from the device.
-  return request && (recompute_of(set) != RecomputeChosen::kByBudget || !request->offload.activations);
+  if (recompute_chosen(*run) == RecomputeChosen::kByBudget && request.offload.activations) return false;
+  return !(request == without);
 }
 
 std::optional<MethodSet> MethodSpace::with_budget(const MethodSet& set) const {
   if (budget_ == nullptr || !set.has("checkpointing")) return std::nullopt;
-  const PlanRequest request = request_of(set);
+  const PlanRequest request = request_of(run_with(set));
   if (request.update.offload_states || request.offload.activations) return std::nullopt;
   return set.without_kind(budget_->kind).with(*budget_);
 }
 
-PlanRequest MethodSpace::request_of(const MethodSet& set) const {
-  std::optional<PlanRequest> request = made(set);
-  PLIMSOLL_CHECK(request.has_value(), "{} cannot be requested", set.text());
-  return std::move(*request);
-}
-
-RecomputeChosen MethodSpace::recompute_of(const MethodSet& set) const {
-  return set.has("recompute_budget") ? RecomputeChosen::kByBudget : subject_.recompute;
-}
-
-int64_t MethodSpace::budget_bytes(const MethodSet& set) const {
-  if (!set.has("recompute_budget")) return subject_.budget_bytes;
-  return *subject_.request.memory_limit_bytes / kMiB * kMiB;
+RunSpec MethodSpace::run_with(const MethodSet& set) const {
+  return with_methods(run_, set);
 }
 
 std::vector<MethodSet> MethodSpace::with_one_more(const MethodSet& set) const {
   std::vector<MethodSet> sets;
+  const PlanRequest without = request_of(run_with(set));
   for (const Method* method : savers_) {
     if (set.has_kind(method->kind)) continue;
     const MethodSet more = set.with(*method);
-    if (can_be_asked(more)) sets.push_back(more);
+    if (can_be_asked(more, without)) sets.push_back(more);
   }
   return sets;
 }
@@ -169,11 +186,10 @@ std::vector<const Method*> MethodSpace::methods() const {
 }
 
 int64_t MethodSpace::least_bytes(const MethodSet& set, int64_t accumulation) const {
-  const PlanRequest request = request_of(set);
-  const TrainedPart* part = part_of(set);
-  const size_t place = part == nullptr ? 0 : 1 + static_cast<size_t>(part - scope_.trained_parts.data());
-  const auto trained = static_cast<double>(elements_[place].trained);
-  const auto frozen = static_cast<double>(elements_[place].frozen);
+  const PlanRequest request = request_of(run_with(set));
+  const Elements& elements = elements_of(set);
+  const auto trained = static_cast<double>(elements.trained);
+  const auto frozen = static_cast<double>(elements.frozen);
   const bool is_on_gpu = request.device.kind == KernelDevice::kCuda;
   const auto whole = static_cast<double>(dtype_bytes(request.precision.dtype));
   // A CPU's products round fp32 weights while they read them; a GPU's products read them in 16 bits.

@@ -13,7 +13,7 @@ constexpr double kWorthSaying = 1.03;
 
 }  // namespace
 
-std::string redundant_accumulation(const Plan& plan, std::optional<int64_t> free_bytes) {
+std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::optional<int64_t> free_bytes) {
   const PlanRequest& request = plan.request;
   const int64_t accumulation = request.batches.accumulation_steps;
   const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
@@ -23,16 +23,16 @@ std::string redundant_accumulation(const Plan& plan, std::optional<int64_t> free
   // Tries the fewest micro-batches first.
   for (int64_t steps = 1; steps < accumulation && plans < kMostPlans; ++steps) {
     if (accumulation % steps != 0) continue;
-    PlanRequest larger = request;
-    larger.batches.accumulation_steps = steps;
-    larger.batches.train.sequences = micro * accumulation / steps;
-    larger.batches.train.tokens = larger.batches.train.sequences * request.batches.train.longest;
-    larger.passes.dump = nullptr;
+    // The larger batch is planned with sequences of full length.
+    RunSpec all_longest = run;
+    all_longest.facts.lengths = SequenceLengths::kAllLongest;
+    all_longest.facts.passes.dump = nullptr;
+    const PlanRequest larger =
+        request_of(with_train_batch(std::move(all_longest), micro * accumulation / steps, steps));
     ++plans;
     const Plan other = build_plan(larger);
     if (other.total_bytes() > *limit) continue;
-    // Times are compared per token: the larger batch is planned with sequences of full length, and those of
-    // the run may be shorter.
+    // Times are compared per token, because the sequences of the run may be shorter.
     const double own_ms =
         ms_per_sample(plan) * static_cast<double>(micro) / static_cast<double>(request.batches.train.tokens);
     const double other_ms = ms_per_sample(other) / static_cast<double>(request.batches.train.longest);

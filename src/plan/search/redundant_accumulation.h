@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plan/compile/plan.h"
+#include "plan/request/request_of.h"
 
 namespace plimsoll {
 
@@ -14,6 +15,7 @@ namespace plimsoll {
 // if no limit is known. `free_bytes` is the limit if the request has none: the free memory of the machine.
 // The larger batch is planned with sequences of the largest length. Cost: nothing without accumulation,
 // otherwise up to four plans.
-std::string redundant_accumulation(const Plan& plan, std::optional<int64_t> free_bytes = {});
+std::string redundant_accumulation(const Plan& plan, const RunSpec& run,
+                                   std::optional<int64_t> free_bytes = {});
 
 }  // namespace plimsoll

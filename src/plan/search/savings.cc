@@ -22,14 +22,18 @@ std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   return plan.programs.at(kTrainProgram).transient_bytes / 2 > gradient_bytes ? sizes.front() : sizes.back();
 }
 
-std::vector<Change> changes_to_try(const Plan& plan) {
+std::vector<Change> changes_to_try(const Plan& plan, const RunSpec& run) {
   const PlanRequest& request = plan.request;
   std::vector<Change> changes;
   const auto add = [&](auto make) {
-    changes.emplace_back(request);
+    changes.emplace_back(run);
     make(changes.back());
   };
-  if (can_use_bf16(request)) add([](Change& change) { change.use_bf16(); });
+  const auto add_method = [&](std::string_view name) {
+    const MethodSet alone = MethodSet().with(*find_method(name));
+    if (request.train && changed_request(run, alone)) add([&](Change& change) { change.use_methods(alone); });
+  };
+  add_method("bf16");
   if (evaluation_is_larger(plan)) {
     // Training does not determine the total, so changes to training alone save nothing.
     const std::vector<int64_t> sizes = smaller_evaluation_batches(request);
@@ -40,25 +44,23 @@ std::vector<Change> changes_to_try(const Plan& plan) {
   if (!evaluation_is_larger(plan) && !stronger_policies(request).empty()) {
     add([](Change& change) { change.use_recompute(RecomputePolicy::kFull); });
   }
-  const MethodSet chunked_loss = MethodSet().with(*find_method("chunked_loss"));
-  if (request.train && has_many_logits(request, request.batches.train.sequences) &&
-      with_methods(request, chunked_loss))
-    add([&](Change& change) { change.use_methods(chunked_loss); });
-  if (can_update_in_backward(request)) add([](Change& change) { change.use_optimizer_in_backward(); });
-  if (can_copy_at_use(plan)) add([](Change& change) { change.use_copies_at_use(); });
+  if (has_many_logits(request, request.batches.train.sequences)) add_method("chunked_loss");
+  // Without clipping the updates are the same.
+  if (run.arguments.max_grad_norm == 0.0) add_method("optimizer_in_backward");
+  if (can_copy_at_use(plan)) add_method("copies_at_use");
   const std::vector<int64_t> lengths = shorter_lengths(request);
   if (!lengths.empty()) add([&](Change& change) { change.use_length(lengths.front()); });
-  if (can_use_sgd(request)) add([](Change& change) { change.use_sgd(); });
+  if (!optimizer_state_names(request.update.optimizer).empty()) add_method("sgd");
   return changes;
 }
 
 }  // namespace
 
-std::vector<Suggestion> cheapest_savings(const Plan& plan) {
+std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run) {
   const int64_t total = plan.total_bytes();
   const double own_ms = ms_per_sample(plan);
   std::vector<Suggestion> found;
-  for (const Change& change : changes_to_try(plan)) {
+  for (const Change& change : changes_to_try(plan, run)) {
     std::optional<Suggestion> suggestion = change.planned(total, own_ms);
     if (suggestion && total - suggestion->total_bytes >= total / 100) found.push_back(std::move(*suggestion));
   }

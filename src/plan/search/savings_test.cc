@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/compile/testing/plan_case.h"
+#include "plan/search/testing/run_case.h"
 
 namespace plimsoll {
 namespace {
@@ -14,6 +14,10 @@ const Suggestion* find(const std::vector<Suggestion>& list, const std::string& w
   return nullptr;
 }
 
+std::vector<Suggestion> savings_of(const PlanRequest& request) {
+  return cheapest_savings(build_plan(request), run_of(request));
+}
+
 PlanRequest many_activations() {
   PlanRequest request = small_request();
   request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
@@ -23,7 +27,7 @@ PlanRequest many_activations() {
 
 TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
   const Plan plan = build_plan(many_activations());
-  const std::vector<Suggestion> savings = cheapest_savings(plan);
+  const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
 
   const Suggestion* batch = find(savings, "--per_device_train_batch_size 32 --gradient_accumulation_steps 2");
   ASSERT_NE(batch, nullptr);
@@ -43,14 +47,14 @@ TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
 TEST(Savings, Bf16IsThatOfTheArgument) {
   PlanRequest request = many_activations();
   request.device.isa = CpuIsa::kAvx512Bf16;
-  const std::vector<Suggestion> savings = cheapest_savings(build_plan(request));
+  const std::vector<Suggestion> savings = savings_of(request);
   ASSERT_FALSE(savings.empty());
   EXPECT_EQ(savings.front().arguments, "--bf16") << "saves most, costs no time";
   EXPECT_LT(savings.front().relative_time, 1);
   request.precision.activation_dtype = DType::kBF16;  // weights stay in fp32
   const Plan bf16 = build_plan(request);
   EXPECT_EQ(savings.front().total_bytes, bf16.total_bytes());
-  EXPECT_EQ(find(cheapest_savings(bf16), "--bf16"), nullptr) << "it is there already";
+  EXPECT_EQ(find(savings_of(request), "--bf16"), nullptr) << "it is there already";
 }
 
 TEST(Savings, Fp16NeedsNoCopyOfItsWeights) {
@@ -60,20 +64,20 @@ TEST(Savings, Fp16NeedsNoCopyOfItsWeights) {
   request.device.gpu = *find_gpu_target("h200");
   request.precision.activation_dtype = DType::kF16;
   const Plan plan = build_plan(request);
-  const std::vector<Suggestion> savings = cheapest_savings(plan);
+  const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
   const Suggestion* copies = find(savings, "--weight_copies at_use");
   ASSERT_NE(copies, nullptr);
   EXPECT_EQ(copies->effect, Effect::kNone);
   request.precision.copies_at_use = true;
   const Plan changed = build_plan(request);
   EXPECT_EQ(copies->total_bytes, changed.total_bytes());
-  EXPECT_EQ(find(cheapest_savings(changed), "--weight_copies"), nullptr) << "it is there already";
+  EXPECT_EQ(find(savings_of(request), "--weight_copies"), nullptr) << "it is there already";
 }
 
 TEST(Savings, ManyLogitsAreHeldInChunks) {
   PlanRequest request = many_activations();
   request.model.config.num_labels = 200000;
-  const Suggestion* chunks = find(cheapest_savings(build_plan(request)), "--chunked_loss always");
+  const Suggestion* chunks = find(savings_of(request), "--chunked_loss always");
   ASSERT_NE(chunks, nullptr);
 }
 
@@ -83,7 +87,7 @@ TEST(Savings, TheCheapestComeFirst) {
   int seen = 0;
   for (const PlanRequest& request : all_plan_cases()) {
     const Plan plan = build_plan(request);
-    const std::vector<Suggestion> savings = cheapest_savings(plan);
+    const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
     EXPECT_LE(savings.size(), 3u);
     bool differs = false;
     for (const Suggestion& saving : savings) {
@@ -101,7 +105,7 @@ TEST(Savings, TheCheapestComeFirst) {
 // saves more.
 TEST(Savings, GradientsThatAccumulateAreCounted) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
-  const std::vector<Suggestion> savings = cheapest_savings(plan);
+  const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
   const Suggestion* batch = find(savings, "--per_device_train_batch_size");
   ASSERT_NE(batch, nullptr);
   EXPECT_EQ(batch->arguments, "--per_device_train_batch_size 1 --gradient_accumulation_steps 4");
@@ -110,7 +114,7 @@ TEST(Savings, GradientsThatAccumulateAreCounted) {
 TEST(Savings, ALargeEvaluationIsMadeSmaller) {
   PlanRequest request = small_request();
   request.batches.evaluate = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
-  const std::vector<Suggestion> savings = cheapest_savings(build_plan(request));
+  const std::vector<Suggestion> savings = savings_of(request);
   ASSERT_FALSE(savings.empty());
   EXPECT_EQ(savings.front().arguments, "--per_device_eval_batch_size 256");
   EXPECT_EQ(find(savings, "--per_device_train_batch_size"), nullptr);
@@ -122,7 +126,7 @@ TEST(Savings, NothingIsSaidWhereNothingIsSaved) {
   request.update.optimizer.momentum = 0;
   request.batches.train = {.tokens = 16, .sequences = 1, .longest = 16};
   request.batches.evaluate = request.batches.train;
-  EXPECT_TRUE(cheapest_savings(build_plan(request)).empty());
+  EXPECT_TRUE(savings_of(request).empty());
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ bool saves_memory(const Method& method) {
 
 class Search {
  public:
-  Search(const Plan& plan, int64_t limit, const PlanLabels& labels)
-      : plan_(plan), limit_(limit), labels_(labels), own_ms_(ms_per_sample(plan)) {}
+  Search(const Plan& plan, const RunSpec& run, int64_t limit, const PlanLabels& labels)
+      : plan_(plan), run_(run), limit_(limit), labels_(labels), own_ms_(ms_per_sample(plan)) {}
 
   std::vector<Suggestion> run() {
     const PlanRequest& request = plan_.request;
@@ -82,18 +82,17 @@ class Search {
 
   // Tries a method of the table that no other function tries.
   void try_method(const Method& method) {
-    if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;
     const PlanRequest& request = plan_.request;
+    if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;
+    if (!applies_to(method, request.device)) return;
     // Suggests only one half precision, and no method without an effect on this plan.
-    if (method.name == "fp16" && can_use_bf16(request)) return;
+    if (method.name == "fp16" && changed_request(run_, MethodSet().with(*find_method("bf16")))) return;
     if (method.name == "copies_at_use" && !can_copy_at_use(plan_)) return;
     if (method.name.ends_with("_gradients") && request.batches.accumulation_steps == 1) return;
     if (method.kind == "loss" && !has_many_logits(request, request.batches.train.sequences)) return;
     const MethodSet alone = MethodSet().with(method);
-    const bool is_in_backward = method.name == "optimizer_in_backward";
-    if (is_in_backward && request.batches.accumulation_steps > 1) return;
-    if (!with_methods(request, alone)) return;
-    Change change(request, labels_);
+    if (!changed_request(run_, alone)) return;
+    Change change(run_, labels_);
     change.use_methods(alone);
     add(change);
   }
@@ -104,7 +103,7 @@ class Search {
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
-      Change change(plan_.request, labels_);
+      Change change(run_, labels_);
       change.use_recompute(policy);
       std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
       if (!suggestion) continue;
@@ -114,7 +113,7 @@ class Search {
     if (!best) return;
     // Offloading removes from the device the bytes that a budget weighs.
     if (best->fits && !plan_.request.offload.activations) {
-      Change change(plan_.request, labels_);
+      Change change(run_, labels_);
       change.use_recompute_budget(limit_);
       std::optional<Suggestion> mixed = change.planned(limit_, own_ms_);
       if (mixed && mixed->fits && mixed->relative_time < best->relative_time)
@@ -127,7 +126,7 @@ class Search {
   void try_sizes(const std::vector<int64_t>& sizes, void (Change::*make)(int64_t)) {
     std::optional<Suggestion> best;
     for (int64_t size : sizes) {
-      Change change(plan_.request, labels_);
+      Change change(run_, labels_);
       (change.*make)(size);
       std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
       if (!suggestion) continue;
@@ -152,19 +151,13 @@ class Search {
   }
 
   void try_sets_of(Effect most, bool small_evaluation) {
-    FitSubject subject{.request = plan_.request, .lengths = SequenceLengths::kAsInBatch};
-    PlanRequest& request = subject.request;
-    request.memory_limit_bytes = limit_;
-    if (small_evaluation) {
-      Change change(request, labels_);
-      change.use_evaluation_batch(1);
-      request = change.request();
-    }
-    const FitQuestion question = question_of(request);
-    const MethodSpace space(subject, scope(most), question.most_sequences, question.effective_batch);
+    RunSpec run = searched(small_evaluation ? with_evaluate_batch(run_, 1) : run_);
+    run.arguments.memory_limit = limit_;
+    const FitQuestion question = question_of(plan_.request);
+    const MethodSpace space(run, scope(most), question.most_sequences, question.effective_batch);
     for (const FitAnswer& answer : search_fit(space, question).answers) {
       if (answer.effect != most) continue;
-      Change change(plan_.request, labels_);
+      Change change(run_, labels_);
       if (small_evaluation) change.use_evaluation_batch(1);
       if (answer.micro_batch != plan_.request.batches.train.sequences)
         change.use_micro_batch(answer.micro_batch);
@@ -176,10 +169,19 @@ class Search {
     }
   }
 
+  // Returns the run without a choice of recomputation that was made by planning, which sets of methods may replace.
+  static RunSpec searched(RunSpec run) {
+    if (!run.facts.recompute) return run;
+    run = with_recompute(std::move(run), RecomputePolicy::kCheap);
+    run.arguments.recompute = Arguments().recompute;  // kCheap as well, but not named
+    return run;
+  }
+
   MethodScope scope(Effect most) const {
-    MethodScope scope{.methods = {}, .trained_parts = {}, .most = most};
+    MethodScope scope{.methods = {}, .most = most};
     for (const Method& method : method_table()) {
-      if (is_worth_suggesting(method)) scope.methods.push_back(&method);
+      if (is_worth_suggesting(method) && applies_to(method, run_.facts.device))
+        scope.methods.push_back(&method);
     }
     return scope;
   }
@@ -200,13 +202,12 @@ class Search {
   // shorter sequences.
   void try_combined() {
     const PlanRequest& request = plan_.request;
-    Change change(request, labels_);
+    Change change(run_, labels_);
     if (!smaller_evaluation_batches(request).empty()) change.use_evaluation_batch(1);
     bool is_new = change.num_changes() > 0;
     if (request.train) {
       const FitQuestion question = question_of(request);
-      const FitSubject subject{.request = change.request(), .lengths = SequenceLengths::kAsInBatch};
-      const MethodSpace space(subject, scope(Effect::kOtherModel), question.most_sequences,
+      const MethodSpace space(searched(change.run()), scope(Effect::kOtherModel), question.most_sequences,
                               question.effective_batch);
       const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question);
       if (smallest && smallest->shape.micro_batch != request.batches.train.sequences)
@@ -227,6 +228,7 @@ class Search {
   }
 
   const Plan& plan_;
+  const RunSpec& run_;
   int64_t limit_;
   const PlanLabels& labels_;
   double own_ms_;
@@ -311,22 +313,23 @@ std::string describe_smallest(const std::vector<Suggestion>& suggestions, int64_
 
 }  // namespace
 
-std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes, const PlanLabels& labels) {
-  return Search(plan, limit_bytes, labels).run();
+std::vector<Suggestion> suggest_changes(const Plan& plan, const RunSpec& run, int64_t limit_bytes,
+                                        const PlanLabels& labels) {
+  return Search(plan, run, limit_bytes, labels).run();
 }
 
 std::string format_shortage(int64_t bytes) {
   return bytes < kMiB / 20 ? counted(bytes, "byte") : format_mib(bytes) + " MiB";
 }
 
-std::string describe_shortage(const Plan& plan, const PlanLabels& labels) {
+std::string describe_shortage(const Plan& plan, const RunSpec& run, const PlanLabels& labels) {
   if (plan.fits()) return {};
   const int64_t limit = *plan.request.memory_limit_bytes;
   const int64_t needed = plan.total_bytes();
   std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
                                     format_mib(needed), format_mib(limit), labels.memory_limit,
                                     format_shortage(needed - limit), describe_peak(memory_anatomy(plan)));
-  const std::vector<Suggestion> suggestions = suggest_changes(plan, limit, labels);
+  const std::vector<Suggestion> suggestions = suggest_changes(plan, run, limit, labels);
   const std::string fitting = format_fitting(suggestions);
   const std::string others = format_not_fitting(suggestions);
   if (!fitting.empty()) {
@@ -348,8 +351,8 @@ std::string describe_shortage(const Plan& plan, const PlanLabels& labels) {
   return message;
 }
 
-void require_fit(const Plan& plan, const PlanLabels& labels) {
-  if (!plan.fits()) throw Error(ErrorCode::kWillNotFit, describe_shortage(plan, labels));
+void require_fit(const Plan& plan, const RunSpec& run, const PlanLabels& labels) {
+  if (!plan.fits()) throw Error(ErrorCode::kWillNotFit, describe_shortage(plan, run, labels));
 }
 
 }  // namespace plimsoll

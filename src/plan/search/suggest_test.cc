@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "plan/compile/testing/plan_case.h"
+#include "plan/search/budget.h"
+#include "plan/search/testing/run_case.h"
 
 namespace plimsoll {
 namespace {
@@ -35,22 +36,22 @@ const Suggestion* find(const std::vector<Suggestion>& list, const std::string& w
 
 TEST(Suggest, APlanThatFitsIsLeftAlone) {
   PlanRequest request = small_request();
-  EXPECT_NO_THROW(require_fit(build_plan(request)));
+  EXPECT_NO_THROW(require_fit(build_plan(request), run_of(request)));
   request.memory_limit_bytes = build_plan(request).total_bytes();
-  EXPECT_NO_THROW(require_fit(build_plan(request)));
+  EXPECT_NO_THROW(require_fit(build_plan(request), run_of(request)));
 }
 
 TEST(Suggest, OneByteTooMuchIsRefused) {
   PlanRequest request = small_request();
   request.memory_limit_bytes = build_plan(request).total_bytes() - 1;
-  EXPECT_THROW(require_fit(build_plan(request)), Error);
+  EXPECT_THROW(require_fit(build_plan(request), run_of(request)), Error);
 }
 
 TEST(Suggest, TheMessageSaysHowMuchWhereAndWhatFits) {
   PlanRequest request = large_batch_request();
   request.memory_limit_bytes = half_batch_bytes();
   try {
-    require_fit(build_plan(request));
+    require_fit(build_plan(request), run_of(request));
     FAIL() << "fits";
   } catch (const Error& error) {
     const std::string text = error.what();
@@ -69,7 +70,7 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
   PlanRequest request = large_batch_request();
   const Plan plan = build_plan(request);
   const int64_t limit = half_batch_bytes();
-  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), limit);
   const Suggestion* batch = find(list, "--per_device_train_batch_size 32 ");
   ASSERT_NE(batch, nullptr);
   EXPECT_TRUE(batch->fits);
@@ -115,7 +116,7 @@ PlanRequest bert_large_on_h200() {
 // allow it.
 TEST(Suggest, MethodsOfTheTableAreTried) {
   const Plan plan = build_plan(bert_large_on_h200());
-  const std::vector<Suggestion> list = suggest_changes(plan, int64_t{5} << 30);
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), int64_t{5} << 30);
   for (const auto& [words, effect] : std::vector<std::pair<std::string, Effect>>{
            {"--offload_optimizer", Effect::kNone},
            {"--offload_activations", Effect::kNone},
@@ -139,7 +140,7 @@ TEST(Suggest, MethodsOfTheTableAreTried) {
 TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
   const Plan plan = build_plan(bert_large_on_h200());
   const int64_t limit = int64_t{3} << 30;
-  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), limit);
   ASSERT_GE(list.size(), 2u);
   const Suggestion& first = list.front();
   EXPECT_TRUE(first.fits);
@@ -152,7 +153,7 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
     }
   }
   // With a limit below the smallest run, the message states what that run needs.
-  const std::vector<Suggestion> none = suggest_changes(plan, int64_t{1} << 30);
+  const std::vector<Suggestion> none = suggest_changes(plan, run_of(plan.request), int64_t{1} << 30);
   const auto fits = [](const Suggestion& suggestion) { return suggestion.fits; };
   EXPECT_TRUE(std::ranges::none_of(none, fits));
   const auto smallest = std::ranges::min_element(none, {}, &Suggestion::total_bytes);
@@ -162,8 +163,8 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
 // Another argument sets the length of random sequences.
 TEST(Suggest, ShorterSequencesHaveTheArgumentOfTheirData) {
   const PlanLabels labels{.length_argument = "--dummy_seq_length", .shorter_effect = "shorter sequences"};
-  const std::vector<Suggestion> list =
-      suggest_changes(build_plan(large_batch_request()), half_batch_bytes(), labels);
+  const std::vector<Suggestion> list = suggest_changes(
+      build_plan(large_batch_request()), run_of(large_batch_request()), half_batch_bytes(), labels);
   const Suggestion* length = find(list, "--dummy_seq_length 64");
   ASSERT_NE(length, nullptr);
   EXPECT_EQ(length->note, "shorter sequences");
@@ -176,7 +177,7 @@ TEST(Suggest, TheEffectiveBatchStays) {
   request.batches.accumulation_steps = 3;
   const Plan plan = build_plan(request);
   const Suggestion* batch = nullptr;
-  const std::vector<Suggestion> list = suggest_changes(plan, plan.total_bytes() - 1);
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), plan.total_bytes() - 1);
   batch = find(list, "--per_device_train_batch_size ");
   ASSERT_NE(batch, nullptr);
   EXPECT_EQ(batch->arguments, "--per_device_train_batch_size 6 --gradient_accumulation_steps 6");
@@ -191,7 +192,7 @@ TEST(Suggest, RecomputingIsFoundAndTheBudgetBetweenThePolicies) {
   request.recompute = {};
   const Plan plan = build_plan(request);
   const int64_t limit = (full + plan.total_bytes()) / 2;
-  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), limit);
   const Suggestion* whole_layers = find(list, "--gradient_checkpointing");
   const Suggestion* budget = find(list, fmt::format("--recompute_budget {}MiB", limit >> 20));
   ASSERT_NE(whole_layers, nullptr);
@@ -202,11 +203,32 @@ TEST(Suggest, RecomputingIsFoundAndTheBudgetBetweenThePolicies) {
   EXPECT_EQ(whole_layers->effect, Effect::kNone);
 }
 
+// --gradient_checkpointing contradicts --recompute selective, which the run was given.
+TEST(Suggest, AChoiceByPlanningIsReplacedByNamingThePolicy) {
+  PlanRequest request = large_batch_request();
+  RunSpec run = run_of(request);
+  run.arguments.recompute = "selective";
+  run.facts.recompute = choose_recompute_of(run, request).best.choice;
+  request = request_of(run);
+  const Plan plan = build_plan(request);
+  PlanRequest least = request;
+  least.recompute = {.policy = RecomputePolicy::kFull};
+  least.update.optimizer.kind = OptimizerKind::kSgd;
+  const std::vector<Suggestion> list = suggest_changes(plan, run, build_plan(least).total_bytes() - 1000);
+  const Suggestion* full = find(list, "--recompute full");
+  ASSERT_NE(full, nullptr);
+  EXPECT_EQ(find(list, "--gradient_checkpointing"), nullptr);
+  for (const Suggestion& suggestion : list) {
+    if (suggestion.arguments.find("--recompute full") == std::string::npos) continue;
+    EXPECT_EQ(suggestion.arguments.find("--recompute full"), suggestion.arguments.rfind("--recompute full"));
+  }
+}
+
 TEST(Suggest, ALargeEvaluationIsMadeSmaller) {
   PlanRequest request = small_request();
   request.batches.evaluate = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
   const Plan plan = build_plan(request);
-  const std::vector<Suggestion> list = suggest_changes(plan, plan.total_bytes() - 1);
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), plan.total_bytes() - 1);
   const Suggestion* evaluation = find(list, "--per_device_eval_batch_size 256");
   ASSERT_NE(evaluation, nullptr);
   EXPECT_TRUE(evaluation->fits);
@@ -223,7 +245,7 @@ TEST(Suggest, ChangesAreCombinedWhereNoneAloneIsEnough) {
   least.batches.evaluate = least.batches.train;
   least.batches.accumulation_steps = 64;
   const int64_t limit = build_plan(least).total_bytes() + 1000;
-  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), limit);
   ASSERT_FALSE(list.empty());
   EXPECT_TRUE(list.front().fits);
   EXPECT_NE(list.front().arguments.find("--optim sgd"), std::string::npos) << list.front().arguments;
@@ -234,7 +256,7 @@ TEST(Suggest, WhatCanNotFitIsSaid) {
   PlanRequest request = small_request();
   request.memory_limit_bytes = 1 << 20;
   try {
-    require_fit(build_plan(request));
+    require_fit(build_plan(request), run_of(request));
     FAIL() << "fits";
   } catch (const Error& error) {
     const std::string text = error.what();

@@ -18,8 +18,8 @@ namespace {
 constexpr int kWidth = 1280;
 constexpr int kTop = 128;
 constexpr int kNames = 330;  // left edge of the first panel
-constexpr int kPanel = 390;  // width of a panel
 constexpr int kBetween = 84;
+constexpr int kRight = 86;      // free space to the right of the last panel
 constexpr int kLine = 16;       // line height of the caption
 constexpr double kNumber = 44;  // width of a four-digit number and its distance from the bar
 constexpr std::string_view kInk = "#222222";
@@ -44,6 +44,7 @@ struct Band {
   std::string name;
   Bar memory;
   Bar speed;
+  Bar metric;           // of the evaluation; 0 if there is none
   std::string no_peer;  // text shown instead of the missing bar of the other program
 };
 
@@ -60,7 +61,26 @@ Heights heights_of(size_t num_rows, bool has_peers) {
   return num_rows > 24 ? Heights{23, 14, 0} : Heights{28, 18, 0};
 }
 
+// Returns the metric of the evaluations that the picture shows: accuracy if it was measured, otherwise the first by name
+// that is not a loss, a speed or of MNLI's second set. Empty if the rows were not evaluated.
+std::string shown_metric(const std::vector<ExperimentRow>& rows) {
+  std::string shown;
+  for (const ExperimentRow& row : rows) {
+    if (!row.figures) continue;
+    for (const auto& [name, value] : row.figures->evaluation) {
+      bool is_other = !name.starts_with("eval_");
+      for (const std::string_view end : {"_loss", "_runtime", "_per_second", "_samples", "_mm"})
+        is_other = is_other || name.ends_with(end);
+      if (is_other) continue;
+      if (name == "eval_accuracy") return name;
+      if (shown.empty() || name < shown) shown = name;
+    }
+  }
+  return shown;
+}
+
 std::vector<Band> bands_of(const std::vector<ExperimentRow>& rows) {
+  const std::string metric = shown_metric(rows);
   std::vector<Band> bands;
   for (const ExperimentRow& row : rows) {
     if (!row.figures) continue;
@@ -69,7 +89,10 @@ std::vector<Band> bands_of(const std::vector<ExperimentRow>& rows) {
               .memory = {.measured = static_cast<double>(f.measured_bytes) / kMiB,
                          .predicted = static_cast<double>(f.predicted_bytes) / kMiB},
               .speed = {.measured = f.samples_per_s, .predicted = f.predicted_samples_per_s},
+              .metric = {},
               .no_peer = "not run by Trainer"};
+    if (const auto found = f.evaluation.find(metric); found != f.evaluation.end())
+      band.metric.measured = found->second;
     if (row.peer && row.peer->refused.empty()) {
       band.memory.peer = static_cast<double>(row.peer->measured_bytes) / kMiB;
       band.speed.peer = row.peer->samples_per_s;
@@ -99,6 +122,9 @@ class Drawing {
   Drawing(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin)
       : rows_(rows),
         bands_(bands_of(rows)),
+        metric_(shown_metric(rows)),
+        panel_(metric_.empty() ? (kWidth - kNames - kBetween - kRight) / 2
+                               : (kWidth - kNames - 2 * kBetween - kRight) / 3),
         has_peers_(std::any_of(bands_.begin(), bands_.end(),
                                [](const Band& band) { return band.speed.peer.has_value(); })),
         heights_(heights_of(bands_.size(), has_peers_)),
@@ -112,8 +138,13 @@ class Drawing {
     if (!bands_.empty()) {
       draw_legend();
       draw_names();
-      draw_panel(kNames, "memory at the peak, MiB (less is better)", &Band::memory);
-      draw_panel(kNames + kPanel + kBetween, "speed, samples/s (more is better)", &Band::speed);
+      const bool is_narrow = !metric_.empty();
+      draw_panel(kNames, is_narrow ? "memory at the peak, MiB" : "memory at the peak, MiB (less is better)",
+                 &Band::memory);
+      draw_panel(kNames + panel_ + kBetween,
+                 is_narrow ? "speed, samples/s" : "speed, samples/s (more is better)", &Band::speed);
+      if (is_narrow)
+        draw_panel(kNames + 2 * (panel_ + kBetween), metric_.substr(5) + " of the evaluation", &Band::metric);
     }
     for (size_t i = 0; i < caption_.size(); ++i) {
       const double y = height_ - 14 - kLine * static_cast<double>(caption_.size() - 1 - i);
@@ -197,9 +228,9 @@ class Drawing {
 
   void draw_panel(double left, std::string_view title, Bar Band::*which) {
     const double most = largest(which);
-    const double scale = kPanel / (1.12 * most);
+    const double scale = panel_ / (1.12 * most);
     picture_.text(left, kTop - 14, title, 14, kInk, TextAnchor::kStart, TextWeight::kBold);
-    for (const double tick : round_ticks(0, most, 5)) {
+    for (const double tick : round_ticks(0, most, metric_.empty() ? 5 : 3)) {
       const double x = left + tick * scale;
       picture_.line(x, kTop, x, bottom_, kGrey, 1);
       picture_.text(x, bottom_ + 18, fmt::format("{:g}", tick), 12, kInk, TextAnchor::kMiddle);
@@ -220,7 +251,8 @@ class Drawing {
     // The number is next to the bar, or after a mark that would cross the number.
     const bool is_free = bar.predicted <= 0 || mark <= length || mark > length + kNumber;
     write_number(left + (is_free ? length : mark), y + heights_.bar / 2, short_number(bar.measured), kInk);
-    if (!has_peers_) return;
+    // The runs of the other program are not evaluated.
+    if (!has_peers_ || &bar == &band.metric) return;
     const double peer_y = y + heights_.bar;
     const double peer_length = bar.peer.value_or(0) * scale;
     if (bar.peer) picture_.rectangle(left, peer_y, peer_length, heights_.peer_bar, kPeers);
@@ -238,6 +270,8 @@ class Drawing {
 
   const std::vector<ExperimentRow>& rows_;
   std::vector<Band> bands_;
+  std::string metric_;  // key of the evaluation; "" for none
+  int panel_;           // width of a panel
   bool has_peers_;
   Heights heights_;
   std::vector<std::string> caption_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "optim/optimizers.h"
@@ -306,6 +307,79 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
   return title(plan, labels) + memory_table(plan, anatomy, characters) + describe_constant(plan, anatomy) +
          describe_peak(anatomy) + describe_arena(plan) + describe_host(plan) + describe_formulas(plan) +
          operations_table(plan) + recompute_table(plan) + verdict(plan);
+}
+
+namespace {
+
+std::string describe_batch(const Plan& plan) {
+  const Bucket& bucket = plan.trains() ? plan.request.batches.train : plan.request.batches.evaluate;
+  std::string text = fmt::format("{} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
+  const int64_t steps = plan.trains() ? plan.request.batches.accumulation_steps : 1;
+  if (steps > 1) text += fmt::format(", {} accumulated to {}", steps, bucket.sequences * steps);
+  return text;
+}
+
+// Describes the memory of the largest phase by its three largest purposes and the sum of the others.
+std::string describe_purposes(const PhaseMemory& phase) {
+  constexpr size_t kShown = 3;
+  std::vector<std::pair<int64_t, std::string_view>> purposes;
+  for (int p = 0; p < kNumPurposes; ++p) {
+    const int64_t bytes = phase.by_purpose[static_cast<size_t>(p)];
+    if (bytes > 0) purposes.emplace_back(bytes, purpose_name(static_cast<Purpose>(p)));
+  }
+  std::sort(purposes.begin(), purposes.end(), std::greater<>());
+  std::string text;
+  int64_t rest = phase.total_bytes;
+  for (size_t i = 0; i < std::min(kShown, purposes.size()); ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", purposes[i].second, format_mib(purposes[i].first));
+    rest -= purposes[i].first;
+  }
+  return rest > 0 ? fmt::format("{}, other {}", text, format_mib(rest)) : text;
+}
+
+// Returns a line that is cut to the width of all tables.
+std::string one_line(std::string_view head, const std::string& text) {
+  constexpr size_t kColumns = 100;
+  std::string line = fmt::format("{}{}", head, text);
+  if (display_width(line) > kColumns) line = line.substr(0, kColumns - 2) + "..";
+  return line + "\n";
+}
+
+std::string describe_verdict(const Plan& plan) {
+  const std::string needs = format_mib(plan.total_bytes()) + " MiB";
+  if (!plan.request.memory_limit_bytes) return needs;
+  return fmt::format("{} of {} MiB allowed", needs, format_mib(*plan.request.memory_limit_bytes));
+}
+
+}  // namespace
+
+std::string plan_summary(const Plan& plan, const PlanLabels& labels) {
+  const MemoryAnatomy anatomy = memory_anatomy(plan);
+  const PhaseMemory& phase = anatomy.phases[anatomy.largest];
+  std::string model =
+      fmt::format("{}, {} parameters", labels.model_of(plan.request), format_count(plan.num_parameters()));
+  if (plan.trains() && plan.num_trainable_parameters() < plan.num_parameters())
+    model += fmt::format(", {} trainable", format_count(plan.num_trainable_parameters()));
+  model += fmt::format(", {}", describe_precision(plan.request));
+  if (plan.trains()) model += ", " + describe_optimizer(plan.request.update.optimizer);
+  const PeakPlace* peak = anatomy.peak_of(phase.phase);
+  const std::string module = peak == nullptr ? "" : describe_module(peak->module);
+  const std::string place =
+      peak == nullptr ? std::string(phase_name(phase.phase))
+                      : fmt::format("{}, {}{}", phase_name(phase.phase), segment_name(peak->segment),
+                                    module.empty() ? "" : " of " + module);
+  return one_line("plan    ", model) +
+         one_line("batch   ", fmt::format("{}; about {} samples/s (estimate)", describe_batch(plan),
+                                          short_number(operations_anatomy(plan).samples_per_s()))) +
+         one_line("memory  ", fmt::format("{}; full tables: --dry_run", describe_verdict(plan))) +
+         one_line("of it   ", describe_purposes(phase)) + one_line("peak    ", place);
+}
+
+std::string plan_headline(const Plan& plan, const PlanLabels& labels) {
+  return one_line("plan: ", fmt::format("{}, {}, batch {}, {}, about {} samples/s (estimate)",
+                                        labels.model_of(plan.request), describe_precision(plan.request),
+                                        describe_batch(plan), describe_verdict(plan),
+                                        short_number(operations_anatomy(plan).samples_per_s())));
 }
 
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings) {

@@ -17,6 +17,12 @@ namespace plimsoll {
 std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
                        Characters characters = Characters::kUnicode);
 
+// Formats the five lines of the plan that `train` prints: model, batch, memory by purpose, peak, and the verdict with the
+// estimated speed. Each has at most 100 columns.
+std::string plan_summary(const Plan& plan, const PlanLabels& labels = {});
+// Formats the line of the plan that `eval` and `predict` print.
+std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
+
 // Formats the cheapest ways to save memory: the argument to add, the bytes saved according to a plan, and the
 // effect on the time per sample. At most 100 columns, with a newline at the end; empty without savings.
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings);

@@ -7,9 +7,9 @@
 
 #include "plan/anatomy/memory.h"
 #include "plan/compile/matmuls.h"
-#include "plan/compile/testing/plan_case.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
+#include "plan/search/testing/run_case.h"
 
 namespace plimsoll {
 namespace {
@@ -39,7 +39,7 @@ TEST(PlanTable, NeverWiderThanAHundredColumns) {
   for (PlanRequest request : all_plan_cases()) {
     if (printed % 3 == 0) request.memory_limit_bytes = 1000 + printed * 10'000'000;
     const Plan plan = build_plan(request);
-    const std::string savings = format_savings(plan, cheapest_savings(plan));
+    const std::string savings = format_savings(plan, cheapest_savings(plan, run_of(request)));
     for (const std::string& text : {plan_table(plan), module_table(plan), plan_why(plan), savings}) {
       for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
       EXPECT_TRUE(text.empty() || text.ends_with('\n'));
@@ -106,7 +106,7 @@ TEST(PlanTable, TheVerdictStandsLast) {
     const size_t shortage = line.find("short by ");
     ASSERT_TRUE(needed != std::string::npos && shortage != std::string::npos) << line;
     try {
-      require_fit(build_plan(request));
+      require_fit(build_plan(request), run_of(request));
       FAIL() << "it fits";
     } catch (const Error& error) {
       const std::string message = error.what();
@@ -304,6 +304,28 @@ TEST(ModuleTable, ListsEveryLayer) {
                             "  encoder.layer.2.feed_forward ", "  classifier "}) {
     EXPECT_NE(table.find(words), std::string::npos) << words;
   }
+}
+
+// The short forms have the same figures as the table, in five lines and in one.
+TEST(PlanSummary, IsShortForEveryPlan) {
+  int checked = 0;
+  for (const PlanRequest& request : all_plan_cases()) {
+    const Plan plan = build_plan(request);
+    const std::string summary = plan_summary(plan);
+    const std::string line = plan_headline(plan);
+    EXPECT_EQ(std::count(summary.begin(), summary.end(), '\n'), 5) << summary;
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+    for (const std::string& text : {summary, line}) {
+      EXPECT_NE(text.find(format_mib(plan.total_bytes()) + " MiB"), std::string::npos) << text;
+      for (size_t at = 0; at < text.size();) {
+        const size_t end = text.find('\n', at);
+        EXPECT_LE(display_width(text.substr(at, end - at)), 100u) << text;
+        at = end + 1;
+      }
+    }
+    ++checked;
+  }
+  EXPECT_GE(checked, 49);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "base/units.h"
 #include "optim/optimizers.h"
@@ -139,6 +140,7 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
   all.insert(all.end(), evaluation.begin(), evaluation.end());
   double last_step = 1;
   for (const auto& [x, y] : all) last_step = std::max(last_step, x);
+  if (all.empty()) return {};
   const auto [low, high] = range_of(all);
   SvgPlot plot({.title = title, .x_label = "optimizer step", .y_label = "loss", .caption = caption}, 0,
                last_step, low, high);
@@ -149,6 +151,51 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
   plot.dots(evaluation, kPurposeColours[5]);
   if (!train.empty()) plot.legend_entry(kPurposeColours[0], "", "training loss");
   if (!evaluation.empty()) plot.legend_entry(kPurposeColours[5], "6 3", "evaluation loss");
+  return plot.finish();
+}
+
+namespace {
+
+// Returns the names of the metrics of the evaluations, without losses, speeds and memory.
+std::set<std::string> metric_keys(const LogHistory& history) {
+  std::set<std::string> keys;
+  for (const LogRecord& record : history) {
+    for (const auto& [key, value] : record.values) {
+      const auto has = [&key](std::string_view part) { return key.find(part) != std::string::npos; };
+      const bool is_cost =
+          has("_loss") || has("_per_second") || has("_runtime") || has("_samples") || has("_mem_");
+      if (key.starts_with("eval_") && !is_cost) keys.insert(key);
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+std::string metrics_plot(const LogHistory& history, const std::string& title, const std::string& caption) {
+  constexpr std::array<std::string_view, 4> kDashes{"", "6 3", "2 3", "9 3 2 3"};
+  std::vector<PlotPoint> all;
+  for (const std::string& key : metric_keys(history)) {
+    for (const PlotPoint& point : points_of(history, key)) all.push_back(point);
+  }
+  if (all.empty()) return {};
+  double last_step = 1;
+  for (const auto& [x, y] : all) last_step = std::max(last_step, x);
+  const auto [low, high] = range_of(all);
+  SvgPlot plot({.title = title,
+                .x_label = "optimizer step",
+                .y_label = "metric of the evaluation",
+                .caption = caption},
+               0, last_step, low, high);
+  size_t i = 0;
+  for (const std::string& key : metric_keys(history)) {
+    const std::string_view colour = kPurposeColours[i % kPurposeColours.size()];
+    const std::string_view dashes = kDashes[i % kDashes.size()];
+    plot.line(points_of(history, key), colour, dashes);
+    plot.dots(points_of(history, key), colour);
+    plot.legend_entry(colour, dashes, key.substr(5));
+    ++i;
+  }
   return plot.finish();
 }
 

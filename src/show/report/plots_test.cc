@@ -62,7 +62,9 @@ LogHistory history_of(std::initializer_list<LogRecord> records) {
 TEST(LossPlot, SurvivesWhatRunsLog) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(xml_fault(loss_plot({}, "loss", "")), "");
+  EXPECT_EQ(loss_plot({}, "loss", ""), "");
+  EXPECT_EQ(loss_plot(history_of({{.step = 3, .values = {{"train_loss", 0.5}}}}), "loss", ""), "")
+      << "no curve, no plot";
   EXPECT_EQ(xml_fault(loss_plot(history_of({{.step = 1, .values = {{"loss", 0.0}}}}), "loss", "")), "");
   EXPECT_EQ(xml_fault(loss_plot(history_of({{.step = 1, .values = {{"loss", -1e300}}},
                                             {.step = 2, .values = {{"loss", 1.0}}}}),
@@ -76,6 +78,30 @@ TEST(LossPlot, SurvivesWhatRunsLog) {
   EXPECT_EQ(xml_fault(svg), "");
   EXPECT_FALSE(contains(svg, "nan"));
   EXPECT_FALSE(contains(svg, "inf"));
+}
+
+TEST(MetricsPlot, DrawsEveryMetricOfTheEvaluations) {
+  LogHistory history;
+  for (int i = 1; i <= 4; ++i) {
+    history.push_back({.step = 10 * i,
+                       .epoch = 1.0 * i,
+                       .values = {{"eval_accuracy", 0.2 * i},
+                                  {"eval_f1", 0.1 * i},
+                                  {"eval_loss", 1.0 / i},
+                                  {"eval_loss_mm", 1.0},
+                                  {"eval_accuracy_mm", 0.5},
+                                  {"eval_runtime", 2.0},
+                                  {"eval_samples_per_second", 9.0}}});
+  }
+  const std::string svg = metrics_plot(history, "metrics", "on cpu");
+  EXPECT_EQ(xml_fault(svg), "");
+  for (const char* words : {">accuracy<", ">f1<", ">accuracy_mm<", "metric of the evaluation"})
+    EXPECT_TRUE(contains(svg, words)) << words;
+  for (const char* words : {"runtime", "per_second", "loss"}) EXPECT_FALSE(contains(svg, words)) << words;
+  EXPECT_EQ(metrics_plot({}, "metrics", ""), "");
+  EXPECT_EQ(
+      metrics_plot(history_of({{.step = 1, .values = {{"loss", 1.0}, {"eval_loss", 2.0}}}}), "metrics", ""),
+      "");
 }
 
 TEST(MemoryPlot, IsWellFormedForEveryPlan) {

@@ -37,8 +37,11 @@ std::vector<std::string> parts(const ProgressFigures& figures) {
     list.push_back(fmt::format("MFU {:.0f} %", 100.0 * *figures.model_flops_utilization));
   if (figures.memory_bytes > 0)
     list.push_back(fmt::format("{:.0f} MiB", static_cast<double>(figures.memory_bytes) / 1048576.0));
-  list.push_back(format_clock(figures.elapsed_s) + " < " + format_clock(figures.remaining_s));
   return list;
+}
+
+std::string clock(const ProgressFigures& figures) {
+  return format_clock(figures.elapsed_s) + " < " + format_clock(figures.remaining_s);
 }
 
 std::string drawn_bar(double done, size_t width, Characters characters) {
@@ -59,25 +62,42 @@ std::string drawn_bar(double done, size_t width, Characters characters) {
 
 }  // namespace
 
-std::string progress_bar(const ProgressFigures& figures, size_t columns, Characters characters) {
-  const std::string start = head(figures);
+namespace {
+
+// Returns the figures that fit into `columns`, each with two blanks before it. The last ones are omitted first, except that
+// elapsed and remaining time are kept longest.
+std::string tail_within(const ProgressFigures& figures, size_t columns) {
+  const std::string time = "  " + clock(figures);
+  if (time.size() > columns) return {};
   std::string tail;
-  const size_t least = start.size() + 1 + kNarrowestBar;
   for (const std::string& part : parts(figures)) {
-    if (least + tail.size() + 2 + part.size() > columns) break;
+    if (tail.size() + 2 + part.size() + time.size() > columns) break;
     tail += "  " + part;
   }
-  const size_t used = start.size() + 1 + tail.size();
-  const size_t width = std::min(kWidestBar, columns > used ? columns - used : 0);
+  return tail + time;
+}
+
+}  // namespace
+
+std::string progress_bar(const ProgressFigures& figures, size_t columns, Characters characters) {
+  const std::string start = head(figures);
+  const size_t least = start.size() + 1 + kNarrowestBar;
+  const std::string tail = tail_within(figures, columns > least ? columns - least : 0);
+  if (tail.empty())
+    return (start + tail_within(figures, columns > start.size() ? columns - start.size() : 0))
+        .substr(0, columns);
+  const size_t width = std::min(kWidestBar, columns - start.size() - 1 - tail.size());
   const double done = figures.max_steps > 0
                           ? static_cast<double>(figures.step) / static_cast<double>(figures.max_steps)
                           : 0.0;
-  if (width < kNarrowestBar) return start.substr(0, columns);
   return start + " " + drawn_bar(done, width, characters) + tail;
 }
 
-std::string progress_line(const ProgressFigures& figures) {
-  return fmt::format("{}  {}", head(figures), fmt::join(parts(figures), "  "));
+std::string progress_line(const ProgressFigures& figures, size_t columns) {
+  const std::string start = head(figures);
+  if (columns == std::string::npos) return start + tail_within(figures, columns);
+  return (start + tail_within(figures, columns > start.size() ? columns - start.size() : 0))
+      .substr(0, columns);
 }
 
 }  // namespace plimsoll

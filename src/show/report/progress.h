@@ -25,10 +25,10 @@ struct ProgressFigures {
 
 // Formats "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 <
 // 2:14", never wider than `columns`. The bar uses the space that the figures leave. If the figures do not
-// fit, the last ones are omitted first.
+// fit, the last ones are omitted first, but the elapsed and the remaining time are omitted last.
 std::string progress_bar(const ProgressFigures& figures, size_t columns = 100,
                          Characters characters = Characters::kUnicode);
-// Formats the same figures without a bar.
-std::string progress_line(const ProgressFigures& figures);
+// Formats the same figures without a bar, for a log. The figures that do not fit are omitted in the same order.
+std::string progress_line(const ProgressFigures& figures, size_t columns = std::string::npos);
 
 }  // namespace plimsoll

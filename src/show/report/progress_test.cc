@@ -26,7 +26,8 @@ TEST(Progress, BarAndLine) {
   EXPECT_EQ(
       progress_bar(figures(), 100, Characters::kAscii),
       "step  418/1195  34 % ===>-------  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 < 2:14");
-  EXPECT_EQ(progress_bar(figures(), 56), "step  418/1195  34 % ━━━━╺─────────  loss 1.042  |g| 3.1");
+  EXPECT_EQ(progress_bar(figures(), 56), "step  418/1195  34 % ━━━╺──────  loss 1.042  1:12 < 2:14");
+  EXPECT_EQ(progress_line(figures(), 56), "step  418/1195  34 %  loss 1.042  |g| 3.1  1:12 < 2:14");
   EXPECT_EQ(progress_line(figures()),
             "step  418/1195  34 %  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 < 2:14");
 }
@@ -47,8 +48,29 @@ TEST(Progress, FitsAnyTerminal) {
       EXPECT_LE(display_width(progress_bar(f, columns)), columns);
       EXPECT_LE(display_width(progress_bar(f, columns, Characters::kAscii)), columns);
     }
+    for (size_t columns = 1; columns < 160; ++columns) EXPECT_LE(progress_line(f, columns).size(), columns);
     EXPECT_EQ(progress_line(f).find('\n'), std::string::npos);
     EXPECT_EQ(progress_line(f).find('\r'), std::string::npos);
+  }
+}
+
+// Whoever waits wants to know how long: the time is shown before any other figure.
+TEST(Progress, ShowsTheTimeLongest) {
+  ProgressFigures long_run = figures();
+  long_run.step = 50'000;
+  long_run.max_steps = 112'500;
+  long_run.model_flops_utilization = 0.41;
+  long_run.elapsed_s = 36'000;
+  long_run.remaining_s = 45'000;
+  for (const ProgressFigures& f : {figures(), long_run}) {
+    const std::string time = format_clock(f.elapsed_s) + " < " + format_clock(f.remaining_s);
+    for (size_t columns = 60; columns <= 160; ++columns) {
+      EXPECT_TRUE(progress_bar(f, columns).ends_with(time)) << columns;
+      EXPECT_NE(progress_bar(f, columns).find("━"), std::string::npos) << columns;
+      EXPECT_TRUE(progress_line(f, columns).ends_with(time)) << columns;
+    }
+    EXPECT_TRUE(progress_bar(f, 45).ends_with(time));
+    EXPECT_EQ(progress_bar(f, 20).find(" < "), std::string::npos);
   }
 }
 

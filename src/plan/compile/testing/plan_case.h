@@ -70,7 +70,8 @@ inline PlanRequest random_request(uint64_t seed) {
   request.model.config.num_labels = random.between(1, 9);
   request.model.problem_type = random.coin() ? ProblemType::kSingleLabel : ProblemType::kMultiLabel;
   request.update.optimizer.kind = random.coin() ? OptimizerKind::kAdamW : OptimizerKind::kSgd;
-  request.update.optimizer.momentum = random.coin() ? 0.9 : 0.0;
+  if (random.coin() && request.update.optimizer.kind == OptimizerKind::kSgd)
+    request.update.optimizer.momentum = 0.9;
   request.batches.accumulation_steps = random.coin() ? 1 : random.between(2, 5);
   const int64_t sequences = random.between(1, 12);
   const int64_t longest = random.between(3, 90);

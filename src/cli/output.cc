@@ -1,0 +1,140 @@
+#include "cli/output.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace plimsoll::cli {
+namespace {
+
+Verbosity current = Verbosity::kAll;
+
+// The error number of a failed write to standard output, or 0. A stream forgets the reason at the next call.
+int fault = 0;
+
+void note_output(bool is_good) {
+  if (!is_good && fault == 0) fault = errno == 0 ? EIO : errno;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+bool is_smart_terminal(int descriptor) {
+  return isatty(descriptor) != 0 && variable("TERM") != "dumb";
+}
+
+// https://no-color.org: any value that is not empty disables colour.
+bool has_colour() {
+  static const bool answer = is_smart_terminal(STDERR_FILENO) && variable("NO_COLOR").empty();
+  return answer;
+}
+
+constexpr std::string_view kYellow = "33";
+constexpr std::string_view kRed = "1;31";
+
+std::string coloured(std::string_view text, std::string_view colour) {
+  if (!has_colour()) return std::string(text);
+  return "\033[" + std::string(colour) + "m" + std::string(text) + "\033[0m";
+}
+
+void put_line(const std::string& line) {
+  // If both streams go to one file, the lines keep the order in which they were written.
+  note_output(std::fflush(stdout) == 0);
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+}  // namespace
+
+void set_verbosity(const Arguments& arguments) {
+  if (arguments.log_level == "error" || arguments.log_level == "critical") {
+    current = Verbosity::kErrors;
+  } else if (arguments.quiet || arguments.log_level == "warning") {
+    current = Verbosity::kWarnings;
+  } else {
+    current = Verbosity::kAll;
+  }
+}
+
+Verbosity verbosity() {
+  return current;
+}
+
+bool is_terminal() {
+  return is_smart_terminal(STDERR_FILENO);
+}
+
+int terminal_columns() {
+  constexpr int kMost = 160;
+  constexpr int kUnknown = 100;
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknown;
+  // The last column stays empty, because some terminals start a new line after it.
+  return std::min(kMost, size.ws_col - 1);
+}
+
+std::string character_locale() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (std::string value = variable(name); !value.empty()) return value;
+  }
+  return "C";
+}
+
+bool is_ascii_only() {
+  std::string name = character_locale();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return name.find("utf-8") == std::string::npos && name.find("utf8") == std::string::npos;
+}
+
+void say(const std::string& line) {
+  constexpr std::string_view kWarning = "warning: ";
+  if (line.starts_with(kWarning)) {
+    say_warning(line.substr(kWarning.size()));
+  } else if (current == Verbosity::kAll) {
+    put_line(line);
+  }
+}
+
+void say_warning(const std::string& text) {
+  if (current >= Verbosity::kWarnings) put_line(coloured("warning:", kYellow) + " " + text);
+}
+
+void say_error(const std::string& text) {
+  put_line(coloured("plimsoll:", kRed) + " " + text);
+}
+
+void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {
+  for (const std::string& warning : warnings) say_warning(warning);
+  for (const std::string& note : notes) say("note: " + note);
+}
+
+void print(const std::string& text) {
+  const bool ends_line = text.empty() || text.back() == '\n';
+  note_output(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
+  if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
+}
+
+void print_talk(const std::string& text) {
+  if (current == Verbosity::kAll) print(text);
+}
+
+void flush_output() {
+  note_output(std::fflush(stdout) == 0);
+}
+
+bool output_is_lost() {
+  return fault != 0;
+}
+
+int output_fault() {
+  return fault;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,48 @@
+// Everything that the program prints goes through these functions. Tables and results go to standard output; messages
+// go to standard error. Not thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+
+namespace plimsoll::cli {
+
+// The messages that are printed. Results and errors always are.
+enum class Verbosity { kErrors, kWarnings, kAll };
+// Sets the verbosity that --log_level and --quiet request.
+void set_verbosity(const Arguments& arguments);
+Verbosity verbosity();
+
+// Returns true if standard error is a terminal that can draw a progress bar (TERM is not dumb).
+bool is_terminal();
+// Returns the number of columns of that terminal, at most 160, or 100 if it is unknown.
+int terminal_columns();
+// Returns the name of the locale that determines the characters: LC_ALL, LC_CTYPE or LANG, or "C".
+std::string character_locale();
+// Returns true if that locale is not UTF-8, so that only ASCII can be drawn.
+bool is_ascii_only();
+
+// Print a line to standard error: a message about the progress of the work, a warning, a note, or an error. Verbosity
+// omits the first, and notes, below kAll and warnings below kWarnings. On a terminal the word "warning:" and the name of
+// the program before an error have a colour, unless NO_COLOR is set.
+void say(const std::string& line);
+void say_warning(const std::string& text);
+void say_error(const std::string& text);
+// Prints warnings and notes, one line each.
+void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
+
+// Prints a result to standard output.
+void print(const std::string& text);
+// Prints a table or a message that is not a result to standard output; omitted below kAll.
+void print_talk(const std::string& text);
+// Flushes the output for a reader that waits for it.
+void flush_output();
+// Returns true if writing to standard output has failed. The program then ends with kDevice, and code that
+// only prints can stop.
+bool output_is_lost();
+// Returns the error number of the first failed write to standard output, or 0.
+int output_fault();
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,103 @@
+// The rules for adapters.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "models/lora_init.h"
+#include "plan/request/rules.h"
+
+namespace plimsoll {
+namespace {
+
+// Requires: resolve_arguments() has checked that they are numbers.
+std::vector<int64_t> layers_of(const Arguments& arguments) {
+  std::vector<int64_t> layers;
+  for (const std::string& layer : arguments.layers_to_transform) layers.push_back(std::stoll(layer));
+  return layers;
+}
+
+// Checks that settings of adapters, if they are given, are equal to those of the existing adapter.
+void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
+  const auto differ = [&](const char* name, const auto& given, const auto& has) {
+    throw_error(ErrorCode::kUsage,
+                "--{} {}: the adapter has {}; leave the setting out, or train a new adapter", name, given,
+                has);
+  };
+  if (arguments.lora_r && *arguments.lora_r != lora.r) differ("lora_r", *arguments.lora_r, lora.r);
+  if (arguments.lora_alpha && *arguments.lora_alpha != lora.alpha)
+    differ("lora_alpha", *arguments.lora_alpha, lora.alpha);
+  const auto compare = [&](const char* name, auto given, auto has) {
+    if (given.empty()) return;
+    std::sort(given.begin(), given.end());
+    std::sort(has.begin(), has.end());
+    if (given != has)
+      differ(name, fmt::format("{}", fmt::join(given, ",")),
+             has.empty() ? "none" : fmt::format("{}", fmt::join(has, ",")));
+  };
+  compare("lora_target_modules", arguments.lora_target_modules, lora.target_modules);
+  compare("exclude_modules", arguments.exclude_modules, lora.exclude_modules);
+  compare("layers_to_transform", layers_of(arguments), lora.layers_to_transform);
+}
+
+// Sets the precision of the base model. Errors: kUsage for weights in few bits without an adapter.
+void set_base_weights(const Arguments& arguments, const ModelConfig& config,
+                      std::optional<LoraConfig>& lora) {
+  if (!arguments.load_in_4bit && !arguments.load_in_8bit) return;
+  if (!lora) {
+    throw_error(ErrorCode::kUsage,
+                "--load_in_{}bit: weights in {} bits are not trained; give --lora_r to train adapters in "
+                "addition to them, or --adapter_name_or_path",
+                arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
+  }
+  if (lora->base_change != BaseChange::kNone) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--load_in_{}bit: the adapter's initialisation ({}) changed the base, and Plimsoll computes that "
+        "change only for a base that is not quantized; leave the setting out",
+        arguments.load_in_4bit ? 4 : 8, lora->base_change == BaseChange::kPissa ? "pissa" : "olora");
+  }
+  lora->base_weights = arguments.load_in_8bit                   ? BaseWeights::kInt8
+                       : arguments.bnb_4bit_quant_type == "fp4" ? BaseWeights::kFp4
+                                                                : BaseWeights::kNf4;
+  lora->double_quant = arguments.load_in_4bit && arguments.bnb_4bit_use_double_quant;
+  lora->as_loaded_modules = arguments.llm_int8_skip_modules;
+  check_left_out(model_weights(config), {.as_loaded_modules = lora->as_loaded_modules});
+}
+
+LoraConfig new_adapter(const Arguments& arguments, const ModelConfig& config,
+                       const std::vector<std::string>& new_modules) {
+  LoraConfig lora{.r = *arguments.lora_r,
+                  .alpha = arguments.lora_alpha.value_or(8.0),
+                  .dropout = arguments.lora_dropout,
+                  .target_modules = arguments.lora_target_modules,
+                  .exclude_modules = arguments.exclude_modules,
+                  .layers_to_transform = layers_of(arguments),
+                  .modules_to_save = arguments.modules_to_save,
+                  .use_rslora = arguments.use_rslora};
+  const std::vector<WeightSpec> specs = model_weights(config);
+  check_left_out(specs, lora);
+  exclude_saved_targets(specs, lora);
+  for (const std::string& module : new_modules) {
+    if (!is_saved_with_adapter(module, lora)) lora.modules_to_save.push_back(module);
+  }
+  return lora;
+}
+
+}  // namespace
+
+std::optional<LoraConfig> lora_of(const Arguments& arguments, const ModelConfig& config,
+                                  const AdapterFacts& adapter) {
+  std::optional<LoraConfig> lora = adapter.stored;
+  if (lora) {
+    check_against_adapter(arguments, *lora);
+    if (arguments.lora_dropout > 0) lora->dropout = arguments.lora_dropout;
+  } else if (arguments.lora_r) {
+    lora = new_adapter(arguments, config, adapter.new_modules);
+  }
+  set_base_weights(arguments, config, lora);
+  if (lora) check_base_change(lora_targets(model_weights(config), config.model_type, *lora), *lora);
+  return lora;
+}
+
+}  // namespace plimsoll
