@@ -164,7 +164,7 @@ int run_train(const std::vector<std::string>& words) {
   print_talk(format_memory(trainer.memory()));
   print(describe_outcome(arguments, output, written));
   if (const std::string sizes = describe_saved_sizes(arguments.output_dir); !sizes.empty())
-    print(arguments.output_dir + " contains " + sizes);
+    print_talk(arguments.output_dir + " contains " + sizes);
   return 0;
 }
 

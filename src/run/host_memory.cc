@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/units.h"
 #include "io/data/batch.h"
@@ -92,6 +93,27 @@ int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   return used;
 }
 
+// Returns the number of buckets that the batches of evaluation and prediction use, whose rows are in the order of the data.
+int64_t evaluation_buckets_used(const RunSetup& setup) {
+  const auto batch_size = static_cast<size_t>(setup.arguments.per_device_eval_batch_size);
+  std::vector<int64_t> batches;
+  for (const std::optional<Dataset>* data : {&setup.data.evaluate, &setup.data.evaluate_mismatched,
+                                             &setup.data.predict, &setup.data.predict_mismatched}) {
+    if (!*data) continue;
+    const std::vector<int32_t> lengths = (*data)->tokens.lengths();
+    for (size_t row = 0; row < lengths.size(); ++row) {
+      if (row % batch_size == 0) batches.push_back(0);
+      batches.back() += lengths[row];
+    }
+  }
+  if (batches.empty()) return 0;
+  const std::vector<Bucket> ladder = make_ladder({.tokens = *std::ranges::max_element(batches)});
+  std::set<std::ptrdiff_t> used;
+  for (const int64_t tokens : batches)
+    used.insert(std::ranges::lower_bound(ladder, tokens, {}, &Bucket::tokens) - ladder.begin());
+  return std::ssize(used);
+}
+
 // Returns the bytes of all training batches that the loader holds at a time, including the current one, per token of the
 // largest bucket.
 int64_t batch_bytes_per_token(const RunSetup& setup) {
@@ -133,7 +155,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   const MatmulLibraryMemory products =
       setup.device.options.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
   host.process_bytes += kProcessBytes + products.at_start_bytes + threads * kBytesPerThread;
-  host.bound_buckets = train_buckets_used(setup, train) + 4;
+  host.bound_buckets = train_buckets_used(setup, train) + evaluation_buckets_used(setup) + 4;
   host.library_bytes_per_bucket = products.per_bucket_bytes;
   host.batch_bytes_per_token = batch_bytes_per_token(setup);
   host.data_bytes = bytes_of(setup.data.train) + bytes_of(setup.data.evaluate) +

@@ -76,6 +76,31 @@ std::string all_of(const std::vector<std::string>& lines) {
   return text;
 }
 
+// Each bucket that an evaluation meets is bound to its kernels, and the plan counts the memory of that.
+TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
+  const TestFolder folder("evaluation_buckets");
+  Arguments arguments;
+  arguments.config_name = arguments.tokenizer_name = testing::write_tiny_model(folder);
+  arguments.train_file = testing::write_uneven_rows(folder, 40);
+  arguments.output_dir = folder.path("run");
+  arguments.max_steps = 2;
+  arguments.per_device_eval_batch_size = 1;
+  arguments.num_threads = 1;
+  const auto constant_of = [&](const std::string& file) {
+    arguments.validation_file = file;
+    arguments.do_eval = true;
+    return build_plan(setup_of(arguments, RunPurpose::kTrain).request).constant_bytes();
+  };
+  // 3 tokens, and then 3 to 22 tokens: buckets of 16 and of up to 32.
+  std::ofstream(folder.path("even.csv")) << "sentence,label\na,even\nb,odd\nc,even\n";
+  const int64_t even = constant_of(folder.path("even.csv"));
+  std::ofstream(folder.path("uneven.csv"))
+      << "sentence,label\na,even\nb,odd\na b c d e f g h i j k l m n o p q r s t,even\n";
+  const int64_t uneven = constant_of(folder.path("uneven.csv"));
+  EXPECT_GT(uneven - even, 200 * 1024) << "a bucket more";
+  EXPECT_LT(uneven - even, 4 * kMiB);
+}
+
 // BERT-large with exact masters and everything possible in host memory: weights in bf16 and embeddings in
 // fp32 stay, with the backward pass of one layer and the states of some elements.
 TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
