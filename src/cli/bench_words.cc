@@ -101,7 +101,11 @@ void require_names(const std::vector<Experiment>& all, const std::vector<std::st
     if (std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return is_named(one, {text}); }))
       continue;
     constexpr size_t kShown = 60;
-    std::string said = "bench: " + option + " " + text + ": no row has a name that contains it; the rows are";
+    std::string said = "bench: ";
+    said += option;
+    said += " ";
+    said += text;
+    said += ": no row has a name that contains it; the rows are";
     for (size_t i = 0; i < std::min(all.size(), kShown); ++i) said += "\n  " + all[i].name;
     if (all.size() > kShown) said += "\n  and " + std::to_string(all.size() - kShown) + " more";
     throw Error(ErrorCode::kUsage, said);
