@@ -9,7 +9,8 @@ namespace plimsoll {
 int64_t Dataset::held_bytes() const {
   int64_t text_bytes = static_cast<int64_t>(texts.capacity() * sizeof(std::vector<std::string>));
   for (const std::vector<std::string>& row : texts) {
-    for (const std::string& text : row) text_bytes += static_cast<int64_t>(sizeof(std::string) + text.capacity());
+    for (const std::string& text : row)
+      text_bytes += static_cast<int64_t>(sizeof(std::string) + text.capacity());
   }
   return text_bytes + tokens.held_bytes() +
          static_cast<int64_t>((labels.classes.capacity() + word_starts.capacity()) * sizeof(int32_t) +
