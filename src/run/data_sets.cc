@@ -30,6 +30,7 @@
 #include "run/threads.h"
 #include "run/tokenizer_source.h"
 #include "run/trained_columns.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -106,9 +107,8 @@ class DataReading {
     if (!arguments_.text_column_names.empty()) return arguments_.text_column_names;
     std::vector<std::string> names = trained_columns(config_.source.json).text;
     if (!names.empty()) return names;
-    return reads_words()
-               ? std::vector<std::string>{"tokens"}
-               : std::vector<std::string>{"sentence1", "sentence2"};
+    return reads_words() ? std::vector<std::string>{"tokens"}
+                         : std::vector<std::string>{"sentence1", "sentence2"};
   }
 
   // Returns the texts as JSON objects, one per row.
