@@ -1,4 +1,5 @@
 // The JSON Schema of settings files, generated from the table of settings.
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 

@@ -2,6 +2,7 @@
 // the JSON, add up, and are the figures of the table.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "plimsoll/plan.h"
