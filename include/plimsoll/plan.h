@@ -33,6 +33,8 @@ struct PlannedRun {
   int64_t longest_sequence = 0;  // tokens
   int64_t num_tokens = 0;
   int64_t accumulation_steps = 1;
+  std::optional<int64_t> memory_limit_bytes = {};  // --memory_limit, or the memory of the card
+  double planning_ms = 0;                          // time that it took to make the plan
 };
 
 // Memory by purpose, in bytes: the rows of the table.
@@ -97,6 +99,16 @@ struct PlannedRule {
   bool applies = false;  // it is the rule for this run
 };
 
+// The values that one block of the model keeps for the backward pass, and those that it recomputes.
+struct PlannedRecomputation {
+  std::string block;               // "encoder.layer.3"
+  int64_t kept_bytes = 0;          // saved for the backward pass, per micro-batch
+  int64_t recomputed_bytes = 0;    // computed again
+  double flops = 0;                // per step
+  double ms = 0;                   // per step, estimated
+  std::map<std::string, int> ops;  // how often each op runs again per micro-batch
+};
+
 struct PlannedMemory {
   std::vector<PlannedPhase> phases;  // in the order of a run
   size_t largest_phase = 0;          // index of the phase that needs the most: its total is that of the plan
@@ -104,6 +116,7 @@ struct PlannedMemory {
   std::vector<PlannedBytes> constants;  // the parts of PlannedPurposes::constant
   std::vector<PlannedModule> modules;   // in the order in which the model uses them
   std::vector<PlannedRule> rules;
+  std::vector<PlannedRecomputation> recomputation;  // by block of the model; empty unless the run trains
   // Pinned memory of the host that offloading needs; 0 without it, and not part of the total.
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
@@ -134,16 +147,6 @@ struct PlannedSpeed {
   std::string rates;           // source of the rates, for people
 };
 
-// The values that one block of the model keeps for the backward pass, and those that it recomputes.
-struct PlannedRecomputation {
-  std::string block;               // "encoder.layer.3"
-  int64_t kept_bytes = 0;          // saved for the backward pass, per micro-batch
-  int64_t recomputed_bytes = 0;    // computed again
-  double flops = 0;                // per step
-  double ms = 0;                   // per step, estimated
-  std::map<std::string, int> ops;  // how often each op runs again per micro-batch
-};
-
 // A change of arguments that was planned as well.
 struct PlannedChange {
   std::string arguments;  // as a user types them
@@ -158,20 +161,17 @@ struct PlannedChange {
 struct PlanReport {
   int64_t total_bytes = 0;
   int64_t arena_bytes = 0;
-  int64_t lower_bound_bytes = 0;              // no layout of this schedule has a smaller arena
-  int64_t constant_bytes = 0;                 // held by the process outside the arena
-  std::optional<int64_t> memory_limit_bytes;  // --memory_limit
-  bool fits = true;                           // whether the run fits into that limit, if one is set
+  int64_t lower_bound_bytes = 0;  // no layout of this schedule has a smaller arena
+  int64_t constant_bytes = 0;     // held by the process outside the arena
+  bool fits = true;               // whether the run fits into that limit, if one is set
   PlannedRun run;
   PlannedMemory memory;
   PlannedSpeed speed;
-  std::vector<PlannedRecomputation> recomputation;  // by block of the model; empty unless the run trains
   // Ways to save memory, cheapest first, or, if the run does not fit, changes with which it would need less: those
   // that fit come first. Empty with kLeaveOut.
   std::vector<PlannedChange> changes;
   // Why the run does not fit, and the cheapest changes with which it would. "" with kLeaveOut or if it fits.
   std::string refusal;
-  double build_ms = 0;
   // The same for people and for files.
   std::string table;    // memory by purpose and phase, operations by group: for people
   std::string summary;  // its five most important lines

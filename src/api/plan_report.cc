@@ -36,7 +36,9 @@ PlannedRun run_of(const Plan& plan, const PlanLabels& labels) {
           .num_sequences = bucket.sequences,
           .longest_sequence = bucket.longest,
           .num_tokens = bucket.tokens,
-          .accumulation_steps = plan.trains() ? request.batches.accumulation_steps : 1};
+          .accumulation_steps = plan.trains() ? request.batches.accumulation_steps : 1,
+          .memory_limit_bytes = request.memory_limit_bytes,
+          .planning_ms = plan.build_ms};
 }
 
 PlannedPurposes purposes_of(const PurposeBytes& bytes, int64_t gaps_bytes) {
@@ -59,6 +61,7 @@ PlannedMemory memory_of(const Plan& plan) {
                        .constants = {},
                        .modules = {},
                        .rules = {},
+                       .recomputation = {},
                        .host_arena_bytes = plan.host_arena_bytes,
                        .host_lower_bound_bytes = plan.host_lower_bound_bytes,
                        .host_by_purpose = purposes_of(host_purposes(plan), 0)};
@@ -209,13 +212,11 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.arena_bytes = plan.arena_bytes;
   report.lower_bound_bytes = plan.lower_bound_bytes;
   report.constant_bytes = plan.constant_bytes();
-  report.memory_limit_bytes = plan.request.memory_limit_bytes;
   report.fits = plan.fits();
   report.run = run_of(plan, labels);
   report.memory = memory_of(plan);
   report.speed = speed_of(plan);
-  report.recomputation = recomputation_of(plan);
-  report.build_ms = plan.build_ms;
+  report.memory.recomputation = recomputation_of(plan);
   report.table = plan_table(plan, labels, style.characters, style.columns);
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);

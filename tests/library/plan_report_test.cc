@@ -130,7 +130,7 @@ TEST(PlanReport, FieldsAreThoseOfTheTable) {
   EXPECT_GT(report_of(kCases[3].words).memory.host_arena_bytes, 0);
   const auto recomputed_bytes = [](const PlanReport& report) {
     int64_t bytes = 0;
-    for (const PlannedRecomputation& block : report.recomputation) bytes += block.recomputed_bytes;
+    for (const PlannedRecomputation& block : report.memory.recomputation) bytes += block.recomputed_bytes;
     return bytes;
   };
   const PlanReport recomputed = report_of(kCases[1].words);
@@ -148,18 +148,18 @@ TEST(PlanReport, ARefusalHasFields) {
   words.insert(words.end(), {"--memory_limit", "1500MiB"});
   const PlanReport refused = report_of(words, Savings::kPlan);
   EXPECT_FALSE(refused.fits);
-  EXPECT_EQ(refused.memory_limit_bytes, int64_t{1500} << 20);
+  EXPECT_EQ(refused.run.memory_limit_bytes, int64_t{1500} << 20);
   ASSERT_FALSE(refused.changes.empty());
   bool has_fitting = false;
   for (const PlannedChange& change : refused.changes) {
     EXPECT_NE(refused.refusal.find(change.arguments), std::string::npos) << change.arguments;
-    EXPECT_EQ(change.fits, change.total_bytes <= *refused.memory_limit_bytes) << change.arguments;
+    EXPECT_EQ(change.fits, change.total_bytes <= *refused.run.memory_limit_bytes) << change.arguments;
     has_fitting = has_fitting || change.fits;
   }
   EXPECT_TRUE(has_fitting);
   EXPECT_TRUE(refused.changes.front().fits);
   const PlanReport fitting = report_of(kCases[0].words, Savings::kPlan);
-  EXPECT_TRUE(fitting.fits && fitting.refusal.empty() && !fitting.memory_limit_bytes);
+  EXPECT_TRUE(fitting.fits && fitting.refusal.empty() && !fitting.run.memory_limit_bytes);
   ASSERT_FALSE(fitting.changes.empty());
   for (const PlannedChange& change : fitting.changes) {
     EXPECT_LT(change.total_bytes, fitting.total_bytes);
