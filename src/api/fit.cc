@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/fit_command.h"
+#include "api/plan_report.h"
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/file.h"
@@ -27,18 +28,6 @@ constexpr int64_t kMostEffective = 65536;
 
 int64_t mib_up(int64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
-}
-
-MethodEffect public_effect(Effect effect) {
-  switch (effect) {
-    case Effect::kNone:
-      return MethodEffect::kSameSums;
-    case Effect::kRounding:
-      return MethodEffect::kRounding;
-    case Effect::kOtherModel:
-      break;
-  }
-  return MethodEffect::kOtherPath;
 }
 
 std::vector<std::string> split_words(int64_t micro_batch, int64_t accumulation) {

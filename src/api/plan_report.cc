@@ -137,18 +137,6 @@ std::vector<PlannedRecomputation> recomputation_of(const Plan& plan) {
   return blocks;
 }
 
-MethodEffect effect_of(Effect effect) {
-  switch (effect) {
-    case Effect::kNone:
-      return MethodEffect::kSameSums;
-    case Effect::kRounding:
-      return MethodEffect::kRounding;
-    case Effect::kOtherModel:
-      return MethodEffect::kOtherPath;
-  }
-  return MethodEffect::kOtherPath;
-}
-
 std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions) {
   std::vector<PlannedChange> changes;
   std::ranges::transform(suggestions, std::back_inserter(changes), [](const Suggestion& suggestion) {
@@ -156,7 +144,7 @@ std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions
                          .total_bytes = suggestion.total_bytes,
                          .fits = suggestion.fits,
                          .relative_time = suggestion.relative_time,
-                         .effect = effect_of(suggestion.effect),
+                         .effect = public_effect(suggestion.effect),
                          .note = suggestion.note};
   });
   return changes;
@@ -180,6 +168,18 @@ void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels,
 }
 
 }  // namespace
+
+MethodEffect public_effect(Effect effect) {
+  switch (effect) {
+    case Effect::kNone:
+      return MethodEffect::kSameSums;
+    case Effect::kRounding:
+      return MethodEffect::kRounding;
+    case Effect::kOtherModel:
+      return MethodEffect::kOtherPath;
+  }
+  return MethodEffect::kOtherPath;
+}
 
 const PlannedPhase* PlannedMemory::find_phase(std::string_view name) const {
   const auto found = std::ranges::find(phases, name, &PlannedPhase::name);

@@ -3,10 +3,14 @@
 
 #include "plan/compile/plan.h"
 #include "plan/request/request_of.h"
+#include "plan/search/change.h"
 #include "plimsoll/plan.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
+
+// Returns the effect of a change as the public headers name it.
+MethodEffect public_effect(Effect effect);
 
 struct TableStyle {
   Characters characters = Characters::kUnicode;

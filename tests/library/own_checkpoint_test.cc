@@ -141,7 +141,7 @@ TEST(OwnCheckpoint, WrongFoldersAndMomentsAreRefused) {
   }
   expect([&] { trainer.load_checkpoint(folder.path("damaged")); }, ErrorCode::kBadData,
          "optimizer.safetensors");
-  // Nothing of this changed the loop.
+  // None of these calls changed the loop.
   EXPECT_EQ(trainer.step(), 2);
   const std::string weights = weights_of(trainer, folder);
   trainer.load_checkpoint(saved);
