@@ -13,7 +13,7 @@
 #include "exec/cuda/measure_products.h"
 #include "exec/tuning.h"
 #include "kernels/matmul/matmul_catalog.h"
-#include "plan/compile/matmuls.h"
+#include "plan/compile/kernel_choice.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {

@@ -6,11 +6,10 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json_document.h"
-#include "hardware/cpu_calibration.h"
+#include "base/json.h"
+#include "hardware/cpu_target.h"
 #include "plimsoll/experiments.h"
-#include "run/calibration_cache.h"
-#include "run/user_cache.h"
+#include "run/caches.h"
 
 namespace plimsoll {
 namespace {

@@ -11,14 +11,13 @@
 #include "api/fit_command.h"
 #include "api/plan_report.h"
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "hardware/gpu_target.h"
 #include "plan/search/fit.h"
 #include "run/captured_buckets.h"
+#include "run/device_choice.h"
 #include "run/run_setup.h"
-#include "run/threads.h"
 #include "show/report/fit_table.h"
 
 namespace plimsoll {

@@ -6,12 +6,11 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json_document.h"
+#include "base/json.h"
 #include "device/monitor/nvml.h"
 #include "hardware/gpu_constant.h"
 #include "plimsoll/experiments.h"
-#include "run/gpu_constant_cache.h"
-#include "run/user_cache.h"
+#include "run/caches.h"
 
 namespace plimsoll {
 namespace {

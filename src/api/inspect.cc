@@ -4,14 +4,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/counted.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
 #include "io/ckpt/safetensors.h"
 #include "io/data/data_columns.h"
-#include "io/data/label_warnings.h"
 #include "io/data/labels.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_file.h"
@@ -20,7 +19,7 @@
 #include "io/hub/hub_cache.h"
 #include "io/text/tokenizer.h"
 #include "models/model.h"
-#include "show/report/inspect_run.h"
+#include "show/report/result_files.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

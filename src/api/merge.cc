@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "io/hub/hub_cache.h"
-#include "models/lora_config.h"
-#include "run/checkpoint_choice.h"
+#include "models/lora.h"
+#include "run/stored_weights.h"
 #include "train/merge_adapter.h"
 
 namespace plimsoll {

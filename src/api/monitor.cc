@@ -11,8 +11,7 @@
 #include "base/check.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
-#include "device/monitor/monitor_json.h"
-#include "device/monitor/monitor_table.h"
+#include "device/monitor/monitor_sample.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "api/trainer_state.h"
 #include "base/check.h"
-#include "io/ckpt/folder_lock.h"
+#include "io/ckpt/checkpoint.h"
 #include "train/checkpoint_policy.h"
 #include "train/named_weights.h"
 #include "train/resume.h"

@@ -7,20 +7,22 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file.h"
 #include "optim/optimizers.h"
+#include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
-#include "plan/anatomy/modules.h"
 #include "plan/anatomy/operations.h"
-#include "plan/anatomy/parameters.h"
-#include "plan/anatomy/recomputation.h"
-#include "plan/anatomy/width_advice.h"
+#include "plan/search/redundant_accumulation.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
-#include "show/report/plan_json.h"
+#include "plimsoll/plan.h"
+#include "run/run_setup.h"
 #include "show/report/plan_table.h"
+#include "show/report/result_files.h"
 #include "tasks/task.h"
 
 namespace plimsoll {
+
 namespace {
 
 PlannedRun run_of(const Plan& plan, const PlanLabels& labels) {
@@ -229,6 +231,32 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   if (std::string text = describe_batch_shape(plan.request); savings == Savings::kPlan && !text.empty())
     report.notes.push_back(std::move(text));
   return report;
+}
+
+namespace {
+
+RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
+  resolve_arguments(arguments);
+  return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
+}
+
+}  // namespace
+
+PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
+  const RunSetup setup = prepare_plan(arguments, environment);
+  const Plan plan = build_plan(setup.request);
+  PlanReport report =
+      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment));
+  report.warnings = setup.diagnostics.warnings;
+  if (std::string text = redundant_accumulation(plan, setup.spec()); !text.empty())
+    report.warnings.push_back(std::move(text));
+  report.notes.insert(report.notes.begin(), setup.diagnostics.notes.begin(), setup.diagnostics.notes.end());
+  return report;
+}
+
+void require_fit(const Arguments& arguments, const Environment& environment) {
+  const RunSetup setup = prepare_plan(arguments, environment);
+  require_fit(build_plan(setup.request), setup.spec(), setup.plan_labels);
 }
 
 }  // namespace plimsoll

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "show/report/memory_outcome.h"
-#include "show/report/progress.h"
+#include "show/report/plan_table.h"
+#include "show/report/quantities.h"
 #include "show/report/result_files.h"
 
 namespace plimsoll {

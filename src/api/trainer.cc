@@ -8,7 +8,7 @@
 
 #include "api/plan_report.h"
 #include "api/trainer_state.h"
-#include "base/counted.h"
+#include "base/units.h"
 #include "device/monitor/host.h"
 #include "metrics/metrics.h"
 #include "plan/search/redundant_accumulation.h"

@@ -12,8 +12,8 @@
 #include "base/file.h"
 #include "plimsoll/trainer.h"
 #include "run/run_state.h"
-#include "train/memory_deltas.h"
 #include "train/session.h"
+#include "train/speed.h"
 #include "train/train_loop.h"
 
 namespace plimsoll {

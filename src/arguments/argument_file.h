@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "arguments/assign.h"
+#include "arguments/value.h"
 
 namespace plimsoll {
 

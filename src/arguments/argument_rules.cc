@@ -4,11 +4,10 @@
 #include <cmath>
 
 #include "arguments/argument_table.h"
-#include "arguments/range.h"
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/optimizer_names.h"
-#include "base/tagging_task.h"
+#include "base/problem_type.h"
 
 namespace plimsoll {
 namespace {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -66,5 +67,24 @@ const OldValue* find_old_value(std::string_view setting, std::string_view value)
 std::vector<std::string_view> split_choices(std::string_view choices);
 // Applies did_you_mean() to the names of settings. It also knows a few names of other tools, such as lr.
 std::string did_you_mean_setting(std::string_view name);
+
+// Formats the text of --help for a subset of the settings. arguments_help and command_help share it.
+// Thread-safe: pure functions.
+
+// Formats the help as arguments_help does, for the settings that `is_wanted` selects. A group without a
+// selected setting gets a line that says so. Errors: kUsage for an unknown topic.
+std::string help_of(std::string_view topic, const std::function<bool(const ArgumentInfo&)>& is_wanted);
+
+// Returns true if the topic is the current or old name of one setting, not of a group.
+bool is_setting_topic(std::string_view topic);
+
+// Finds settings that were given but have no effect in a training run because of other settings.
+//
+// Settings that the program never uses are not covered here: their notes are in the table (arguments.inc).
+// Hugging Face's Trainer accepts all of these settings without a message. Thread-safe: a pure function.
+
+// Returns one note per such setting, in the order of declaration: the setting, the reason why it has no
+// effect, and what would give it an effect. Requires: resolve_arguments(arguments) was called.
+std::vector<std::string> idle_notes(const Arguments& arguments);
 
 }  // namespace plimsoll

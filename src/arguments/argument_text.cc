@@ -4,7 +4,6 @@
 #include <set>
 
 #include "arguments/argument_table.h"
-#include "arguments/help.h"
 #include "arguments/value.h"
 #include "base/check.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "arguments/argument_file.h"
-#include "arguments/assign.h"
+#include "arguments/value.h"
 #include "base/check.h"
 #include "base/testing/fuzz_answer.h"
 #include "plimsoll/arguments.h"

@@ -1,10 +1,9 @@
-#include "arguments/assign.h"
+#include "arguments/value.h"
 
 #include <algorithm>
 #include <map>
 
 #include "arguments/argument_table.h"
-#include "arguments/value.h"
 #include "base/check.h"
 #include "base/utf8.h"
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "arguments/argument_table.h"
-#include "arguments/help.h"
 #include "base/check.h"
 #include "plimsoll/commands.h"
 

@@ -1,8 +1,7 @@
-#include "arguments/idle.h"
+#include "arguments/argument_table.h"
 
 #include <fmt/format.h>
 
-#include "arguments/argument_table.h"
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/optimizer_names.h"

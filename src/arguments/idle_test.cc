@@ -1,6 +1,6 @@
 // Tests of settings that have no effect in combination with others: the note for each, and that no note
 // appears if the setting has an effect.
-#include "arguments/idle.h"
+#include "arguments/argument_table.h"
 
 #include <gtest/gtest.h>
 

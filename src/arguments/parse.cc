@@ -6,7 +6,6 @@
 
 #include "arguments/argument_file.h"
 #include "arguments/argument_table.h"
-#include "arguments/assign.h"
 #include "arguments/value.h"
 #include "base/check.h"
 

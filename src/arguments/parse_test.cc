@@ -10,7 +10,6 @@
 #include <set>
 
 #include "arguments/argument_table.h"
-#include "arguments/range.h"
 #include "arguments/testing/parse_words.h"
 #include "arguments/value.h"
 

@@ -1,11 +1,10 @@
-#include "arguments/range.h"
+#include "arguments/value.h"
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <type_traits>
 
-#include "arguments/value.h"
 #include "base/check.h"
 
 namespace plimsoll {

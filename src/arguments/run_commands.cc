@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "arguments/argument_table.h"
-#include "arguments/help.h"
 #include "base/check.h"
 
 namespace plimsoll {

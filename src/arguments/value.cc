@@ -8,7 +8,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "arguments/range.h"
 #include "base/check.h"
 #include "base/utf8.h"
 

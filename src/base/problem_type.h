@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "plimsoll/data.h"  // kNoLabel
+
 namespace plimsoll {
 
 struct HeadKind {
@@ -86,6 +88,22 @@ constexpr std::optional<ProblemType> problem_type_of_class(std::string_view clas
     if (!record.is_in_config && class_name.ends_with(record.head->class_suffix)) return record.type;
   }
   return std::nullopt;
+}
+
+// The kinds of labels that the rows of a data set may have. Values only.
+
+enum class LabelKind : uint8_t {
+  kClass,         // one class: its id, i32[B] in a batch
+  kClasses,       // any number of classes: 0 or 1 for each, f32[B, num_labels]
+  kNumbers,       // real numbers, f32[B, num_labels]
+  kClassPerToken  // one class for each word: its id at the word's first token, i32[T], and kNoLabel at all others
+};
+
+// The kinds of tags of words, which --task_name takes besides the tasks of GLUE. Pure functions.
+
+// Returns true for named entities, parts of speech and chunks: the names of Hugging Face's run_ner.
+constexpr bool is_tagging_task(std::string_view name) {
+  return name == "ner" || name == "pos" || name == "chunk";
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // The expected texts are the output of Python 3.11's repr and json.dumps.
-#include "base/python_json.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,11 @@
 // Units that several rooms use.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace plimsoll {
 
@@ -11,6 +15,14 @@ inline constexpr int64_t kMiB = int64_t{1} << 20;
 // Converts bytes to MiB, rounded down as in nvidia-smi.
 constexpr int64_t whole_mib(int64_t bytes) {
   return bytes / kMiB;
+}
+
+// Formats a count with its noun, for people: "1 row", "2 rows". Thread-safe: pure functions.
+
+// Requires: the plural of the noun ends in s.
+template <typename Count>
+std::string counted(Count count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == Count{1} ? "" : "s");
 }
 
 }  // namespace plimsoll

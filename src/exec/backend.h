@@ -13,7 +13,7 @@
 #include "device/cpu/arena.h"
 #include "exec/arena_map.h"
 #include "exec/bound_op.h"
-#include "exec/ceilings.h"
+#include "exec/tuning.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {

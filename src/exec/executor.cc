@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/split_f32.h"
+#include "exec/bound_op.h"
 
 namespace plimsoll {
 
@@ -352,6 +353,70 @@ void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {
   const Cost cost = schema_of(view.op).cost(view, program.bucket);
   time.flops += cost.flops;
   time.bytes += cost.bytes;
+}
+
+// Lists the operands of the update ops by parameter, for update rules that the caller implements.
+
+std::vector<UpdatedParameter> Executor::updated_parameters() {
+  const ProgramPlan& program_plan = *program_of(kTrainProgram).plan;
+  const Graph& graph = program_plan.graph;
+  PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,
+                 "the states are in the host's memory, and updates work on copies of them");
+  backend_->wait();
+  const auto view_of = [&](ValueId id) {
+    return View{backend_->arena(Space::kDevice).at(program_plan.offsets[index_of(id)]),
+                graph.value(id).type.dtype};
+  };
+  std::vector<UpdatedParameter> parameters;
+  for (const Op& op : graph.ops()) {
+    if (op.segment != Segment::kOptimizer) continue;
+    // An update's operands (graph/ops/update.h): a weight, its gradient, its states, then the next weight.
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i] == kNoValue) continue;
+      const Value& value = graph.value(op.inputs[i]);
+      if (value.storage == Storage::kWeight) {
+        PLIMSOLL_CHECK(i + 1 < op.inputs.size(), "'{}' is updated without a gradient", value.name);
+        parameters.push_back({.name = value.name,
+                              .count = value.type.shape.elements(program_plan.bucket),
+                              .weight = view_of(op.inputs[i]),
+                              .gradient = view_of(op.inputs[i + 1]),
+                              .states = {}});
+      } else if (value.storage == Storage::kOptimizerState && !parameters.empty() &&
+                 value.type.shape.elements(program_plan.bucket) == parameters.back().count) {
+        parameters.back().states.push_back(view_of(op.inputs[i]));
+      }
+    }
+  }
+  return parameters;
+}
+
+View BindContext::place(ValueId id) const {
+  if (id == kNoValue) return {};
+  const int64_t offset = program_.offsets[index_of(id)];
+  if (offset < 0) return {};
+  const Value& value = program_.graph.value(id);
+  const int64_t arena_bytes = plan_.arena_bytes_of(value.space);
+  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes, "'{}' ends at {} in an arena of {} bytes",
+                 value.name, offset + value.bytes(bucket_), arena_bytes);
+  if (value.bytes(program_.bucket) == 0) return {arenas_.device.at(0), value.type.dtype};
+  return {arenas_.of(value.space).at(offset), value.type.dtype};
+}
+
+View BindContext::scratch() const {
+  const OpPlan& plan = program_.ops[index_];
+  return plan.scratch_bytes > 0 ? View{arenas_.device.at(plan.scratch_offset), DType::kU8} : View{};
+}
+
+ConstView BindContext::input_with(InputRole role) const {
+  const int i = schema().input_with(role);
+  return i >= 0 ? input(i) : ConstView{};
+}
+
+View BindContext::output_row(int row) const {
+  for (int i = 0; i < view().num_outputs(); ++i) {
+    if (schema().output_row(view(), i) == row) return output(i);
+  }
+  return {};
 }
 
 }  // namespace plimsoll

@@ -5,12 +5,15 @@
 // Thread-safety: one caller. Ownership: borrows plan and measurer for the call.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "hardware/tuning_table.h"
-#include "lowering/matmul_lowering.h"
+#include "lowering/lowering.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {
@@ -56,5 +59,26 @@ TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const Tun
 // Returns the indices of a ladder's buckets in the order in which they are measured: the largest, then every eighth below
 // it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
+
+// The highest measured rates of the device, to which a profile compares the ops. Plans do not use them: their rates come
+// from src/hardware, so that a plan is the same on every machine. Not thread-safe: measuring uses the device.
+
+struct Ceilings {
+  // The rate of a large square product in the run's types; 0 if it is not known.
+  double product_gflops = 0;
+  // Bytes read plus bytes written per second by a copy that is larger than the caches; 0 if it is not known.
+  double copy_gb_per_s = 0;
+};
+
+// Returns the type in which the plan computes products.
+DType product_type(const PlanRequest& request);
+
+// Returns the size of the square product to measure: the largest n, at most `most` and a multiple of 128, for which three
+// n x n matrices of this type and `scratch_bytes` fit into `bytes`. Returns 0 if that would be less than 512.
+int64_t ceiling_product_size(int64_t bytes, int64_t scratch_bytes, DType dtype, int64_t most);
+
+// Fills operands with numbers that are uniform over [-1, 1). The bits of the operands determine how much power a product
+// draws, and so how fast it runs.
+void fill_with_noise(std::span<std::byte> bytes, DType dtype);
 
 }  // namespace plimsoll

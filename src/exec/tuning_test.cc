@@ -10,7 +10,7 @@
 
 #include "graph/ops/ops.h"
 #include "kernels/matmul/matmul_catalog.h"
-#include "plan/compile/matmuls.h"
+#include "plan/compile/kernel_choice.h"
 #include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {

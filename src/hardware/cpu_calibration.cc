@@ -1,4 +1,4 @@
-#include "hardware/cpu_calibration.h"
+#include "hardware/cpu_target.h"
 
 #include <fmt/format.h>
 

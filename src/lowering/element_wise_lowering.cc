@@ -1,6 +1,6 @@
 // The description of element-wise ops and of ops that sum over rows.
 #include "graph/ops/ops.h"
-#include "lowering/families.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {

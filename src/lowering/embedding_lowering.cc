@@ -1,6 +1,6 @@
 // The description of ops that read or write rows of tables.
 #include "graph/ops/ops.h"
-#include "lowering/families.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {

@@ -1,7 +1,6 @@
-#include "lowering/loss_lowering.h"
+#include "lowering/lowering.h"
 
 #include "graph/ops/ops.h"
-#include "lowering/families.h"
 
 namespace plimsoll {
 namespace {

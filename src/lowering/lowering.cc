@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "base/check.h"
-#include "lowering/families.h"
 
 namespace plimsoll {
 namespace {

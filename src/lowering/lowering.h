@@ -8,9 +8,13 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "graph/ops/op.h"
+#include "kernels/attention/attention_catalog.h"
 #include "kernels/catalog/catalog.h"
+#include "kernels/loss/loss_catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 
@@ -33,5 +37,66 @@ const Lowering& lowering_of(const OpSchema& op);
 
 // Returns the problem that an op poses in a bucket on a target. Errors: as lowering_of().
 Problem lower_op(const OpView& op, const Bucket& bucket, const KernelTarget& target);
+
+// The rows of each family. Only for lowering.cc and the families' own files.
+
+std::vector<Lowering> matmul_lowerings();
+std::vector<Lowering> embedding_lowerings();
+std::vector<Lowering> element_wise_lowerings();
+std::vector<Lowering> norm_lowerings();
+std::vector<Lowering> attention_lowerings();
+std::vector<Lowering> loss_lowerings();
+std::vector<Lowering> optimizer_lowerings();
+std::vector<Lowering> quantization_lowerings();
+
+// Describes an op by the rows and columns of input kInput; a value that is not a matrix is one row.
+LoweredOp describe_rows_of(const Value& value, const Bucket& bucket);
+template <int kInput>
+LoweredOp describe_rows(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return describe_rows_of(op.input(kInput), bucket);
+}
+
+// Describes an op whose kernels accept every problem and need no scratch. Input kInput has the type of its activations.
+template <int kInput>
+LoweredOp describe_type(const OpView& op, const Bucket&, const KernelTarget&) {
+  return {.dtype = op.input(kInput).type.dtype};
+}
+
+// The description of a matrix product: of the op matmul, and of the products within linear_gelu, linear_norm and
+// linear_add. Thread-safe: pure functions.
+
+// Returns the product of an op in a bucket. The bias of linear_gelu and linear_norm is not part of it: they add it after
+// the product. Requires: one of the four ops.
+MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
+
+// A product as the implementation that the plan chose computes it.
+struct PlannedMatmul {
+  MatmulProblem problem = {};
+  Fp32Products fp32 = Fp32Products::kF32;  // how fp32 operands are multiplied
+};
+// Returns the product of an op for an implementation of its kernel. Fp32 operands are multiplied as the target says, but in
+// plain fp32 if the target asks for three TF32 products and the implementation does not compute them.
+PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target,
+                             std::string_view implementation);
+
+// Tells if the op is a single product: matmul or linear_add. linear_gelu and linear_norm compute more.
+bool is_single_matmul(const Op& op);
+// Tells if the implementation computes products by our own kernel for linear layers, for the problems that
+// matmul_takes_own_product() accepts (kernels/matmul/matmul_catalog.h).
+bool is_custom_matmul(std::string_view implementation);
+
+// The description of attention ops. Thread-safe: pure functions.
+
+// Returns the sizes of attention or attention_bwd, whose first input packs q, k and v of all heads: qkv[T, 3HD].
+AttentionDims attention_dims(const OpView& op, const Bucket& bucket);
+// Returns the problem of first_token_attention, whose inputs are x[T, C] and w[3HD, C].
+FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const Bucket& bucket);
+
+// The description of a classifier's last product with its loss. Thread-safe: pure functions.
+
+// Returns the problem of linear_cross_entropy, linear_cross_entropy_bwd or linear_cross_entropy_grad. Its scratch memory
+// has no space for operands in three parts, so that fp32 products are computed in TF32 or in fp32.
+LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
+                                                       const KernelTarget& target);
 
 }  // namespace plimsoll

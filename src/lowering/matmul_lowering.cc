@@ -1,7 +1,6 @@
-#include "lowering/matmul_lowering.h"
+#include "lowering/lowering.h"
 
 #include "graph/ops/ops.h"
-#include "lowering/families.h"
 
 namespace plimsoll {
 namespace {

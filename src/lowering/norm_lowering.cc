@@ -1,6 +1,6 @@
 // The description of layer norms.
 #include "graph/ops/ops.h"
-#include "lowering/families.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 

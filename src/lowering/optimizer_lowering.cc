@@ -1,7 +1,7 @@
 // The description of updates and of the ops around them.
 #include "graph/ops/ops.h"
-#include "graph/ops/update_parts.h"
-#include "lowering/families.h"
+#include "graph/ops/update.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {

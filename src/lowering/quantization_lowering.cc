@@ -1,7 +1,7 @@
 // The description of ops on quantized weights.
 #include "graph/ops/dequantize.h"
 #include "graph/ops/ops.h"
-#include "lowering/families.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/testing/fuzz_answer.h"
 #include "models/config.h"
-#include "models/lora_config.h"
+#include "models/lora.h"
 #include "models/model.h"
 
 namespace plimsoll {

@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "base/problem_type.h"
 #include "models/architecture.h"
+#include "models/blocks/model_builder.h"
+#include "models/model.h"
 
 namespace plimsoll {
 
@@ -54,6 +57,61 @@ const Head& head_of(const ModelConfig& config) {
 std::string hugging_face_class(const ModelConfig& config) {
   std::string name(architecture_of(config.model_type).class_prefix);
   return name.append(head_kind_of(config).class_suffix);
+}
+
+std::vector<WeightSpec> model_weights(const ModelConfig& config) {
+  const Architecture& architecture = architecture_of(config.model_type);
+  std::vector<WeightSpec> specs;
+  architecture.add_encoder_weights(specs, config);
+  head_of(config).add_weights(specs, config);
+  return specs;
+}
+
+std::vector<std::string> ignored_on_disk() {
+  return {"position_ids"};
+}
+
+ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options) {
+  const Architecture& architecture = architecture_of(config.model_type);
+  ModelBuilder builder(config, options, model_weights(config));
+  const ValueId x = architecture.build_encoder(builder);
+  const ValueId logits = head_of(config).build(builder, x);
+  return std::move(builder).finish(logits);
+}
+
+namespace {
+
+ModelConfig config_of(const Architecture& architecture, const Preset& preset) {
+  ModelConfig config;
+  config.model_type = architecture.model_type;
+  architecture.set_defaults(config);
+  config.vocab_size = preset.vocab_size;
+  config.hidden_size = preset.hidden_size;
+  config.num_hidden_layers = preset.layers;
+  config.num_attention_heads = preset.heads;
+  config.intermediate_size = preset.intermediate_size;
+  config.embedding_size = preset.embedding_size;
+  return config;
+}
+
+}  // namespace
+
+std::optional<ModelConfig> find_preset(std::string_view name) {
+  for (const Architecture* architecture : architectures()) {
+    for (const Preset& preset : architecture->presets) {
+      const std::string full_name = std::string(preset.organisation) + "/" + std::string(preset.name);
+      if (name == preset.name || name == full_name) return config_of(*architecture, preset);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Architecture* architecture : architectures()) {
+    for (const Preset& preset : architecture->presets) names.emplace_back(preset.name);
+  }
+  return names;
 }
 
 }  // namespace plimsoll

@@ -10,8 +10,7 @@
 
 #include "base/activation.h"
 #include "base/check.h"
-#include "base/json_document.h"
-#include "base/python_json.h"
+#include "base/json.h"
 #include "models/config_reader.h"
 
 namespace plimsoll {

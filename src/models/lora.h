@@ -4,6 +4,8 @@
 // of modules are those of PEFT's LoraConfig. Thread-safe: pure functions.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +19,7 @@ namespace plimsoll {
 enum class BaseWeights : uint8_t { kAsLoaded, kInt8, kFp4, kNf4 };
 
 // The change that an adapter's initialisation made to the base's adapted weights (PEFT's init_lora_weights "pissa" and
-// "olora"). models/lora_init.h computes it.
+// "olora"). change_base() computes it.
 enum class BaseChange : uint8_t { kNone, kPissa, kOlora };
 
 struct LoraConfig {
@@ -91,5 +93,43 @@ void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_typ
 // Inserts the adapters into a forward graph as the model builds it. In training every adapter has its own dropout
 // site. Requires: the targets are modules of the graph's model.
 void add_lora(Graph& graph, const std::vector<LoraTarget>& targets, const LoraConfig& config, Mode mode);
+
+// Reads and writes adapter_config.json, PEFT's description of an adapter. Thread-safe: pure functions.
+
+struct AdapterConfig {
+  LoraConfig lora;
+  std::string base_model;  // "" if the file does not name one
+  // The setting with which PEFT trains the adapter in a way that Plimsoll does not implement ("init_lora_weights mica");
+  // "" if there is none. Evaluating and merging do not depend on it.
+  std::string trained_otherwise = {};
+};
+
+// Reads the text of such a file. `where` names the file in messages. Errors: kBadData for malformed text (the
+// message names the key and both values); kUsage for adapters other than LoRA, for variants of LoRA that Plimsoll does not
+// compute, and for an initialisation that changed the base in a way that cannot be computed again.
+AdapterConfig parse_adapter_config(std::string_view json, std::string_view where);
+
+// Returns the text as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.
+std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
+                                const HeadKind& head = kSequenceClassificationHead);
+
+// The base that belongs to an adapter whose initialisation changed it. PEFT's "pissa" and "olora" split a weight W into
+// s B A and a rest, train B and A, and keep the rest as the base. Neither file contains the rest: a program that reads
+// the adapter computes it again from W. Thread-safe: pure functions.
+
+// Replaces a weight w_NK by the rest that PEFT 0.21 computes for it:
+// - PiSSA (Meng et al., arXiv 2404.02948): W - U_r S_r V_r^T, the weight without its r largest singular values. The rest
+//   depends neither on the signs of singular vectors nor on the scale. It is computed as W (I - V V^T) with V from the
+//   eigenvectors of W^T W, or of W W^T if W is wider than high.
+// - OLoRA (Buyukakyuz, arXiv 2406.01775): W - s Q_r R_r with W = Q R. Q_r R_r is the projection of W onto its first r
+//   columns, so signs do not matter either. It is computed with LAPACK's Householder reflections, which also define Q
+//   for columns that depend linearly on others.
+// All arithmetic is in double precision, so the result equals an exact computation rounded once; PEFT works in fp32.
+// Requires: w.size() == rows * columns, config.r <= min(rows, columns), finite numbers. Cost: PiSSA about
+// 8 min(rows, columns)^3 operations on one thread, OLoRA about 8 r rows columns.
+void change_base(std::span<double> w_NK, int64_t rows, int64_t columns, const LoraConfig& config);
+
+// Errors: kBadData if a weight of the base is smaller than the rank, which such an adapter cannot have been made for.
+void check_base_change(const std::vector<LoraTarget>& targets, const LoraConfig& config);
 
 }  // namespace plimsoll

@@ -1,11 +1,11 @@
-#include "models/lora_config.h"
+#include "models/lora.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/json_document.h"
+#include "base/json.h"
 #include "base/problem_type.h"
 
 namespace plimsoll {
@@ -99,7 +99,7 @@ void refuse_variants(const Json& config, std::string_view where) {
   }
 }
 
-// PEFT's initialisations. Those without a reason are read: they keep the base, or lora_init.h computes the change again.
+// PEFT's initialisations. Those without a reason are read: they keep the base, or lora.h computes the change again.
 struct Initialisation {
   std::string_view name;
   std::string_view refusal;

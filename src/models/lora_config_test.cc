@@ -1,4 +1,4 @@
-#include "models/lora_config.h"
+#include "models/lora.h"
 
 #include <gtest/gtest.h>
 

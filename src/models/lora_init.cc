@@ -1,4 +1,4 @@
-#include "models/lora_init.h"
+#include "models/lora.h"
 
 #include <algorithm>
 #include <cmath>

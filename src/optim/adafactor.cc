@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "graph/ops/ops.h"
-#include "graph/ops/update_parts.h"
+#include "graph/ops/update.h"
 #include "optim/emit_update.h"
 #include "optim/optimizer.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "graph/ops/ops.h"
-#include "graph/ops/update_parts.h"
+#include "graph/ops/update.h"
 
 namespace plimsoll {
 namespace {

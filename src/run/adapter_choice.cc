@@ -1,9 +1,8 @@
-#include "run/adapter_choice.h"
+#include "run/model_source.h"
 
 #include <filesystem>
 
 #include "base/check.h"
-#include "run/model_names.h"
 
 namespace plimsoll {
 namespace fs = std::filesystem;

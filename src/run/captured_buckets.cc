@@ -5,7 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "run/evaluation_count.h"
 #include "run/run_length.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "run/checkpoint_choice.h"
+#include "run/stored_weights.h"
 
 #include <unistd.h>
 

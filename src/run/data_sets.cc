@@ -12,24 +12,23 @@
 #include <sstream>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/hash.h"
-#include "base/tagging_task.h"
+#include "base/problem_type.h"
+#include "base/units.h"
 #include "io/data/data_columns.h"
-#include "io/data/dummy.h"
+#include "io/data/dataset.h"
 #include "io/data/glue.h"
-#include "io/data/json_reader.h"
 #include "io/data/table_reader.h"
+#include "io/data/text_encoder.h"
 #include "io/data/text_file.h"
 #include "io/data/text_split.h"
 #include "io/data/token_cache.h"
-#include "io/data/tokenizer_encoder.h"
 #include "io/data/word_labels.h"
-#include "run/host_memory.h"
+#include "run/device_choice.h"
 #include "run/label_choice.h"
-#include "run/threads.h"
+#include "run/model_source.h"
+#include "run/run_request.h"
 #include "run/tokenizer_source.h"
-#include "run/trained_columns.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "io/data/dataset.h"
-#include "io/data/dummy.h"
 #include "io/data/labels.h"
 #include "io/data/memory_rows.h"
 #include "io/text/tokenizer.h"
@@ -17,7 +16,6 @@
 #include "run/model_source.h"
 #include "run/run_purpose.h"
 #include "run/tokenizer_source.h"
-#include "run/trained_columns.h"
 
 namespace plimsoll {
 

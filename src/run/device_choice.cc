@@ -1,5 +1,7 @@
 #include "run/device_choice.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "device/monitor/nvml.h"
 
 namespace plimsoll {
+
 namespace {
 
 std::string table_names() {
@@ -162,6 +165,17 @@ std::string device_line(const ChosenDevice& device) {
     return cpu_device_line(options.num_threads, options.isa, cpu_name());
   return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", device.label, options.gpu.sm / 10,
                      options.gpu.sm % 10, static_cast<double>(options.gpu.memory_bytes) / double(1 << 30));
+}
+
+int available_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+int num_run_threads(const Arguments& arguments) {
+  return arguments.num_threads > 0 ? static_cast<int>(arguments.num_threads) : available_threads();
 }
 
 }  // namespace plimsoll

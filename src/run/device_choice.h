@@ -38,4 +38,11 @@ int64_t gpu_used_bytes(const PlanRequest& request);
 // Returns the first line of a run: "device cpu: Some CPU, 2 threads, AVX-512", "device cuda:0: NVIDIA H200, ...".
 std::string device_line(const ChosenDevice& device);
 
+// The number of threads of a run. Thread-safe; asks the system which processors this process may use.
+
+// Returns the number of hardware threads that this process may use.
+int available_threads();
+// Returns the number of threads of a run: --num_threads if it is set, otherwise all of those.
+int num_run_threads(const Arguments& arguments);
+
 }  // namespace plimsoll

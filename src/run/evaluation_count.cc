@@ -1,4 +1,4 @@
-#include "run/evaluation_count.h"
+#include "run/run_length.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "run/gpu_constant_cache.h"
+#include "run/caches.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 
 #include "base/hash.h"
 #include "plimsoll/error.h"
-#include "run/user_cache.h"
 
 namespace plimsoll {
 

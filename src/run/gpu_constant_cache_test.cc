@@ -1,4 +1,4 @@
-#include "run/gpu_constant_cache.h"
+#include "run/caches.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "run/host_memory.h"
+#include "run/run_request.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/data/label_warnings.h"
+#include "io/data/labels.h"
 #include "io/data/word_labels.h"
-#include "run/trained_columns.h"
+#include "run/model_source.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

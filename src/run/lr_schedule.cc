@@ -1,4 +1,4 @@
-#include "run/lr_schedule.h"
+#include "run/run_length.h"
 
 #include <fmt/format.h>
 

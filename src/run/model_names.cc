@@ -1,4 +1,4 @@
-#include "run/model_names.h"
+#include "run/model_source.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,9 +4,6 @@
 
 #include <filesystem>
 
-#include "run/adapter_choice.h"
-#include "run/checkpoint_choice.h"
-#include "run/model_names.h"
 #include "run/stored_weights.h"
 
 namespace plimsoll {

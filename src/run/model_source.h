@@ -4,11 +4,13 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/file.h"
 #include "io/ckpt/model_folder.h"
 #include "io/hub/hub_cache.h"
-#include "models/lora_config.h"
+#include "models/lora.h"
 #include "models/model.h"
 #include "plan/request/rules.h"
 #include "run/run_purpose.h"
@@ -30,5 +32,60 @@ struct ModelSource {
 // kBadData for a folder or configuration that cannot be read, and for an adapter of another model_type than its base.
 ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                        FileSystem& files);
+
+// The adapter of a run: an existing one, or the settings of a new one, and the precision in which the base model
+// below it is stored. Functions that read files and return values; thread-safe.
+
+struct AdapterSource {
+  std::string base_model = {};             // the base that a saved adapter names; "" for a model from scratch
+  std::optional<ModelFolder> folder = {};  // the folder of an existing adapter
+  std::optional<LoraConfig> lora = {};     // the settings of an existing adapter
+};
+
+// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may
+// name the folder of an adapter, which names its base. Errors: kUsage if no base is named; kBadData for a folder that does not exist or contains no adapter.
+AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
+                           FileSystem& files);
+
+// Returns the configuration with the number of labels of the adapter's head, if the adapter has no config.json.
+ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
+
+// Returns lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains nothing.
+std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose purpose,
+                                      const ModelConfig& config, const AdapterFacts& adapter);
+
+// Names of models that are neither a folder nor in the hub's cache: what can be said about them before a download is
+// advised. Pure functions; thread-safe.
+
+// Returns the architecture that a hub name mentions ("RoBERTa" for "xlm-roberta-base"), if this version does not train it,
+// otherwise "".
+std::string_view foreign_architecture(std::string_view name);
+
+// Returns the presets that a shortened or misspelled name means, the usual one first: "bert-large-uncased" for
+// "bert-large".
+std::vector<std::string> similar_presets(std::string_view name);
+
+// Resolves the name or path of a model as resolve_model_folder() does. Errors: kUsage for a name that is not found and that
+// mentions an architecture which this version does not train, and for a part of a preset's name, instead of advice to
+// download it; otherwise as resolve_model_folder().
+std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const std::string& name,
+                          const std::string& revision, const FolderArgument& argument);
+
+// The columns of a data file that a model was trained on. They are stored as keys of its config.json under the names
+// of the settings, text_column_names, label_column_name and label_delimiter, so that evaluation and prediction read the same columns.
+// Hugging Face keeps keys that it does not know. Thread-safe: values and pure functions.
+
+struct TrainedColumns {
+  std::vector<std::string> text;     // one or two; empty: not known
+  std::string label;                 // "": not known
+  std::string label_delimiter = {};  // between the labels of a multi-label cell; "": not known
+};
+
+// Returns the columns that a config.json names. Keys of an unexpected type are ignored, since another program wrote them.
+TrainedColumns trained_columns(std::string_view config_json);
+
+// Returns the text with these columns, or without the keys if the columns are not known. "" is returned as "" in that
+// case. Requires: the text is "" or a JSON object.
+std::string with_trained_columns(const std::string& config_json, const TrainedColumns& columns);
 
 }  // namespace plimsoll

@@ -4,11 +4,10 @@
 #include <cmath>
 #include <optional>
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "io/ckpt/checkpoint.h"
-#include "run/checkpoint_choice.h"
-#include "run/lr_schedule.h"
 #include "run/run_state.h"
+#include "run/stored_weights.h"
 
 namespace plimsoll {
 namespace {

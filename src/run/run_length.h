@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <variant>
 
 #include "base/file.h"
 #include "io/data/batch_census.h"
 #include "io/data/dataset.h"
 #include "io/data/sampler.h"
+#include "optim/metric_schedule.h"
+#include "optim/schedule.h"
 #include "plimsoll/arguments.h"
 #include "run/run_purpose.h"
 
@@ -43,5 +47,25 @@ SamplerOptions sampler_options(const Arguments& arguments);
 // it. Errors: kUsage if --lr_scheduler_kwargs do not fit --lr_scheduler_type.
 RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Dataset& train, FileSystem& files,
                      Diagnostics& diagnostics);
+
+// Predicts the number of evaluations of a run. Pure; thread-safe.
+
+// Returns the number of evaluations of the training loop from `start` to its end, by --eval_strategy, --eval_steps,
+// --eval_delay and --eval_on_start, unless it is stopped or a callback requests more. The evaluation that --do_eval adds
+// after training does not count. Requires: the run has validation data.
+int64_t num_evaluations(const Arguments& arguments, const RunLength& length, const RunStart& start);
+
+// The schedule of the learning rate that the arguments of a run select. Pure; thread-safe.
+
+// A schedule by the number of the step, or by the metric of evaluations.
+using RunSchedule = std::variant<Schedule, MetricScheduleOptions>;
+
+// Returns the schedule of a run with this number of steps. Errors: kUsage if --lr_scheduler_kwargs do not fit
+// --lr_scheduler_type.
+RunSchedule run_schedule(const Arguments& arguments, int64_t max_steps);
+
+// Returns a sentence about the learning rate and the warm-up if gradient accumulation makes the effective batch larger;
+// "" without accumulation. `max_steps` is 0 if the data, and so the number of steps, is unknown.
+std::string describe_accumulated_batch(const Arguments& arguments, int64_t max_steps);
 
 }  // namespace plimsoll

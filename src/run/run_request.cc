@@ -11,13 +11,10 @@
 #include "device/monitor/nvml.h"
 #include "plan/request/request_of.h"
 #include "plan/search/budget.h"
-#include "run/calibration_cache.h"
+#include "run/caches.h"
 #include "run/captured_buckets.h"
-#include "run/checkpoint_choice.h"
 #include "run/data_sets.h"
-#include "run/gpu_constant_cache.h"
-#include "run/host_memory.h"
-#include "run/tuning_cache.h"
+#include "run/stored_weights.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/file.h"
+#include "plan/request/rules.h"
 #include "run/run_setup.h"
 
 namespace plimsoll {
@@ -14,5 +15,32 @@ void set_passes(const Arguments& arguments, PassOptions& passes);
 // warnings and notes to those of the setup. Errors: as request_of(); kWillNotFit if no recomputation fits
 // --recompute_budget.
 void fill_request(RunSetup& setup, const Environment& environment, FileSystem& files);
+
+// Estimates what the process holds on the host outside the arena, for the plan. Pure functions of the setup.
+
+struct RunSetup;
+struct Dataset;
+class TextSplit;
+
+// Adds up the memory of data files while they are read and tokenized, which ends before the arena is taken. An upper
+// bound.
+class ReadingMemory {
+ public:
+  // Adds the table of a file, which is held until release().
+  void add_table(const TextSplit& text);
+  // Adds the tokens and labels made from a table, which are held to the end.
+  void add_data(const Dataset& data);
+  void release(const TextSplit& text);
+  int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  void note(int64_t more_bytes);
+  int64_t held_bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+};
+
+// Returns the memory of the process, the data and the I/O buffers that the setup determines, for a run whose largest
+// training batch is `train`. The constants in the source state how each was measured.
+HostFacts host_facts(const RunSetup& setup, const Bucket& train);
 
 }  // namespace plimsoll

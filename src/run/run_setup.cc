@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
-#include "arguments/idle.h"
-#include "base/counted.h"
+#include "arguments/argument_table.h"
+#include "base/units.h"
 #include "io/hub/hub_cache.h"
 #include "metrics/metrics.h"
 #include "plan/request/request_of.h"
-#include "run/checkpoint_choice.h"
+#include "run/device_choice.h"
 #include "run/label_choice.h"
-#include "run/lr_schedule.h"
+#include "run/run_length.h"
 #include "run/run_request.h"
-#include "run/threads.h"
+#include "run/stored_weights.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

@@ -6,8 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/counted.h"
-#include "io/data/compressed_text.h"
+#include "base/units.h"
 #include "io/data/table_reader.h"
 #include "io/text/tokenizer_spec.h"
 

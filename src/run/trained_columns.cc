@@ -1,4 +1,4 @@
-#include "run/trained_columns.h"
+#include "run/model_source.h"
 
 #include <nlohmann/json.hpp>
 

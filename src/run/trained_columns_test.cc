@@ -1,5 +1,5 @@
 // The columns that a config.json remembers.
-#include "run/trained_columns.h"
+#include "run/model_source.h"
 
 #include <gtest/gtest.h>
 

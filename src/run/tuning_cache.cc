@@ -1,11 +1,10 @@
-#include "run/tuning_cache.h"
+#include "run/caches.h"
 
 #include <fmt/format.h>
 
 #include "base/hash.h"
 #include "plimsoll/error.h"
-#include "run/trained_columns.h"
-#include "run/user_cache.h"
+#include "run/model_source.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "run/tuning_cache.h"
+#include "run/caches.h"
 
 #include <gtest/gtest.h>
 

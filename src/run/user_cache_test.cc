@@ -1,4 +1,4 @@
-#include "run/user_cache.h"
+#include "run/caches.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "tasks/task.h"
-#include "tasks/value_loss.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "tasks/task.h"
-#include "tasks/value_loss.h"
 
 namespace plimsoll {
 namespace {

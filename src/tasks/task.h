@@ -12,9 +12,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/label_kind.h"
 #include "base/problem_type.h"
 #include "graph/ir/graph.h"
+#include "graph/ops/ops.h"
 #include "metrics/metrics.h"
 
 namespace plimsoll {
@@ -100,5 +100,18 @@ const TaskRecord& default_task(int64_t num_labels);
 
 // Returns the name of a label, or its id if it has none.
 std::string label_name(std::span<const std::string> names, size_t id);
+
+// The losses whose labels are numbers. Thread-safe: pure functions.
+
+// Returns loss_1 of logits_BK and labels_BK by an op that reads logits, labels, denominator and the number of
+// sequences.
+inline ValueId build_value_loss(Graph& graph, const OpSchema& op, ValueId logits,
+                                const LossOptions& options) {
+  const ValueId denominator = add_denominator(graph, options);
+  const ValueId labels = graph.add_input("labels", {options.dtype, Shape{kDimB, options.num_labels}});
+  const ValueId rows =
+      graph.add_input("num_sequences", {DType::kI32, Shape{1}}, {.source = InputSource::kNumSequences});
+  return emit(graph, op, {logits, labels, denominator, rows}, {}, "loss");
+}
 
 }  // namespace plimsoll

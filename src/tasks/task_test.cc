@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "graph/ir/verify.h"
+#include "graph/ir/graph.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {

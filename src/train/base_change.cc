@@ -1,11 +1,11 @@
-#include "train/base_change.h"
+#include "train/weight_loading.h"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 
 #include "device/cpu/parallel.h"
-#include "models/lora_init.h"
+#include "models/lora.h"
 #include "models/model.h"
 
 namespace plimsoll {

@@ -3,8 +3,7 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "run/tuning_cache.h"
-#include "train/checkpoint_tensors.h"
+#include "run/caches.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {

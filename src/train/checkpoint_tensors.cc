@@ -1,4 +1,4 @@
-#include "train/checkpoint_tensors.h"
+#include "train/weight_loading.h"
 
 namespace plimsoll {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <variant>
 
-#include "run/lr_schedule.h"
+#include "run/run_length.h"
 
 namespace plimsoll {
 

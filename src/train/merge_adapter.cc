@@ -6,11 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "models/lora_config.h"
-#include "models/lora_init.h"
+#include "models/lora.h"
 #include "models/model.h"
 #include "run/stored_weights.h"
-#include "train/base_change.h"
+#include "train/weight_loading.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/model_card.h"
+#include "train/run_reports.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "base/counted.h"
-#include "base/tagging_task.h"
+#include "base/problem_type.h"
+#include "base/units.h"
 #include "metrics/metrics.h"
 #include "tasks/task.h"
 #include "train/speed.h"

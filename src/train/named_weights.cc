@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "exec/quantized_weights.h"
 #include "models/freeze.h"
 #include "models/lora.h"

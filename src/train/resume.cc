@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "optim/dynamic_loss_scale.h"
-#include "train/adapter_loading.h"
-#include "train/checkpoint_tensors.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {

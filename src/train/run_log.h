@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/monitor/gpu_log.h"
+#include "device/monitor/throttle.h"
 #include "plimsoll/training.h"
 #include "run/run_state.h"
 #include "train/session.h"

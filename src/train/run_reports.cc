@@ -5,12 +5,9 @@
 #include <optional>
 
 #include "plan/anatomy/operations.h"
-#include "show/report/plan_json.h"
-#include "show/report/plots.h"
-#include "show/report/profile_json.h"
+#include "show/report/picture.h"
 #include "show/report/profile_table.h"
 #include "show/report/result_files.h"
-#include "train/model_card.h"
 
 namespace plimsoll {
 namespace {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
 #include "plan/compile/plan.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/training.h"
+#include "run/run_setup.h"
 #include "train/session.h"
 
 namespace plimsoll {
@@ -38,5 +40,14 @@ bool write_model_card(FileSystem& files, const std::string& folder, const RunSet
 std::string make_profile_table(const Session& session, double step_ms);
 // Writes them as profile.json into the folder. Returns false, and writes no file, if none was measured.
 bool write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms);
+
+// The README.md of a run: a model card with the front matter, headings and table of Hugging Face's Trainer, and the settings
+// and results of this run. Pure; thread-safe.
+
+// Returns the text, with a newline at its end.
+std::string model_card(const RunSetup& setup, const TrainOutput& output);
+
+// Returns true if model_card() wrote `text`, so that it may be overwritten. A README from another source must not be.
+bool is_model_card(std::string_view text);
 
 }  // namespace plimsoll

@@ -7,22 +7,19 @@
 #include <string_view>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
 #include "models/architecture.h"
-#include "models/lora_config.h"
+#include "models/lora.h"
 #include "optim/dynamic_loss_scale.h"
 #include "plan/search/suggest.h"
+#include "run/caches.h"
 #include "run/device_choice.h"
 #include "run/tokenizer_source.h"
-#include "run/tuning_cache.h"
 #include "tasks/task.h"
-#include "train/adapter_loading.h"
-#include "train/checkpoint_tensors.h"
 #include "train/speed.h"
-#include "train/weight_init.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {

@@ -8,12 +8,12 @@
 
 #include "base/file.h"
 #include "device/cuda/cuda_device.h"
-#include "io/ckpt/folder_lock.h"
+#include "io/ckpt/checkpoint.h"
 #include "metrics/metrics.h"
-#include "run/checkpoint_choice.h"
 #include "run/device_choice.h"
-#include "train/memory_deltas.h"
+#include "run/stored_weights.h"
 #include "train/resume.h"
+#include "train/speed.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/weight_init.h"
+#include "train/weight_loading.h"
 
 #include <algorithm>
 #include <cmath>

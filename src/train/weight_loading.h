@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
+#include "models/lora.h"
 
 namespace plimsoll {
 
@@ -38,5 +40,42 @@ void read_stored(Executor& executor, const std::string& name, int64_t first_row,
 // the executor lives.
 std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view prefix,
                                          const std::function<bool(const WeightSpec&)>& is_wanted);
+
+// Loads LoRA adapters and checks that they fit the base model.
+
+// Loads an adapter and the modules that were saved with it. Errors: kBadData naming the tensor, and both shapes if it
+// does not fit this base model.
+void load_adapter(Executor& executor, const ModelFolder& folder);
+
+// Initialises the weights of a model that no file provides. Free functions; not thread-safe with respect to one
+// executor.
+
+// Fills weights from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as their
+// specs say: all of them, or those that load_weights() from `folder` does not fill. The same seed gives a weight the
+// same numbers on every machine: Philox generates them, and Box and Muller's method makes them normal.
+void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
+                        WeightsFrom from = WeightsFrom::kModelAlone);
+
+// Computes the base of an adapter whose initialisation changed it (change_base() in models/lora.h). Free functions; not
+// thread-safe with respect to one executor.
+
+// Returns a stored matrix of the base as the adapter's initialisation left it; the stored numbers if it left them
+// unchanged. Requires: check_base_change() accepted the adapter. Errors: kBadData if a number of a matrix that changes
+// is not finite.
+std::vector<double> read_changed_base(const ModelFolder::Located& stored, const LoraConfig& config);
+
+// Writes the changed weights of the base into the buffers of a plan with such an adapter, rounded once to the type of
+// the buffers. Does nothing for other adapters. Requires: the base is not quantized; its weights are loaded. Errors:
+// as read_changed_base(). Cost: see change_base(); the weights are divided among the threads, at most 8 of which hold a
+// matrix in double precision at a time.
+void change_loaded_base(Executor& executor, const ModelFolder& folder);
+
+// The tensors that a checkpoint stores. Free functions.
+
+// Returns the weights by their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A
+// weight that is fused here is several tensors, each with some of its rows. Valid while the executor lives.
+std::vector<TensorSource> weight_tensors(Executor& executor);
+// Returns the optimizer's states by their names in the plan. Valid while the executor lives.
+std::vector<TensorSource> state_tensors(Executor& executor);
 
 }  // namespace plimsoll

@@ -4,9 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "device/monitor/capabilities.h"
-#include "device/monitor/monitor_json.h"
-#include "device/monitor/monitor_table.h"
+#include "device/monitor/monitor_sample.h"
 #include "tests/monitor/fake_driver.h"
 
 namespace plimsoll::testing {

@@ -1,7 +1,6 @@
 // Tests figures and warnings during a run, and the descriptions of reasons for reduced clocks.
 #include <gtest/gtest.h>
 
-#include "device/monitor/gpu_log.h"
 #include "device/monitor/throttle.h"
 #include "tests/monitor/fake_driver.h"
 

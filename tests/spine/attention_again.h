@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "graph/analysis/blocks.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
 #include "plan/compile/plan.h"
 

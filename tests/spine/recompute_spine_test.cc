@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "graph/analysis/blocks.h"
+#include "graph/analysis/analysis.h"
 #include "tests/spine/attention_again.h"
 #include "tests/spine/tiny_run.h"
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <stdexcept>
 
-#include "base/label_kind.h"
 #include "base/philox.h"
+#include "base/problem_type.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
 #include "exec/quantized_weights.h"

@@ -14,7 +14,6 @@
 #include "plimsoll/plan.h"
 #include "plimsoll/trainer.h"
 #include "run/captured_buckets.h"
-#include "run/evaluation_count.h"
 #include "run/run_length.h"
 #include "tests/training/tiny_folder.h"
 

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "io/ckpt/folder_lock.h"
+#include "io/ckpt/checkpoint.h"
 #include "plimsoll/trainer.h"
 #include "tests/training/tiny_folder.h"
 

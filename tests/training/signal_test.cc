@@ -8,7 +8,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "io/ckpt/folder_lock.h"
+#include "io/ckpt/checkpoint.h"
 #include "tests/bad_input/binary.h"
 #include "tests/training/tiny_folder.h"
 

@@ -1,4 +1,4 @@
-#include "device/monitor/capabilities.h"
+#include "device/monitor/monitor_sample.h"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,9 @@
-#include "device/monitor/gpu_log.h"
+#include "device/monitor/throttle.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <utility>
-
-#include "device/monitor/throttle.h"
 
 namespace plimsoll {
 

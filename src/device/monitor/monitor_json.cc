@@ -1,11 +1,10 @@
-#include "device/monitor/monitor_json.h"
+#include "device/monitor/monitor_sample.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "device/monitor/capabilities.h"
 #include "device/monitor/throttle.h"
 
 namespace plimsoll {

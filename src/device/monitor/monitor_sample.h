@@ -5,11 +5,26 @@
 #include <string>
 #include <vector>
 
-#include "device/monitor/capabilities.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"
+#include "hardware/cpu_isa.h"
 
 namespace plimsoll {
+
+// Lists the number formats that a device multiplies in hardware: the tensor cores of a GPU by its compute capability,
+// a CPU by its instruction sets. Pure; thread-safe.
+
+struct Capability {
+  std::string format = {};  // "bf16"
+  bool is_there = false;
+  std::string why = {};
+};
+
+// Returns fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute capability 9.0.
+std::vector<Capability> gpu_capabilities(int sm);
+
+// Returns fp32, bf16, fp16, tf32 and fp8, in this order. `multiplies_fp16`: the CPU has AVX512_FP16 or AMX-FP16.
+std::vector<Capability> cpu_capabilities(CpuIsa isa, bool multiplies_fp16);
 
 struct HostSample {
   std::string cpu = {};             // name of the CPU
@@ -55,5 +70,20 @@ GpuSum sum_of(const std::vector<GpuSample>& gpus);
 std::string cuda_version_text(std::optional<int> version);
 // Returns a sentence that says why no GPU is listed, what was requested, and that the host follows.
 std::string no_gpu_sentence(const MonitorSample& sample);
+
+// Formats a sample of the monitor as text for people. Pure; thread-safe.
+
+// Returns a block of rows per GPU, and the sum if there are several; without a GPU, the host. Figures that
+// the driver does not report have no row. Ends with a newline.
+std::string monitor_table(const MonitorSample& sample);
+
+// Returns one line per GPU, or one line for the host, for a growing log. Ends with a newline.
+std::string monitor_lines(const MonitorSample& sample);
+
+// Formats a sample of the monitor as JSON for programs. Pure; thread-safe.
+
+// Returns one object on one line, without a newline. Memory is in MiB (1048576 bytes), rounded down as
+// nvidia-smi does. A figure that the driver does not report is null.
+std::string monitor_json(const MonitorSample& sample);
 
 }  // namespace plimsoll

@@ -1,11 +1,10 @@
-#include "device/monitor/monitor_table.h"
+#include "device/monitor/monitor_sample.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/units.h"
-#include "device/monitor/capabilities.h"
 #include "device/monitor/throttle.h"
 
 namespace plimsoll {

@@ -14,7 +14,7 @@
 #include "exec/backend.h"
 #include "exec/ops/bindings.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/optimizer/weight_copy.h"
+#include "kernels/optimizer/tensor_scan.h"
 
 namespace plimsoll {
 namespace {

@@ -8,13 +8,12 @@
 #include "device/cuda/cuda_device.h"
 #include "exec/backend.h"
 #include "exec/cuda/captured_segments.h"
-#include "exec/cuda/ceilings_cuda.h"
 #include "exec/cuda/host_exchange.h"
 #include "exec/cuda/measure_products.h"
 #include "exec/cuda/module_range.h"
 #include "exec/cuda/side_copies.h"
-#include "exec/ops/bindings_cuda.h"
-#include "kernels/optimizer/weight_copy.h"
+#include "exec/ops/bindings.h"
+#include "kernels/optimizer/tensor_scan.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "exec/cuda/ceilings_cuda.h"
+#include "exec/cuda/measure_products.h"
 
 #include <cuda_runtime_api.h>
 

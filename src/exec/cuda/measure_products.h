@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "device/cuda/cuda_device.h"
 #include "exec/tuning.h"
@@ -11,5 +12,11 @@ namespace plimsoll {
 
 // `memory` of `bytes` is written over. Borrows device and memory.
 std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes);
+
+// Measures the highest rates of a GPU: of products by the library that runs them, and of copies by the driver. Not
+// thread-safe: it uses the device.
+
+// Overwrites `memory`, which is on the device, and waits for the device.
+Ceilings measure_ceilings_cuda(CudaDevice& device, std::span<std::byte> memory, const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -1,8 +1,8 @@
-#include "exec/ops/attention_ops.h"
+#include "exec/ops/family_ops.h"
 
 #include "exec/ops/call.h"
 #include "graph/ops/ops.h"
-#include "lowering/attention_lowering.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {

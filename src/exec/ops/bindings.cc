@@ -3,14 +3,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "exec/ops/attention_ops.h"
 #include "exec/ops/call.h"
-#include "exec/ops/element_wise_ops.h"
-#include "exec/ops/embedding_ops.h"
-#include "exec/ops/loss_ops.h"
-#include "exec/ops/matmul_ops.h"
-#include "exec/ops/norm_ops.h"
-#include "exec/ops/optimizer_ops.h"
+#include "exec/ops/family_ops.h"
 #include "graph/ops/dequantize.h"
 #include "graph/ops/ops.h"
 

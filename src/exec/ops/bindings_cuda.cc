@@ -1,20 +1,16 @@
-#include "exec/ops/bindings_cuda.h"
+#include "exec/ops/bindings.h"
 
 #include <unordered_map>
 
-#include "exec/ops/attention_ops.h"
 #include "exec/ops/call.h"
 #include "exec/ops/call_cuda.h"
-#include "exec/ops/element_wise_ops.h"
-#include "exec/ops/embedding_ops.h"
-#include "exec/ops/loss_ops.h"
-#include "exec/ops/matmul_ops.h"
-#include "exec/ops/norm_ops.h"
-#include "exec/ops/optimizer_ops.h"
+#include "exec/ops/family_ops.h"
 #include "graph/ops/dequantize.h"
 #include "graph/ops/ops.h"
+#include "kernels/attention/attention_cuda.h"
 
 namespace plimsoll {
+
 namespace {
 
 using BindCuda = std::function<void()> (*)(const BindContext&, CudaStream);
@@ -40,6 +36,50 @@ std::function<void()> bind_cuda(const BindContext& context, CudaStream stream) {
   const auto found = cuda_bindings().find(context.op().def);
   PLIMSOLL_CHECK(found != cuda_bindings().end(), "the op '{}' has no binding", context.op().def->name());
   return found->second(context, stream);
+}
+
+std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream) {
+  const AttentionFwdArgs args = attention_args(context);
+  return [run = attention_fwd_cuda_of(context.kernel(), args.dims), args, random = RandomState(context),
+          stream] { run(args, random.on_device(), stream); };
+}
+std::function<void()> bind_attention_bwd_cuda(const BindContext& context, CudaStream stream) {
+  const AttentionBwdArgs args = attention_bwd_args(context);
+  return [run = attention_bwd_cuda_of(context.kernel(), args.dims), args, random = RandomState(context),
+          stream] { run(args, random.on_device(), stream); };
+}
+std::function<void()> bind_first_token_attention_cuda(const BindContext& context, CudaStream stream) {
+  return bind_launch<first_token_attention_cuda, first_token_attention_args>(context, stream);
+}
+
+std::function<void()> bind_copy_cuda(const BindContext& context, CudaStream stream) {
+  return [copies = copy_args(context), stream] {
+    for (const CopyArgs& copy : copies) copy_cuda(copy, stream);
+  };
+}
+
+namespace {
+
+template <typename Args, typename Prepare>
+std::function<void()> bind_chunks_cuda(const BindContext& context, const Args& args, Prepare prepare,
+                                       CudaStream stream) {
+  std::shared_ptr<CudaLossChunks<Args>> loss = prepare(linear_cross_entropy_problem(context));
+  return [loss, args, flag = AccumulateFlag(context).on_device(), stream] { loss->run(args, flag, stream); };
+}
+
+}  // namespace
+
+std::function<void()> bind_linear_cross_entropy_cuda(const BindContext& context, CudaStream stream) {
+  return bind_chunks_cuda(context, linear_cross_entropy_args(context), prepare_linear_cross_entropy_fwd_cuda,
+                          stream);
+}
+std::function<void()> bind_linear_cross_entropy_bwd_cuda(const BindContext& context, CudaStream stream) {
+  return bind_chunks_cuda(context, linear_cross_entropy_bwd_args(context),
+                          prepare_linear_cross_entropy_bwd_cuda, stream);
+}
+std::function<void()> bind_linear_cross_entropy_grad_cuda(const BindContext& context, CudaStream stream) {
+  return bind_chunks_cuda(context, linear_cross_entropy_grad_args(context),
+                          prepare_linear_cross_entropy_grad_cuda, stream);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "exec/ops/element_wise_ops.h"
+#include "exec/ops/family_ops.h"
 
 #include <algorithm>
 

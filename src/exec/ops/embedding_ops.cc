@@ -1,4 +1,4 @@
-#include "exec/ops/embedding_ops.h"
+#include "exec/ops/family_ops.h"
 
 #include "graph/ops/ops.h"
 

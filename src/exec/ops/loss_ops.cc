@@ -1,7 +1,7 @@
-#include "exec/ops/loss_ops.h"
+#include "exec/ops/family_ops.h"
 
 #include "exec/ops/call.h"
-#include "lowering/loss_lowering.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "exec/ops/matmul_ops.h"
+#include "exec/ops/family_ops.h"
 
 #include "exec/ops/call.h"
 #include "graph/ops/ops.h"

@@ -3,7 +3,7 @@
 #include "device/cuda/cuda_error.h"
 #include "exec/ops/call.h"
 #include "exec/ops/call_cuda.h"
-#include "exec/ops/matmul_ops.h"
+#include "exec/ops/family_ops.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {

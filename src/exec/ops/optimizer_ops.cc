@@ -1,8 +1,8 @@
-#include "exec/ops/optimizer_ops.h"
+#include "exec/ops/family_ops.h"
 
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
-#include "graph/ops/update_parts.h"
+#include "graph/ops/update.h"
 #include "kernels/optimizer/eight_bit.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "graph/analysis/copies.h"
+#include "graph/analysis/analysis.h"
 
 #include <algorithm>
 #include <unordered_map>

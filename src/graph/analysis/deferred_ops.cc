@@ -1,4 +1,4 @@
-#include "graph/analysis/deferred_ops.h"
+#include "graph/analysis/analysis.h"
 
 #include <algorithm>
 #include <span>

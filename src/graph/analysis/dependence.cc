@@ -1,4 +1,4 @@
-#include "graph/analysis/dependence.h"
+#include "graph/analysis/analysis.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // When the bytes of each transient value are in use. Versions of one value share one buffer.
 //
 // A buffer is live from the position of its producer to the last op that may still touch it: the last reader in the
-// list, or the op before the one that waits for a copy of it (copies.h). Positions are those of the schedule. An op
+// list, or the op before the one that waits for a copy of it (analysis.h). Positions are those of the schedule. An op
 // starts when those before it are done, except copies that are under way; their operands stay live until an op waits
 // for them. So two buffers whose intervals do not overlap are ordered by happens-before and may share bytes.
 #pragma once

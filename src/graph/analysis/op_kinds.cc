@@ -1,4 +1,4 @@
-#include "graph/analysis/op_kinds.h"
+#include "graph/analysis/analysis.h"
 
 #include <algorithm>
 #include <functional>

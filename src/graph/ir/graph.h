@@ -1,7 +1,7 @@
 // The intermediate representation: a program as an ordered list of ops over typed values. It knows no list of ops, no
 // device and no address. Not thread-safe while it is being changed.
 //
-// Invariants (verify.h checks them):
+// Invariants (graph.h checks them):
 //  1. Every value is produced before an op reads it; the order of the ops is the schedule.
 //  2. A value has one producer, or none if it lives across programs (weights, states, persistent gradients) or if the
 //     host writes it (inputs).
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -256,5 +257,14 @@ class OpDef {
   // Returns true if the operands may be in the host's memory.
   virtual bool crosses_spaces() const { return false; }
 };
+
+// Checks the invariants of a graph (graph.h). Runs before and after every pass.
+
+// Returns a description of the first broken invariant (op, value and both sides), or nothing. Cost: linear in ops and
+// operands.
+std::optional<std::string> find_violation(const Graph& graph);
+
+// Throws kInternal with the violation if an invariant is broken; `when` is for example "after pass X".
+void verify(const Graph& graph, std::string_view when);
 
 }  // namespace plimsoll

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/ir/graph.h"
 #include "graph/ir/testing/test_ops.h"
-#include "graph/ir/verify.h"
 
 namespace plimsoll {
 namespace {

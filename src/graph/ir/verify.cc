@@ -1,4 +1,4 @@
-#include "graph/ir/verify.h"
+#include "graph/ir/graph.h"
 
 #include <fmt/format.h>
 

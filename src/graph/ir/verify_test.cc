@@ -1,5 +1,5 @@
 // Breaks each invariant of a graph by hand and expects the verifier to find and name it.
-#include "graph/ir/verify.h"
+#include "graph/ir/graph.h"
 
 #include <gtest/gtest.h>
 

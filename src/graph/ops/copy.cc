@@ -1,9 +1,10 @@
 // copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory space, "host"
 // or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it
 // are done, and runs at the same time as those after it until the first op that needs it to have ended: see
-// graph/analysis/copies.h. The values `after` are not read, but must have been written before this copy starts; with
+// graph/analysis/analysis.h. The values `after` are not read, but must have been written before this copy starts; with
 // {ended}, the first {ended} copies of its segment to the host must have ended too. With a slice (slice.h) the values
 // on the host are whole, those on the device are that part of them, and only the part is copied.
+
 #include <algorithm>
 #include <array>
 
@@ -11,6 +12,7 @@
 #include "graph/ops/slice.h"
 
 namespace plimsoll {
+
 namespace {
 
 class Copy final : public OpSchema, private CopyOp {
@@ -86,6 +88,32 @@ std::span<const ValueId> copied_values(const Op& copy) {
 
 const OpSchema& copy_op() {
   static const Copy op;
+  return op;
+}
+
+// fill(like) {value}: a value of the type of `like` whose elements are all `value`. It is the seed of the backward
+// pass.
+
+namespace {
+
+class Fill final : public OpSchema, private FillOp {
+ public:
+  std::string_view name() const override { return "fill"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
+  OpGroup group() const override { return OpGroup::kDataMovement; }
+  std::vector<ValueType> output_types(const OpView& op) const override { return {op.input(kLike).type}; }
+  double flops(const OpView&, const Bucket&) const override { return 0; }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kLike, "like")};
+  static constexpr std::array kOutputs{OutputOperand::required(kY, "y")};
+};
+
+}  // namespace
+
+const OpSchema& fill_op() {
+  static const Fill op;
   return op;
 }
 

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "graph/ir/verify.h"
+#include "graph/ir/graph.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {

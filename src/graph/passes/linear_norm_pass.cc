@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "graph/ops/ops.h"
-#include "graph/passes/linear_pattern.h"
 #include "graph/passes/pass.h"
+#include "graph/passes/rewriter.h"
 
 namespace plimsoll {
 namespace {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/analysis/dependence.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 #include "graph/passes/saved_transfers.h"

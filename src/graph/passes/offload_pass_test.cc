@@ -1,5 +1,5 @@
 // Tests when copies end, and the two passes that insert copies, with graphs as text.
-#include "graph/analysis/copies.h"
+#include "graph/analysis/analysis.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "graph/analysis/liveness.h"
+#include "graph/ir/graph.h"
 #include "graph/ir/graph_text.h"
-#include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/testing/pass_text.h"
 #include "graph/passes/transfer_schedule.h"

@@ -19,7 +19,7 @@
 #include <span>
 #include <utility>
 
-#include "graph/analysis/dependence.h"
+#include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"

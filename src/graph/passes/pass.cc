@@ -4,9 +4,8 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "graph/ir/graph.h"
 #include "graph/ir/graph_text.h"
-#include "graph/ir/verify.h"
-#include "graph/passes/quantized_weights_pass.h"
 
 namespace plimsoll {
 

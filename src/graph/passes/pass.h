@@ -3,18 +3,40 @@
 // thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "graph/ir/graph.h"
-#include "graph/passes/recompute_pass.h"
 #include "graph/passes/saved_transfers.h"
 #include "graph/passes/transfer_schedule.h"
 
 namespace plimsoll {
+
+// The choice of what the backward pass computes again instead of keeping it, which the recompute pass obeys. Pure
+// data; thread-safe. It does not decide about memory: see plan/search/budget.h.
+
+enum class RecomputePolicy : uint8_t {
+  kNone,   // every value that the backward pass reads is kept
+  kCheap,  // values with a cheap recipe are not kept: GELU, scale and shift, dropout, biases
+  kFull    // each block keeps only what it passes to the next one, and the statistics of the norm there
+};
+std::string_view recompute_policy_name(RecomputePolicy policy);
+std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
+
+struct RecomputeChoice {
+  RecomputePolicy policy = RecomputePolicy::kCheap;
+  // Blocks (graph/analysis/analysis.h) whose values were chosen one by one instead of by the policy: the names of the
+  // forward values that they keep. The values that end a block are kept in any case; all others that the backward
+  // pass reads are computed again.
+  std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
+  friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
+};
 
 // Tells if a pass may change the numbers that a program computes. A preserving pass is tested bitwise.
 enum class Numerics : uint8_t { kPreserving, kChanging };
@@ -100,7 +122,7 @@ Pass weight_copies_pass(DType gradients);
 // them. In fp16 the copies have the same bits as kept ones; in bf16 they round ties to even, while kept copies round
 // ties away from zero.
 Pass copies_at_use_pass(DType copies);
-// split_weights_pass.cc: removes the fp32 master of a weight of which only the 16-bit copy is read. The optimizer keeps
+// weight_copies_pass.cc: removes the fp32 master of a weight of which only the 16-bit copy is read. The optimizer keeps
 // the 16 bits by which the copy differs from the master (base/split_f32.h).
 Pass split_weights_pass(DType copies);
 // Returns the name of the 16-bit copy of a weight.
@@ -150,5 +172,22 @@ Pass updates_at_use_pass();
 // offload_states_pass.cc: keeps values that only updates read in the host's memory and copies them to the device for
 // each update; earlier if `room` states the free memory of the device.
 Pass offload_states_pass(MemoryHeadroom room = {});
+
+// The pass of quantized_weights_pass.cc: matrices that no op updates are stored in 4 or 8 bits, and converted back to
+// numbers right before each product that reads them. The name of the weight then belongs to its codes; its scales are
+// further persistent values.
+
+// The arrays of a quantized matrix; kernels/quantization determines their sizes.
+struct QuantizedWeight {
+  std::string name;
+  int64_t parts = 1;  // groups of rows that are quantized separately
+  int64_t num_codes = 0;
+  int64_t num_scales = 0;
+  int64_t num_second_scales = 0;  // 0: scales are fp32
+};
+
+// Weights that an op other than a product reads keep their type. `format` is a result of quantized_format_name(). The
+// numbers have the type of the activations that they are multiplied with.
+Pass quantized_weights_pass(std::string format, std::vector<QuantizedWeight> weights);
 
 }  // namespace plimsoll

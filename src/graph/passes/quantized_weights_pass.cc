@@ -1,4 +1,4 @@
-#include "graph/passes/quantized_weights_pass.h"
+#include "graph/passes/pass.h"
 
 #include <map>
 

@@ -1,6 +1,6 @@
 // Weights in 4 or 8 bits: codes under the name of the weight, scales as further values, and numbers before each
 // product.
-#include "graph/passes/quantized_weights_pass.h"
+#include "graph/passes/pass.h"
 
 #include <gtest/gtest.h>
 

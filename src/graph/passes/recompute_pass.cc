@@ -1,12 +1,11 @@
-#include "graph/passes/recompute_pass.h"
+#include "graph/passes/pass.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
-#include "graph/analysis/blocks.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
-#include "graph/passes/pass.h"
 
 namespace plimsoll {
 namespace {

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "graph/analysis/blocks.h"
-#include "graph/analysis/repeated.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ir/graph_text.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"

@@ -2,9 +2,8 @@
 #include <limits>
 #include <optional>
 
-#include "graph/analysis/dependence.h"
+#include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
-#include "graph/analysis/repeated.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {

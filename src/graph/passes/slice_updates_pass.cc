@@ -14,10 +14,9 @@
 #include <optional>
 #include <utility>
 
-#include "graph/analysis/dependence.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
-#include "graph/ops/update_parts.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {

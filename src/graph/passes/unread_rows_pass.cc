@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "graph/analysis/dependence.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "graph/analysis/tail.h"
-#include "graph/ir/verify.h"
+#include "graph/analysis/analysis.h"
+#include "graph/ir/graph.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 

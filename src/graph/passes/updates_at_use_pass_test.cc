@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "graph/analysis/deferred_ops.h"
+#include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
+#include "graph/ir/graph.h"
 #include "graph/ir/graph_text.h"
-#include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/testing/pass_text.h"
 

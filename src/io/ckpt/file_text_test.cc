@@ -1,4 +1,4 @@
-#include "io/ckpt/file_text.h"
+#include "io/ckpt/json_text.h"
 
 #include <gtest/gtest.h>
 

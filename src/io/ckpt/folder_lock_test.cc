@@ -1,4 +1,4 @@
-#include "io/ckpt/folder_lock.h"
+#include "io/ckpt/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

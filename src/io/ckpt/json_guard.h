@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "base/counting_iterator.h"
-#include "io/ckpt/file_text.h"
+#include "io/ckpt/json_text.h"
 
 namespace plimsoll::internal {
 

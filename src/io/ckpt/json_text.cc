@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "io/ckpt/file_text.h"
 #include "io/ckpt/json_guard.h"
 
 namespace plimsoll {

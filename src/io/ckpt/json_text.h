@@ -1,13 +1,15 @@
-// Reads JSON from untrusted files. base/python_json.h writes JSON.
+// Reads JSON from untrusted files. base/json.h writes JSON.
 //
 // Thread-safety: pure functions. Errors: kBadData; the message names the file, line and column.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "base/python_json.h"
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace plimsoll {
 
@@ -18,5 +20,16 @@ nlohmann::json parse_untrusted_json(std::string_view text, const std::string& fi
 
 // Does the same for a text that must be an object.
 nlohmann::json parse_untrusted_json_object(std::string_view text, const std::string& file);
+
+// Formats text from files for messages. Thread-safety: pure functions.
+
+// Makes text from a file safe for a message: writes control characters and invalid UTF-8 as \xNN and cuts the
+// text at 120 bytes.
+std::string printable(std::string_view text);
+// Does the same and adds single quotes.
+std::string quoted_name(std::string_view name);
+
+// Returns the position of a byte offset as "line 3, column 7". Columns count bytes from 1.
+std::string text_position(std::string_view text, size_t offset);
 
 }  // namespace plimsoll

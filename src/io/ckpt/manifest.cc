@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "io/ckpt/file_text.h"
 #include "io/ckpt/json_text.h"
 
 namespace plimsoll::internal {

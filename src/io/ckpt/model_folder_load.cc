@@ -7,7 +7,6 @@
 #include <set>
 
 #include "base/check.h"
-#include "io/ckpt/file_text.h"
 #include "io/ckpt/json_text.h"
 #include "io/ckpt/model_folder.h"
 

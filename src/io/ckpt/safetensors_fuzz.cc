@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/file_fault.h"
 #include "base/testing/fuzz_answer.h"
+#include "io/ckpt/model_folder.h"
 #include "io/ckpt/safetensors.h"
-#include "io/ckpt/wrapped_names.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "io/ckpt/file_text.h"
 #include "io/ckpt/json_guard.h"
 #include "io/ckpt/json_text.h"
 #include "io/ckpt/safetensors.h"

@@ -1,4 +1,4 @@
-#include "io/ckpt/wrapped_names.h"
+#include "io/ckpt/model_folder.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "io/ckpt/file_text.h"
+#include "io/ckpt/json_text.h"
 
 namespace plimsoll {
 namespace {

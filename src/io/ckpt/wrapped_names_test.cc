@@ -1,4 +1,4 @@
-#include "io/ckpt/wrapped_names.h"
+#include "io/ckpt/model_folder.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/label_kind.h"
+#include "base/problem_type.h"
 
 namespace plimsoll {
 namespace {

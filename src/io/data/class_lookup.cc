@@ -1,4 +1,4 @@
-#include "io/data/class_lookup.h"
+#include "io/data/labels.h"
 
 #include "base/check.h"
 #include "io/data/label_cells.h"

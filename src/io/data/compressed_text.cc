@@ -1,4 +1,4 @@
-#include "io/data/compressed_text.h"
+#include "io/data/table_reader.h"
 
 #include <zlib.h>
 #include <zstd.h>

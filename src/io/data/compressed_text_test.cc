@@ -1,4 +1,4 @@
-#include "io/data/compressed_text.h"
+#include "io/data/table_reader.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -6,7 +6,6 @@
 
 #include <string>
 
-#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 #include "tests/support/scratch_folder.h"
 

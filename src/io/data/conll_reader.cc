@@ -1,4 +1,4 @@
-#include "io/data/conll_reader.h"
+#include "io/data/table_reader.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/units.h"
 
 namespace plimsoll {
 namespace {

@@ -6,10 +6,9 @@
 #include <utility>
 
 #include "base/testing/fuzz_answer.h"
-#include "io/data/csv_reader.h"
 #include "io/data/data_columns.h"
-#include "io/data/label_warnings.h"
 #include "io/data/labels.h"
+#include "io/data/table_reader.h"
 #include "io/data/text_split.h"
 
 namespace plimsoll {

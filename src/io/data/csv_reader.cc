@@ -1,4 +1,4 @@
-#include "io/data/csv_reader.h"
+#include "io/data/table_reader.h"
 
 #include <algorithm>
 #include <array>

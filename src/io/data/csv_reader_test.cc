@@ -1,11 +1,10 @@
-#include "io/data/csv_reader.h"
+#include "io/data/table_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 #include "tests/support/scratch_folder.h"
 

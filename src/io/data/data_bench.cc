@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "io/data/batch.h"
-#include "io/data/csv_reader.h"
-#include "io/data/dummy.h"
-#include "io/data/json_reader.h"
+#include "io/data/dataset.h"
 #include "io/data/loader.h"
 #include "io/data/sampler.h"
+#include "io/data/table_reader.h"
 
 namespace plimsoll {
 namespace {

@@ -5,12 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
-#include "io/data/csv_reader.h"
-#include "io/data/json_reader.h"
+#include "base/units.h"
 #include "io/data/label_cells.h"
+#include "io/data/table_reader.h"
 #include "io/data/text_file.h"
-#include "io/data/word_columns.h"
 
 namespace plimsoll {
 namespace {

@@ -61,4 +61,11 @@ bool is_index_name(std::string_view column);
 // columns.
 void require_label_column(const Table& table, const std::string& label);
 
+// Selects the columns of words and tags of a table, for data_columns.cc. Thread-safe: pure functions.
+
+// Returns the columns if the rows of the table are lists of words with tags, and nothing if they are texts.
+// data_columns.h defines the rule. Errors: kBadData if options.tagging requests words and the table cannot
+// have them, and for lists of words that a CSV file contains as text.
+std::optional<ColumnChoice> choose_word_columns(const Table& table, const ColumnOptions& options);
+
 }  // namespace plimsoll

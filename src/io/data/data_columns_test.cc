@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/csv_reader.h"
-#include "io/data/json_reader.h"
+#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 #include "io/data/text_split.h"
 

@@ -1,4 +1,4 @@
-#include "io/data/dummy.h"
+#include "io/data/dataset.h"
 
 #include <utility>
 #include <vector>

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "io/data/csv_reader.h"
+#include "io/data/table_reader.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {

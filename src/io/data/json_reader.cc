@@ -1,4 +1,4 @@
-#include "io/data/json_reader.h"
+#include "io/data/table_reader.h"
 
 #include <simdjson.h>
 
@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "io/data/json_repair.h"
 #include "io/data/json_scanner.h"
 
 namespace plimsoll {
@@ -40,7 +39,7 @@ class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
   std::optional<size_t> offset;
 
  private:
-  bool enter() { return ++depth_ <= kMaxJsonDepth; }
+  bool enter() { return ++depth_ <= kMaxRowDepth; }
   bool leave() {
     --depth_;
     return true;
@@ -88,7 +87,7 @@ void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end
   const std::string_view row = std::string_view(file_.bytes).substr(begin, end - begin);
   if (error == simdjson::DEPTH_ERROR) {
     throw_at_place(file_.name, place_of(file_.bytes, static_cast<int64_t>(begin)),
-                   "this row is nested more than {} levels deep: {}", kMaxJsonDepth, excerpt(row));
+                   "this row is nested more than {} levels deep: {}", kMaxRowDepth, excerpt(row));
   }
   ErrorFinder finder;
   nlohmann::json::sax_parse(row.begin(), row.end(), &finder);
@@ -194,7 +193,7 @@ void RowParser::add_cells(simdjson::dom::object object, int64_t line) {
 bool RowParser::parse(size_t size) {
   if (capacity_ < static_cast<int64_t>(size)) {
     capacity_ = static_cast<int64_t>(size + size / 2 + 1024);
-    error_ = parser_.allocate(static_cast<size_t>(capacity_), kMaxJsonDepth);
+    error_ = parser_.allocate(static_cast<size_t>(capacity_), kMaxRowDepth);
     if (error_ != simdjson::SUCCESS) return false;
   }
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser_.parse(padded_.data(), size, false);
@@ -376,7 +375,7 @@ bool looks_like_jsonl(const TextFile& file) {
   const size_t newline = std::min(text.find('\n', begin), text.size());
   const std::string_view first_line = text.substr(begin, newline - begin);
   simdjson::dom::parser parser;
-  if (parser.allocate(first_line.size() + 1024, kMaxJsonDepth) != simdjson::SUCCESS) {
+  if (parser.allocate(first_line.size() + 1024, kMaxRowDepth) != simdjson::SUCCESS) {
     return true;
   }
   const simdjson::padded_string padded(repair_json(first_line).text);

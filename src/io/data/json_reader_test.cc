@@ -1,4 +1,4 @@
-#include "io/data/json_reader.h"
+#include "io/data/table_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "io/data/json_repair.h"
+#include "io/data/table_reader.h"
 
 #include <algorithm>
 #include <charconv>

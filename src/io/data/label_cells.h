@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/data/json_reader.h"
+#include "io/data/table_reader.h"
 #include "io/data/text_split.h"
 
 namespace plimsoll {

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
-#include "io/data/class_lookup.h"
+#include "base/units.h"
 #include "io/data/label_cells.h"
 #include "io/data/label_lists.h"
 #include "io/data/labels.h"

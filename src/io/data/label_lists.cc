@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "io/data/label_cells.h"
 #include "io/data/text_file.h"
 

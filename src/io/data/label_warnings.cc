@@ -1,4 +1,4 @@
-#include "io/data/label_warnings.h"
+#include "io/data/labels.h"
 
 #include <algorithm>
 #include <map>

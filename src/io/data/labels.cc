@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/units.h"
 #include "io/data/label_cells.h"
 #include "io/data/label_lists.h"
 #include "io/data/text_file.h"

@@ -14,9 +14,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "base/label_kind.h"
+#include "base/problem_type.h"
 #include "io/data/text_split.h"
 
 namespace plimsoll {
@@ -93,5 +94,38 @@ struct LabelBalance {
 };
 // Counts the classes. Requires: single-label.
 LabelBalance label_balance(const Labels& labels, int64_t num_labels);
+
+// Finds the id of a class by its text in a file. For label_encoding.cc and word_labels.cc. Thread-safe after
+// construction; refers to the scheme.
+
+class ClassLookup {
+ public:
+  // Creates the table of known classes, once per split. The scheme must outlive the lookup.
+  explicit ClassLookup(const LabelScheme& scheme);
+
+  // Returns the id of a class, or nothing for an unknown one.
+  std::optional<int32_t> find(std::string_view text) const;
+  // Throws kBadData with the file:line of the row; the message lists the known classes.
+  [[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label) const;
+
+ private:
+  std::optional<int32_t> find_name(const std::string& name) const;
+  std::string known() const;
+  std::string describe_unseen(const std::string& label) const;
+
+  const LabelScheme& scheme_;
+  std::unordered_map<std::string, int32_t> ids_;
+};
+
+// Finds labels of a training split that are probably not meant as they are read. Thread-safe: pure functions.
+
+// Returns complete sentences with file and line, for classes from a column of text (CSV, TSV or JSON strings):
+//  1. numbers and words in one column, which all become names;
+//  2. some labels that are lists, among others that are not;
+//  3. labels such as a#b and a|b, whose parts occur in other labels.
+// Also tells that a regression was inferred, because the labels are numbers and at least one is a float.
+// Requires: the scheme is that of this split. `is_kind_given`: the problem type was requested, not inferred.
+std::vector<std::string> label_warnings(const TextSplit& train, const LabelScheme& scheme,
+                                        bool is_kind_given);
 
 }  // namespace plimsoll

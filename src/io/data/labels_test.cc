@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/csv_reader.h"
-#include "io/data/json_reader.h"
-#include "io/data/label_warnings.h"
+#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {

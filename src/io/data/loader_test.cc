@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/data/batch_census.h"
-#include "io/data/dummy.h"
+#include "io/data/dataset.h"
 #include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {

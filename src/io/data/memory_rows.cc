@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/units.h"
 #include "base/utf8.h"
-#include "io/data/token_rows.h"
+#include "io/data/dataset.h"
 #include "io/data/tokenize_split.h"
 #include "io/data/word_labels.h"
 

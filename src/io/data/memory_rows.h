@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/label_kind.h"
+#include "base/problem_type.h"
 #include "io/data/dataset.h"
 #include "io/data/text_encoder.h"
 #include "plimsoll/data.h"

@@ -7,9 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include "io/data/compressed_text.h"
-#include "io/data/conll_reader.h"
-#include "io/data/json_reader.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {

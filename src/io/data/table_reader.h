@@ -1,22 +1,159 @@
-// Reads a data file into a Table, in the format that its extension implies. Thread-safe: a pure function of
-// the file.
+// Readers of data files. read_table() reads a file in the format that its extension implies; the others read one format each.
+// Thread-safe: pure functions of the file.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "io/data/csv_reader.h"
 #include "io/data/data_table.h"
+#include "io/data/text_file.h"
 
 namespace plimsoll {
+
+// Reads CSV (RFC 4180) and tab-separated text into a Table. Thread-safe: pure functions.
+//
+// Quoting. QuoteRule::kRfc4180 is the rule for .csv and for generic .tsv, as in pandas and thus in Hugging
+// Face's "csv" loader with delimiter="\t". A field that begins with a quote ends at the next single quote,
+// may contain delimiters and line ends, and represents a quote as two quotes. A quote inside a field that
+// does not begin with one is an ordinary character. Text after a closing quote continues the field, as in
+// pandas: "Great" film is the text Great film; the table then has a warning. A quoted field that looks like
+// several rows, because an unpaired quote began it, also has a warning. QuoteRule::kNone is the rule for the
+// files of the GLUE tasks and for --quoting none: quotes are ordinary characters (the sentences contain
+// unpaired ones), and a field ends at the next delimiter or line end.
+//
+// Lines end with LF, CRLF or a single CR. Empty lines between rows are skipped, as in pandas.
+
+enum class QuoteRule { kRfc4180, kNone };
+enum class HeaderRule { kFirstRow, kGiven };
+// The treatment of a row whose number of fields differs from the header: refuse it, or (for GLUE's own files)
+// fill missing fields with kNull and drop excess ones.
+enum class RaggedRule { kError, kFill };
+
+struct CsvOptions {
+  char delimiter = ',';
+  QuoteRule quotes = QuoteRule::kRfc4180;
+  HeaderRule header = HeaderRule::kFirstRow;
+  RaggedRule ragged = RaggedRule::kError;
+  std::vector<std::string> given_columns;  // names of the columns for HeaderRule::kGiven
+};
+
+// Parses the text. The table reuses the memory of the file and moves the cells together in place, so the peak
+// is the size of the file plus the index of cells. Errors: kBadData with file:line for a row with the wrong
+// number of fields, a quote that is not closed, two columns with the same name, and a file that contains only
+// a header.
+Table read_csv(TextFile file, const CsvOptions& options = {});
+
+// Returns the name of the character that seems to separate the fields of a header instead of the delimiter
+// ("semicolons"), or an empty string.
+std::string other_separator(std::string_view header, char delimiter);
+// Returns the sentence for a file with other separators: what it has, what it needs, and what to do.
+std::string separator_advice(std::string_view header, char delimiter);
+
+// Reads JSON and JSONL into a Table. Thread-safe: pure functions.
+//
+// JSON: an array of objects, or an object whose "data" is such an array. JSONL: one object per line; empty
+// lines are skipped. The columns are the keys of the first object in its order. A later object may omit keys
+// (kNull) or have another order. A key that the first object does not have is ignored, because no column can
+// be selected by it.
+//
+// Each row is parsed separately (simdjson), so the memory in addition to the table is the file and one row,
+// and every error has a line. Values may be nested at most kMaxRowDepth deep.
+
+inline constexpr int64_t kMaxRowDepth = 32;
+
+// Read a file. NaN, Infinity, numbers beyond 64 bits, half surrogate pairs and repeated keys give cells of the
+// kinds kInvalid and kRepeated, which are errors only if their column is read. Errors: kBadData with
+// file:line:column for another syntax error, a row that is not an object, an empty object, too deep nesting,
+// and a file without rows.
+Table read_json(const TextFile& file);
+Table read_jsonl(const TextFile& file);
+
+// Returns true if a text that begins with an object has one object per line, and false if the object is the
+// whole document.
+bool looks_like_jsonl(const TextFile& file);
+
+// An item of a list.
+struct JsonItem {
+  CellKind kind = CellKind::kNull;
+  std::string text;
+};
+// Parses a JSON list. Returns nothing if the text is not a JSON list. The text of a kList cell always is one.
+std::optional<std::vector<JsonItem>> find_json_list(std::string_view text);
+
+// Reads sentences with one word per line (CoNLL) into a Table. Thread-safe: pure functions.
+//
+// A line has a word and its tags, separated by tabs if the first line has a tab, otherwise by blanks. An
+// empty line ends a sentence. Lines that begin with -DOCSTART- separate documents and are skipped. Lines that
+// begin with '#' are comments if they have another number of columns than the words, or if they begin a
+// sentence and contain "id" or "=" as their second part ("# id 17", "# sent_id = 17"); otherwise '#' is a
+// word.
+//
+// The table is typed: its cells are lists, and the row of a sentence has the line of its first word. The
+// columns have the names of the data sets on Hugging Face's hub: "tokens" and "tags"; "tokens", "pos_tags",
+// "chunk_tags" (CoNLL-2000); the same and "ner_tags" (CoNLL-2003). With another number of columns, those
+// between the first and the last are "column_2" and so on, and the last is "tags". A .conllu file (Universal
+// Dependencies) has its ten columns as "tokens", "lemmas", "pos_tags" (UPOS), "xpos_tags" and so on; its
+// multi-word tokens (1-2) and empty nodes (1.1) are skipped.
+
+enum class ConllFormat { kColumns, kUniversalDependencies };
+
+// Parses the text. Errors: kBadData with file:line for a line with another number of columns than the first
+// (the message states both), an empty column, and a file without words.
+Table read_conll(const TextFile& file, ConllFormat format = ConllFormat::kColumns);
+
+// Decompresses data files: gzip (.gz, zlib) and Zstandard (.zst, libzstd). Thread-safe: pure functions.
+
+enum class Compression : uint8_t { kNone, kGzip, kZstd };
+
+// Returns the compression that the last extension of a path implies, in any case of letters.
+Compression compression_of(const std::filesystem::path& path);
+// Returns the path without the extension of its compression: "a.csv" for "a.csv.gz".
+std::filesystem::path without_compression(const std::filesystem::path& path);
+
+// The largest size that compressed text is decompressed to: this many times its own, or this many bytes if
+// that is more. Text hardly ever shrinks to less than a fiftieth; gzip reaches a thousandth for zeros.
+inline constexpr int64_t kMostExpansion = 200;
+inline constexpr int64_t kLeastLimit = int64_t{256} << 20;
+
+// Decompresses the bytes of a file. All members of gzip and all frames of Zstandard are read, as gzip and
+// zstd do. Errors: kBadData for bytes that are not compressed in this way, a damaged or cut file (the message
+// says after how many bytes), other bytes after the end, and more than the limit above; kWillNotFit for more
+// than `max_bytes`, which is --memory_limit (0: none). Memory: both texts.
+std::string decompress(const std::string& name, std::string_view bytes, Compression compression,
+                       int64_t max_bytes);
+
+// Replaces values in a JSON text that a parser refuses although their extent is clear, so that a file can be
+// read if such values are only in columns that nobody reads. For json_reader.cc. Thread-safe: a pure
+// function.
+
+struct ReplacedValue {
+  size_t offset = 0;     // in RepairedJson::text
+  std::string original;  // NaN, 123...456, \ud83d
+};
+
+struct RepairedJson {
+  std::string text;
+  std::vector<ReplacedValue> replaced;  // in order; empty if the text is unchanged
+};
+
+// Replaces NaN, Infinity and -Infinity (as Python's json writes them) by null, numbers that 64 bits cannot
+// hold by 0, and halves of surrogate pairs in strings by U+FFFD. Does not validate the rest.
+RepairedJson repair_json(std::string_view text);
 
 struct TableOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;  // of CSV and TSV
   int64_t max_bytes = 0;                   // of a text that is decompressed; 0: no limit
 };
 
-// Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes (csv_reader.h explains why);
+// Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes;
 // .jsonl and .ndjson are JSONL; .json is an array of objects, {"data": [...]}, or JSONL, since Hugging Face's
-// "json" loader accepts all three; .conll, .conllu and .txt have one word per line (conll_reader.h). Errors: kUsage for another extension; kBadData as the readers.
+// "json" loader accepts all three; .conll, .conllu and .txt have one word per line. Errors: kUsage for
+// another extension; kBadData as the readers.
 // .gz or .zst may follow the extension.
 Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
 

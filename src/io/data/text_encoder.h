@@ -1,4 +1,4 @@
-// The interface of a tokenizer for the data room. tokenizer_encoder.h adapts io/text to it, and tests
+// The interface of a tokenizer for the data room. text_encoder.h adapts io/text to it, and tests
 // implement small ones. Thread-safety: several threads may use an encoder, and one thread a session.
 #pragma once
 
@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "io/text/tokenizer.h"
 
 namespace plimsoll {
 
@@ -35,6 +37,21 @@ class TextEncoder {
   // Returns a hash of the tokenizer's files and settings. It changes if encode would return other ids for any
   // text.
   virtual uint64_t content_hash() const = 0;
+};
+
+// Adapts the tokenizer of io/text to the data room. Thread-safe. The tokenizer must outlive the encoder.
+
+class TokenizerEncoder : public TextEncoder {
+ public:
+  explicit TokenizerEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // Creates a session. Pairs are truncated longest first, as in run_glue. Errors of encode: as
+  // Tokenizer::append.
+  std::unique_ptr<Session> new_session() const override;
+  uint64_t content_hash() const override { return tokenizer_.content_hash().low; }
+
+ private:
+  const Tokenizer& tokenizer_;
 };
 
 }  // namespace plimsoll

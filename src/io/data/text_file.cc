@@ -11,7 +11,7 @@
 #include "base/disguised_file.h"
 #include "base/hash.h"
 #include "base/utf8.h"
-#include "io/data/compressed_text.h"
+#include "io/data/table_reader.h"
 
 namespace plimsoll {
 namespace {

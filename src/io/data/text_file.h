@@ -1,5 +1,5 @@
 // A text file that is read once into memory and validated (UTF-8, no NUL), and positions in it for error
-// messages. Parsing is in csv_reader.h and json_reader.h. Thread-safe: values only. A TextFile owns its
+// messages. Parsing is in table_reader.h and table_reader.h. Thread-safe: values only. A TextFile owns its
 // bytes.
 #pragma once
 

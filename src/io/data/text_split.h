@@ -13,7 +13,7 @@
 
 #include "io/data/data_columns.h"
 #include "io/data/data_table.h"
-#include "io/data/token_rows.h"
+#include "io/data/token_set.h"
 #include "io/data/word_lists.h"
 
 namespace plimsoll {

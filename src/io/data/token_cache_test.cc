@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/file_fault.h"
-#include "io/data/csv_reader.h"
+#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 #include "tests/support/scratch_folder.h"
 

@@ -1,4 +1,4 @@
-#include "io/data/token_rows.h"
+#include "io/data/token_set.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/units.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "io/data/token_rows.h"
+#include "io/data/token_set.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "io/data/data_columns.h"
-#include "io/data/json_reader.h"
 #include "io/data/labels.h"
+#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 #include "io/data/text_split.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/data/csv_reader.h"
+#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "io/data/tokenizer_encoder.h"
+#include "io/data/text_encoder.h"
 
 namespace plimsoll {
 namespace {

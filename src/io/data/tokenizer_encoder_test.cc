@@ -1,4 +1,4 @@
-#include "io/data/tokenizer_encoder.h"
+#include "io/data/text_encoder.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/data/csv_reader.h"
+#include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 #include "io/data/tokenize_split.h"
 #include "tests/support/scratch_folder.h"

@@ -1,10 +1,10 @@
-#include "io/data/word_columns.h"
+#include "io/data/data_columns.h"
 
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
-#include "io/data/json_reader.h"
+#include "io/data/table_reader.h"
 
 namespace plimsoll {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "io/data/class_lookup.h"
 #include "io/data/label_cells.h"
+#include "io/data/labels.h"
 
 namespace plimsoll {
 namespace {

@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "base/check.h"
-#include "base/counted.h"
-#include "io/data/json_reader.h"
+#include "base/units.h"
 #include "io/data/label_cells.h"
+#include "io/data/table_reader.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kernels/element_wise/copy.h"
+#include "kernels/element_wise/cast.h"
 
 namespace plimsoll {
 

@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/cuda_error.h"
-#include "kernels/element_wise/copy.h"
+#include "kernels/element_wise/cast.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "kernels/element_wise/copy.h"
+#include "kernels/element_wise/cast.h"
 
 #include <gtest/gtest.h>
 

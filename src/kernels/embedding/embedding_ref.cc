@@ -1,7 +1,13 @@
-
 #include "base/check.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 #include "kernels/element_wise/rounding.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sort_ids.h"
 
 namespace plimsoll {
 
@@ -39,6 +45,54 @@ double embedding_sum_fwd_error_bound(int num_tables, DType x, double abs_sum) {
 
 double embedding_bwd_error_bound(int64_t num_terms, double abs_sum) {
   return 1.01 * kRoundoffF32 * static_cast<double>(num_terms) * abs_sum;
+}
+
+void first_token_fwd_ref(const FirstTokenFwdArgs& args) {
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  for (int64_t b = 0; b < args.B; ++b) {
+    const int64_t first = cu_seqlens[b];
+    for (int64_t c = 0; c < args.C; ++c) {
+      args.out.store(b * args.C + c, first < cu_seqlens[b + 1] ? args.x.load(first * args.C + c) : 0.0);
+    }
+  }
+}
+
+void first_token_bwd_ref(const FirstTokenBwdArgs& args) {
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  for (int64_t i = 0; i < args.T * args.C; ++i) args.d_x.store(i, 0.0);
+  for (int64_t b = 0; b < args.B; ++b) {
+    const int64_t first = cu_seqlens[b];
+    if (first == cu_seqlens[b + 1]) continue;
+    for (int64_t c = 0; c < args.C; ++c) args.d_x.store(first * args.C + c, args.d_out.load(b * args.C + c));
+  }
+}
+
+void check_sort_ids(const char* kernel, const SortIdsArgs& args) {
+  PLIMSOLL_CHECK(1 <= args.num_lists && args.num_lists <= kMaxEmbeddingTables, "{}: {} lists", kernel,
+                 args.num_lists);
+  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T, "{}: {} tokens of {}", kernel,
+                 args.num_tokens, args.T);
+  for (size_t k = 0; k < static_cast<size_t>(args.num_lists); ++k) {
+    PLIMSOLL_CHECK(args.ids[k] && args.ids[k].dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
+    PLIMSOLL_CHECK(args.sorted[k] && args.sorted[k].dtype == DType::kI32, "{}: sorted is missing or not i32",
+                   kernel);
+  }
+}
+
+void sort_ids_ref(const SortIdsArgs& args) {
+  check_sort_ids("sort_ids_ref", args);
+  for (size_t k = 0; k < static_cast<size_t>(args.num_lists); ++k) {
+    const int32_t* ids = args.ids[k].as<int32_t>();
+    std::vector<int32_t> order(static_cast<size_t>(args.T));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.begin() + args.num_tokens,
+                     [ids](int32_t a, int32_t b) { return ids[a] < ids[b]; });
+    auto* sorted = static_cast<IdOfToken*>(args.sorted[k].data);
+    for (int64_t i = 0; i < args.T; ++i) {
+      const int32_t token = order[static_cast<size_t>(i)];
+      sorted[i] = {.id = i < args.num_tokens ? ids[token] : kNoId, .token = token};
+    }
+  }
 }
 
 }  // namespace plimsoll

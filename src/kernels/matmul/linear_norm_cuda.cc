@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
-#include "kernels/matmul/linear_norm_cuda_wgmma.h"
+#include "kernels/matmul/linear_cuda_wgmma.h"
 
 namespace plimsoll {
 namespace {

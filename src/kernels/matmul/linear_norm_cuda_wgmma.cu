@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "device/cuda/cuda_error.h"
-#include "kernels/matmul/linear_norm_cuda_wgmma.h"
+#include "kernels/matmul/linear_cuda_wgmma.h"
 #include "kernels/matmul/linear_tiles.cuh"
 
 namespace plimsoll {

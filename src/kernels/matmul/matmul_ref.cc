@@ -1,6 +1,9 @@
 #include "base/check.h"
+
 #include "base/dtype.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/pack_pairs.h"
+#include "kernels/matmul/split_tf32.h"
 
 namespace plimsoll {
 
@@ -43,6 +46,39 @@ double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double w
   const double store =
       problem.c == DType::kBF16 ? 0x1p-8 * ((want < 0 ? -want : want) + sum_error) + 0x1p-126 : 0.0;
   return sum_error + store;
+}
+
+void pack_pairs_ref(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,
+                    BF16* packed) {
+  const int64_t terms = (k + kPairTileTerms - 1) / kPairTileTerms * kPairTileTerms;
+  const int64_t columns = (n + tiles.columns - 1) / tiles.columns * tiles.columns;
+  for (int64_t i = 0; i < terms; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const bool inside = i < k && j < n;
+      const float value = !inside ? 0.0f : transpose == Transpose::kYes ? b[j * k + i] : b[i * n + j];
+      const int64_t tile =
+          j / tiles.columns * tiles.column_tile_stride + i / kPairTileTerms * tiles.term_tile_stride;
+      const int64_t pair = i % kPairTileTerms / 2;
+      packed[tile + (pair * tiles.columns + j % tiles.columns) * 2 + i % 2] = BF16{f32_to_bf16(value)};
+    }
+  }
+}
+
+void split_tf32_ref(const SplitTf32Args& args) {
+  PLIMSOLL_CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32,
+                 "the operand and its parts must be f32");
+  const bool along_rows = args.place == Tf32PartPlace::kAlongRows;
+  const int64_t terms = along_rows ? args.columns : args.rows;
+  const bool low_first = args.order == Tf32PartOrder::kLowHighHigh;
+  for (int64_t i = 0; i < args.rows; ++i) {
+    for (int64_t j = 0; j < args.columns; ++j) {
+      const Tf32Parts parts = split_tf32(args.x.as<float>()[i * args.columns + j]);
+      float* out = args.out.as<float>() + (along_rows ? i * 3 * terms + j : j * 3 * terms + i);
+      out[0] = low_first ? parts.low : parts.high;
+      out[terms] = low_first ? parts.high : parts.low;
+      out[2 * terms] = parts.high;
+    }
+  }
 }
 
 }  // namespace plimsoll

@@ -26,4 +26,23 @@ void fill_cpu(const FillArgs& args);
 // Any element type.
 void fill_cuda(const FillArgs& args, CudaStream stream);
 
+// Rounds fp32 weights into the 16-bit copies that products read, once after loading: contract. Later the
+// updates write the copies with the same rounding. Thread-safe: the kernels keep no state. Views are borrowed
+// for the call.
+//
+// Formula: low = round(weight), bf16 to nearest with ties away from zero (base/split_f32.h), f16 with ties to
+// even. Types: weight f32; low bf16 or f16. Scratch: none. Aliasing: none. Repeatability: the same bits
+// everywhere. Error: only the rounding. Cost: reads 4 bytes and writes 2 per element.
+
+struct WeightCopyArgs {
+  ConstView weight = {};
+  View low = {};
+  int64_t n = 0;
+};
+
+void copy_weights_cpu(const WeightCopyArgs& args);
+
+// Runs on an NVIDIA GPU. kernels/element_wise/add.h states the rules for all CUDA kernels.
+void copy_weights_cuda(const WeightCopyArgs& args, CudaStream stream);
+
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "kernels/optimizer/weight_copy.h"
+#include "kernels/optimizer/tensor_scan.h"
 
 #include <gtest/gtest.h>
 

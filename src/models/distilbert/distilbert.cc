@@ -4,7 +4,6 @@
 
 #include "models/architecture.h"
 #include "models/blocks/encoder_layer.h"
-#include "models/blocks/token_head.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config_reader.h"
 

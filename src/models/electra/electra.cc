@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "models/architecture.h"
 #include "models/blocks/encoder_layer.h"
-#include "models/blocks/token_head.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config_reader.h"
 
@@ -106,12 +105,7 @@ constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
-         .build =
-             [](ModelBuilder& builder, ValueId x) {
-               const ModelConfig& config = builder.config();
-               return build_token_head(builder, x,
-                                       config.classifier_dropout.value_or(config.hidden_dropout_prob));
-             }},
+         .build = build_bert_token_head},
 };
 
 }  // namespace

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/anatomy/modules.h"
-#include "plan/anatomy/parameters.h"
-#include "plan/anatomy/saved.h"
+#include "plan/anatomy/anatomy.h"
 #include "plan/compile/testing/plan_case.h"
 
 namespace plimsoll {

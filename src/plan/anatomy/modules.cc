@@ -1,4 +1,4 @@
-#include "plan/anatomy/modules.h"
+#include "plan/anatomy/anatomy.h"
 
 #include <algorithm>
 #include <map>

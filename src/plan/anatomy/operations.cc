@@ -6,7 +6,6 @@
 
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
-#include "plan/compile/copy_waits.h"
 #include "plan/compile/op_times.h"
 
 namespace plimsoll {

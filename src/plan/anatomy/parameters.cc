@@ -1,4 +1,4 @@
-#include "plan/anatomy/parameters.h"
+#include "plan/anatomy/anatomy.h"
 
 #include <fmt/format.h>
 

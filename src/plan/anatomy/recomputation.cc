@@ -1,9 +1,8 @@
-#include "plan/anatomy/recomputation.h"
+#include "plan/anatomy/anatomy.h"
 
 #include <algorithm>
 
-#include "graph/analysis/blocks.h"
-#include "graph/analysis/repeated.h"
+#include "graph/analysis/analysis.h"
 #include "plan/anatomy/operations.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "plan/anatomy/saved.h"
+#include "plan/anatomy/anatomy.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "plan/anatomy/width_advice.h"
+#include "plan/anatomy/anatomy.h"
 
 #include <gtest/gtest.h>
 

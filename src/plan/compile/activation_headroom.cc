@@ -1,14 +1,12 @@
-#include "plan/compile/activation_headroom.h"
+#include "plan/compile/state_schedule.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "plan/compile/copy_waits.h"
 #include "plan/compile/kernel_choice.h"
 #include "plan/compile/op_times.h"
 #include "plan/compile/program_buffers.h"
-#include "plan/compile/state_schedule.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/compile/captured_graphs.h"
+#include "plan/compile/plan.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,11 +1,10 @@
-#include "plan/compile/copy_waits.h"
+#include "plan/compile/op_times.h"
 
 #include <algorithm>
 #include <array>
 
-#include "graph/analysis/copies.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/op.h"
-#include "plan/compile/op_times.h"
 
 namespace plimsoll {
 namespace {

@@ -5,17 +5,15 @@
 
 #include "graph/analysis/liveness.h"
 #include "graph/autodiff/autodiff.h"
-#include "graph/ir/verify.h"
+#include "graph/ir/graph.h"
 #include "graph/ops/ops.h"
-#include "graph/passes/quantized_weights_pass.h"
+#include "graph/passes/pass.h"
 #include "kernels/quantization/quantization_catalog.h"
 #include "lowering/lowering.h"
-#include "lowering/matmul_lowering.h"
 #include "models/freeze.h"
-#include "plan/compile/activation_headroom.h"
 #include "plan/compile/graphs.h"
 #include "plan/compile/kernel_choice.h"
-#include "plan/compile/update_order.h"
+#include "plan/compile/state_schedule.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

@@ -1,7 +1,6 @@
-#include "plan/compile/matmuls.h"
+#include "plan/compile/kernel_choice.h"
 
 #include "graph/ops/ops.h"
-#include "plan/compile/kernel_choice.h"
 
 namespace plimsoll {
 namespace {

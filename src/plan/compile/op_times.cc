@@ -7,7 +7,7 @@
 #include "hardware/cpu_efficiency.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
-#include "lowering/attention_lowering.h"
+#include "lowering/lowering.h"
 
 namespace plimsoll {
 

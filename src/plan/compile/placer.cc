@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/compile/captured_graphs.h"
 #include "plan/compile/graphs.h"
 
 namespace plimsoll {

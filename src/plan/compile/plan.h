@@ -40,7 +40,7 @@ struct CapturedGraphs {
   friend bool operator==(const CapturedGraphs&, const CapturedGraphs&) = default;
 };
 
-// The largest amount that a process holds on a GPU outside its arena. captured_graphs.h counts the graphs.
+// The largest amount that a process holds on a GPU outside its arena. graphs.h counts the graphs.
 struct GpuConstant {
   int64_t context_bytes = 0;  // context, modules, handles of libraries: GpuTarget::constant_bytes
   std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // by program
@@ -139,5 +139,11 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
 // Builds the plan as build_plan() does, from the graphs that `graphs_of` makes for a request.
 Plan plan_within_limit(const PlanRequest& request,
                        const std::function<PlanGraphs(const PlanRequest&)>& graphs_of);
+
+// Returns the largest number of CUDA graphs of each program that a GPU holds at one time, and their bytes;
+// context_bytes is 0. The result is exact if the limit kMaxCapturedSegments allows all graphs of the run
+// together, and an upper bound otherwise. Requires: the plan's programs have their ladders. Cost: one look
+// at every op.
+GpuConstant captured_graphs(const Plan& plan);
 
 }  // namespace plimsoll

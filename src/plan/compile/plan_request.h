@@ -13,8 +13,8 @@
 
 #include "graph/ir/graph.h"
 #include "graph/passes/pass.h"
-#include "hardware/cpu_calibration.h"
 #include "hardware/cpu_isa.h"
+#include "hardware/cpu_target.h"
 #include "hardware/gpu_target.h"
 #include "hardware/tuning_table.h"
 #include "kernels/catalog/catalog.h"

@@ -4,9 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "graph/analysis/copies.h"
-#include "graph/analysis/deferred_ops.h"
-#include "graph/analysis/tail.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {

@@ -8,8 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "graph/passes/saved_transfers.h"
 #include "graph/passes/transfer_schedule.h"
-#include "plan/compile/copy_waits.h"
+#include "plan/compile/op_times.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {
@@ -50,5 +51,35 @@ class StateSchedules {
   std::vector<TransientBuffer> buffers_;
   std::vector<uint32_t> held_until_;  // per buffer, the last end of the copies that use it
 };
+
+// Computes how much GPU memory a training step leaves free for optimizer states that are transferred from
+// the host.
+
+// The place of a step's updates, and the headroom that the ops then leave for their states.
+struct UpdateOrder {
+  UpdatePlace place = {};
+  MemoryHeadroom room = {};
+};
+
+// Decides where updates run, in their own segment or in the next step's forward pass, and how early their
+// states may be transferred to the device. The headroom consists of the live bytes at each op of `graph`,
+// which is the program before the passes updates_at_use and offload_states, the time of each op, and the
+// largest number of bytes that may be live. That limit is the peak of the plan in which states are
+// transferred as late as possible, plus a twentieth, less the bytes for which the layout finds no places.
+// From both places for updates it takes the one with the shorter estimated step. Returns nothing if no update
+// transfers states. Cost: several layouts of the program.
+std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
+
+// Computes how much device memory a training step leaves free for activations that --offload_activations
+// would transfer to the host.
+
+// The plan that needs the least memory transfers every activation that can be transferred, and returns each
+// as late as possible. Below the peak of that plan there is memory in which some activations can stay, or
+// be transferred earlier and for longer, without a larger arena. Returns as much of this headroom as the
+// layout can really use, or an empty headroom if it can use none or the step is not estimated to become
+// shorter. Only captured programs on a GPU may take more bytes for it: if nothing is transferred, segments
+// can be captured. `graph` is the program before the pass offload_activations. Cost: several layouts of the
+// program.
+ActivationHeadroom find_activation_headroom(const Graph& graph, const PlanRequest& request);
 
 }  // namespace plimsoll

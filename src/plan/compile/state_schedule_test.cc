@@ -6,12 +6,11 @@
 #include <tuple>
 #include <utility>
 
-#include "graph/analysis/copies.h"
-#include "graph/ir/verify.h"
+#include "graph/analysis/analysis.h"
+#include "graph/ir/graph.h"
 #include "graph/passes/pass.h"
 #include "plan/compile/kernel_choice.h"
 #include "plan/compile/program_buffers.h"
-#include "plan/compile/update_order.h"
 #include "tests/spine/plan_grid.h"
 
 namespace plimsoll {

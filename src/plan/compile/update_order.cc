@@ -1,4 +1,4 @@
-#include "plan/compile/update_order.h"
+#include "plan/compile/state_schedule.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,10 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "plan/compile/copy_waits.h"
 #include "plan/compile/op_times.h"
 #include "plan/compile/program_buffers.h"
-#include "plan/compile/state_schedule.h"
 
 namespace plimsoll {
 namespace {

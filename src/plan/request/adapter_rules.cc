@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "models/lora_init.h"
+#include "models/lora.h"
 #include "plan/request/rules.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "graph/analysis/blocks.h"
+#include "graph/analysis/analysis.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/graphs.h"
 #include "plan/search/recompute_options.h"

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/analysis/blocks.h"
-#include "graph/analysis/repeated.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ops/op.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/graphs.h"

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 
-#include "base/counted.h"
 #include "base/units.h"
 #include "plan/anatomy/memory.h"
 #include "plan/search/fit.h"

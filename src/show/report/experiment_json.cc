@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/python_json.h"
+#include "base/json.h"
 #include "show/report/experiment_summary.h"
 
 namespace plimsoll {

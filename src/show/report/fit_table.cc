@@ -10,7 +10,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/python_json.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "show/report/quantities.h"
 

@@ -1,4 +1,4 @@
-#include "show/report/inspect_run.h"
+#include "show/report/result_files.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/file.h"
 #include "base/units.h"
-#include "show/report/memory_outcome.h"
-#include "show/report/result_files.h"
+#include "show/report/plan_table.h"
 
 namespace plimsoll {
 namespace {

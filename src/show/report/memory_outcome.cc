@@ -1,4 +1,4 @@
-#include "show/report/memory_outcome.h"
+#include "show/report/plan_table.h"
 
 #include <fmt/format.h>
 

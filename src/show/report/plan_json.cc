@@ -1,15 +1,14 @@
-#include "show/report/plan_json.h"
+#include "show/report/result_files.h"
 
 #include <cctype>
 #include <cmath>
 #include <map>
 
 #include "base/hash.h"
-#include "base/python_json.h"
+#include "base/json.h"
+#include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
-#include "plan/anatomy/modules.h"
 #include "plan/anatomy/operations.h"
-#include "plan/anatomy/parameters.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "show/report/plan_json.h"
+#include "show/report/result_files.h"
 
 #include <gtest/gtest.h>
 

@@ -9,12 +9,10 @@
 #include <numeric>
 
 #include "optim/optimizers.h"
+#include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
-#include "plan/anatomy/modules.h"
 #include "plan/anatomy/operations.h"
-#include "plan/anatomy/parameters.h"
 #include "plan/search/suggest.h"
-#include "show/report/recompute_table.h"
 #include "tasks/task.h"
 
 namespace plimsoll {

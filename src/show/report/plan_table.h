@@ -8,6 +8,7 @@
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
 #include "plan/search/change.h"
+#include "plimsoll/training.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
@@ -44,5 +45,19 @@ std::string format_stopped_passes(const Plan& plan);
 std::string_view describe_precision(DType dtype);
 // Describes the precision of a run: "fp32", or "bf16 mixed" if the weights stay in fp32.
 std::string describe_precision(const PlanRequest& request);
+
+// Formats what the backward pass recomputes, for people. Pure; thread-safe.
+
+// Formats one line per block of the model, with equal neighbouring blocks combined: MiB kept and recomputed,
+// operations, estimated time, its fraction of the step, and the recomputed ops. At most 100 columns, with a
+// newline at the end; empty if only the default is requested.
+std::string recompute_table(const Plan& plan);
+
+// Compares the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
+
+// Formats arena, device constant and total as predicted before the run, as allocated, and as measured: the
+// end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a
+// newline.
+std::string memory_outcome_table(const MemoryFigures& figures);
 
 }  // namespace plimsoll

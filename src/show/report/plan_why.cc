@@ -5,11 +5,9 @@
 #include <map>
 #include <set>
 
-#include "base/counted.h"
 #include "base/units.h"
-#include "plan/anatomy/parameters.h"
-#include "plan/anatomy/saved.h"
-#include "plan/compile/matmuls.h"
+#include "plan/anatomy/anatomy.h"
+#include "plan/compile/kernel_choice.h"
 #include "show/report/plan_table.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "show/report/plots.h"
+#include "show/report/picture.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
 #include "show/report/profile_table.h"
-#include "show/report/profile_json.h"
 
 #include <gtest/gtest.h>
 

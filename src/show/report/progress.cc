@@ -1,4 +1,4 @@
-#include "show/report/progress.h"
+#include "show/report/quantities.h"
 
 #include <fmt/format.h>
 

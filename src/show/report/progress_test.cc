@@ -1,11 +1,10 @@
-#include "show/report/progress.h"
+#include "show/report/quantities.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "show/report/memory_outcome.h"
-#include "show/report/quantities.h"
+#include "show/report/plan_table.h"
 
 namespace plimsoll {
 namespace {

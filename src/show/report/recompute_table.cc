@@ -1,11 +1,11 @@
-#include "show/report/recompute_table.h"
+#include "show/report/plan_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/operations.h"
-#include "plan/anatomy/recomputation.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/python_json.h"
+#include "base/json.h"
 
 namespace plimsoll {
 namespace {

@@ -7,11 +7,15 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "plan/compile/plan.h"
+#include "plan/compile/plan_labels.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -38,5 +42,30 @@ LogRecord parse_log_line(std::string_view line);
 // Formats "***** train metrics *****" and one line per metric: keys sorted and aligned, *_runtime as
 // h:mm:ss.cc, total_flos in GF, *_mem_* in MB, other floats with at most four decimals.
 std::string metrics_block(std::string_view split, const MetricMap& metrics);
+
+// Converts the plan, and the memory figures of a finished run, to JSON for other programs. Pure; thread-safe.
+// The same plan gives the same text on every machine, because it contains no measured times.
+
+inline constexpr int kPlanJsonVersion = 1;
+
+// Returns plan.json, which `plan --json FILE` also writes: an object with an indent of two spaces, sorted
+// keys and a newline at the end. Keys: schema_version, total_bytes; spaces [{name, arena_bytes,
+// lower_bound_bytes, constant_bytes}]; by_purpose {purpose: bytes in the phase that needs the most; the sum
+// is total_bytes}; by_phase {phase: {by_purpose, gaps_bytes, arena_bytes, unused_bytes, constant_bytes,
+// total_bytes}}; operations {group: {flops, bytes, estimated_ms, forward, backward, optimizer}}; estimate;
+// peaks; modules; parameters; programs; request.
+std::string plan_json(const Plan& plan, const PlanLabels& labels = {});
+
+// Returns memory.json: predicted_total_bytes, arena_bytes, arena_high_water_bytes, measured_peak_bytes, and
+// their components.
+std::string memory_json(const MemoryFigures& figures);
+
+// Describes the files that a run leaves: log.jsonl, plan.json, memory.json, results, trainer_state.json. Pure
+// except for reading the file; thread-safe.
+
+// Returns a description of a file of a run as lines for people, or nothing if its content is not that of such
+// a file. A record of a log is distinguished from a row of data: every name has a number, and it contains a
+// step and an epoch.
+std::optional<std::string> inspect_run_file(const std::string& path);
 
 }  // namespace plimsoll

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "graph/analysis/tail.h"
+#include "graph/analysis/analysis.h"
+#include "graph/ir/graph.h"
 #include "graph/ir/graph_text.h"
-#include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 

@@ -1,0 +1,172 @@
+// The arguments of the kernels of each family, and the functions that bind its ops on a CPU. Thread-safe: pure functions.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "exec/bound_op.h"
+#include "graph/ops/ops.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/first_token_attention.h"
+#include "kernels/element_wise/activation.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/element_wise/cast.h"
+#include "kernels/element_wise/column_range.h"
+#include "kernels/element_wise/dropout.h"
+#include "kernels/element_wise/gelu.h"
+#include "kernels/element_wise/scale_shift.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sort_ids.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
+#include "kernels/layer_norm/normalize.h"
+#include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/linear_cross_entropy.h"
+#include "kernels/loss/mse.h"
+#include "kernels/loss/nll.h"
+#include "kernels/loss/softmax.h"
+#include "kernels/loss/softmax_cross_entropy.h"
+#include "kernels/matmul/linear_gelu.h"
+#include "kernels/matmul/linear_norm.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/optimizer/adafactor.h"
+#include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/global_norm.h"
+#include "kernels/optimizer/lion.h"
+#include "kernels/optimizer/loss_scale.h"
+#include "kernels/optimizer/sgd.h"
+#include "kernels/optimizer/tensor_scan.h"
+#include "kernels/quantization/quantization.h"
+#include "lowering/lowering.h"
+
+namespace plimsoll {
+
+// The arguments of attention kernels. Thread-safe: pure functions.
+
+AttentionFwdArgs attention_args(const BindContext& context);
+AttentionBwdArgs attention_bwd_args(const BindContext& context);
+FirstTokenAttentionArgs first_token_attention_args(const BindContext& context);
+
+std::function<void()> bind_attention_cpu(const BindContext& context);
+std::function<void()> bind_attention_bwd_cpu(const BindContext& context);
+std::function<void()> bind_first_token_attention_cpu(const BindContext& context);
+
+// The arguments of element-wise kernels, of copies and of dequantization. Thread-safe: pure functions.
+
+ActivationFwdArgs activation_args(const BindContext& context);  // relu, tanh
+ActivationBwdArgs activation_bwd_args(const BindContext& context);
+GeluFwdArgs gelu_args(const BindContext& context);
+GeluBwdArgs gelu_bwd_args(const BindContext& context);
+BiasGeluFwdArgs bias_gelu_args(const BindContext& context);
+BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context);
+AccumulateArgs accumulate_args(const BindContext& context);
+AddFwdArgs add_args(const BindContext& context);
+BiasAddFwdArgs bias_add_args(const BindContext& context);
+BiasGradArgs bias_grad_args(const BindContext& context);
+ScaleShiftFwdArgs scale_shift_args(const BindContext& context);
+ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context);
+ColumnsFwdArgs columns_args(const BindContext& context);
+AddColumnsFwdArgs add_columns_args(const BindContext& context);
+CastFwdArgs cast_args(const BindContext& context);
+DropoutFwdArgs dropout_args(const BindContext& context);
+FillArgs fill_args(const BindContext& context);
+DequantizeArgs dequantize_args(const BindContext& context);
+
+// Returns the arguments of each value that the op copies.
+std::vector<CopyArgs> copy_args(const BindContext& context);
+std::function<void()> bind_copy_cpu(const BindContext& context);
+
+// The arguments of kernels that read or write rows of tables. Thread-safe: pure functions.
+
+EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context);
+EmbeddingBwdArgs embedding_bwd_args(const BindContext& context);
+SortIdsArgs sort_ids_args(const BindContext& context);
+FirstTokenFwdArgs first_token_args(const BindContext& context);
+FirstTokenBwdArgs first_token_bwd_args(const BindContext& context);
+
+// The arguments of losses. Thread-safe: pure functions.
+
+SoftmaxFwdArgs log_softmax_args(const BindContext& context);
+SoftmaxBwdArgs log_softmax_bwd_args(const BindContext& context);
+NllFwdArgs nll_args(const BindContext& context);
+NllBwdArgs nll_bwd_args(const BindContext& context);
+SoftmaxCrossEntropyFwdArgs cross_entropy_args(const BindContext& context);
+SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context);
+
+// The arguments of mse and bce_with_logits, whose kernels take structs with the same fields.
+template <typename Args>
+Args element_loss_args(const BindContext& context) {
+  Args args{.x_BK = context.input(ElementLossOp::kLogits),
+            .labels_BK = context.input(ElementLossOp::kLabels),
+            .denominator = context.input(ElementLossOp::kDenominator),
+            .loss = context.output(ElementLossOp::kLoss),
+            .num_rows = context.input_size(ElementLossOp::kLogits, 0),
+            .num_classes = context.input_size(ElementLossOp::kLogits, 1)};
+  args.scratch = context.scratch();
+  return args;
+}
+template <typename Args>
+Args element_loss_bwd_args(const BindContext& context) {
+  return {.x_BK = context.input(ElementLossBwdOp::kLogits),
+          .labels_BK = context.input(ElementLossBwdOp::kLabels),
+          .denominator = context.input(ElementLossBwdOp::kDenominator),
+          .d_loss = context.input(ElementLossBwdOp::kDLoss),
+          .d_x_BK = context.output(ElementLossBwdOp::kDLogits),
+          .num_rows = context.input_size(ElementLossBwdOp::kLogits, 0),
+          .num_classes = context.input_size(ElementLossBwdOp::kLogits, 1)};
+}
+
+LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context);
+LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context);
+LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);
+LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& context);
+
+std::function<void()> bind_linear_cross_entropy_cpu(const BindContext& context);
+std::function<void()> bind_linear_cross_entropy_bwd_cpu(const BindContext& context);
+std::function<void()> bind_linear_cross_entropy_grad_cpu(const BindContext& context);
+
+// The arguments of matrix products and of the ops around them. Thread-safe: pure functions.
+
+// Returns the product of an op in this bucket, for the implementation that the plan chose.
+PlannedMatmul planned_matmul(const BindContext& context);
+// Returns the layer of linear_gelu or linear_norm.
+LinearProblem linear_problem(const BindContext& context);
+MatmulArgs matmul_args(const BindContext& context);  // also of linear_gelu
+MatmulArgs linear_add_args(const BindContext& context);
+LinearNormArgs linear_norm_args(const BindContext& context);
+
+std::function<void()> bind_matmul_cpu(const BindContext& context);
+std::function<void()> bind_linear_gelu_cpu(const BindContext& context);
+std::function<void()> bind_linear_norm_cpu(const BindContext& context);
+std::function<void()> bind_linear_add_cpu(const BindContext& context);
+
+// The arguments of layer norms. Thread-safe: pure functions.
+
+NormalizeFwdArgs normalize_args(const BindContext& context);
+NormalizeBwdArgs normalize_bwd_args(const BindContext& context);
+BiasDropoutResidualNormFwdArgs fused_norm_args(const BindContext& context);
+BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
+
+// The arguments of the optimizers' kernels. Most work on a list of tensors, which the arguments borrow; the functions
+// that make arguments leave the list empty. Thread-safe: pure functions.
+
+std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
+std::vector<OptimizerTensor> adamw_tensors(const BindContext& context);
+std::vector<OptimizerTensor> sgd_tensors(const BindContext& context);
+std::vector<OptimizerTensor> one_state_tensors(const BindContext& context);  // lion, adagrad
+// Updates with 8-bit states have a tensor per part of a parameter (graph/ops/update.h).
+std::vector<OptimizerTensor> adamw_8bit_tensors(const BindContext& context);
+std::vector<OptimizerTensor> one_state_8bit_tensors(const BindContext& context);  // lion, sgd, adagrad
+std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context);
+
+GlobalNormArgs global_norm_args(const BindContext& context);
+AdamwArgs adamw_args(const BindContext& context);
+SgdArgs sgd_args(const BindContext& context);
+LionArgs lion_args(const BindContext& context);
+AdagradArgs adagrad_args(const BindContext& context);
+AdafactorArgs adafactor_args(const BindContext& context);
+ClipCoefficientArgs clip_coefficient_args(const BindContext& context);
+AdjustLossScaleArgs adjust_loss_scale_args(const BindContext& context);
+
+}  // namespace plimsoll

@@ -1,0 +1,104 @@
+// Facts about a graph that several passes and the planner need. Each function reads a graph and returns values. Pure functions;
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "graph/ops/op.h"
+
+namespace plimsoll {
+
+// The blocks of a model: modules that repeat, such as the layers of an encoder, and the values that one block passes
+// to the next. A block is named by the common path of its modules up to the first number: "encoder.layer.3" for
+// "encoder.layer.3.attention". Pure; thread-safe.
+
+// Returns the block that a module belongs to, or an empty name for a module outside all blocks.
+std::string_view block_of(std::string_view module);
+
+// Returns true for every forward op that passes a value to a forward op outside its block or to the host. An op
+// outside all blocks ends one if it passes a value to any block.
+std::vector<bool> find_block_ends(const Graph& graph);
+
+// Returns the name of the block that runs last if no op after it works on rows of tokens, and an empty name
+// otherwise. The backward pass of this block runs first, so the values that it keeps are live only while that
+// backward pass would need them anyway.
+std::string_view last_block_before_head(const Graph& graph);
+
+// The ops of the backward segment that compute values of the forward pass again. Pure; thread-safe.
+
+// Returns true for every op of the backward segment that reads nothing that derives from the gradient of the loss.
+// The first op of that segment makes this gradient and does not count. Requires: the graph verifies. Cost: linear in
+// operands.
+std::vector<bool> find_repeated_ops(const Graph& graph);
+
+// When copies between memory spaces end. A copy is enqueued on a queue of its own direction when every op before it
+// in the program is done; the ops after it run at the same time. It has ended before the first op that requires it:
+//  - an op that reads the result, or that names it in `after`;
+//  - an op that takes over the bytes of an operand or of the result, except a copy of other elements of the same
+//    value;
+//  - an op with {ended} = n, for the first n copies of its segment to the host;
+//  - at the latest, the first op of the next segment.
+// Until then no other op may use the bytes that it copies; liveness relies only on that. A pure function;
+// thread-safe.
+
+struct CopyInFlight {
+  uint32_t op = 0;   // position of the copy
+  uint32_t end = 0;  // the copy has ended before the op at this position: at least op + 1
+  Space to = Space::kHost;
+};
+
+// Returns every copy of a program, in the order of the ops.
+std::vector<CopyInFlight> find_copies(const Graph& graph);
+
+// The ops that a run of a program executes for the run before it: they update weights with deferred gradients, or copy
+// deferred states back to the host. All are in the forward segment. They are skipped if no run came before, or if their
+// work was done already. Pure functions; thread-safe.
+
+// Returns true by position for ops that read deferred values, for copies to the host of their results, and for copies to
+// the device of values that only they read.
+std::vector<bool> find_deferred_ops(const Graph& graph);
+
+// Returns the last segment in which a run writes a value that deferred ops read: after it, the next run has deferred
+// work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
+std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred);
+
+// The order that ops must keep: data dependences, and readers of a value before the op that takes over its bytes.
+// This is happens-before between ops that run on one stream in the order of the list; the analyses of liveness and
+// schedule build on it.
+
+// The ops that must have finished before each op starts, and those that wait for it, without repetition and in
+// increasing order.
+struct Dependences {
+  std::vector<std::vector<uint32_t>> before;
+  std::vector<std::vector<uint32_t>> after;
+};
+Dependences find_dependences(const Graph& graph);
+
+// Returns the ops that read each value.
+std::vector<std::vector<uint32_t>> find_readers(const Graph& graph);
+
+// Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same
+// types of operands and results, whatever their values are called. The kernel and the estimated time of one of them,
+// in any bucket, are those of all. Layers repeat each other, so there are far fewer kinds than ops. A pure function;
+// thread-safe.
+
+struct OpKinds {
+  std::vector<uint32_t> of_op;     // the kind of each op
+  std::vector<uint32_t> first_op;  // the position of the first op of each kind; ascending
+};
+
+// Returns the kinds in the order of their first ops.
+OpKinds find_op_kinds(const Graph& graph);
+
+// Follows the content of the unused tail rows of every value through a program, and refuses a program in which a
+// reduction would read tail rows that are not zero.
+
+// Returns the tail state of every value. Errors: kInternal naming the op and the operand that would read a tail that
+// is not zero.
+std::vector<Tail> find_tails(const Graph& graph);
+
+}  // namespace plimsoll

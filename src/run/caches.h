@@ -1,0 +1,86 @@
+// The program's folders in the user's cache, which store measurements between runs: calibrations of a CPU, the constant of
+// a GPU, and tuning tables. Thread-safe: free functions; a file is replaced as a whole.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "hardware/cpu_target.h"
+#include "hardware/gpu_constant.h"
+#include "hardware/gpu_target.h"
+#include "plan/compile/plan.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+// Returns the program's folder of that name in XDG_CACHE_HOME, otherwise in HOME/.cache; "" if the environment has
+// neither.
+std::string cache_folder(const std::string& name, const Environment& environment);
+
+// Returns true if the file exists and its folder can be read. A folder that cannot be read is no error, since the user did
+// not ask for a cache.
+bool is_in_cache(FileSystem& files, const std::string& path);
+
+// Writes the text into a file of a cache, creating its folder. Errors: kUsage if `path` is "", as it is in an environment
+// without a cache; the message ends with `what`, a description of the text. Those of the file system.
+void keep_in_cache(FileSystem& files, const std::string& path, const std::string& text,
+                   const std::string& what);
+
+// Finds and reads calibrations, which correct estimates of time on a CPU: a file per CPU and number of threads in the
+// user's cache, or the file that --calibration names. `plimsoll bench --calibrate` measures. Thread-safety: free
+// functions; a file is replaced as a whole.
+
+// Returns the name of this machine's CPU in calibrations: "Intel(R) Xeon(R), amx".
+std::string calibrated_cpu();
+
+// Returns the file that --calibration auto reads for this CPU and number of threads; "" if the environment has no cache.
+std::string calibration_path(const std::string& cpu, int num_threads, const Environment& environment);
+
+// Returns the calibration that `word`, the value of --calibration, selects: "auto", "off" or a file. Empty for "off" and
+// if the cache has none; empty with a warning for one of another CPU or number of threads, and for a damaged file in the
+// cache. Errors: those of read_text_file() and parse_cpu_calibration() for a named file.
+CpuCalibration read_calibration(const std::string& word, int num_threads, const Environment& environment,
+                                FileSystem& files, std::vector<std::string>& warnings);
+
+// Finds and reads the GPU constant, the memory that a process holds on a card in addition to its arena: a file per card,
+// driver and build of the program in the user's cache. `plimsoll bench --calibrate` measures. Thread-safety: free
+// functions; a file is replaced as a whole.
+
+// Returns a word that differs between builds of the program. It is made of the executable's size and modification time.
+std::string program_build();
+
+// Returns the path of the file; "" if the environment has no cache.
+std::string gpu_constant_path(const std::string& card, const std::string& driver, const std::string& build,
+                              const Environment& environment);
+
+// Replaces the constant in `gpu` and its provenance by the measurement for this card, driver and build. Leaves `gpu`
+// unchanged if there is none, with a warning if the file is damaged.
+void take_gpu_constant(const std::string& card, const std::string& driver, const std::string& build,
+                       const Environment& environment, FileSystem& files, GpuTarget& gpu,
+                       std::vector<std::string>& warnings);
+
+// Stores tuning tables between runs. A run begins with the table of the checkpoint that it resumes from, otherwise with the
+// table that an earlier run of its kind stored in the user's cache, otherwise with none. exec/tuning.h measures.
+//
+// A file that is damaged or has another schema is no error: the run measures again and reports why.
+// Thread-safety: free functions; a file is replaced as a whole, so that concurrent runs do not damage it.
+
+// The name of the file within a checkpoint.
+inline constexpr const char* kTuningFile = "tuning.json";
+
+// Returns the folder that --tuning_cache names; for auto, plimsoll/tuning in XDG_CACHE_HOME, otherwise in HOME/.cache; ""
+// for off and if the environment has neither.
+std::string tuning_cache_folder(const std::string& word, const Environment& environment);
+
+// Returns the name of the file for runs with these products on this card, such as "nvidia-h200-0123456789abcdef.json".
+// Runs with the same model, buckets and precision share one.
+std::string tuning_file_name(const PlanRequest& request);
+
+// Returns the table in the file; an empty one if there is no file, and with a warning if the file cannot be used.
+TuningTable read_tuning_table(FileSystem& files, const std::string& path, std::vector<std::string>& warnings);
+
+// Writes the table, creating the folder. Returns a warning if that fails; the run continues without the file.
+std::string keep_tuning_table(FileSystem& files, const std::string& path, const TuningTable& table);
+
+}  // namespace plimsoll
