@@ -99,6 +99,52 @@ enum class ExperimentDevice { kCpu, kGpu };
 // arguments of `plimsoll train`, which override the arguments of every row.
 std::vector<Experiment> document_experiments(ExperimentDevice device, const std::vector<std::string>& more);
 
+// What the page measured for one of its rows.
+struct DocumentFigures {
+  double samples_per_s = 0;
+  int64_t mib = 0;  // memory of the whole card, which the page prints as MB
+  bool operator==(const DocumentFigures&) const = default;
+};
+
+// The prediction for one row.
+struct PlannedExperiment {
+  Experiment experiment;
+  double samples_per_s = 0;  // estimated
+  int64_t total_bytes = 0;
+  bool fits = true;     // into the memory of the device, or --memory_limit
+  std::string refused;  // the reason if the row cannot be planned, otherwise empty
+  // Empty for rows of Plimsoll, for the settings of the DataLoader, for which the page states none, and unless the row
+  // trains the model of the page on sequences of its length on a GPU.
+  std::optional<DocumentFigures> document = {};
+};
+
+enum class PlannedRows {
+  kDocuments,  // the nine experiments of the page, and the settings of the DataLoader
+  kAll         // every row of `plimsoll bench --experiments`
+};
+
+struct ExperimentPlan {
+  std::string model;
+  std::string device;
+  std::vector<PlannedExperiment> rows;
+  std::vector<std::string> warnings;
+  std::vector<std::string> notes;
+  std::string table;  // for people, in 80 columns
+  std::string json;
+};
+
+// Plans the rows of document_experiments(), with the further arguments `more`, which may name any device that plan_run()
+// accepts. It needs no GPU, no weights and no data. Errors: kUsage for the arguments in `more`; a row that is refused
+// only because of its own arguments says so. Cost: some milliseconds per row, and up to a second for the rows that choose
+// what they recompute.
+ExperimentPlan plan_experiments(const std::vector<std::string>& more,
+                                PlannedRows rows = PlannedRows::kDocuments,
+                                const Environment& environment = process_environment());
+
+// Refuses arguments of `plimsoll train` that name a card of the table of devices, for which only plans can be made. Errors:
+// kUsage.
+void require_device_that_runs(const std::vector<std::string>& more);
+
 // Returns one row per combination of values. Each element of `sweeps` names an argument and its values:
 // "per_device_train_batch_size=8,16". Values that contain commas are separated by ';':
 // "lora_target_modules=all-linear;query,value". The first row has the first value of every sweep, and the

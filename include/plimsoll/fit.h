@@ -32,7 +32,8 @@ struct FitOptions {
   // Number of sequences per optimizer step. Default: the product of the batch size and the accumulation steps
   // in `arguments`.
   std::optional<int64_t> effective_batch_size = {};
-  // Devices to compare. Default: the device in `arguments`. "all" selects every card in the table of devices.
+  // Devices to compare. Default: the device in `arguments`. "all" selects every card in the table of devices on which
+  // releases run; a card that only plans know has to be named.
   std::vector<std::string> devices = {};
   std::vector<CardPrice> prices = {};  // used with several devices
   int64_t epoch_samples = 100000;      // number of samples in the epoch whose cost is compared
@@ -45,6 +46,8 @@ struct FitRow {
   std::vector<std::string> methods;  // names from method_table(); empty if the arguments are unchanged
   // The numerical effect of the methods: kSameSums, kRounding or kOtherPath.
   MethodEffect effect = MethodEffect::kSameSums;
+  // Rows with the same number are a tie: they differ from the fastest of them by less than the error of the estimates.
+  int tie = 0;
   // per_device_train_batch_size; 0 if nothing fits, and the fields below are then not set
   int64_t micro_batch = 0;
   int64_t accumulation = 0;  // gradient_accumulation_steps
@@ -62,8 +65,10 @@ struct FitRow {
 };
 
 struct FitReport {
-  // The rows that fit, fastest first. A set of methods is listed only if it would not fit without each of its
-  // methods. The unchanged run follows if it does not fit.
+  // The rows that fit, fastest first. Of the rows of a tie, the one that changes the run least is the first: rows that
+  // keep the numbers before those that round, these before other update rules, then by the number of arguments. A set
+  // of methods is listed only if it would not fit without each of its methods. The unchanged run follows if it does not
+  // fit.
   std::vector<FitRow> rows;
   int64_t num_plans = 0;
   double plans_per_s = 0;
@@ -71,6 +76,8 @@ struct FitReport {
   std::string json;      // output for programs
   std::string refused;   // methods that the device or the arguments rule out, with the reasons; may be empty
   std::string searched;  // describes the sets of methods that were compared
+  // Cards of the table that were not compared or on which no release runs, with the reason; may be empty.
+  std::string plan_only;
 };
 
 // Finds the fastest ways to run within the memory limit. Errors: kUsage and kBadData for the arguments;

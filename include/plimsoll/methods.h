@@ -23,6 +23,7 @@ struct Method {
   // of them.
   std::string_view kind;
   MethodEffect effect = MethodEffect::kSameBits;
+  bool keeps_master_weights = true;  // false if updates read and write weights of 16 bits
   std::string_view not_on_cpu = {};  // the reason if it does not apply to a CPU, otherwise empty
   std::string_view not_in_fit = {};  // the reason if `plimsoll fit` does not try it, otherwise empty
   std::string_view help = {};        // one sentence

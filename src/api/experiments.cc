@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "device/cpu/cpu_features.h"
+#include "hardware/gpu_target.h"
 #include "plimsoll/arguments.h"
 
 namespace plimsoll {
@@ -293,9 +294,24 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
          .key = fmt::format("{:02}-{}", i + 1, key_of(row.name)),
          .methods = std::move(row.methods),
          .words = merged(merged(common_words(device), row.words), more),
-         .note = stands_in ? "bf16 replaces the documents' fp16, which no CPU multiplies" : ""});
+         .note =
+             stands_in ? "bf16 replaces the documents' fp16, which Plimsoll does not compute on a CPU" : ""});
   }
   return experiments;
+}
+
+void require_device_that_runs(const Words& more) {
+  for (const Option& option : options_of(more)) {
+    if (option.name != "--device" || option.words.empty()) continue;
+    const std::string& last = option.words.back();
+    const std::string card = last.substr(last.starts_with("--device=") ? 9 : 0);
+    if (!find_gpu_target(card)) continue;
+    throw_error(
+        ErrorCode::kUsage,
+        "--device {0}: plans can be made for this card, but nothing can run on it here; plimsoll plan "
+        "--experiments --device {0} prints the predictions; to run on a GPU of this machine, give cuda:N",
+        card);
+  }
 }
 
 std::vector<Experiment> calibration_runs(const std::vector<std::string>& more) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -88,12 +89,16 @@ class Fit {
     FitReport& report = report_;
     report.plans_per_s = plan_ms_ > 0 ? 1e3 * static_cast<double>(report.num_plans) / plan_ms_ : 0;
     report.refused = refused_text();
+    report.plan_only = plan_only_text();
     if (report.rows.empty() || report.rows.front().micro_batch == 0) refuse();
-    const FitCommand command = fit_command(options_.arguments, label_);
+    const std::optional<GpuTarget> target = find_gpu_target(base_.device);
+    const bool is_plan_only = !compares_cards() && target && !runs_release(*target);
+    const FitCommand command = fit_command(options_.arguments, label_, is_plan_only);
     const FitTableContext context{.subject = subject(),
                                   .command = command.words,
                                   .to_fill_in = command.to_fill_in,
                                   .compares_cards = compares_cards(),
+                                  .is_plan_only = is_plan_only,
                                   .epoch_samples = options_.epoch_samples};
     report.table = fit_table(report, context);
     report.json = fit_json(report, context);
@@ -107,8 +112,27 @@ class Fit {
     if (!compares_cards()) return {base_.device};
     if (options_.devices != std::vector<std::string>{"all"}) return options_.devices;
     std::vector<std::string> names;
-    for (const GpuTarget& target : gpu_targets()) names.push_back(target.name);
+    for (const GpuTarget& target : gpu_targets()) {
+      if (runs_release(target)) names.push_back(target.name);
+    }
     return names;
+  }
+
+  // Returns a sentence about the cards that only plans know: those that "all" leaves out, or those that are asked for.
+  std::string plan_only_text() const {
+    const bool is_all = options_.devices == std::vector<std::string>{"all"};
+    std::vector<std::string> names;
+    for (const GpuTarget& target : gpu_targets()) {
+      const bool is_asked = std::ranges::any_of(devices(), [&](const std::string& name) {
+        const std::optional<GpuTarget> asked_target = find_gpu_target(name);
+        return asked_target && asked_target->name == target.name;
+      });
+      if (!runs_release(target) && (is_all || is_asked)) names.push_back(describe_capability(target));
+    }
+    if (names.empty()) return {};
+    return fmt::format("{}{}: releases of Plimsoll run on compute capability {}.{} and later",
+                       is_all ? "not compared: " : "plan only: ", fmt::join(names, ", "),
+                       kOldestSmOfReleases / 10, kOldestSmOfReleases % 10);
   }
 
   Effect most() const { return options_.with_other_paths ? Effect::kOtherModel : Effect::kRounding; }
@@ -211,7 +235,8 @@ class Fit {
   void add_row(const AskedDevice& asked_device, const FitAnswer& answer) {
     FitRow row{.device = asked_device.device,
                .methods = {},
-               .effect = public_effect(answer.effect),
+               .effect = public_effect(answer.extent.effect),
+               .tie = answer.tie,
                .micro_batch = answer.micro_batch,
                .accumulation = answer.accumulation,
                .total_bytes = answer.total_bytes,
@@ -227,6 +252,7 @@ class Fit {
       row.epoch_cost =
           price.per_hour * static_cast<double>(options_.epoch_samples) / row.samples_per_s / 3600;
     }
+    extents_[row.device] = answer.extent;
     report_.rows.push_back(std::move(row));
   }
 
@@ -267,19 +293,27 @@ class Fit {
 
   void rank() {
     std::vector<FitRow>& rows = report_.rows;
-    if (compares_cards()) {
-      // Sorts by cost if prices are known, otherwise by speed.
-      std::stable_sort(rows.begin(), rows.end(), [](const FitRow& a, const FitRow& b) {
-        if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
-        if ((a.epoch_cost > 0) != (b.epoch_cost > 0)) return a.epoch_cost > 0;
-        return a.epoch_cost > 0 ? a.epoch_cost < b.epoch_cost : a.samples_per_s > b.samples_per_s;
-      });
-    }
+    if (compares_cards()) rank_cards();
     double reference = rows.empty() ? 0 : rows.front().samples_per_s;
     for (const FitRow& row : rows) {
       if (row.methods.empty() && row.micro_batch > 0 && !compares_cards()) reference = row.samples_per_s;
     }
     for (FitRow& row : rows) row.relative_speed = reference > 0 ? row.samples_per_s / reference : 0;
+  }
+
+  // Sorts the cards with a price by cost, then those without one by time, then those on which nothing fits.
+  void rank_cards() {
+    const auto unpriced = std::ranges::stable_partition(
+        report_.rows, [](const FitRow& row) { return row.micro_batch > 0 && row.epoch_cost > 0; });
+    const auto unfit =
+        std::ranges::stable_partition(unpriced, [](const FitRow& row) { return row.micro_batch > 0; });
+    const auto extent = [&](const FitRow& row) { return extents_.at(row.device); };
+    const std::span<FitRow> priced(report_.rows.begin(), unpriced.begin());
+    order_ties(priced, &FitRow::epoch_cost, extent);
+    const std::span<FitRow> others(unpriced.begin(), unfit.begin());
+    order_ties(
+        others, [](const FitRow& row) { return 1 / row.samples_per_s; }, extent);
+    for (FitRow& row : others) row.tie += priced.empty() ? 0 : priced.back().tie;
   }
 
   // Returns the limit, or a budget below it.
@@ -356,6 +390,7 @@ class Fit {
   std::string device_label_;
   std::optional<int64_t> limit_bytes_;
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;  // device, reason, methods
+  std::map<std::string, ExtentOfChange> extents_;  // of the last row of a device
   size_t num_methods_ = 0;
   double plan_ms_ = 0;
   FitReport report_;
@@ -381,7 +416,8 @@ std::vector<CardPrice> parse_prices(std::string_view text, std::string_view sour
     }
     if (!find_gpu_target(price.device)) {
       std::vector<std::string> cards;
-      for (const GpuTarget& target : gpu_targets()) cards.push_back(target.name);
+      for (const GpuTarget& target : gpu_targets())
+        cards.push_back(target.name + (runs_release(target) ? "" : " (plan only)"));
       const std::vector<std::string> similar = similar_gpu_targets(price.device);
       throw_error(ErrorCode::kUsage, "{}:{}: no plan can be made for the card '{}'; choose from {}{}", source,
                   number, price.device, fmt::join(cards, ", "),

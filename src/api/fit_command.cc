@@ -41,19 +41,20 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-FitCommand fit_command(const Arguments& arguments, const std::string& label) {
+FitCommand fit_command(const Arguments& arguments, const std::string& label, bool is_plan) {
   FitCommand command;
   const auto add = [&](const std::string& name, const std::string& value) {
     command.words += fmt::format("{}--{} {}", command.words.empty() ? "" : " ", name, value);
   };
   // A configuration states only the size of a model. Training also needs data and either weights or a tokenizer.
-  const bool reads_text = arguments.dataset_name != "dummy";
-  const bool needs_data = arguments.dataset_name.empty() && arguments.train_file.empty();
+  const bool reads_text = arguments.dataset_name != "dummy" && !is_plan;
+  const bool needs_data = reads_text && arguments.dataset_name.empty() && arguments.train_file.empty();
   const bool needs_tokenizer = reads_text && arguments.model_name_or_path.empty() &&
                                arguments.adapter_name_or_path.empty() && arguments.tokenizer_name.empty();
   const bool needs_model =
       needs_tokenizer && arguments.config_overrides.empty() && find_preset(arguments.config_name).has_value();
   if (needs_model) add("model_name_or_path", "MODEL");
+  if (is_plan) add("device", arguments.device);
   for (const ArgumentDifference& difference : diff_arguments(Arguments{}, arguments)) {
     if (is_no_word(difference) || (needs_model && difference.name == "config_name")) continue;
     add(difference.name, value_of(difference, arguments));

@@ -68,6 +68,7 @@ std::vector<CommandInfo> make_table() {
 
 void check_choice(const CommandInfo& command, const CommandOption& option, const std::string& value) {
   const auto choices = split_choices(option.range);
+  if (option.form == OptionForm::kOptional && value.empty()) return;
   if (choices.empty() || std::ranges::find(choices, std::string_view(value)) != choices.end()) return;
   throw_error(ErrorCode::kUsage, "{}: --{}: '{}' is not one of {}{}", command.name, option.name, value,
               fmt::join(choices, ", "), did_you_mean(value, choices));

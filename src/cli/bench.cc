@@ -46,6 +46,7 @@ class Bench {
   explicit Bench(BenchWords words) : words_(std::move(words)) {}
 
   int run() {
+    require_device_that_runs(words_.more);
     fs::create_directories(words_.output_dir + "/rows");
     on_interrupt(on_stop);
     std::signal(SIGTERM, on_stop);

@@ -48,6 +48,8 @@ class Remarks {
   std::vector<std::string> notes_;
 };
 
+// Writes what --json asks for to its file. Returns false if it was printed instead of the tables. Errors: kDevice.
+bool write_json(const std::string& json, const Arguments& arguments);
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
 // a file; --json - prints only JSON.
 void print_plan(const PlanReport& plan, const Arguments& arguments);

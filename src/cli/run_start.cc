@@ -8,19 +8,16 @@
 
 namespace plimsoll::cli {
 
-namespace {
-
-// Writes the plan to the file of --json. Returns false if it was printed instead of the tables.
-bool write_plan(const PlanReport& plan, const Arguments& arguments) {
+bool write_json(const std::string& json, const Arguments& arguments) {
   if (arguments.json == "-") {
     // Prints nothing else, so that another program can read the JSON from a pipe.
-    print(plan.json);
+    print(json);
     return false;
   }
   if (arguments.json.empty()) return true;
   errno = 0;
   std::ofstream file(arguments.json);
-  file << plan.json;
+  file << json;
   if (!file.flush()) {
     throw Error(ErrorCode::kDevice, "--json " + arguments.json +
                                         ": cannot write the file: " + std::strerror(errno) +
@@ -30,13 +27,15 @@ bool write_plan(const PlanReport& plan, const Arguments& arguments) {
   return true;
 }
 
+namespace {
+
 // Prints the part of the plan that a run shows before it starts.
 void print_summary(const PlanReport& plan, const Arguments& arguments, Task task) {
   if (arguments.modules || arguments.why) {
     print_plan(plan, arguments);
     return;
   }
-  if (!write_plan(plan, arguments)) return;
+  if (!write_json(plan.json, arguments)) return;
   if (task == Task::kTrain) {
     print_talk(plan.summary);
   } else {
@@ -48,7 +47,7 @@ void print_summary(const PlanReport& plan, const Arguments& arguments, Task task
 }  // namespace
 
 void print_plan(const PlanReport& plan, const Arguments& arguments) {
-  if (!write_plan(plan, arguments)) return;
+  if (!write_json(plan.json, arguments)) return;
   print(plan.table + plan.savings);
   if (arguments.modules) print("\n" + plan.modules);
   if (arguments.why) print("\n" + plan.why);

@@ -116,6 +116,10 @@ GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocess
           .constant_provenance = kTakenConstant};
 }
 
+std::string describe_capability(const GpuTarget& target) {
+  return target.name + " (" + std::to_string(target.sm / 10) + "." + std::to_string(target.sm % 10) + ")";
+}
+
 double product_gflops(const GpuTarget& target, DType dtype) {
   switch (dtype) {
     case DType::kBF16:

@@ -36,6 +36,11 @@ struct GpuTarget {
 // The oldest compute capability for which releases contain code, the first in cmake/PlimsollCuda.cmake. Plans
 // can be made for older cards.
 inline constexpr int kOldestSmOfReleases = 75;
+inline bool runs_release(const GpuTarget& target) {
+  return target.sm >= kOldestSmOfReleases;
+}
+// Returns "v100-16gb (7.0)".
+std::string describe_capability(const GpuTarget& target);
 
 // Returns all cards in the table, largest first within a family.
 std::span<const GpuTarget> gpu_targets();

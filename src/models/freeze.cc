@@ -145,7 +145,8 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
   const auto argument = [&](const std::string& pattern) {
     return fmt::format("--learning_rate_factors {}={}", pattern, factors.at(pattern));
   };
-  for (const auto& [pattern, factor] : factors) {
+  for (const auto& entry : factors) {
+    const std::string& pattern = entry.first;  // clang 14 captures no structured binding
     require_match(argument(pattern), pattern, names);
     const bool is_trained = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
       const std::vector<std::string> parts = part_names(spec);

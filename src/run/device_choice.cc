@@ -18,7 +18,8 @@ namespace {
 
 std::string table_names() {
   std::string names;
-  for (const GpuTarget& target : gpu_targets()) names += (names.empty() ? "" : ", ") + target.name;
+  for (const GpuTarget& target : gpu_targets())
+    names += (names.empty() ? "" : ", ") + target.name + (runs_release(target) ? "" : " (plan only)");
   return names;
 }
 
@@ -77,7 +78,7 @@ ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, Devic
                 "--device {}: plans can be made for this card; to run on a GPU of this machine, give cuda:N",
                 name);
   }
-  if (target->sm < kOldestSmOfReleases) {
+  if (!runs_release(*target)) {
     notes.push_back(fmt::format(
         "--device {}: plan only; releases of Plimsoll contain code for compute capability {}.{} and later, "
         "and this card has {}.{}",

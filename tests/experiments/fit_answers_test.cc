@@ -249,7 +249,8 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   const std::string table = fit_run({.arguments = arguments_of(bert), .effective_batch_size = 1}).table;
   EXPECT_TRUE(contains(table, "plimsoll train --model_name_or_path MODEL --train_file FILE --")) << table;
   EXPECT_EQ(table.find("FILE: the training data"), table.rfind("FILE: the training data")) << table;
-  EXPECT_TRUE(contains(table, "in Hugging Face's cache, of the model bert-base-uncased;")) << table;
+  EXPECT_TRUE(contains(in_one_line(table), "in Hugging Face's cache, of the model bert-base-uncased;"))
+      << table;
   EXPECT_FALSE(contains(table, "--config_name")) << table;
   EXPECT_TRUE(contains(table, ", 1 sequence per step")) << table;
   const TestFolder folder("fit_fill_in");
@@ -305,6 +306,56 @@ TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
     }
   }
   EXPECT_GE(updates.size(), 2u);
+}
+
+Words bert_base(const std::string& devices) {
+  return {"fit", "--config_name", "bert-base-uncased", "--device", devices, "--effective_batch_size", "4"};
+}
+
+// Releases contain code for compute capability 7.5 and later.
+TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
+  const TestFolder folder("fit_cards");
+  const auto output_of = [&](const Words& words) {
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  const std::string all = output_of(bert_base("all"));
+  EXPECT_TRUE(contains(all, "not compared: v100-16gb (7.0): releases of Plimsoll run on")) << all;
+  EXPECT_EQ(all.find("v100-16gb"), all.rfind("v100-16gb")) << all;
+  EXPECT_TRUE(contains(all, " t4 ")) << all;
+  // A card that is named is compared, and is not offered for a run.
+  const std::string named = output_of(bert_base("t4,V100-16GB"));
+  EXPECT_TRUE(contains(named, "plan only: v100-16gb (7.0)")) << named;
+  EXPECT_FALSE(contains(named, "on v100")) << named;
+  EXPECT_TRUE(contains(named, "on t4: ")) << named;
+  const std::string alone = output_of(bert_base("v100-16gb"));
+  EXPECT_TRUE(contains(alone, "to plan the first:\n  plimsoll plan --device v100-16gb --config_name "))
+      << alone;
+  EXPECT_FALSE(contains(alone, "plimsoll train")) << alone;
+  EXPECT_FALSE(contains(output_of(bert_base("l4,t4")), "plan only"));
+  const ProcessResult unknown = run_plimsoll(bert_base("l5"), folder.path("log"));
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_TRUE(contains(unknown.output, "v100-16gb (plan only)")) << unknown.output;
+}
+
+// Plain bf16 is within 2 % of the fastest set of methods, and keeps fp32 masters and AdamW.
+TEST(Fit, PutsTheMildestOfATieFirst) {
+  const Words words{"--config_name", "bert-base-uncased", "--max_seq_length", "512", "--device", "l4"};
+  for (const int64_t effective : {8, 32}) {
+    FitOptions options{.arguments = arguments_of(words), .effective_batch_size = effective};
+    const FitReport report = fit_run(options);
+    ASSERT_GE(report.rows.size(), 3u);
+    const double fastest = std::ranges::max(report.rows, {}, &FitRow::samples_per_s).samples_per_s;
+    for (const FitRow& row : report.rows) {
+      EXPECT_EQ(row.tie == 1, row.samples_per_s * 1.15 > fastest) << nlohmann::json(row.methods);
+    }
+    EXPECT_EQ(report.rows[0].methods, (std::vector<std::string>{"bf16"})) << report.table;
+    EXPECT_TRUE(contains(report.table, "rows with the same letter are a tie")) << report.table;
+    options.devices = {"l4"};
+    EXPECT_EQ(fit_run(options).rows[0].methods, report.rows[0].methods)
+        << "cards are compared by the same rule";
+  }
 }
 
 TEST(Fit, RefusesWhatItCannotRead) {

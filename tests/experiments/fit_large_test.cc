@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "plan/compile/op_times.h"
 #include "plimsoll/fit.h"
 #include "plimsoll/plan.h"
 #include "tests/bad_input/binary.h"
@@ -26,11 +27,13 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
   ASSERT_GE(report.rows.size(), 2u);
   int checked = 0;
   double last = 1e30;
+  int tie = 0;
   for (const FitRow& row : report.rows) {
     if (row.micro_batch == 0) continue;
     EXPECT_EQ(row.micro_batch * row.accumulation, 64);
-    EXPECT_LE(row.samples_per_s, last) << "ranked by speed";
-    last = row.samples_per_s;
+    EXPECT_LE(row.samples_per_s, last) << "ranked by speed, except for ties";
+    if (row.tie != tie) last = row.samples_per_s * (1 + kEstimateError);
+    tie = row.tie;
     // The limits are computed for the first twelve rows; three of them are checked.
     if (checked == 3) continue;
     // plan_run also plans an evaluation; with a single sequence it needs no more memory than training.

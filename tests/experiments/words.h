@@ -14,6 +14,18 @@ inline bool contains(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
+// Returns the text with its lines joined, so that a sentence is found wherever it is broken.
+inline std::string in_one_line(const std::string& text) {
+  std::string joined;
+  for (const char c : text) {
+    if (c != '\n' && c != ' ')
+      joined += c;
+    else if (!joined.ends_with(' '))
+      joined += ' ';
+  }
+  return joined;
+}
+
 inline Arguments arguments_of(const Words& words) {
   return parse_arguments(words).arguments;
 }

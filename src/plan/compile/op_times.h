@@ -12,6 +12,10 @@
 
 namespace plimsoll {
 
+// The error of an estimated speed: if the figures of two plans differ by less, they do not say which plan is faster. The
+// rows of `bench --experiments` are predicted within it (bench/results/README.md).
+inline constexpr double kEstimateError = 0.15;
+
 // Returns the milliseconds of one op in a bucket. Not for copies between memory spaces: see link_bytes_per_ms().
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);

@@ -39,7 +39,7 @@ enum class Stage : uint8_t { kToPlace, kToBuild, kDone };
 struct Node {
   MethodSet set = {};
   MethodSet head = {};
-  Effect effect = Effect::kNone;
+  ExtentOfChange extent = {};
   std::vector<Split> splits = {};
   std::unique_ptr<FitPlanner> planner = {};
   Stage stage = Stage::kToPlace;
@@ -121,7 +121,7 @@ class SetSearch {
       if (is_another_set(set, split.shape)) split.is_wanted = false;
     }
     Node& node = nodes_.emplace_back(
-        Node{.set = set, .head = head, .effect = space_.effect(set), .splits = std::move(splits)});
+        Node{.set = set, .head = head, .extent = space_.extent(set), .splits = std::move(splits)});
     enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
@@ -136,16 +136,19 @@ class SetSearch {
     return bound.has_value();
   }
 
-  // Returns true if there are enough faster answers, and one of them changes training no more.
+  // Returns true if there are enough answers that certainly precede this set in the order of order_ties(), and one of
+  // them changes training no more. A faster answer precedes it if it changes the run no more, or if it is faster than
+  // by a tie.
   bool is_beaten(const Entry& entry) const {
-    size_t faster = 0;
+    size_t before = 0;
     bool is_as_alike = false;
     for (const FitAnswer& answer : result_.answers) {
       if (answer.ms_per_sample > entry.bound_ms) continue;
-      ++faster;
-      is_as_alike = is_as_alike || answer.effect <= entry.node->effect;
+      is_as_alike = is_as_alike || answer.extent.effect <= entry.node->extent.effect;
+      const bool changes_no_more = answer.extent <= entry.node->extent;
+      before += changes_no_more || !is_tie(answer.ms_per_sample, entry.bound_ms) ? 1 : 0;
     }
-    return faster >= question_.num_answers && (is_as_alike || !question_.of_each_effect);
+    return before >= question_.num_answers && (is_as_alike || !question_.of_each_effect);
   }
 
   std::vector<Node*> next() {
@@ -249,7 +252,7 @@ class SetSearch {
       if (!needs || !node.planner->fits(needs->bytes)) continue;
       if (node.answer && needs->ms_per_sample >= node.answer->ms_per_sample) continue;
       node.answer = FitAnswer{.set = node.set,
-                              .effect = node.effect,
+                              .extent = node.extent,
                               .micro_batch = split->shape.micro_batch,
                               .accumulation = split->shape.accumulation,
                               .total_bytes = needs->bytes,
@@ -343,7 +346,7 @@ class SetSearch {
       std::vector<Split> splits = node_of(answer.set).splits;
       for (Split& split : splits) split.needs.reset();
       nodes.push_back(&nodes_.emplace_back(
-          Node{.set = *set, .head = *set, .effect = space_.effect(*set), .splits = std::move(splits)}));
+          Node{.set = *set, .head = *set, .extent = space_.extent(*set), .splits = std::move(splits)}));
     }
     for_each_of(nodes.size(), question_.num_threads, [&](size_t i) {
       work_on(*nodes[i]);
@@ -358,17 +361,23 @@ class SetSearch {
 
   const Node& node_of(const MethodSet& set) const { return *std::ranges::find(nodes_, set, &Node::set); }
 
-  // Takes the fastest answers, and the fastest per effect on training.
+  // Takes the first answers, and if of_each_effect the fastest and the first per effect on training.
   void take_answers() {
     std::vector<FitAnswer>& answers = result_.answers;
-    std::ranges::stable_sort(answers, {}, &FitAnswer::ms_per_sample);
+    order_ties(
+        std::span(answers), [](const FitAnswer& answer) { return answer.ms_per_sample; },
+        [](const FitAnswer& answer) { return answer.extent; });
+    if (answers.empty()) return;
+    const double fastest_ms = std::ranges::min(answers, {}, &FitAnswer::ms_per_sample).ms_per_sample;
     std::vector<FitAnswer> taken;
     std::optional<Effect> least;
     for (const FitAnswer& answer : answers) {
-      const bool is_more_alike = !least || answer.effect < *least;
-      if (taken.size() >= question_.num_answers && !(question_.of_each_effect && is_more_alike)) continue;
+      const bool is_more_alike = !least || answer.extent.effect < *least;
+      const bool is_wanted =
+          question_.of_each_effect && (is_more_alike || answer.ms_per_sample == fastest_ms);
+      if (taken.size() >= question_.num_answers && !is_wanted) continue;
       taken.push_back(answer);
-      least = least ? std::min(*least, answer.effect) : answer.effect;
+      least = std::min(least.value_or(answer.extent.effect), answer.extent.effect);
     }
     answers = std::move(taken);
   }

@@ -3,15 +3,24 @@
 // by planning. Pure; thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "plan/compile/op_times.h"
 #include "plan/search/fit_planner.h"
 #include "plan/search/method_space.h"
 
 namespace plimsoll {
+
+// Returns true if two estimated values, the smaller one first, differ by less than the error of estimates.
+constexpr bool is_tie(double smaller, double larger) {
+  return larger < (1 + kEstimateError) * smaller;
+}
 
 struct FitQuestion {
   int64_t effective_batch = 8;   // sequences per optimizer step
@@ -19,8 +28,8 @@ struct FitQuestion {
   int64_t longest = 128;         // tokens per sequence
   int64_t most_tokens = 512;     // the number of positions of the model
   int64_t largest_batch = 4096;  // the upper end of the search for the largest batch
-  size_t num_answers = 12;       // the number of answers, fastest first
-  bool of_each_effect = true;    // also returns the fastest answer per effect on training
+  size_t num_answers = 12;       // the number of answers, in the order of order_ties()
+  bool of_each_effect = true;    // also returns the fastest answer, and the first per effect on training
   size_t num_detailed =
       16;  // the number of first answers for which largest_batch and longest_sequence are searched
   int num_threads = 1;  // threads that plan sets in parallel; the answers do not depend on it
@@ -30,7 +39,8 @@ struct FitQuestion {
 // this run.
 struct FitAnswer {
   MethodSet set = {};
-  Effect effect = Effect::kNone;
+  ExtentOfChange extent = {};
+  int tie = 0;  // answers with the same number are a tie: see order_ties()
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
   int64_t total_bytes = 0;
@@ -47,9 +57,9 @@ struct FitRefusal {
 };
 
 struct FitSearch {
-  // The runs that fit, fastest first. No answer has more methods than a faster one, or than one that is as
-  // fast to half a percent: a set contains a method only if the set is faster with it or does not fit
-  // without it.
+  // The runs that fit, in the order of order_ties(). No answer has more methods than a faster one, or than one
+  // that is as fast to half a percent: a set contains a method only if the set is faster with it or does not
+  // fit without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
   int64_t own_bytes = 0;  // the fewest bytes of the run without any method, over all splits
@@ -58,6 +68,23 @@ struct FitSearch {
   int64_t num_plans = 0;
   double plan_ms = 0;  // the elapsed time of placing them
 };
+
+// Sorts rows by a value, the smallest first, and then the rows of each tie by the extent to which they change the run. A
+// tie is a row and all slower rows whose value differs from its own by less than the error of estimates
+// (kEstimateError); its rows get the same number `tie`, the first 1. `value` and `extent` are called with a row.
+template <typename Row, typename Value, typename Extent>
+void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
+  std::ranges::stable_sort(rows, {}, value);
+  int tie = 0;
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    const double least = std::invoke(value, rows[begin]);
+    ++tie;
+    for (end = begin; end < rows.size() && (end == begin || is_tie(least, std::invoke(value, rows[end])));
+         ++end)
+      rows[end].tie = tie;
+    std::ranges::stable_sort(rows.subspan(begin, end - begin), {}, extent);
+  }
+}
 
 // Searches by branch and bound. It adds a method that trades time for memory to a set only for batches that
 // do not fit without it and would be faster by a percent than those that do. It plans a set only if a bound

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <span>
 
 #include "graph/ir/graph_text.h"
 #include "hardware/gpu_target.h"
@@ -261,7 +262,7 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
   const std::vector<FitAnswer> roomy = answers_of(int64_t{1} << 40);
   ASSERT_EQ(roomy.size(), 2u) << "nothing is computed again where there is room";
   EXPECT_EQ(roomy[0].set.text(), "bf16");
-  EXPECT_EQ(roomy[0].effect, Effect::kRounding);
+  EXPECT_EQ(roomy[0].extent.effect, Effect::kRounding);
   EXPECT_TRUE(roomy[1].set.empty());
   EXPECT_LT(roomy[0].ms_per_sample, roomy[1].ms_per_sample);
   EXPECT_EQ(roomy[1].largest_batch, 64);
@@ -310,21 +311,85 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
   ASSERT_FALSE(search.answers.empty()) << "the smallest run fits into " << limit;
   // The search ignores methods that could make a step shorter by less than a percent, and chooses the split
   // of a set with copies by a plan with late copies.
-  const double fast_enough = 0.98 * search.answers[0].ms_per_sample;
+  const FitAnswer& fastest = *std::ranges::min_element(search.answers, {}, &FitAnswer::ms_per_sample);
+  const double fast_enough = 0.98 * fastest.ms_per_sample;
   SharedGraphs shared;
   for (const PlannedSet& each : all) {
-    if (each.bytes > limit || each.ms >= fast_enough) continue;
+    if (each.bytes > limit || !is_tie(fastest.ms_per_sample, each.ms)) continue;
     const std::optional<FitNeeds> built = FitPlanner(space, each.set, shared).built(each.shape);
     EXPECT_FALSE(built && built->bytes <= limit && built->ms_per_sample < fast_enough)
         << each.set.text() << " takes " << built->ms_per_sample << " ms, the fastest that was found "
-        << search.answers[0].ms_per_sample << ": " << search.answers[0].set.text();
+        << fastest.ms_per_sample << ": " << fastest.set.text();
+    // No set that is a tie with the fastest one changes the run less than the first answer.
+    if (!built || built->bytes > limit || !is_tie(fastest.ms_per_sample, built->ms_per_sample)) continue;
+    EXPECT_LE(search.answers[0].extent, space.extent(each.set))
+        << search.answers[0].set.text() << " precedes " << each.set.text();
   }
+  EXPECT_TRUE(is_tie(fastest.ms_per_sample, search.answers[0].ms_per_sample)) << search.answers[0].set.text();
   for (const FitAnswer& answer : search.answers) {
     EXPECT_LE(answer.total_bytes, limit) << answer.set.text();
     for (const FitAnswer& other : search.answers) {
       EXPECT_FALSE(other.set.is_less_than(answer.set) && other.ms_per_sample * 1.005 < answer.ms_per_sample)
           << answer.set.text() << " needs fewer methods: " << other.set.text();
     }
+  }
+}
+
+struct TieRow {
+  std::string name = {};
+  double ms = 0;
+  ExtentOfChange extent = {};
+  int tie = 0;
+};
+
+// Returns the rows in order, with their ties: "as is 1, bf16 1, lora 2".
+std::string ordered(std::vector<TieRow> rows) {
+  order_ties(std::span(rows), &TieRow::ms, &TieRow::extent);
+  std::string text;
+  for (const TieRow& row : rows) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", row.name, row.tie);
+  return text;
+}
+
+TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
+  const ExtentOfChange none{};
+  const ExtentOfChange exact{.effect = Effect::kNone, .num_arguments = 3};
+  const ExtentOfChange bf16{.effect = Effect::kRounding, .num_arguments = 1};
+  const ExtentOfChange bf16_adam{.effect = Effect::kRounding, .num_arguments = 2};
+  const ExtentOfChange pure{.effect = Effect::kRounding, .drops_master_weights = true, .num_arguments = 1};
+  const ExtentOfChange sgd{.effect = Effect::kOtherModel, .num_arguments = 1};
+  EXPECT_EQ(ordered({}), "");
+  EXPECT_EQ(ordered({{"bf16", 20, bf16}}), "bf16 1");
+  // 20.3 and 20.7 are within 15 % of 20, which 23.1 is not.
+  EXPECT_EQ(
+      ordered(
+          {{"pure", 20, pure}, {"bf16", 20.7, bf16}, {"bf16, adam", 20.3, bf16_adam}, {"as is", 23.1, none}}),
+      "bf16 1, bf16, adam 1, pure 1, as is 2");
+  EXPECT_EQ(ordered({{"pure", 20, pure}, {"as is", 22.9, none}}), "as is 1, pure 1");
+  // Three arguments that keep the numbers change a run less than one that rounds, and that less than another update.
+  EXPECT_EQ(ordered({{"sgd", 1, sgd}, {"bf16", 1.1, bf16}, {"exact", 1.14, exact}}),
+            "exact 1, bf16 1, sgd 1");
+  // The faster of two that change the run as much.
+  EXPECT_EQ(ordered({{"fp16", 1.01, bf16}, {"bf16", 1, bf16}}), "bf16 1, fp16 1");
+  // A tie is no chain: 1.1 and 1.2 differ by less than 15 %, but the tie of 1 has ended there.
+  EXPECT_EQ(ordered({{"a", 1, sgd}, {"b", 1.1, sgd}, {"c", 1.2, none}, {"d", 1.3, bf16}}),
+            "a 1, b 1, c 2, d 2");
+}
+
+// Every row of a tie could be the first; which one is does not depend on how many are asked for.
+TEST(SearchFit, TheFirstAnswerIsTheSameForAnyNumberOfThem) {
+  FitQuestion question{.effective_batch = 4, .longest = 32, .most_tokens = 64, .largest_batch = 8};
+  const int64_t own = bytes_of(small_request_on_gpu(), 4, 1, 32);
+  for (const int64_t limit : {int64_t{1} << 40, own}) {
+    const MethodSpace space = space_of(small_request_on_gpu(), limit, kAllNames, Effect::kRounding, 4);
+    question.num_answers = 30;
+    question.of_each_effect = true;
+    const FitSearch many = search_fit(space, question);
+    question.num_answers = 1;
+    question.of_each_effect = false;
+    const FitSearch one = search_fit(space, question);
+    ASSERT_EQ(one.answers.size(), 1u);
+    EXPECT_EQ(one.answers[0].set.text(), many.answers[0].set.text()) << limit;
+    EXPECT_EQ(one.answers[0].ms_per_sample, many.answers[0].ms_per_sample) << limit;
   }
 }
 

@@ -253,4 +253,13 @@ std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run) {
   return words;
 }
 
+ExtentOfChange extent_of(const MethodSet& set, const RunSpec& run, const PlanRequest& own) {
+  const std::vector<std::string> words = words_of(set, run);
+  return {.effect = effect_of(set, own),
+          .drops_master_weights = std::ranges::any_of(
+              set.methods(), [](const Method* method) { return !method->keeps_master_weights; }),
+          .num_arguments =
+              std::ranges::count_if(words, [](const std::string& word) { return word.starts_with("--"); })};
+}
+
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 // applied to the arguments of a run, so that plan/request gives it its meaning. Pure; thread-safe.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -62,5 +63,15 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own);
 
 // Returns what to add to the arguments of the run.
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
+
+// The extent to which methods change a run. Of two runs that are equally fast, the one that changes less is preferred:
+// first the one that keeps the numbers, then the one that keeps fp32 masters, then the one with fewer arguments.
+struct ExtentOfChange {
+  Effect effect = Effect::kNone;
+  bool drops_master_weights = false;
+  int64_t num_arguments = 0;  // arguments that are added to the run
+  friend auto operator<=>(const ExtentOfChange&, const ExtentOfChange&) = default;
+};
+ExtentOfChange extent_of(const MethodSet& set, const RunSpec& run, const PlanRequest& own);
 
 }  // namespace plimsoll

@@ -63,6 +63,7 @@ class MethodSpace {
   // Returns the run with the set. Requires: the set is one of this space.
   RunSpec run_with(const MethodSet& set) const;
   Effect effect(const MethodSet& set) const { return effect_of(set, own_); }
+  ExtentOfChange extent(const MethodSet& set) const { return extent_of(set, run_, own_); }
 
   // Returns a lower bound of the total bytes of any plan of the set: weights, states and, if one update
   // waits for all of them, gradients are on the device at the same time. Cost: microseconds.

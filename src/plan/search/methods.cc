@@ -40,6 +40,7 @@ const std::vector<Method>& method_table() {
        .words = {"--dtype", "bfloat16"},
        .kind = "precision",
        .effect = MethodEffect::kRounding,
+       .keeps_master_weights = false,
        .help = "Weights in bf16 without fp32 masters, rounded stochastically."},
       {.name = "bf16_gradients",
        .words = {"--bf16", "--gradient_dtype", "bf16"},

@@ -155,7 +155,7 @@ class Search {
     const FitQuestion question = question_of(plan_.request);
     const MethodSpace space(run, scope(most), question.most_sequences, question.effective_batch);
     for (const FitAnswer& answer : search_fit(space, question).answers) {
-      if (answer.effect != most) continue;
+      if (answer.extent.effect != most) continue;
       Change change(run_, labels_);
       if (small_evaluation) change.use_evaluation_batch(1);
       if (answer.micro_batch != plan_.request.batches.train.sequences)

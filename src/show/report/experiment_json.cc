@@ -151,6 +151,28 @@ PeerFigures parse_peer_figures(std::string_view text, std::string_view source) {
   }
 }
 
+std::string planned_experiment_json(const ExperimentPlan& plan) {
+  Json rows = Json::array();
+  for (const PlannedExperiment& row : plan.rows) {
+    Json document = nullptr;
+    if (row.document) document = {{"samples_per_s", row.document->samples_per_s}, {"mib", row.document->mib}};
+    const bool is_planned = row.refused.empty();
+    rows.push_back({{"name", row.experiment.name},
+                    {"key", row.experiment.key},
+                    {"methods", row.experiment.methods},
+                    {"words", row.experiment.words},
+                    {"note", row.experiment.note},
+                    {"refused", row.refused},
+                    {"fits", is_planned ? Json(row.fits) : Json(nullptr)},
+                    {"predicted_samples_per_s", is_planned ? number(row.samples_per_s) : Json(nullptr)},
+                    {"predicted_bytes", is_planned ? Json(row.total_bytes) : Json(nullptr)},
+                    {"document", std::move(document)}});
+  }
+  const Json object{
+      {"schema_version", 1}, {"model", plan.model}, {"device", plan.device}, {"rows", std::move(rows)}};
+  return python_json(object, 2) + "\n";
+}
+
 std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin) {
   Json list = Json::array();
   for (const ExperimentRow& row : rows) list.push_back(experiment_row_object(row));

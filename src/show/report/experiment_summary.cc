@@ -4,14 +4,14 @@
 #include <cmath>
 #include <utility>
 
+#include "plan/compile/op_times.h"
+
 namespace plimsoll {
 namespace {
 
-constexpr double kNear = 0.15;
-
 void add(double off, PredictionErrors& errors) {
   ++errors.rows;
-  errors.near += std::fabs(off) <= kNear ? 1 : 0;
+  errors.near += std::fabs(off) <= kEstimateError ? 1 : 0;
   if (std::fabs(off) > std::fabs(errors.worst)) errors.worst = off;
 }
 

@@ -15,6 +15,8 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kNameWidth = 36;
+// Columns of the table of predictions.
+constexpr size_t kPlannedWidth = 80;
 
 std::string mib(int64_t bytes) {
   return bytes > 0 ? fmt::format("{}", (bytes + kMiB / 2) / kMiB) : "-";
@@ -174,6 +176,49 @@ std::string describe_unsteady_rows(const std::vector<ExperimentRow>& rows) {
                   100 * kSteadySpread, names));
 }
 
+// Formats a speed and a memory with their ratios to those of the first row.
+std::string planned_columns(double samples_per_s, double first_samples_per_s, int64_t size_mib,
+                            int64_t first_mib) {
+  if (size_mib == 0) return fmt::format(" {:>6} {:>5} {:>6} {:>4}", "-", "", "-", "");
+  return fmt::format(" {:>6} {:>4.2f}x {:>6} {:>3.0f}%", rate(samples_per_s),
+                     ratio(samples_per_s, first_samples_per_s), size_mib,
+                     100 * ratio(static_cast<double>(size_mib), static_cast<double>(first_mib)));
+}
+
+// Returns the sentences below the table of predictions.
+std::string describe_planned_rows(const ExperimentPlan& plan) {
+  std::string text;
+  if (std::ranges::any_of(plan.rows, [](const PlannedExperiment& row) { return !row.fits; }))
+    text += "! does not fit into the memory of the device or --memory_limit\n";
+  for (const PlannedExperiment& row : plan.rows) {
+    if (!row.refused.empty())
+      text += wrapped(row.experiment.name + ": not possible: " + row.refused, kPlannedWidth, 4);
+    if (row.refused.empty() && !row.experiment.note.empty())
+      text += wrapped(row.experiment.name + ": " + row.experiment.note, kPlannedWidth, 4);
+    if (row.experiment.name.starts_with("DataLoader")) {
+      text +=
+          wrapped(row.experiment.name +
+                      ": a plan does not estimate how long a step waits for its batch. The page states no "
+                      "figure: workers and pinned memory help speed if the GPU waits for data, and do "
+                      "not change its memory",
+                  kPlannedWidth, 4);
+    }
+  }
+  text += wrapped(
+      "predicted: speeds are estimates (docs/MEMORY.md), bytes are exact; the ratios are those to the first "
+      "row",
+      kPlannedWidth, 4);
+  if (std::ranges::any_of(plan.rows, [](const PlannedExperiment& row) { return row.document.has_value(); })) {
+    text += wrapped(
+        "page: Hugging Face's page on training on one GPU, measured with Trainer on a Tesla V100-SXM2-16GB "
+        "in "
+        "January 2022; memory of the whole card. A later copy of the page has 12.50 samples/s and 12852 MiB "
+        "for the first row, on a card that it does not name",
+        kPlannedWidth, 4);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string experiment_table(const std::vector<ExperimentRow>& rows) {
@@ -203,6 +248,31 @@ std::string experiment_table(const std::vector<ExperimentRow>& rows) {
   }
   if (has_evaluation(rows)) text += evaluation_table(rows);
   return text + peer_table(rows) + describe_prediction(rows);
+}
+
+std::string planned_experiment_table(const ExperimentPlan& plan) {
+  constexpr size_t kPlannedNameWidth = 28;
+  std::string text = wrapped(fmt::format("{}, on {}", plan.model, plan.device), kPlannedWidth);
+  text += fmt::format("\n{:<{}} {:>24} {:>24}\n{:<{}}", "", kPlannedNameWidth + 2, "predicted", "page", "row",
+                      kPlannedNameWidth + 2);
+  for (int i = 0; i < 2; ++i) text += fmt::format(" {:>6} {:>5} {:>6} {:>4}", "per s", "", "MiB", "");
+  text.erase(text.find_last_not_of(' ') + 1);
+  text += "\n";
+  const auto first = std::ranges::find(plan.rows, std::string(), &PlannedExperiment::refused);
+  const auto size_mib = [](const PlannedExperiment& row) { return (row.total_bytes + kMiB - 1) / kMiB; };
+  const std::optional<DocumentFigures> page = plan.rows.front().document;
+  for (const PlannedExperiment& row : plan.rows) {
+    const bool is_planned = row.refused.empty();
+    std::string line = name_column(row.experiment.name, kPlannedNameWidth) +
+                       planned_columns(row.samples_per_s, is_planned ? first->samples_per_s : 0,
+                                       is_planned ? size_mib(row) : 0, is_planned ? size_mib(*first) : 0);
+    line += row.document ? planned_columns(row.document->samples_per_s, page->samples_per_s,
+                                           row.document->mib, page->mib)
+                         : planned_columns(0, 0, 0, 0);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + (row.fits ? "\n" : " !\n");
+  }
+  return text + describe_planned_rows(plan);
 }
 
 std::string experiment_summary(const std::vector<ExperimentRow>& rows) {

@@ -10,14 +10,16 @@ namespace plimsoll {
 
 struct FitTableContext {
   std::string subject;  // "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
-  std::string command;  // arguments of the run in question: "--train_file ... --bf16 True"
+  std::string
+      command;  // arguments of the run in question, with which it is trained or, if is_plan_only, planned: "--train_file ... --bf16 True"
   // arguments that the user must supply: "FILE: the training data"; may be empty
   std::string to_fill_in = {};
   bool compares_cards = false;
+  bool is_plan_only = false;  // no release runs on the card of the rows, so that they can only be planned
   int64_t epoch_samples = 0;
 };
 
-// Formats the table with at most 100 columns, except for the command to type, and a newline at the end.
+// Formats the table with at most 80 columns, except for the command to type, and a newline at the end.
 std::string fit_table(const FitReport& report, const FitTableContext& context);
 std::string fit_json(const FitReport& report, const FitTableContext& context);
 

@@ -31,6 +31,14 @@ bool contains(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
+// Returns the text with its lines joined, so that a sentence is found wherever it is broken.
+std::string in_one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string joined;
+  for (std::string word; words >> word;) joined += " " + word;
+  return joined + " ";
+}
+
 size_t count_of(const std::string& text, const std::string& words) {
   size_t count = 0;
   for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
@@ -52,11 +60,11 @@ TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
   std::set<std::string> rows;
   std::string row;
   for (const std::string& line : lines_of(fit_table(report, kOneDevice))) {
-    EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_LE(line.size(), 80u) << line;
     if (line.starts_with("trains: ") || line.starts_with("vs. ")) break;
     if (contains(line, " x 2 ")) {
       if (!row.empty()) rows.insert(row);
-      row = line.substr(18);  // after the rank
+      row = line.substr(5);  // after the rank
     } else if (!row.empty()) {
       row += line;
     }
@@ -73,13 +81,13 @@ TEST(FitTable, SaysHowEachRowTrainsAndWhatSpeedIsRelativeTo) {
                  row_of({}, 50, MethodEffect::kSameSums)};
   std::string text = fit_table(report, kOneDevice);
   for (const char* words :
-       {" rounded* ", " rounded ", " other ", " same ", "* the weights have no fp32 masters",
-        "vs. as is: speed relative to the run without further methods"})
-    EXPECT_TRUE(contains(text, words)) << words << " in\n" << text;
+       {" rounded* ", " rounded ", " other ", " same ", "rounded*, without fp32 masters of the weights",
+        "vs. as is: speed relative to the run without further methods;"})
+    EXPECT_TRUE(contains(in_one_line(text), words)) << words << " in\n" << text;
   report.rows.back().micro_batch = 0;
   report.rows.back().smallest_bytes = int64_t{7000} << 20;
   text = fit_table(report, kOneDevice);
-  EXPECT_TRUE(contains(text, "vs. first: speed relative to the first row")) << text;
+  EXPECT_TRUE(contains(in_one_line(text), "vs. first: speed relative to the first row")) << text;
   EXPECT_TRUE(contains(text, "does not fit: it needs at least 7000 MiB")) << text;
   EXPECT_FALSE(contains(text, " same ")) << text;
   report.rows.resize(1);
@@ -118,8 +126,8 @@ TEST(FitTable, TheFastestThatTrainsAlikeIsThereHoweverSlow) {
 
 TEST(FitTable, CardsThatRunTheSameWordsShareALine) {
   FitReport report;
-  for (const char* card : {"h200", "l4", "t4", "v100-16gb"}) {
-    const bool is_old = card[0] == 't' || card[0] == 'v';
+  for (const char* card : {"h200", "l4", "t4", "a10g"}) {
+    const bool is_old = card[0] == 't' || card[0] == 'a';
     report.rows.push_back(row_of({is_old ? "fp16" : "bf16"}, 50, MethodEffect::kRounding));
     report.rows.back().device = card;
   }
@@ -128,9 +136,67 @@ TEST(FitTable, CardsThatRunTheSameWordsShareALine) {
   context.epoch_samples = 1000;
   const std::string text = fit_table(report, context);
   EXPECT_TRUE(contains(text, "on h200, l4: --bf16\n")) << text;
-  EXPECT_TRUE(contains(text, "on t4, v100-16gb: --fp16\n")) << text;
+  EXPECT_TRUE(contains(text, "on t4, a10g: --fp16\n")) << text;
   EXPECT_EQ(count_of(text, "plimsoll train"), 1u) << text;
-  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 100u) << line;
+  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 80u) << line;
+}
+
+// Rows of a tie share a letter, and the sentence about ties is only there if there is one.
+TEST(FitTable, NamesTies) {
+  FitReport report;
+  const std::vector<int> ties{1, 1, 2, 3, 3};
+  for (size_t i = 0; i < ties.size(); ++i) {
+    report.rows.push_back(row_of({"bf16"}, 50 - static_cast<double>(i), MethodEffect::kRounding));
+    report.rows.back().tie = ties[i];
+  }
+  std::string text = fit_table(report, kOneDevice);
+  for (const char* words :
+       {"\n  1a ", "\n  2a ", "\n  3  ", "\n  4b ", "\n  5b ", "differ by less than 15 %"})
+    EXPECT_TRUE(contains(text, words)) << words << " in\n" << text;
+  EXPECT_EQ(nlohmann::json::parse(fit_json(report, kOneDevice)).at("rows")[4].at("tie"), 3);
+  report.rows.erase(report.rows.begin() + 1);
+  report.rows.resize(3);
+  text = fit_table(report, kOneDevice);
+  EXPECT_FALSE(contains(text, "15 %")) << text;
+  EXPECT_FALSE(contains(text, "1a")) << text;
+}
+
+// The fastest row is shown even if more rows than a table has are a tie with it and change the run less.
+TEST(FitTable, TheFastestIsThereHoweverMuchItChanges) {
+  FitReport report;
+  for (int i = 0; i < 14; ++i) {
+    report.rows.push_back(row_of({"bf16"}, 50 - i * 0.1, MethodEffect::kRounding));
+    report.rows.back().tie = 1;
+  }
+  report.rows.push_back(row_of({"sgd"}, 51, MethodEffect::kOtherPath));
+  report.rows.back().tie = 1;
+  const std::string text = fit_table(report, kOneDevice);
+  EXPECT_TRUE(contains(text, "\n 13a ")) << text;
+  EXPECT_TRUE(contains(text, "sgd")) << text;
+}
+
+// A card on which no release runs gets no command that trains.
+TEST(FitTable, PlanOnlyCardsAreOnlyPlanned) {
+  FitReport report;
+  report.rows = {row_of({"fp16"}, 50, MethodEffect::kRounding),
+                 row_of({"fp16"}, 40, MethodEffect::kRounding)};
+  report.rows[0].device = "v100-16gb";
+  report.rows[1].device = "t4";
+  report.plan_only = "plan only: v100-16gb (7.0)";
+  FitTableContext context = kOneDevice;
+  context.compares_cards = true;
+  context.epoch_samples = 1000;
+  std::string text = fit_table(report, context);
+  EXPECT_TRUE(contains(text, "plan only: v100-16gb (7.0)\n")) << text;
+  EXPECT_TRUE(contains(text, "on t4: --fp16\n")) << text;
+  EXPECT_FALSE(contains(text, "on v100")) << text;
+  report.rows.pop_back();
+  EXPECT_FALSE(contains(fit_table(report, context), "plimsoll train"));
+  context.compares_cards = false;
+  context.is_plan_only = true;
+  text = fit_table(report, context);
+  EXPECT_TRUE(contains(text, "to plan the first:\n  plimsoll plan ")) << text;
+  EXPECT_FALSE(contains(text, "plimsoll train")) << text;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Choice {
 // Returns true for cards that are too old for the code in releases; the list then shows the kernels of a
 // newer card.
 bool is_plan_only(const PlanRequest& request) {
-  return request.device.kind == KernelDevice::kCuda && request.device.gpu.sm < kOldestSmOfReleases;
+  return request.device.kind == KernelDevice::kCuda && !runs_release(request.device.gpu);
 }
 
 std::string format_kernels(const ProgramPlan& program, const PlanRequest& request) {
