@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "io/text/added_token_fields.h"
+#include "io/text/added_tokens.h"
 #include "io/text/json_fields.h"
 #include "io/text/pipeline.h"
 #include "io/text/tokenizer_class.h"
@@ -104,6 +104,7 @@ void read_settings(const JsonFields& config, TokenizerSpec* spec) {
   spec->model_max_length = read_max_length(config);
   spec->padding_side = read_side(config, "padding_side", spec->padding_side);
   spec->truncation_side = read_side(config, "truncation_side", spec->truncation_side);
+  spec->clean_up_spaces = config.flag("clean_up_tokenization_spaces").value_or(false);
   spec->split_special_tokens = config.flag("split_special_tokens").value_or(false);
 }
 
@@ -215,7 +216,7 @@ int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
 
 void finish_vocab_txt(TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
-  spec->model.unk_token = spec->special_tokens.at("unk_token");
+  spec->model.kind = WordPieceSpec{.unk_token = spec->special_tokens.at("unk_token")};
   vocab_id(*spec, "unk_token");
   const std::vector<int32_t> cls{vocab_id(*spec, "cls_token")}, sep{vocab_id(*spec, "sep_token")};
   spec->single = {{Kind::kSpecial, 0, cls}, {Kind::kFirst, 0, {}}, {Kind::kSpecial, 0, sep}};
