@@ -2,6 +2,7 @@
 // general one.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "io/text/byte_level.h"
@@ -278,6 +279,86 @@ TEST(ModelFileTest, MergesWithLineNumbers) {
     const std::string got = error_message([&] { parse(merges); }, ErrorCode::kBadData);
     EXPECT_TRUE(got.starts_with(message)) << got;
   }
+}
+
+TokenizerFiles files_of_case(const nlohmann::json& c, const nlohmann::json& tokenizer) {
+  TokenizerFiles files;
+  files.folder = "folder";
+  nlohmann::json document = tokenizer;
+  document.update(c.at("change"));
+  if (c.at("form") == "json") {
+    files.tokenizer_json = document.dump();
+  } else {
+    files.vocab_json = document.at("model").at("vocab").dump();
+    files.merges_txt = "#version: 0.2\n";
+    for (const auto& merge : document.at("model").at("merges")) {
+      *files.merges_txt += merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
+    }
+  }
+  if (!c.at("config").is_null()) files.tokenizer_config = c.at("config").dump();
+  if (!c.at("model").is_null()) files.model_config = c.at("model").dump();
+  return files;
+}
+
+TEST(ModelFolderTest, ClassesAsTransformers) {
+  const nlohmann::json fixture = read_json_fixture("class_folders.json");
+  std::map<std::string, nlohmann::json> tokenizers;
+  const nlohmann::json models = read_json_fixture("models.json");
+  for (const auto& c : models.at("cases")) tokenizers[c.at("name")] = c.at("tokenizer");
+  const auto texts = fixture.at("texts").get<std::vector<std::string>>();
+  for (const auto& [name, c] : fixture.at("cases").items()) {
+    const nlohmann::json& expected = c.at("expected");
+    ASSERT_FALSE(expected.contains("error")) << name << expected;
+    const Tokenizer tokenizer(parse_tokenizer_files(files_of_case(c, tokenizers.at(c.at("tokenizer")))));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const Encoding got = tokenizer.encode(texts[i]);
+      EXPECT_EQ(got.ids, expected.at("ids")[i].get<Ids>()) << name << " " << texts[i];
+      EXPECT_EQ(flat(got.offsets), expected.at("offsets")[i].get<Ids>()) << name << " " << texts[i];
+      EXPECT_EQ(tokenizer.decode(got.ids), expected.at("decoded")[i].get<std::string>())
+          << name << " " << texts[i];
+    }
+    EXPECT_EQ(tokenizer.encode_pair(texts[0], texts[1]).ids, expected.at("pair").get<Ids>()) << name;
+    EXPECT_EQ(tokenizer.vocab_size(), expected.at("size").get<int64_t>()) << name;
+    const SpecialTokenIds& ids = tokenizer.special_ids();
+    const std::pair<const char*, std::optional<int32_t>> roles[] = {
+        {"bos_token", ids.bos}, {"eos_token", ids.eos}, {"unk_token", ids.unk},  {"sep_token", ids.sep},
+        {"pad_token", ids.pad}, {"cls_token", ids.cls}, {"mask_token", ids.mask}};
+    for (const auto& [role, id] : roles) {
+      const nlohmann::json& wanted = expected.at("roles").at(role);
+      // The unknown token of the model has its role even if no file names it.
+      if (wanted.is_null() && std::string(role) == "unk_token") continue;
+      EXPECT_EQ(id, wanted.is_null() ? std::nullopt : std::optional(wanted.get<int32_t>()))
+          << name << " " << role;
+    }
+  }
+}
+
+TEST(ModelFolderTest, SaysWhatIsMissing) {
+  TokenizerFiles files;
+  files.folder = "folder";
+  files.vocab_json = R"({"a": 0})";
+  const auto message = [&] {
+    return error_message([&] { parse_tokenizer_files(files); }, ErrorCode::kBadData);
+  };
+  EXPECT_TRUE(message().starts_with("folder/vocab.json does not say how to split texts, and no file names"))
+      << message();
+  files.model_config = R"({"model_type": "bert"})";
+  EXPECT_NE(message().find("folder/config.json: model_type is 'bert'"), std::string::npos) << message();
+  files.model_config = R"({"model_type": "gpt2"})";
+  EXPECT_TRUE(message().starts_with("folder/vocab.json needs merges.txt")) << message();
+  files.merges_txt = "a b\n";
+  EXPECT_TRUE(message().starts_with("folder/merges.txt:1: the line joins 'a' and 'b', but")) << message();
+  files.merges_txt = "";
+  files.vocab_json = R"({"a": "x"})";
+  EXPECT_TRUE(message().starts_with("folder/vocab.json: a should be an integer")) << message();
+  files.vocab_json = R"([])";
+  EXPECT_TRUE(message().starts_with("folder/vocab.json: the document should be an object")) << message();
+  files.vocab_json.reset();
+  files.tokenizer_json = R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0}}})";
+  EXPECT_NE(message().find("whose model is BPE, but that of tokenizer.json is neither"), std::string::npos)
+      << message();
+  files.model_config = R"({"model_type": "xlm-roberta"})";
+  EXPECT_NE(message().find("whose model is Unigram, but"), std::string::npos) << message();
 }
 
 }  // namespace

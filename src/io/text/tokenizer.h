@@ -137,8 +137,8 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  // Reads a Hugging Face folder: tokenizer.json, or vocab.txt if it does not exist, together with
-  // tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json if present. As in
+  // Reads a Hugging Face folder: tokenizer.json, or if it does not exist vocab.json with merges.txt, or vocab.txt,
+  // together with tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json if present. As in
   // transformers, the class of the tokenizer determines what the other files change in tokenizer.json
   // (tokenizer_class.h). `model_type` is that of the model, for a folder that belongs to it but has no
   // config.json. Errors: kBadData with the file (and the line of vocab.txt), the problem and the remedy. Cost:
@@ -201,7 +201,7 @@ class Tokenizer {
   TextSide truncation_side() const;
   const std::optional<TruncationDefault>& truncation_default() const;
   bool lowercase() const;
-  // Returns the file of the vocabulary, "tokenizer.json" or "vocab.txt".
+  // Returns the file of the vocabulary, "tokenizer.json", "vocab.json" or "vocab.txt".
   const std::string& source() const;
 
   // Returns the class of this tokenizer in transformers, which a saved tokenizer_config.json states so that the

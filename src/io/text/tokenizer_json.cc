@@ -243,7 +243,11 @@ void read_added_tokens(const JsonFields& root, TokenizerSpec* spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where) {
-  const Json document = parse_json(json, where);
+  return parse_tokenizer_document(parse_json(json, where), where);
+}
+
+TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& where,
+                                       std::optional<ModelSpec> model) {
   const JsonFields root(document, where, "");
   if (const auto version = root.text("version"); version && *version != "1.0") {
     throw_error(ErrorCode::kBadData,
@@ -253,7 +257,7 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
   TokenizerSpec spec;
   spec.source = kTokenizerJson;
   spec.where = where;
-  spec.model = read_model(root);
+  spec.model = model ? *std::move(model) : read_model(root);
   read_steps(root, &spec);
   read_post_processor(root, &spec);
   if (const auto decoder = root.object("decoder")) {

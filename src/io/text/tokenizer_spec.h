@@ -95,7 +95,7 @@ struct OffsetTrimming {
 };
 
 struct TokenizerSpec {
-  std::string source;  // "tokenizer.json" or "vocab.txt"
+  std::string source;  // "tokenizer.json", "vocab.json" or "vocab.txt"
   std::string where;   // the path, for messages
   // BERT's normalizer, which BERT's pre-tokenizer follows; not used if there is a pipeline without it.
   NormalizerSpec normalizer;
@@ -126,6 +126,8 @@ struct TokenizerSpec {
 // The file names in a folder, and the maximum size of each file.
 inline constexpr std::string_view kTokenizerJson = "tokenizer.json";
 inline constexpr std::string_view kVocabTxt = "vocab.txt";
+inline constexpr std::string_view kVocabJson = "vocab.json";
+inline constexpr std::string_view kMergesTxt = "merges.txt";
 inline constexpr std::string_view kTokenizerConfigJson = "tokenizer_config.json";
 inline constexpr std::string_view kSpecialTokensMapJson = "special_tokens_map.json";
 inline constexpr std::string_view kAddedTokensJson = "added_tokens.json";
@@ -135,7 +137,8 @@ inline constexpr int64_t kMaxTokenizerFileBytes = int64_t{1} << 29;
 // The contents of the files in a folder; no value if a file is absent.
 struct TokenizerFiles {
   std::string folder;  // name of the folder in messages
-  std::optional<std::string> tokenizer_json, vocab_txt, tokenizer_config, special_tokens_map, added_tokens;
+  std::optional<std::string> tokenizer_json, vocab_txt, vocab_json, merges_txt;
+  std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens;
   std::optional<std::string> model_config;  // config.json
   // The type of the model with which the tokenizer was trained. It is used if config.json is absent.
   std::string model_type;
@@ -148,6 +151,10 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files);
 
 // Parses tokenizer.json alone, as Hugging Face's Tokenizer.from_file does.
 TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where);
+
+// Does the same for a document, with the model from other files if `model` is present.
+TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& where,
+                                       std::optional<ModelSpec> model = std::nullopt);
 
 // Reads the field "model" of tokenizer.json.
 ModelSpec read_model(const JsonFields& root);
