@@ -1,4 +1,5 @@
-// Describes checkpoints, data files and tokenizers, and tokenizes lines of text. Thread-safe.
+// Describes checkpoints, data files and tokenizers, and tokenizes lines of text. Thread-safe, except that one thread at a time
+// may use a LineTokenizer.
 #pragma once
 
 #include <memory>
@@ -46,6 +47,11 @@ class LineTokenizer {
   std::string encode_json(std::string_view line) const;
   // Returns the tokens with their ids, formatted for people. Errors: as encode_json().
   std::string encode_for_people(std::string_view line) const;
+  // Returns the text of a line of ids: a JSON array, or an object with the key "ids" such as encode_json() returns. Errors:
+  // kBadData for another line.
+  std::string decode(std::string_view line, bool skip_special_tokens) const;
+  // Returns the same as {"text": "..."}.
+  std::string decode_json(std::string_view line, bool skip_special_tokens) const;
 
  private:
   struct Impl;

@@ -240,6 +240,14 @@ Inspection inspect_path(const std::string& path, const InspectOptions& options) 
 
 struct LineTokenizer::Impl {
   std::unique_ptr<Tokenizer> tokenizer;
+  // Keeps the words that the tokenizer met between lines.
+  TokenizerScratch scratch;
+
+  Encoding encode(std::string_view line) {
+    Encoding encoding;
+    tokenizer->append({line, std::nullopt}, {}, scratch, &encoding);
+    return encoding;
+  }
 };
 
 LineTokenizer::LineTokenizer(const std::string& name, const Environment& environment)
@@ -266,7 +274,7 @@ void require_utf8(std::string_view line) {
 
 std::string LineTokenizer::encode_json(std::string_view line) const {
   require_utf8(line);
-  const Encoding encoding = impl_->tokenizer->encode(line);
+  const Encoding encoding = impl_->encode(line);
   std::string ids;
   std::string offsets;
   for (size_t i = 0; i < encoding.ids.size(); ++i) {
@@ -280,10 +288,40 @@ std::string LineTokenizer::encode_json(std::string_view line) const {
 std::string LineTokenizer::encode_for_people(std::string_view line) const {
   require_utf8(line);
   std::string text;
-  for (int32_t id : impl_->tokenizer->encode(line).ids) {
+  for (int32_t id : impl_->encode(line).ids) {
     text += fmt::format("{}{}({})", text.empty() ? "" : " ", impl_->tokenizer->token(id).value_or("?"), id);
   }
   return text;
+}
+
+std::string LineTokenizer::decode(std::string_view line, bool skip_special_tokens) const {
+  const nlohmann::json document = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json* list = &document;
+  if (document.is_object() && document.contains("ids")) list = &document.at("ids");
+  std::vector<int32_t> ids;
+  bool is_valid = list->is_array();
+  if (is_valid) {
+    for (const nlohmann::json& id : *list) {
+      is_valid = is_valid && id.is_number_integer() && id >= 0 && id <= std::numeric_limits<int32_t>::max();
+      if (is_valid) ids.push_back(id.get<int32_t>());
+    }
+  }
+  if (!is_valid) {
+    throw_error(ErrorCode::kBadData,
+                "the line should be a list of ids, as in [101, 7592] or {{\"ids\": [101, 7592]}}, but it "
+                "starts with '{}'",
+                line.substr(0, 40));
+  }
+  for (const int32_t id : ids) {
+    if (impl_->tokenizer->token(id)) continue;
+    throw_error(ErrorCode::kBadData, "the tokenizer has no token with id {}; its largest id is {}", id,
+                impl_->tokenizer->max_id());
+  }
+  return impl_->tokenizer->decode(ids, {.skip_special_tokens = skip_special_tokens});
+}
+
+std::string LineTokenizer::decode_json(std::string_view line, bool skip_special_tokens) const {
+  return "{\"text\": " + nlohmann::json(decode(line, skip_special_tokens)).dump() + "}";
 }
 
 }  // namespace plimsoll

@@ -24,6 +24,9 @@ int run_tokenize(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage,
                 "tokenize: give --tokenizer_name DIR, a folder with tokenizer.json or vocab.txt");
   }
+  if (read.has("skip_special_tokens") && !read.has("decode")) {
+    throw Error(ErrorCode::kUsage, "tokenize: --skip_special_tokens has no effect without --decode");
+  }
   const std::string path = read.positionals.empty() ? "-" : read.positionals[0];
   const LineTokenizer lines(read.value("tokenizer_name"), program_environment());
   std::ifstream file;
@@ -44,7 +47,12 @@ int run_tokenize(const std::vector<std::string>& words) {
   for (std::string line; !output_is_lost() && std::getline(input, line);) {
     ++number;
     try {
-      print(read.has("show") ? lines.encode_for_people(line) : lines.encode_json(line));
+      if (read.has("decode")) {
+        const bool skip = read.has("skip_special_tokens");
+        print(read.has("show") ? lines.decode(line, skip) : lines.decode_json(line, skip));
+      } else {
+        print(read.has("show") ? lines.encode_for_people(line) : lines.encode_json(line));
+      }
     } catch (const Error& error) {
       throw Error(error.code(), name + ":" + std::to_string(number) + ": " + error.what());
     }

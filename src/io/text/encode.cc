@@ -3,10 +3,9 @@
 #include <limits>
 
 #include "base/check.h"
-#include "io/text/byte_characters.h"
+#include "io/text/byte_level.h"
 #include "io/text/pattern.h"
 #include "io/text/tokenizer_impl.h"
-#include "io/text/truncation.h"
 #include "io/text/unicode.h"
 
 namespace plimsoll::text {
@@ -31,6 +30,12 @@ size_t TokenizerImpl::word_end(std::string_view bytes, size_t begin) const {
   return i;
 }
 
+// Returns the bytes of a word that a token covers. Byte fallback with a prefix can count more than the word has.
+static std::pair<size_t, size_t> bytes_of(const WordToken& token, size_t word_bytes) {
+  const size_t end = std::min<size_t>(token.end, word_bytes);
+  return {std::min<size_t>(token.begin, end - 1), end};
+}
+
 void TokenizerImpl::encode_words(const NormalizedText& text, size_t begin, size_t end, Offsets offsets,
                                  ScratchImpl& scratch, Sequence* out) const {
   const std::string_view bytes = std::string_view(text.bytes).substr(0, end);
@@ -50,13 +55,12 @@ void TokenizerImpl::encode_words(const NormalizedText& text, size_t begin, size_
       continue;
     }
     scratch.word_tokens.clear();
-    model_.split(bytes.substr(i, stop - i), &scratch.word_tokens);
-    size_t token_begin = i;
+    model_.split(bytes.substr(i, stop - i), scratch.model, &scratch.word_tokens);
     for (const WordToken& token : scratch.word_tokens) {
       out->ids.push_back(token.id);
       if (offsets == Offsets::kRecord) {
-        out->offsets.push_back({source(token_begin), source(i + token.end - 1) + 1});
-        token_begin = i + token.end;
+        const auto [token_begin, token_end] = bytes_of(token, stop - i);
+        out->offsets.push_back({source(i + token_begin), source(i + token_end - 1) + 1});
       }
     }
     i = stop;
@@ -76,6 +80,7 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
   words.text.spans.assign(text.spans.begin() + static_cast<std::ptrdiff_t>(begin),
                           text.spans.begin() + static_cast<std::ptrdiff_t>(end));
   spec_.pipeline->split(&words);
+  const bool is_unigram = std::holds_alternative<UnigramSpec>(spec_.model.kind);
   std::string& bytes = scratch.pipeline.bytes;
   std::vector<size_t>& char_of = scratch.pipeline.char_of;
   for (const Words::Part& part : words.parts) {
@@ -87,17 +92,20 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
     }
     if (bytes.empty()) continue;
     scratch.word_tokens.clear();
-    model_.split(bytes, &scratch.word_tokens);
-    size_t token_begin = 0;
+    model_.split(bytes, scratch.model, &scratch.word_tokens);
     for (const WordToken& token : scratch.word_tokens) {
       out->ids.push_back(token.id);
-      if (offsets == Offsets::kRecord) {
-        out->offsets.push_back(
-            {words.text.spans[char_of[token_begin]].begin, words.text.spans[char_of[token.end - 1]].end});
-        token_begin = token.end;
-        if (spec_.offset_trimming)
-          trim_offsets(to_code_points(this->token(token.id).value_or("")), scratch, out);
-      }
+      if (offsets == Offsets::kSkip) continue;
+      const auto [token_begin, token_end] = bytes_of(token, bytes.size());
+      out->offsets.push_back(
+          {words.text.spans[char_of[token_begin]].begin, words.text.spans[char_of[token_end - 1]].end});
+      if (!spec_.offset_trimming) continue;
+      // An unknown token of Unigram is the text itself.
+      const bool is_text = is_unigram && token.id == model_.unk_id();
+      trim_offsets(
+          to_code_points(is_text ? std::string_view(bytes).substr(token_begin, token_end - token_begin)
+                                 : this->token(token.id).value_or("")),
+          scratch, out);
     }
   }
 }
@@ -139,11 +147,16 @@ void TokenizerImpl::trim_offsets(std::u32string_view chars, const ScratchImpl& s
   const auto is_space = [](char32_t c) {
     return c == byte_character(' ') || (UnicodeTable::get().flags(c) & kWhitespace) != 0;
   };
-  TextSpan& span = out->offsets.back();
   const auto first = std::find_if_not(chars.begin(), chars.end(), is_space);
   const auto last = std::find_if_not(chars.rbegin(), chars.rend(), is_space);
-  auto leading = static_cast<int32_t>(first - chars.begin());
-  const auto trailing = static_cast<int32_t>(last - chars.rbegin());
+  trim_span(static_cast<int32_t>(first - chars.begin()), static_cast<int32_t>(last - chars.rbegin()), scratch,
+            out);
+}
+
+// Removes white space characters from the offsets of the last token.
+void TokenizerImpl::trim_span(int32_t leading, int32_t trailing, const ScratchImpl& scratch,
+                              Sequence* out) const {
+  TextSpan& span = out->offsets.back();
   const bool is_first = out->ids.size() == scratch.pipeline.first_token + 1 || span.begin == 0;
   // More than one space cannot be those that add_prefix_space inserted.
   if (leading == 1 && is_first && spec_.offset_trimming->keeps_added_space) leading = 0;
@@ -160,9 +173,72 @@ void TokenizerImpl::append_added(int32_t id, TextSpan span, std::string_view mat
   if (spec_.offset_trimming) trim_offsets(to_code_points(match), scratch, out);
 }
 
+// Does the same as encode_with_pipeline for byte-level words. Requires: no normalizer changes the text.
+int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_code_point, Offsets offsets,
+                                         ScratchImpl& scratch, Sequence* out) const {
+  if (normalized_tokens_.surely_absent(text)) {
+    encode_byte_words(text, first_code_point, offsets, scratch, out);
+  } else {
+    scratch.normalized_parts.clear();
+    normalized_tokens_.split(text, &scratch.normalized_parts);
+    for (const TextPart& part : scratch.normalized_parts) {
+      const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
+      const auto begin =
+          first_code_point + static_cast<int32_t>(count_code_points(text.substr(0, part.begin)));
+      if (part.id == TextPart::kPlainText) {
+        encode_byte_words(bytes, begin, offsets, scratch, out);
+        continue;
+      }
+      append_added(part.id, {begin, begin + static_cast<int32_t>(count_code_points(bytes))}, bytes, offsets,
+                   scratch, out);
+    }
+  }
+  return static_cast<int32_t>(count_code_points(text));
+}
+
+void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
+                                      ScratchImpl& scratch, Sequence* out) const {
+  // The added space has the source of the first character.
+  int32_t num_added = 0;
+  if (spec_.byte_level->adds_space && !text.empty() && text[0] != ' ') {
+    scratch.spaced_text.assign(1, ' ');
+    scratch.spaced_text += text;
+    text = scratch.spaced_text;
+    num_added = 1;
+  }
+  int32_t num_chars = 0;  // code points that start before `counted`
+  size_t counted = 0;
+  const auto starts_before = [&](size_t byte) {
+    for (; counted < byte; ++counted) num_chars += (text[counted] & 0xC0) != 0x80;
+    return num_chars - num_added;
+  };
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = byte_level_word_end(spec_.byte_level->pattern, text, begin);
+    scratch.word_tokens.clear();
+    model_.split_bytes(text.substr(begin, end - begin), scratch.model, &scratch.word_tokens);
+    for (const WordToken& token : scratch.word_tokens) {
+      out->ids.push_back(token.id);
+      if (offsets == Offsets::kSkip) continue;
+      const std::string_view bytes = text.substr(begin + token.begin, token.end - token.begin);
+      const int32_t first = starts_before(begin + token.begin) - ((bytes[0] & 0xC0) == 0x80 ? 1 : 0);
+      const int32_t last = starts_before(begin + token.end);
+      out->offsets.push_back({first_code_point + std::max(first, 0), first_code_point + std::max(last, 1)});
+      if (!spec_.offset_trimming) continue;
+      const auto leading = std::min(bytes.find_first_not_of(' '), bytes.size());
+      const size_t trailing = bytes.size() - 1 - bytes.find_last_not_of(' ');  // npos counts as -1
+      if (leading > 0 || trailing > 0)
+        trim_span(static_cast<int32_t>(leading), static_cast<int32_t>(trailing), scratch, out);
+    }
+    begin = end;
+  }
+}
+
 // Encodes text without tokens of the first pass. Returns its number of code points.
 int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets,
                                     ScratchImpl& scratch, Sequence* out) const {
+  if (spec_.byte_level && model_.is_byte_level() && (!spec_.byte_level->composes || surely_composed(text))) {
+    return encode_byte_level(text, first_code_point, offsets, scratch, out);
+  }
   if (spec_.pipeline) return encode_with_pipeline(text, first_code_point, offsets, scratch, out);
   NormalizedText& normalized = scratch.normalized;
   const int32_t num_code_points = normalizer_.normalize(text, first_code_point, &normalized);
@@ -345,6 +421,30 @@ AppendedTokens TokenizerImpl::append_sequences(TextCount count, const EncodeOpti
   const int64_t num_cut = num_first - counts.first + num_second - counts.second;
   out->num_cut += num_cut;
   return {narrow<int64_t>(out->ids.size() - before), num_cut};
+}
+
+KeptTokens truncate(int64_t first, int64_t second, int64_t max_tokens, Truncation strategy) {
+  if (max_tokens == 0) return {0, 0};
+  const int64_t excess = first + second - max_tokens;
+  if (excess <= 0) return {first, second};
+  if (strategy != Truncation::kLongestFirst) {
+    const bool cut_first = strategy == Truncation::kOnlyFirst;
+    const int64_t available = cut_first ? first : second;
+    if (available <= excess) {
+      throw_error(ErrorCode::kUsage,
+                  "truncation {} has to remove {} tokens of a text with {}; use longest_first or a larger "
+                  "maximum length",
+                  cut_first ? "only_first" : "only_second", excess, available);
+    }
+    return cut_first ? KeptTokens{first - excess, second} : KeptTokens{first, second - excess};
+  }
+  int64_t shorter = std::min(first, second);
+  int64_t longer = std::max(shorter, max_tokens - shorter);
+  if (shorter + longer > max_tokens) {
+    shorter = max_tokens / 2;
+    longer = max_tokens - shorter;
+  }
+  return first > second ? KeptTokens{longer, shorter} : KeptTokens{shorter, longer};
 }
 
 }  // namespace plimsoll::text

@@ -43,6 +43,8 @@ class JsonFields {
 
   // Returns the start of messages: "tokenizer.json: model.vocab".
   std::string name_of(const std::string& key) const;
+  // Returns the same for the object itself: "tokenizer.json: model", or "tokenizer.json" for the document.
+  std::string name() const { return path_.empty() ? where_ : where_ + ": " + path_; }
   const Json& json() const { return object_; }
   const std::string& where() const { return where_; }
 

@@ -4,10 +4,9 @@
 
 #include "base/check.h"
 #include "io/text/bert_normalizer.h"
-#include "io/text/byte_characters.h"
+#include "io/text/byte_level.h"
 #include "io/text/pattern.h"
 #include "io/text/pipeline.h"
-#include "io/text/precompiled.h"
 #include "io/text/unicode.h"
 #include "io/text/unicode_properties.h"
 

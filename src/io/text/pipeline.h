@@ -56,6 +56,11 @@ NormalizerSpec read_bert_normalizer(const JsonFields& fields);
 // Creates the step of a BertNormalizer.
 std::unique_ptr<Normalizer> make_bert_normalizer(const NormalizerSpec& spec);
 
+// Reads the map of the Precompiled normalizer, SentencePiece's map from strings to strings, from the field
+// "precompiled_charsmap": base64 of a double array and the strings to which it points. Errors: kBadData if it is
+// malformed.
+std::unique_ptr<Normalizer> read_precompiled(const JsonFields& fields);
+
 class Pipeline {
  public:
   std::vector<std::unique_ptr<Normalizer>> normalizers;

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "io/text/pattern.h"
-#include "io/text/regex.h"
 #include "io/text/testing/tokenizer_fixtures.h"
 
 namespace plimsoll::text {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/check.h"
-#include "io/text/byte_characters.h"
+#include "io/text/byte_level.h"
 #include "io/text/pattern.h"
 #include "io/text/pipeline.h"
 #include "io/text/unicode.h"

@@ -1,4 +1,4 @@
-#include "io/text/precompiled.h"
+#include "io/text/pipeline.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/check.h"
-#include "io/text/graphemes.h"
 #include "io/text/pattern.h"
 #include "io/text/unicode.h"
+#include "io/text/unicode_properties.h"
 
 namespace plimsoll::text {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/text/regex.h"
+#include "io/text/pattern.h"
 
 #include <algorithm>
 #include <map>

@@ -64,6 +64,10 @@ Encoding Tokenizer::encode_words(std::span<const std::string_view> words,
   return out;
 }
 
+std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
+  return impl_->decode(ids, options);
+}
+
 int64_t Tokenizer::vocab_size() const {
   return impl_->vocab_size_;
 }
@@ -118,6 +122,36 @@ const std::string& Tokenizer::transformers_class() const {
 }
 const Hash128& Tokenizer::content_hash() const {
   return impl_->hash_;
+}
+
+TokenStream::TokenStream(const Tokenizer& tokenizer, bool skip_special_tokens)
+    : tokenizer_(tokenizer), options_{skip_special_tokens, false} {}
+
+std::string TokenStream::decode() const {
+  return tokenizer_.decode(ids_, options_);
+}
+
+std::string TokenStream::push(int32_t id) {
+  ids_.push_back(id);
+  const std::string text = decode();
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  if (text.size() <= returned_.size() || text.ends_with(kReplacement) || !text.starts_with(returned_))
+    return {};
+  std::string result = text.substr(returned_.size());
+  // The text of an id depends on the id before it at most, so that those before the last result are not needed.
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(num_returned_));
+  num_returned_ = ids_.size();
+  returned_ = decode();
+  return result;
+}
+
+std::string TokenStream::finish() {
+  const std::string text = decode();
+  std::string result = text.starts_with(returned_) ? text.substr(returned_.size()) : std::string();
+  ids_.clear();
+  num_returned_ = 0;
+  returned_.clear();
+  return result;
 }
 
 }  // namespace plimsoll

@@ -1,10 +1,9 @@
-// The WordPiece tokenizer of BERT and related models: converts text to token ids, token types and offsets,
-// equal to those of Hugging Face's `tokenizers` for every input except as listed below.
+// The tokenizers of transformers: convert text to token ids, token types and offsets, and ids to text, equal to
+// Hugging Face's `tokenizers` for every input except as listed below.
 //
-// It implements the complete path of a Hugging Face tokenizer with a WordPiece model: added tokens in two
-// passes, BertNormalizer, BertPreTokenizer, WordPiece, truncation, and BertProcessing or TemplateProcessing.
-// It has no decoder, no padding (Plimsoll concatenates sequences; the attention mask of every token is 1) and
-// no other models: a folder that needs one is refused with its name.
+// It implements the complete path of a tokenizer.json: added tokens in two passes, normalizers, pre-tokenizers, the
+// models WordPiece, BPE, Unigram and WordLevel, truncation, post-processors and decoders. It has no padding: Plimsoll
+// concatenates sequences, and the attention mask of every token is 1. A BPE model with dropout is refused.
 //
 // Invalid UTF-8 has a defined result: each maximal invalid part counts as one U+FFFD, exactly as in Python's
 // bytes.decode("utf-8", errors="replace"), and as one code point in offsets.
@@ -129,10 +128,17 @@ struct TruncationDefault {
   TextSide side = TextSide::kRight;
 };
 
+struct DecodeOptions {
+  bool skip_special_tokens = false;
+  // Removes spaces before punctuation. No value means the setting of tokenizer_config.json, which does not count for
+  // BPE models, as in transformers 5.
+  std::optional<bool> clean_up_spaces = std::nullopt;
+};
+
 class Tokenizer {
  public:
-  // Reads a Hugging Face folder: tokenizer.json, or vocab.txt if it does not exist, together with
-  // tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json if present. As in
+  // Reads a Hugging Face folder: tokenizer.json, or if it does not exist vocab.json with merges.txt, or vocab.txt,
+  // together with tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json if present. As in
   // transformers, the class of the tokenizer determines what the other files change in tokenizer.json
   // (tokenizer_class.h). `model_type` is that of the model, for a folder that belongs to it but has no
   // config.json. Errors: kBadData with the file (and the line of vocab.txt), the problem and the remedy. Cost:
@@ -170,6 +176,9 @@ class Tokenizer {
   std::vector<Encoding> encode_batch(std::span<const TextPair> texts, const EncodeOptions& options,
                                      int num_threads) const;
 
+  // Returns the text of the ids, which is valid UTF-8. Ids without a token are left out, as in Hugging Face.
+  std::string decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
+
   // Returns the number of tokens in the vocabulary including added ones: Hugging Face's len(tokenizer).
   int64_t vocab_size() const;
   // Returns the largest id. The embedding of a model needs more rows than this.
@@ -192,7 +201,7 @@ class Tokenizer {
   TextSide truncation_side() const;
   const std::optional<TruncationDefault>& truncation_default() const;
   bool lowercase() const;
-  // Returns the file of the vocabulary, "tokenizer.json" or "vocab.txt".
+  // Returns the file of the vocabulary, "tokenizer.json", "vocab.json" or "vocab.txt".
   const std::string& source() const;
 
   // Returns the class of this tokenizer in transformers, which a saved tokenizer_config.json states so that the
@@ -209,6 +218,29 @@ class Tokenizer {
 
  private:
   std::unique_ptr<text::TokenizerImpl> impl_;
+};
+
+// Decodes ids that arrive one by one, as in generation. It never returns a part of a character: text is held back until it
+// is complete. The concatenation of all results is the text that Tokenizer::decode returns for all ids without
+// clean_up_spaces, if that text has no invalid bytes. Not thread-safe; the tokenizer must outlive it. Cost: that of
+// decoding the last few ids.
+class TokenStream {
+ public:
+  explicit TokenStream(const Tokenizer& tokenizer, bool skip_special_tokens = true);
+
+  // Returns the text that the id completes, which may be empty.
+  std::string push(int32_t id);
+  // Returns the text that is still held back, with U+FFFD for incomplete characters.
+  std::string finish();
+
+ private:
+  std::string decode() const;
+
+  const Tokenizer& tokenizer_;
+  DecodeOptions options_;
+  std::vector<int32_t> ids_;  // those whose text may still matter
+  size_t num_returned_ = 0;   // the first of them, whose text `returned_` was returned
+  std::string returned_;
 };
 
 }  // namespace plimsoll

@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "io/text/byte_level.h"
+#include "io/text/tokenizer_spec.h"
 
 namespace plimsoll::text {
 namespace {
@@ -39,7 +41,6 @@ constexpr std::array<WordPieceClass, 17> kWordPieceClasses = {{
 
 // Other classes of transformers 4.57 and 5.24, without "Tokenizer". tokenizer.json does not determine what they do.
 constexpr std::string_view kForeignClasses[] = {"Albert",
-                                                "Bart",
                                                 "Barthez",
                                                 "Bartpho",
                                                 "BertGeneration",
@@ -73,20 +74,14 @@ constexpr std::string_view kForeignClasses[] = {"Albert",
                                                 "FSMT",
                                                 "FastSpeech2Conformer",
                                                 "Flaubert",
-                                                "GPT2",
                                                 "GPTNeoXJapanese",
-                                                "GPTNeoX",
                                                 "GPTSanJapanese",
                                                 "GPTSw3",
-                                                "Gemma",
                                                 "Herbert",
                                                 "Jukebox",
-                                                "LED",
                                                 "Lasr",
                                                 "LayoutLMv3",
                                                 "LayoutXLM",
-                                                "Llama",
-                                                "Longformer",
                                                 "Luke",
                                                 "M2M100",
                                                 "MBart50",
@@ -98,7 +93,6 @@ constexpr std::string_view kForeignClasses[] = {"Albert",
                                                 "Mecab",
                                                 "Mgpstr",
                                                 "MistralCommon",
-                                                "Mvp",
                                                 "MyT5",
                                                 "Nllb",
                                                 "Nougat",
@@ -111,21 +105,18 @@ constexpr std::string_view kForeignClasses[] = {"Albert",
                                                 "Phobert",
                                                 "Pop2Piano",
                                                 "ProphetNet",
-                                                "Qwen2",
                                                 "Qwen3_5",
                                                 "Rag",
                                                 "Reformer",
                                                 "RemBert",
                                                 "RoCBert",
                                                 "RoFormer",
-                                                "Roberta",
                                                 "SeamlessM4T",
                                                 "Siglip2",
                                                 "Siglip",
                                                 "Speech2Text2",
                                                 "Speech2Text",
                                                 "SpeechT5",
-                                                "T5",
                                                 "TFBert",
                                                 "TFGPT2",
                                                 "Tapas",
@@ -141,70 +132,266 @@ constexpr std::string_view kForeignClasses[] = {"Albert",
                                                 "Whisper",
                                                 "XGLM",
                                                 "XLMProphetNet",
-                                                "XLMRoberta",
                                                 "XLM",
                                                 "XLNet"};
 
-// The classes of model types whose tokenizer is WordPiece.
 struct ModelClass {
   std::string_view model_type;
   std::string_view name;
 };
 constexpr ModelClass kModelClasses[] = {
-    {"bert", "BertTokenizer"},        {"bros", "BertTokenizer"},        {"convbert", "BertTokenizer"},
-    {"distilbert", "BertTokenizer"},  {"electra", "BertTokenizer"},     {"ernie", "BertTokenizer"},
-    {"layoutlm", "BertTokenizer"},    {"lxmert", "BertTokenizer"},      {"megatron-bert", "BertTokenizer"},
-    {"mobilebert", "BertTokenizer"},  {"nezha", "BertTokenizer"},       {"nomic_bert", "BertTokenizer"},
-    {"qdqbert", "BertTokenizer"},     {"realm", "BertTokenizer"},       {"retribert", "BertTokenizer"},
-    {"squeezebert", "BertTokenizer"}, {"visual_bert", "BertTokenizer"}, {"mpnet", "MPNetTokenizer"},
-    {"funnel", "FunnelTokenizer"},    {"splinter", "SplinterTokenizer"}};
+#define PLIMSOLL_MODEL_CLASS(model_type, name) {model_type, name},
+#define PLIMSOLL_FIXED_CLASS(model_type)
+#include "io/text/tables/model_classes.inc"
+#undef PLIMSOLL_MODEL_CLASS
+#undef PLIMSOLL_FIXED_CLASS
+};
+// Model types whose files are known to name a wrong class.
+constexpr std::string_view kFixedClasses[] = {
+#define PLIMSOLL_MODEL_CLASS(model_type, name)
+#define PLIMSOLL_FIXED_CLASS(model_type) model_type,
+#include "io/text/tables/model_classes.inc"
+#undef PLIMSOLL_MODEL_CLASS
+#undef PLIMSOLL_FIXED_CLASS
+};
 
-std::string class_of_model(std::string_view model_type) {
+// Returns the class of a model type, "" for one whose tokenizer.json is used as it is, or nothing for an unknown one.
+std::optional<std::string_view> class_of_model(std::string_view model_type) {
   const auto found = std::find_if(std::begin(kModelClasses), std::end(kModelClasses),
                                   [&](const ModelClass& entry) { return entry.model_type == model_type; });
-  return found == std::end(kModelClasses) ? std::string() : std::string(found->name);
+  return found == std::end(kModelClasses) ? std::nullopt : std::optional(found->name);
 }
 
-// Takes the class from the first file that names one, else from the model type.
+// A class that builds its own pipeline, and its tokens by default, "" for none.
+struct BuiltClass {
+  std::string_view name;  // without "Tokenizer"
+  BuiltPipeline built;
+  std::string_view bos, eos, unk, sep, pad, cls, mask;
+};
+constexpr std::string_view kEndOfText = "<|endoftext|>";
+constexpr BuiltClass kBuiltClasses[] = {
+    {"GPT2", BuiltPipeline::kGpt2, kEndOfText, kEndOfText, kEndOfText, "", "", "", ""},
+    {"Roberta", BuiltPipeline::kRoberta, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    {"Bart", BuiltPipeline::kRoberta, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    {"Longformer", BuiltPipeline::kRoberta, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    {"LED", BuiltPipeline::kRoberta, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    {"Mvp", BuiltPipeline::kRoberta, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    {"GPTNeoX", BuiltPipeline::kGptNeoX, kEndOfText, kEndOfText, kEndOfText, "", "<|padding|>", "", ""},
+    {"Qwen2", BuiltPipeline::kQwen2, "", kEndOfText, kEndOfText, "", kEndOfText, "", ""},
+    {"Llama", BuiltPipeline::kLlama, "<s>", "</s>", "<unk>", "", "", "", ""},
+    {"Gemma", BuiltPipeline::kGemma, "<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"},
+    {"XLMRoberta", BuiltPipeline::kXlmRoberta, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    {"T5", BuiltPipeline::kT5, "", "</s>", "<unk>", "", "<pad>", "", ""}};
+
+std::string_view stem_of(std::string_view name) {
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  if (name.ends_with("Tokenizer")) name.remove_suffix(9);
+  return name;
+}
+
+// Takes the class from the first file that names one, else from the model type, as AutoTokenizer of transformers 5.
 TokenizerClass named_class(const std::optional<JsonFields>& tokenizer_config,
-                           const std::optional<JsonFields>& model_config, const std::string& model_type) {
+                           const std::optional<JsonFields>& model_config, const std::string& model_type,
+                           bool is_byte_level) {
   TokenizerClass result;
+  const std::string type = model_config ? model_config->text("model_type").value_or("") : model_type;
+  const std::optional<std::string_view> of_model = class_of_model(type);
   for (const auto* file : {&tokenizer_config, &model_config}) {
     if (!*file) continue;
     const auto name = (*file)->text("tokenizer_class");
     if (!name || name->empty()) continue;
     result.name = *name;
     result.source = fmt::format("{} is '{}'", (*file)->name_of("tokenizer_class"), *name);
+    const bool is_built = std::any_of(std::begin(kBuiltClasses), std::end(kBuiltClasses),
+                                      [&](const BuiltClass& c) { return c.name == stem_of(*name); });
+    // A file of Llama 3 names Llama's class, which has another pipeline. Some model types need no class.
+    if (is_built && ((of_model && of_model->empty()) || (is_byte_level && stem_of(*name) == "Llama"))) {
+      result.name = kGenericClass;
+    }
+    const bool is_fixed =
+        std::find(std::begin(kFixedClasses), std::end(kFixedClasses), type) != std::end(kFixedClasses);
+    if (is_fixed && of_model) result.name = *of_model;
     return result;
   }
-  const std::string type = model_config ? model_config->text("model_type").value_or("") : model_type;
-  result.name = class_of_model(type);
+  result.name = of_model.value_or("");
   result.source =
       fmt::format("{} is '{}'", model_config ? model_config->name_of("model_type") : "model_type", type);
   return result;
 }
 
+// A field of tokenizer_config.json with a default, which null also means.
+bool flag_of(const std::optional<JsonFields>& config, const char* key, bool fallback) {
+  return config ? config->flag(key).value_or(fallback) : fallback;
+}
+
+Json byte_level_step(bool adds_space, bool uses_regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", adds_space}, {"use_regex", uses_regex}};
+}
+
+Json metaspace(const char* scheme, bool splits) {
+  return {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", scheme}, {"split", splits}};
+}
+
+Json sequence(const char* key, Json steps) {
+  return {{"type", "Sequence"}, {key, std::move(steps)}};
+}
+
+// The decoder of Llama and Gemma.
+Json byte_fallback_decoder(bool strips) {
+  Json steps = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+                {{"type", "ByteFallback"}},
+                {{"type", "Fuse"}}};
+  if (strips) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return sequence("decoders", std::move(steps));
+}
+
+// Returns the first Precompiled step of a normalizer, or null.
+Json precompiled_of(const Json& normalizer) {
+  const auto is_precompiled = [](const Json& step) {
+    return step.is_object() && step.value("type", Json()) == "Precompiled";
+  };
+  if (is_precompiled(normalizer)) return normalizer;
+  if (!normalizer.is_object() || !normalizer.contains("normalizers")) return nullptr;
+  for (const Json& step : normalizer["normalizers"]) {
+    if (is_precompiled(step)) return step;
+  }
+  return nullptr;
+}
+
+// Replaces the options of a BPE model by those of a class.
+void set_bpe(bool fuse_unk, bool byte_fallback, Json unk_token, Json* model) {
+  (*model)["dropout"] = nullptr;
+  (*model)["unk_token"] = std::move(unk_token);
+  (*model)["continuing_subword_prefix"] = nullptr;
+  (*model)["end_of_word_suffix"] = nullptr;
+  (*model)["fuse_unk"] = fuse_unk;
+  (*model)["byte_fallback"] = byte_fallback;
+  (*model)["ignore_merges"] = false;
+}
+
+std::string scheme_of(const std::optional<JsonFields>& config, bool adds_space, bool is_legacy_by_default) {
+  if (!adds_space) return "never";
+  return flag_of(config, "legacy", is_legacy_by_default) ? "always" : "first";
+}
+
 }  // namespace
+
+bool TokenizerClass::reads_merges() const {
+  return built == BuiltPipeline::kGpt2 || built == BuiltPipeline::kRoberta ||
+         built == BuiltPipeline::kGptNeoX || built == BuiltPipeline::kQwen2;
+}
+
+const std::map<std::string, std::string>& bert_roles() {
+  static const std::map<std::string, std::string> roles = {{"unk_token", "[UNK]"},
+                                                           {"sep_token", "[SEP]"},
+                                                           {"pad_token", "[PAD]"},
+                                                           {"cls_token", "[CLS]"},
+                                                           {"mask_token", "[MASK]"}};
+  return roles;
+}
 
 TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_config,
                                     const std::optional<JsonFields>& model_config,
-                                    const std::string& model_type) {
-  TokenizerClass result = named_class(tokenizer_config, model_config, model_type);
-  std::string_view name = result.name;
-  if (name.ends_with("Fast")) name.remove_suffix(4);
-  if (name.ends_with("Tokenizer")) name.remove_suffix(9);
+                                    const std::string& model_type, bool is_byte_level) {
+  TokenizerClass result = named_class(tokenizer_config, model_config, model_type, is_byte_level);
+  const std::string_view name = stem_of(result.name);
+  for (const BuiltClass& entry : kBuiltClasses) {
+    if (entry.name != name) continue;
+    result.built = entry.built;
+    result.gives_types = false;
+    const std::pair<const char*, std::string_view> roles[] = {
+        {"bos_token", entry.bos},  {"eos_token", entry.eos}, {"unk_token", entry.unk},
+        {"sep_token", entry.sep},  {"pad_token", entry.pad}, {"cls_token", entry.cls},
+        {"mask_token", entry.mask}};
+    for (const auto& [role, token] : roles) {
+      if (!token.empty()) result.roles[role] = token;
+    }
+    return result;
+  }
   const auto found = std::find_if(kWordPieceClasses.begin(), kWordPieceClasses.end(),
                                   [&](const WordPieceClass& entry) { return entry.name == name; });
   if (found != kWordPieceClasses.end()) {
     result.sets_normalizer = found->sets_normalizer;
     result.reads_vocab_txt = found->reads_vocab_txt;
-    result.has_bert_roles = found->has_bert_roles;
+    if (found->has_bert_roles) result.roles = bert_roles();
     result.gives_types = found->gives_types;
     return result;
   }
   result.is_foreign =
       std::find(std::begin(kForeignClasses), std::end(kForeignClasses), name) != std::end(kForeignClasses);
   return result;
+}
+
+void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& config,
+                    Json* document) {
+  const BuiltPipeline built = tokenizer_class.built;
+  const bool is_unigram = built == BuiltPipeline::kXlmRoberta || built == BuiltPipeline::kT5;
+  Json& model = (*document)["model"];
+  const char* wanted = is_unigram ? "Unigram" : "BPE";
+  const std::string found = model.is_object() && model.contains("merges") ? "BPE"
+                            : model.is_object() && model.contains("vocab") && model["vocab"].is_array()
+                                ? "Unigram"
+                                : "neither BPE nor Unigram";
+  if (found != wanted) {
+    throw_error(ErrorCode::kBadData,
+                "{}, whose model is {}, but that of tokenizer.json is {}; write \"tokenizer_class\": "
+                "\"PreTrainedTokenizerFast\" in tokenizer_config.json to use tokenizer.json as it is",
+                tokenizer_class.source, wanted, found);
+  }
+  const bool adds_space = flag_of(config, "add_prefix_space", false);
+  Json normalizer = nullptr, pre_tokenizer, decoder = byte_level_step(true, true);
+  switch (built) {
+    case BuiltPipeline::kNone:
+      return;
+    case BuiltPipeline::kGptNeoX:
+      normalizer = {{"type", "NFC"}};
+      [[fallthrough]];
+    case BuiltPipeline::kGpt2:
+    case BuiltPipeline::kRoberta:
+      set_bpe(false, false, nullptr, &model);
+      pre_tokenizer = byte_level_step(adds_space, true);
+      break;
+    case BuiltPipeline::kQwen2:
+      set_bpe(false, false, nullptr, &model);
+      normalizer = {{"type", "NFC"}};
+      pre_tokenizer =
+          sequence("pretokenizers", {{{"type", "Split"},
+                                      {"pattern", {{"Regex", word_pattern_regex(WordPattern::kOneDigit)}}},
+                                      {"behavior", "Isolated"},
+                                      {"invert", false}},
+                                     byte_level_step(adds_space, false)});
+      break;
+    case BuiltPipeline::kLlama: {
+      const bool adds = flag_of(config, "add_prefix_space", true);
+      set_bpe(true, true, nullptr, &model);
+      pre_tokenizer = metaspace(scheme_of(config, adds, false).c_str(), false);
+      decoder = byte_fallback_decoder(adds);
+      break;
+    }
+    case BuiltPipeline::kGemma:
+      set_bpe(true, true, config ? config->text("unk_token").value_or("<unk>") : "<unk>", &model);
+      normalizer = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+      pre_tokenizer = {{"type", "Split"},
+                       {"pattern", {{"String", " "}}},
+                       {"behavior", "MergedWithPrevious"},
+                       {"invert", false}};
+      decoder = byte_fallback_decoder(false);
+      break;
+    case BuiltPipeline::kXlmRoberta:
+    case BuiltPipeline::kT5: {
+      const bool adds = built == BuiltPipeline::kT5 || flag_of(config, "add_prefix_space", true);
+      model["unk_id"] = built == BuiltPipeline::kT5 ? 2 : 3;
+      model["byte_fallback"] = false;
+      normalizer = precompiled_of(document->value("normalizer", Json()));
+      pre_tokenizer = sequence("pretokenizers",
+                               {{{"type", "WhitespaceSplit"}}, metaspace(adds ? "always" : "never", true)});
+      decoder = metaspace(adds ? "always" : "never", true);
+      break;
+    }
+  }
+  (*document)["normalizer"] = std::move(normalizer);
+  (*document)["pre_tokenizer"] = std::move(pre_tokenizer);
+  (*document)["decoder"] = std::move(decoder);
 }
 
 }  // namespace plimsoll::text

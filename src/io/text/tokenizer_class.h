@@ -3,16 +3,32 @@
 // transformers takes the class named in tokenizer_config.json, else that in config.json, else that of the
 // model_type in config.json, else a generic class. A class of the BERT family sets the normalizer from its own
 // arguments: those in tokenizer_config.json and, where a key is missing, the defaults of the class. A generic
-// class changes nothing. Other classes build a tokenizer of their own, which Plimsoll does not have.
+// class changes nothing. The classes of GPT-2, RoBERTa, GPT-NeoX, Qwen 2, Llama, Gemma, XLM-RoBERTa and T5 take the vocabulary
+// from tokenizer.json and build everything else themselves. Other classes build tokenizers that Plimsoll does not have.
 // Thread-safe: free functions on values.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "io/text/json_fields.h"
 
 namespace plimsoll::text {
+
+// The pipelines that classes build.
+enum class BuiltPipeline : uint8_t {
+  kNone,
+  kGpt2,
+  kRoberta,
+  kGptNeoX,
+  kQwen2,
+  kLlama,
+  kGemma,
+  kXlmRoberta,
+  kT5
+};
 
 struct TokenizerClass {
   std::string name;    // as in the file, or "" if no file names one and no model_type implies one
@@ -21,18 +37,32 @@ struct TokenizerClass {
   bool sets_normalizer = false;
   // Reads vocab.txt as BERT does.
   bool reads_vocab_txt = false;
-  // Has [UNK], [SEP], [PAD], [CLS] and [MASK] by default.
-  bool has_bert_roles = false;
+  // The tokens that the class has by default, by role ("cls_token").
+  std::map<std::string, std::string> roles;
   // Gives the model token types. Without them every type is 0.
   bool gives_types = true;
   // Belongs to transformers and builds a pipeline that is neither BERT's nor that of tokenizer.json.
   bool is_foreign = false;
+  // The pipeline that replaces that of tokenizer.json.
+  BuiltPipeline built = BuiltPipeline::kNone;
+
+  // Returns true for a BPE class that reads vocab.json and merges.txt.
+  bool reads_merges() const;
 };
 
+// The tokens of BERT's classes.
+const std::map<std::string, std::string>& bert_roles();
+
 // Determines the class. `model_config` is config.json. `model_type` is used if the folder has no config.json: the
-// type of the model with which the tokenizer was trained, or "".
+// type of the model with which the tokenizer was trained, or "". `is_byte_level` states that tokenizer.json has a byte-level
+// step, for which LlamaTokenizer is not used.
 TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_config,
                                     const std::optional<JsonFields>& model_config,
-                                    const std::string& model_type);
+                                    const std::string& model_type, bool is_byte_level = false);
+
+// Replaces the steps of a tokenizer.json by those that the class builds from its own arguments. Requires: a class with a
+// pipeline. Errors: kBadData if the file has another model than the class.
+void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& tokenizer_config,
+                    Json* document);
 
 }  // namespace plimsoll::text

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "io/text/added_token_fields.h"
+#include "io/text/added_tokens.h"
 #include "io/text/json_fields.h"
 #include "io/text/pipeline.h"
 #include "io/text/tokenizer_class.h"
@@ -16,18 +16,9 @@
 namespace plimsoll::text {
 namespace {
 
-// The roles in the order in which transformers adds their tokens, with BERT's defaults.
-struct Role {
-  const char* key;
-  const char* fallback;  // null if there is none
-};
-constexpr std::array<Role, 7> kRoles = {{{"bos_token", nullptr},
-                                         {"eos_token", nullptr},
-                                         {"unk_token", "[UNK]"},
-                                         {"sep_token", "[SEP]"},
-                                         {"pad_token", "[PAD]"},
-                                         {"cls_token", "[CLS]"},
-                                         {"mask_token", "[MASK]"}}};
+// The roles in the order in which transformers adds their tokens.
+constexpr std::array<const char*, 7> kRoles = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                               "pad_token", "cls_token", "mask_token"};
 
 // A larger model_max_length means "none" (Hugging Face writes 1e30).
 constexpr double kNoMaxLength = 1e12;
@@ -104,6 +95,7 @@ void read_settings(const JsonFields& config, TokenizerSpec* spec) {
   spec->model_max_length = read_max_length(config);
   spec->padding_side = read_side(config, "padding_side", spec->padding_side);
   spec->truncation_side = read_side(config, "truncation_side", spec->truncation_side);
+  spec->clean_up_spaces = config.flag("clean_up_tokenization_spaces").value_or(false);
   spec->split_special_tokens = config.flag("split_special_tokens").value_or(false);
 }
 
@@ -114,9 +106,9 @@ void read_extra_tokens(const JsonFields& fields, const char* key, NamedTokens* n
 }
 
 void read_roles(const JsonFields& fields, NamedTokens* named) {
-  for (const Role& role : kRoles) {
-    const Json* value = fields.find(role.key);
-    if (value != nullptr) named->by_role[role.key] = read_special_token(*value, fields.where(), role.key);
+  for (const char* role : kRoles) {
+    const Json* value = fields.find(role);
+    if (value != nullptr) named->by_role[role] = read_special_token(*value, fields.where(), role);
   }
   read_extra_tokens(fields, "additional_special_tokens", named);
   read_extra_tokens(fields, "extra_special_tokens", named);
@@ -144,12 +136,14 @@ void read_decoder(const JsonFields& config, NamedTokens* named) {
 }
 
 // Reads added_tokens.json: {"<token>": id}. Tokens with a role are special and matched in the raw text.
-void read_added_tokens_file(const JsonFields& file, NamedTokens* named) {
+void read_added_tokens_file(const JsonFields& file, const TokenizerClass& tokenizer_class,
+                            NamedTokens* named) {
   std::set<std::string> special;
   for (const auto& entry : named->by_role) special.insert(entry.second.token.content);
   for (const StatedToken& token : named->extra) special.insert(token.token.content);
-  for (const Role& role : kRoles) {
-    if (role.fallback != nullptr && !named->by_role.contains(role.key)) special.insert(role.fallback);
+  const auto& defaults = tokenizer_class.built == BuiltPipeline::kNone ? bert_roles() : tokenizer_class.roles;
+  for (const auto& [role, token] : defaults) {
+    if (!named->by_role.contains(role)) special.insert(token);
   }
   for (const auto& entry : file.json().items()) {
     const auto id = file.integer(entry.key());
@@ -181,18 +175,18 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
     if (with_role.contains(token.token.content)) token.token.special = true;
     add(token);
   }
-  for (const Role& role : kRoles) {
-    const auto found = named.by_role.find(role.key);
-    const bool has_fallback = role.fallback != nullptr && tokenizer_class.has_bert_roles;
-    if (found == named.by_role.end() && !has_fallback) continue;
+  for (const char* role : kRoles) {
+    const auto found = named.by_role.find(role);
+    const auto fallback = tokenizer_class.roles.find(role);
+    if (found == named.by_role.end() && fallback == tokenizer_class.roles.end()) continue;
     StatedToken token;
     if (found != named.by_role.end()) {
       token = found->second;
     } else {
-      token.token.content = role.fallback;
+      token.token.content = fallback->second;
       token.token.special = true;
     }
-    spec->special_tokens[role.key] = token.token.content;
+    spec->special_tokens[role] = token.token.content;
     if (!known.contains(token.token.content)) add(token);
   }
   for (const StatedToken& token : named.extra) {
@@ -215,7 +209,7 @@ int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
 
 void finish_vocab_txt(TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
-  spec->model.unk_token = spec->special_tokens.at("unk_token");
+  spec->model.kind = WordPieceSpec{.unk_token = spec->special_tokens.at("unk_token")};
   vocab_id(*spec, "unk_token");
   const std::vector<int32_t> cls{vocab_id(*spec, "cls_token")}, sep{vocab_id(*spec, "sep_token")};
   spec->single = {{Kind::kSpecial, 0, cls}, {Kind::kFirst, 0, {}}, {Kind::kSpecial, 0, sep}};
@@ -242,6 +236,100 @@ class OptionalDocument {
   std::optional<JsonFields> fields_;
 };
 
+// Parses tokenizer.json with the steps that the class builds.
+TokenizerSpec parse_with_class(const TokenizerFiles& files, const TokenizerClass& tokenizer_class,
+                               const std::optional<JsonFields>& config, bool* has_post_processor) {
+  const std::string where = join_path(files.folder, kTokenizerJson);
+  Json document = parse_json(*files.tokenizer_json, where);
+  *has_post_processor = JsonFields(document, where, "").find("post_processor") != nullptr;
+  if (tokenizer_class.built != BuiltPipeline::kNone) build_pipeline(tokenizer_class, config, &document);
+  return parse_tokenizer_document(document, where);
+}
+
+TokenizerSpec parse_vocab_json(const TokenizerFiles& files, const TokenizerClass& tokenizer_class,
+                               const std::optional<JsonFields>& config) {
+  const std::string where = join_path(files.folder, kVocabJson);
+  if (!tokenizer_class.reads_merges()) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{} does not say how to split texts, and {}. Write \"tokenizer_class\": \"GPT2Tokenizer\" (or "
+        "RobertaTokenizer, Qwen2Tokenizer, GPTNeoXTokenizer) in {}, or save the tokenizer in its fast form "
+        "(tokenizer.json)",
+        where, tokenizer_class.name.empty() ? "no file names the tokenizer's class" : tokenizer_class.source,
+        kTokenizerConfigJson);
+  }
+  if (!files.merges_txt) {
+    throw_error(ErrorCode::kBadData,
+                "{} needs merges.txt in the same folder; copy it from where the model came", where);
+  }
+  Json document = {{"model", {{"merges", Json::array()}}}};
+  build_pipeline(tokenizer_class, config, &document);
+  TokenizerSpec spec =
+      parse_tokenizer_document(document, where,
+                               parse_vocab_and_merges(*files.vocab_json, where, *files.merges_txt,
+                                                      join_path(files.folder, kMergesTxt)));
+  spec.source = kVocabJson;
+  return spec;
+}
+
+// Returns the id of the token with a role, which add_named_tokens has added.
+int32_t role_id(const TokenizerSpec& spec, const char* role) {
+  const std::string& content = spec.special_tokens.at(role);
+  const auto found = std::find_if(spec.added_tokens.begin(), spec.added_tokens.end(),
+                                  [&](const AddedToken& token) { return token.content == content; });
+  PLIMSOLL_CHECK(found != spec.added_tokens.end(), "no token {}", content);
+  return found->id;
+}
+
+// Sets the templates that a class with its own pipeline gives to texts. `flags` has add_bos_token and add_eos_token.
+void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config, bool has_post_processor,
+                   const std::optional<JsonFields>& flags, TokenizerSpec* spec) {
+  using Kind = TemplatePiece::Kind;
+  const auto special = [&](const char* role, int32_t type) {
+    return TemplatePiece{Kind::kSpecial, type, {role_id(*spec, role)}};
+  };
+  const bool has_template =
+      built == BuiltPipeline::kRoberta || built == BuiltPipeline::kXlmRoberta || built == BuiltPipeline::kT5;
+  if (!has_template) {
+    if (has_post_processor && built != BuiltPipeline::kGptNeoX) return;
+    const auto adds = [&](const char* key, const char* role) {
+      return flags && flags->flag(key).value_or(false) && spec->special_tokens.contains(role);
+    };
+    const bool adds_bos = adds("add_bos_token", "bos_token"), adds_eos = adds("add_eos_token", "eos_token");
+    spec->offset_trimming.reset();
+    spec->single.clear();
+    spec->pair.clear();
+    for (const Kind kind : {Kind::kFirst, Kind::kSecond}) {
+      const int32_t type = kind == Kind::kFirst ? 0 : 1;
+      if (adds_bos) spec->pair.push_back(special("bos_token", type));
+      spec->pair.push_back({kind, type, {}});
+      if (adds_eos) spec->pair.push_back(special("eos_token", type));
+      if (kind == Kind::kFirst) spec->single = spec->pair;
+    }
+    return;
+  }
+  const TemplatePiece first{Kind::kFirst, 0, {}}, second{Kind::kSecond, 0, {}};
+  if (built == BuiltPipeline::kRoberta || built == BuiltPipeline::kXlmRoberta) {
+    const bool is_roberta = built == BuiltPipeline::kRoberta;
+    const TemplatePiece begin = special(is_roberta ? "cls_token" : "bos_token", 0),
+                        end = special(is_roberta ? "sep_token" : "eos_token", 0);
+    spec->single = {begin, first, end};
+    spec->pair = {begin, first, end, end, second, end};
+    spec->offset_trimming.reset();
+    const auto flag = [&](const char* key, bool fallback) {
+      return config ? config->flag(key).value_or(fallback) : fallback;
+    };
+    if (is_roberta && flag("trim_offsets", true)) {
+      spec->offset_trimming = OffsetTrimming{flag("add_prefix_space", false)};
+    }
+  } else if (built == BuiltPipeline::kT5) {
+    const TemplatePiece end = special("eos_token", 0);
+    spec->single = {first, end};
+    spec->pair = {first, end, second, end};
+    spec->offset_trimming.reset();
+  }
+}
+
 }  // namespace
 
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, std::string_view model_type) {
@@ -255,13 +343,17 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, std::st
     return read_text_file(files, path, kMaxTokenizerFileBytes);
   };
   result.tokenizer_json = read(kTokenizerJson);
-  if (!result.tokenizer_json) result.vocab_txt = read(kVocabTxt);
-  if (!result.tokenizer_json && !result.vocab_txt) {
-    throw_error(
-        ErrorCode::kBadData,
-        "no tokenizer in '{}': it has neither tokenizer.json nor vocab.txt; copy them there from where the "
-        "model came, or name another folder with --tokenizer_name",
-        result.folder);
+  if (!result.tokenizer_json) {
+    result.vocab_txt = read(kVocabTxt);
+    result.vocab_json = read(kVocabJson);
+    result.merges_txt = read(kMergesTxt);
+  }
+  if (!result.tokenizer_json && !result.vocab_txt && !result.vocab_json) {
+    throw_error(ErrorCode::kBadData,
+                "no tokenizer in '{}': it has neither tokenizer.json nor vocab.json nor vocab.txt; copy them "
+                "there from "
+                "where the model came, or name another folder with --tokenizer_name",
+                result.folder);
   }
   result.tokenizer_config = read(kTokenizerConfigJson);
   result.special_tokens_map = read(kSpecialTokensMapJson);
@@ -273,29 +365,39 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, std::st
 
 TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   const auto where = [&](std::string_view name) { return join_path(files.folder, name); };
+  const OptionalDocument config(files.tokenizer_config, where(kTokenizerConfigJson));
+  const OptionalDocument model_config(files.model_config, where(kModelConfigJson));
+  const bool has_byte_level =
+      files.tokenizer_json && files.tokenizer_json->find("\"ByteLevel\"") != std::string::npos;
+  TokenizerClass tokenizer_class =
+      find_tokenizer_class(config.fields(), model_config.fields(), files.model_type, has_byte_level);
+  const bool reads_vocab_json =
+      !files.tokenizer_json && files.vocab_json && (tokenizer_class.reads_merges() || !files.vocab_txt);
+  // vocab.txt without a class is BERT's.
+  const bool reads_vocab_txt = !files.tokenizer_json && !reads_vocab_json;
+  if (reads_vocab_txt && tokenizer_class.name.empty()) {
+    tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
+  }
+  bool has_post_processor = true;
   TokenizerSpec spec;
   if (files.tokenizer_json) {
-    spec = parse_tokenizer_json(*files.tokenizer_json, where(kTokenizerJson));
+    spec = parse_with_class(files, tokenizer_class, config.fields(), &has_post_processor);
+  } else if (reads_vocab_json) {
+    spec = parse_vocab_json(files, tokenizer_class, config.fields());
+    has_post_processor = false;
   } else {
     spec.source = kVocabTxt;
     spec.where = where(kVocabTxt);
     spec.model.vocab = parse_vocab_txt(files.vocab_txt.value_or(""), spec.where);
   }
-  const OptionalDocument config(files.tokenizer_config, where(kTokenizerConfigJson));
-  const OptionalDocument model_config(files.model_config, where(kModelConfigJson));
-  TokenizerClass tokenizer_class =
-      find_tokenizer_class(config.fields(), model_config.fields(), files.model_type);
-  // vocab.txt without a class is BERT's.
-  if (!files.tokenizer_json && tokenizer_class.name.empty()) {
-    tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
-  }
   check_class(tokenizer_class, spec);
+  if (tokenizer_class.built != BuiltPipeline::kNone) spec.special_tokens.clear();  // the class has its own
   // vocab.txt names no special tokens, so every class that reads it has BERT's.
-  if (!files.tokenizer_json) tokenizer_class.has_bert_roles = true;
+  if (reads_vocab_txt) tokenizer_class.roles = bert_roles();
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
   // A pipeline without BertNormalizer stays as it is.
   const bool has_bert_normalizer = !spec.pipeline || spec.pipeline_has_bert_normalizer;
-  if (has_bert_normalizer && (tokenizer_class.sets_normalizer || !files.tokenizer_json)) {
+  if (has_bert_normalizer && (tokenizer_class.sets_normalizer || reads_vocab_txt)) {
     set_normalizer(config.fields(), &spec.normalizer);
     if (spec.pipeline) spec.pipeline->normalizers.front() = make_bert_normalizer(spec.normalizer);
   }
@@ -306,6 +408,8 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     read_roles(*config.fields(), &named);
     read_decoder(*config.fields(), &named);
     has_decoder = config.fields()->has_key("added_tokens_decoder");
+    // A class that builds its own pipeline takes the added tokens from one file.
+    if (has_decoder && tokenizer_class.built != BuiltPipeline::kNone) spec.added_tokens.clear();
   }
   // The older files are used only if the newer field is missing.
   if (files.special_tokens_map && !has_decoder) {
@@ -314,13 +418,18 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   }
   if (files.added_tokens && !has_decoder) {
     const OptionalDocument added(files.added_tokens, where(kAddedTokensJson));
-    read_added_tokens_file(*added.fields(), &named);
+    read_added_tokens_file(*added.fields(), tokenizer_class, &named);
   }
   // A single tokenizer.json is complete; if another file names tokens or a class, transformers' roles apply.
-  if (tokenizer_class.has_bert_roles || files.tokenizer_config || files.special_tokens_map) {
+  if (!tokenizer_class.roles.empty() || files.tokenizer_config || files.special_tokens_map) {
     add_named_tokens(named, tokenizer_class, &spec);
   }
-  if (!files.tokenizer_json) finish_vocab_txt(&spec);
+  if (reads_vocab_txt) finish_vocab_txt(&spec);
+  if (tokenizer_class.built != BuiltPipeline::kNone) {
+    // transformers ignores add_bos_token and add_eos_token if there is a tokenizer.json.
+    set_templates(tokenizer_class.built, config.fields(), has_post_processor,
+                  files.tokenizer_json ? std::nullopt : config.fields(), &spec);
+  }
   if (!gives_types(tokenizer_class, config.fields())) clear_types(&spec);
   return spec;
 }

@@ -308,8 +308,10 @@ std::vector<BadFolder> bad_folders() {
       bad_json(
           "version", [](J& d) { d["version"] = "2.0"; }, "version is '2.0'"),
       bad_json(
-          "bpe", [](J& d) { d["model"]["type"] = "BPE"; },
-          "model is of type 'BPE'. Plimsoll reads tokenizers whose model is WordPiece"),
+          "bpe", [](J& d) { d["model"]["type"] = "BPE"; }, "model.merges is missing"),
+      bad_json(
+          "model_type", [](J& d) { d["model"]["type"] = "Charm"; },
+          "model.type is 'Charm'. Plimsoll has the models WordPiece, BPE, Unigram and WordLevel"),
       bad_json(
           "no_model", [](J& d) { d.erase("model"); }, "model is missing"),
       bad_json(
@@ -534,7 +536,7 @@ TEST(TokenizerFolderTest, SaysWhatIsWrongWithAFile) {
 TEST(TokenizerFolderTest, AFolderWithoutATokenizerSaysWhatToDo) {
   const std::filesystem::path nowhere = "no/such/folder";
   const std::string message = error_message([&] { Tokenizer::load(nowhere); }, ErrorCode::kBadData);
-  EXPECT_NE(message.find("neither tokenizer.json nor vocab.txt"), std::string::npos) << message;
+  EXPECT_NE(message.find("neither tokenizer.json nor vocab.json nor vocab.txt"), std::string::npos) << message;
 }
 
 }  // namespace

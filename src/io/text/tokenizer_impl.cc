@@ -2,9 +2,10 @@
 #include "io/text/tokenizer_impl.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
-#include "io/text/graphemes.h"
+#include "io/text/decoders.h"
 #include "io/text/unicode.h"
 #include "io/text/unicode_properties.h"
 
@@ -83,8 +84,10 @@ TokenizerImpl::TokenizerImpl(TokenizerSpec spec)
   for (const auto& entry : spec_.model.vocab) max_id_ = std::max(max_id_, entry.second);
   for (const AddedToken& token : added_by_id_) {
     added_ids_[token.content] = token.id;
+    if (token.special) special_texts_.insert(token.content);
+    if (token.normalized) decoded_texts_[token.id] = normalize(token.content);
     max_id_ = std::max(max_id_, token.id);
-    if (model_.find(token.content) == ByteTrie::kNoValue) ++vocab_size_;
+    if (model_.find(token.content) == kNoToken) ++vocab_size_;
   }
   set_special_ids();
   hash_ = hash_content();
@@ -97,14 +100,14 @@ void TokenizerImpl::set_special_ids() {
   };
   special_ids_ = {role("pad_token"),  role("unk_token"), role("cls_token"), role("sep_token"),
                   role("mask_token"), role("bos_token"), role("eos_token")};
-  if (!special_ids_.unk) special_ids_.unk = model_.unk_id();
+  if (!special_ids_.unk && model_.unk_id() != kNoToken) special_ids_.unk = model_.unk_id();
 }
 
 std::optional<int32_t> TokenizerImpl::id(std::string_view token) const {
   const auto added = added_ids_.find(token);
   if (added != added_ids_.end()) return added->second;
   const int32_t found = model_.find(token);
-  return found == ByteTrie::kNoValue ? std::nullopt : std::optional(found);
+  return found == kNoToken ? std::nullopt : std::optional(found);
 }
 
 std::string TokenizerImpl::normalize(std::string_view text) const {
@@ -121,12 +124,58 @@ std::optional<std::string_view> TokenizerImpl::token(int32_t id) const {
   return std::nullopt;
 }
 
+std::string TokenizerImpl::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
+  Texts texts;
+  for (const int32_t id : ids) {
+    const auto changed = decoded_texts_.find(id);
+    const auto text =
+        changed != decoded_texts_.end() ? std::optional<std::string_view>(changed->second) : token(id);
+    if (!text || (options.skip_special_tokens && special_texts_.contains(*text))) continue;
+    texts.emplace_back(*text);
+  }
+  std::string result;
+  if (spec_.decoder) {
+    result = spec_.decoder->decode(std::move(texts));
+  } else {
+    for (size_t i = 0; i < texts.size(); ++i) result += (i == 0 ? "" : " ") + texts[i];
+  }
+  const bool cleans_up = options.clean_up_spaces.value_or(spec_.clean_up_spaces &&
+                                                          !std::holds_alternative<BpeSpec>(spec_.model.kind));
+  return cleans_up ? clean_up_spaces(std::move(result)) : result;
+}
+
 int64_t TokenizerImpl::num_special_tokens(bool pair) const {
   int64_t count = 0;
   for (const TemplatePiece& piece : pair ? spec_.pair : spec_.single) {
     count += narrow<int64_t>(piece.special_ids.size());
   }
   return count;
+}
+
+// Hashes everything of a model but its vocabulary.
+template <typename Number, typename Word>
+static void hash_model(const ModelSpec& model, Number&& number, Word&& word) {
+  number(static_cast<int64_t>(model.kind.index()));
+  if (const auto* word_piece = std::get_if<WordPieceSpec>(&model.kind)) {
+    word(word_piece->unk_token);
+    word(word_piece->continuing_prefix);
+    number(word_piece->max_chars_per_word);
+  } else if (const auto* bpe = std::get_if<BpeSpec>(&model.kind)) {
+    number(bpe->unk_token.has_value());
+    for (const std::string& text : {bpe->unk_token.value_or(""), bpe->continuing_prefix, bpe->end_suffix})
+      word(text);
+    for (const bool flag : {bpe->fuse_unk, bpe->byte_fallback, bpe->ignore_merges}) number(flag);
+    number(narrow<int64_t>(bpe->merges.size()));
+    for (const BpeMerge& merge : bpe->merges) {
+      for (const int32_t id : {merge.left, merge.right, merge.result}) number(id);
+    }
+  } else if (const auto* unigram = std::get_if<UnigramSpec>(&model.kind)) {
+    number(unigram->unk_id.value_or(kNoToken));
+    number(unigram->byte_fallback);
+    for (const double score : unigram->scores) number(std::bit_cast<int64_t>(score));
+  } else {
+    word(std::get<WordLevelSpec>(model.kind).unk_token);
+  }
 }
 
 Hash128 TokenizerImpl::hash_content() const {
@@ -138,7 +187,7 @@ Hash128 TokenizerImpl::hash_content() const {
     number(narrow<int64_t>(value.size()));
     stream.update(value);
   };
-  word("plimsoll WordPiece 1");
+  word("plimsoll tokens 2");
   word(UnicodeTable::source());
   const NormalizerSpec& n = spec_.normalizer;
   for (const bool flag : {n.clean_text, n.handle_chinese_chars, n.strips_accents(), n.lowercase,
@@ -151,9 +200,7 @@ Hash128 TokenizerImpl::hash_content() const {
     word(grapheme_tables_source());
   }
   if (spec_.offset_trimming) number(spec_.offset_trimming->keeps_added_space);
-  word(spec_.model.unk_token);
-  word(spec_.model.continuing_prefix);
-  number(spec_.model.max_chars_per_word);
+  hash_model(spec_.model, number, word);
   number(narrow<int64_t>(spec_.model.vocab.size()));
   for (const auto& [token, token_id] : spec_.model.vocab) {
     word(token);

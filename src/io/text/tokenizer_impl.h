@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,9 +14,9 @@
 #include "io/text/added_tokens.h"
 #include "io/text/bert_normalizer.h"
 #include "io/text/pipeline.h"
+#include "io/text/token_model.h"
 #include "io/text/tokenizer.h"
 #include "io/text/tokenizer_spec.h"
-#include "io/text/word_piece.h"
 
 namespace plimsoll::text {
 
@@ -47,9 +48,11 @@ struct PipelineScratch {
 struct ScratchImpl {
   PipelineScratch pipeline;
   std::string valid_text;
+  std::string spaced_text;  // a text with the space that add_prefix_space inserts
   NormalizedText normalized;
   std::vector<TextPart> raw_parts, normalized_parts;
   std::vector<WordToken> word_tokens;
+  ModelScratch model;
   Sequence first, second;
 };
 
@@ -63,17 +66,20 @@ class TokenizerImpl {
                               ScratchImpl& scratch, Encoding* out) const;
   std::optional<int32_t> id(std::string_view token) const;
   std::optional<std::string_view> token(int32_t id) const;
+  std::string decode(std::span<const int32_t> ids, const DecodeOptions& options) const;
   int64_t num_special_tokens(bool pair) const;
   // Returns the normalized text.
   std::string normalize(std::string_view text) const;
 
   const TokenizerSpec spec_;
   const BertNormalizer normalizer_;
-  const WordPiece model_;
+  const TokenModel model_;
   const AddedTokenMatcher raw_tokens_, normalized_tokens_;
   const std::array<ByteClass, 256> byte_classes_;
   std::vector<AddedToken> added_by_id_;
   std::map<std::string_view, int32_t> added_ids_;
+  std::set<std::string_view> special_texts_;      // of the added tokens that are special
+  std::map<int32_t, std::string> decoded_texts_;  // of the added tokens that a normalizer changes
   SpecialTokenIds special_ids_;
   int64_t vocab_size_ = 0;
   int32_t max_id_ = 0;
@@ -89,8 +95,13 @@ class TokenizerImpl {
                        Sequence* out) const;
   int32_t encode_with_pipeline(std::string_view text, int32_t first_code_point, Offsets offsets,
                                ScratchImpl& scratch, Sequence* out) const;
+  int32_t encode_byte_level(std::string_view text, int32_t first_code_point, Offsets offsets,
+                            ScratchImpl& scratch, Sequence* out) const;
+  void encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
+                         ScratchImpl& scratch, Sequence* out) const;
   void encode_pieces(size_t begin, size_t end, Offsets offsets, ScratchImpl& scratch, Sequence* out) const;
   void trim_offsets(std::u32string_view chars, const ScratchImpl& scratch, Sequence* out) const;
+  void trim_span(int32_t leading, int32_t trailing, const ScratchImpl& scratch, Sequence* out) const;
   void append_added(int32_t id, TextSpan span, std::string_view match, Offsets offsets,
                     const ScratchImpl& scratch, Sequence* out) const;
   void encode_words(const NormalizedText& text, size_t begin, size_t end, Offsets offsets,
@@ -99,5 +110,17 @@ class TokenizerImpl {
   void set_special_ids();
   Hash128 hash_content() const;
 };
+
+// Computes how many tokens of each text remain after truncation, with the same rules as Hugging Face's tokenizers.
+struct KeptTokens {
+  int64_t first = 0;
+  int64_t second = 0;
+};
+
+// Returns the number of tokens to keep of texts with `first` and `second` tokens (0 if there is no second
+// text), so that at most max_tokens remain. Longest first: the longer text is cut until both have equal
+// length, then both are cut; an odd token goes to the text that was longer, or to the second if both were
+// equal. Errors: kUsage if kOnlyFirst or kOnlySecond would leave its text without a token.
+KeptTokens truncate(int64_t first, int64_t second, int64_t max_tokens, Truncation strategy);
 
 }  // namespace plimsoll::text

@@ -3,21 +3,14 @@
 #include <limits>
 
 #include "base/check.h"
-#include "io/text/added_token_fields.h"
+#include "io/text/added_tokens.h"
+#include "io/text/decoders.h"
 #include "io/text/json_fields.h"
 #include "io/text/pipeline.h"
 #include "io/text/tokenizer_spec.h"
 
 namespace plimsoll::text {
 namespace {
-
-constexpr const char* kOnlyWordPiece =
-    "Plimsoll reads tokenizers whose model is WordPiece (BERT, DistilBERT, ELECTRA, MiniLM)";
-
-[[noreturn]] void unsupported(const JsonFields& parent, const char* key, const std::string& type) {
-  throw_error(ErrorCode::kBadData, "{} is of type '{}'. {}; use a model of that family", parent.name_of(key),
-              type, kOnlyWordPiece);
-}
 
 std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("(none)");
@@ -33,6 +26,15 @@ T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   return *std::move(value);
 }
 
+// Returns the text of the model's unknown token.
+std::optional<std::string> unk_token(const ModelSpec& model) {
+  if (const auto* word_piece = std::get_if<WordPieceSpec>(&model.kind)) return word_piece->unk_token;
+  if (const auto* bpe = std::get_if<BpeSpec>(&model.kind)) return bpe->unk_token;
+  if (const auto* word_level = std::get_if<WordLevelSpec>(&model.kind)) return word_level->unk_token;
+  const auto& unk_id = std::get<UnigramSpec>(model.kind).unk_id;
+  return unk_id ? std::optional(model.vocab[static_cast<size_t>(*unk_id)].first) : std::nullopt;
+}
+
 // Reads the steps from a text to words: BERT's own, or a pipeline.
 void read_steps(const JsonFields& root, TokenizerSpec* spec) {
   const auto normalizer = root.object("normalizer");
@@ -42,6 +44,7 @@ void read_steps(const JsonFields& root, TokenizerSpec* spec) {
       has_bert_normalizer ? read_bert_normalizer(*normalizer) : NormalizerSpec{false, false, false, false};
   const bool has_bert_splitting = pre_tokenizer && type_of(*pre_tokenizer) == "BertPreTokenizer";
   if (has_bert_splitting && (has_bert_normalizer || !normalizer)) return;
+  spec->byte_level = find_byte_level_steps(normalizer, pre_tokenizer);
   spec->pipeline = std::make_shared<Pipeline>();
   spec->pipeline->where = root.where();
   spec->pipeline_has_bert_normalizer = has_bert_normalizer;
@@ -54,35 +57,6 @@ void read_steps(const JsonFields& root, TokenizerSpec* spec) {
     spec->pipeline->description += describe(*pre_tokenizer);
     read_pre_tokenizers(*pre_tokenizer, &spec->pipeline->pre_tokenizers);
   }
-}
-
-WordPieceSpec read_model(const JsonFields& root) {
-  const auto fields = root.object("model");
-  if (!fields)
-    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source",
-                root.name_of("model"));
-  // Old files omit the type of a WordPiece model.
-  if (const auto type = fields->text("type"); type && *type != "WordPiece") unsupported(root, "model", *type);
-  WordPieceSpec spec;
-  spec.unk_token = required(*fields, "unk_token", fields->text("unk_token"));
-  spec.continuing_prefix =
-      required(*fields, "continuing_subword_prefix", fields->text("continuing_subword_prefix"));
-  spec.max_chars_per_word =
-      required(*fields, "max_input_chars_per_word", fields->integer("max_input_chars_per_word"));
-  if (spec.max_chars_per_word < 0) {
-    throw_error(ErrorCode::kBadData, "{} is {}; expected about 100",
-                fields->name_of("max_input_chars_per_word"), spec.max_chars_per_word);
-  }
-  const auto vocab = required(*fields, "vocab", fields->object("vocab"));
-  spec.vocab.reserve(vocab.json().size());
-  for (const auto& [token, id] : vocab.json().get_ref<const Json::object_t&>()) {
-    if (id.is_number_integer() && id >= 0 && id < std::numeric_limits<int32_t>::max()) {
-      spec.vocab.emplace_back(token, id.get<int32_t>());
-    } else {  // throws the error
-      checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token));
-    }
-  }
-  return spec;
 }
 
 using SpecialIds = std::map<std::string, std::vector<int32_t>>;
@@ -269,7 +243,11 @@ void read_added_tokens(const JsonFields& root, TokenizerSpec* spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where) {
-  const Json document = parse_json(json, where);
+  return parse_tokenizer_document(parse_json(json, where), where);
+}
+
+TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& where,
+                                       std::optional<ModelSpec> model) {
   const JsonFields root(document, where, "");
   if (const auto version = root.text("version"); version && *version != "1.0") {
     throw_error(ErrorCode::kBadData,
@@ -279,26 +257,13 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
   TokenizerSpec spec;
   spec.source = kTokenizerJson;
   spec.where = where;
-  spec.model = read_model(root);
+  spec.model = model ? *std::move(model) : read_model(root);
   read_steps(root, &spec);
-  std::sort(spec.model.vocab.begin(), spec.model.vocab.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.second, a.first) < std::tie(b.second, b.first);
-  });
-  const auto same_id = [](const auto& a, const auto& b) { return a.second == b.second; };
-  if (const auto twice = std::adjacent_find(spec.model.vocab.begin(), spec.model.vocab.end(), same_id);
-      twice != spec.model.vocab.end()) {
-    throw_error(ErrorCode::kBadData,
-                "{}: model.vocab gives '{}' and '{}' the same id {}; copy the file again from its source",
-                where, twice->first, std::next(twice)->first, twice->second);
-  }
-  const auto has_unk = [&](const auto& entry) { return entry.first == spec.model.unk_token; };
-  if (std::none_of(spec.model.vocab.begin(), spec.model.vocab.end(), has_unk)) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: model.vocab has {} tokens but not '{}', which represents unknown words; copy the file again",
-        where, spec.model.vocab.size(), spec.model.unk_token);
-  }
   read_post_processor(root, &spec);
+  if (const auto decoder = root.object("decoder")) {
+    spec.decoder = std::make_shared<Decoder>();
+    read_decoder(*decoder, spec.decoder.get());
+  }
   spec.truncation_default = read_truncation(root);
   if (spec.truncation_default) spec.truncation_side = spec.truncation_default->side;
   if (const auto padding = root.object("padding")) {
@@ -311,7 +276,7 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
                    [](char c) { return static_cast<char>(c - 'a' + 'A'); });
     spec.special_tokens[std::string(role) + "_token"] = "[" + name + "]";
   }
-  spec.special_tokens["unk_token"] = spec.model.unk_token;
+  if (const auto unk = unk_token(spec.model)) spec.special_tokens["unk_token"] = *unk;
   return spec;
 }
 

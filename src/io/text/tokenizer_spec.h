@@ -12,8 +12,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "io/text/byte_level.h"
 #include "io/text/tokenizer.h"
 
 namespace plimsoll::text {
@@ -28,12 +31,47 @@ struct NormalizerSpec {
   bool strips_accents() const { return strip_accents.value_or(lowercase); }
 };
 
+// Tokens and their ids, sorted by id, then token. Several tokens may share an id, and in a Unigram model several ids a
+// token; in the others the tokens are distinct.
+using Vocabulary = std::vector<std::pair<std::string, int32_t>>;
+
 struct WordPieceSpec {
-  // Distinct tokens sorted by id, then token. Several tokens may share an id.
-  std::vector<std::pair<std::string, int32_t>> vocab;
   std::string unk_token = "[UNK]";
   std::string continuing_prefix = "##";
   int64_t max_chars_per_word = 100;
+};
+
+// Tokens `left` and `right` are joined to `result`.
+struct BpeMerge {
+  int32_t left = 0;
+  int32_t right = 0;
+  int32_t result = 0;
+};
+
+struct BpeSpec {
+  std::vector<BpeMerge> merges;          // the rank of a merge is its index
+  std::optional<std::string> unk_token;  // no value: unknown characters are dropped
+  std::string continuing_prefix;
+  std::string end_suffix;
+  bool fuse_unk = false;       // adjacent unknown characters are one token
+  bool byte_fallback = false;  // unknown characters become the tokens <0x00> to <0xFF> if these exist
+  bool ignore_merges = false;  // a word that is a token stays whole
+};
+
+struct UnigramSpec {
+  std::vector<double> scores;  // by id
+  std::optional<int32_t> unk_id;
+  bool byte_fallback = false;
+};
+
+// Every word is a token or unknown.
+struct WordLevelSpec {
+  std::string unk_token;
+};
+
+struct ModelSpec {
+  Vocabulary vocab;
+  std::variant<WordPieceSpec, BpeSpec, UnigramSpec, WordLevelSpec> kind;
 };
 
 // One piece of the template that combines texts and special tokens into a sequence.
@@ -49,6 +87,7 @@ struct TemplatePiece {
 inline constexpr std::string_view kGenericClass = "PreTrainedTokenizerFast";
 
 class Pipeline;
+class Decoder;
 
 // ByteLevel and RobertaProcessing remove white space from the offsets of a token.
 struct OffsetTrimming {
@@ -56,15 +95,19 @@ struct OffsetTrimming {
 };
 
 struct TokenizerSpec {
-  std::string source;  // "tokenizer.json" or "vocab.txt"
+  std::string source;  // "tokenizer.json", "vocab.json" or "vocab.txt"
   std::string where;   // the path, for messages
   // BERT's normalizer, which BERT's pre-tokenizer follows; not used if there is a pipeline without it.
   NormalizerSpec normalizer;
   // Any other steps from a text to words. Null for BERT's.
   std::shared_ptr<Pipeline> pipeline;
   bool pipeline_has_bert_normalizer = false;  // its only normalizer is BertNormalizer
+  // The same steps in the form for byte-level words, if they have it.
+  std::optional<ByteLevelSteps> byte_level;
   std::optional<OffsetTrimming> offset_trimming;
-  WordPieceSpec model;
+  ModelSpec model;
+  std::shared_ptr<Decoder> decoder;  // null: tokens are joined with spaces
+  bool clean_up_spaces = false;      // clean_up_tokenization_spaces of transformers
   // Tokens in the order in which Hugging Face adds them. resolve_added_tokens determines their ids.
   std::vector<AddedToken> added_tokens;
   std::vector<TemplatePiece> single = {{}};
@@ -83,6 +126,8 @@ struct TokenizerSpec {
 // The file names in a folder, and the maximum size of each file.
 inline constexpr std::string_view kTokenizerJson = "tokenizer.json";
 inline constexpr std::string_view kVocabTxt = "vocab.txt";
+inline constexpr std::string_view kVocabJson = "vocab.json";
+inline constexpr std::string_view kMergesTxt = "merges.txt";
 inline constexpr std::string_view kTokenizerConfigJson = "tokenizer_config.json";
 inline constexpr std::string_view kSpecialTokensMapJson = "special_tokens_map.json";
 inline constexpr std::string_view kAddedTokensJson = "added_tokens.json";
@@ -92,7 +137,8 @@ inline constexpr int64_t kMaxTokenizerFileBytes = int64_t{1} << 29;
 // The contents of the files in a folder; no value if a file is absent.
 struct TokenizerFiles {
   std::string folder;  // name of the folder in messages
-  std::optional<std::string> tokenizer_json, vocab_txt, tokenizer_config, special_tokens_map, added_tokens;
+  std::optional<std::string> tokenizer_json, vocab_txt, vocab_json, merges_txt;
+  std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens;
   std::optional<std::string> model_config;  // config.json
   // The type of the model with which the tokenizer was trained. It is used if config.json is absent.
   std::string model_type;
@@ -106,10 +152,22 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files);
 // Parses tokenizer.json alone, as Hugging Face's Tokenizer.from_file does.
 TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where);
 
+// Does the same for a document, with the model from other files if `model` is present.
+TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& where,
+                                       std::optional<ModelSpec> model = std::nullopt);
+
+// Reads the field "model" of tokenizer.json.
+ModelSpec read_model(const JsonFields& root);
+
+// Parses the two files of a BPE model: a JSON object of tokens and ids, and a line with two tokens per merge, of
+// which the first may be "#version: 0.2".
+ModelSpec parse_vocab_and_merges(const std::string& vocab_json, const std::string& vocab_where,
+                                 std::string_view merges_txt, const std::string& merges_where);
+
 // Parses a file with one token per line; the id of a token is its line number, starting at 0. White space at
 // the end of a line is not part of the token, and a token that occurs twice has the later id, both as in
 // Hugging Face's reader.
-std::vector<std::pair<std::string, int32_t>> parse_vocab_txt(std::string_view text, const std::string& where);
+Vocabulary parse_vocab_txt(std::string_view text, const std::string& where);
 
 // Assigns an id to every added token as Hugging Face does: the id in the vocabulary, or the next free number.
 // Drops duplicates. Errors: a token that states another id (`stated` has one entry per token, -1 for none).

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "io/text/testing/tokenizer_fixtures.h"
-#include "io/text/truncation.h"
+#include "io/text/tokenizer_impl.h"
 
 namespace plimsoll::text {
 namespace {

@@ -49,6 +49,10 @@ UnicodeProperties::UnicodeProperties() {
     std::fill(all.begin() + static_cast<std::ptrdiff_t>(kPropertyRuns[i]),
               all.begin() + static_cast<std::ptrdiff_t>(end), narrow<uint16_t>(kPropertyRuns[i + 1]));
   }
+  for (size_t i = 0; i < std::size(kCompositions); i += 3) {
+    composites_[pair_key(kCompositions[i], kCompositions[i + 1])] = kCompositions[i + 2];
+  }
+  mark_composition(&all);
   std::unordered_map<uint16_t, uint16_t> uniform_pages;
   for (size_t first = 0; first < kNumCodePoints; first += kPageSize) {
     const auto page = all.begin() + static_cast<std::ptrdiff_t>(first);
@@ -68,8 +72,23 @@ UnicodeProperties::UnicodeProperties() {
     std::u32string& parts = compatible_[kCompatibility[i]];
     for (size_t j = 0; j < kCompatibility[i + 1]; ++j) parts.push_back(kCompatibility[i + 2 + j]);
   }
-  for (size_t i = 0; i < std::size(kCompositions); i += 3) {
-    composites_[pair_key(kCompositions[i], kCompositions[i + 1])] = kCompositions[i + 2];
+}
+
+// Marks what can change in the normal form C: code points that combine with the one before them, and those that are
+// not the composite of their own decomposition.
+void UnicodeProperties::mark_composition(std::vector<uint16_t>* flags) const {
+  const UnicodeTable& unicode = UnicodeTable::get();
+  for (const char32_t c : unicode.combining_code_points()) (*flags)[c] |= kMayCompose;
+  for (char32_t vowel = 0x1161; vowel < 0x1161 + 21; ++vowel) (*flags)[vowel] |= kMayCompose;
+  for (char32_t tail = 0x11A8; tail < 0x11A8 + 27; ++tail) (*flags)[tail] |= kMayCompose;
+  for (size_t i = 0; i < std::size(kCompositions); i += 3) (*flags)[kCompositions[i + 1]] |= kMayCompose;
+  std::u32string parts;
+  for (const char32_t c : unicode.mapped_code_points()) {
+    parts.clear();
+    unicode.decompose(c, &parts);
+    char32_t composite = parts[0];
+    for (size_t i = 1; i < parts.size() && composite != 0; ++i) composite = compose(composite, parts[i]);
+    if (composite != c || ((*flags)[parts[0]] & kMayCompose) != 0) (*flags)[c] |= kMayCompose;
   }
 }
 
@@ -92,6 +111,100 @@ uint32_t UnicodeProperties::categories(std::string_view name) {
       mask |= uint32_t{1} << i;
   }
   return mask;
+}
+
+namespace {
+
+#include "io/text/tables/grapheme_tables.inc"
+
+// The classes in the order of the generator, in the lowest four bits.
+enum GraphemeClass : uint32_t {
+  kOther,
+  kCr,
+  kLf,
+  kControl,
+  kExtend,
+  kZwj,
+  kRegional,
+  kPrepend,
+  kSpacingMark,
+  kHangulL,
+  kHangulV,
+  kHangulT,
+  kHangulLv,
+  kHangulLvt,
+};
+constexpr uint32_t kClassMask = 15;
+constexpr uint32_t kPictographic = 16, kConsonant = 32, kLinker = 64, kConjunctExtend = 128;
+
+uint32_t grapheme_flags(char32_t c) {
+  size_t low = 0, high = std::size(kGraphemeRuns) / 2;
+  while (high - low > 1) {
+    const size_t middle = (low + high) / 2;
+    (kGraphemeRuns[2 * middle] <= c ? low : high) = middle;
+  }
+  return kGraphemeRuns[2 * low + 1];
+}
+
+// What the beginning of a cluster implies for its continuation.
+struct ClusterState {
+  bool one_regional = false;        // an odd number of regional indicators
+  bool pictographic = false;        // a pictographic character and extending ones
+  bool joins_pictographic = false;  // ... and then a zero-width joiner
+  bool conjunct = false;            // a consonant, and linkers and extending characters
+  bool has_linker = false;
+
+  void add(uint32_t flags) {
+    const uint32_t kind = flags & kClassMask;
+    one_regional = kind == kRegional && !one_regional;
+    joins_pictographic = pictographic && kind == kZwj;
+    pictographic = (flags & kPictographic) != 0 || (pictographic && kind == kExtend);
+    if ((flags & kConsonant) != 0) {
+      conjunct = true;
+      has_linker = false;
+    } else if ((flags & kLinker) != 0) {
+      has_linker = conjunct;
+    } else if ((flags & kConjunctExtend) == 0) {
+      conjunct = has_linker = false;
+    }
+  }
+};
+
+// Returns true if no cluster ends between two code points (rules GB3 to GB13).
+bool joins(uint32_t before, uint32_t after, const ClusterState& state) {
+  const uint32_t a = before & kClassMask, b = after & kClassMask;
+  if (a == kCr && b == kLf) return true;
+  if (a == kCr || a == kLf || a == kControl || b == kCr || b == kLf || b == kControl) return false;
+  if (a == kHangulL && (b == kHangulL || b == kHangulV || b == kHangulLv || b == kHangulLvt)) return true;
+  if ((a == kHangulLv || a == kHangulV) && (b == kHangulV || b == kHangulT)) return true;
+  if ((a == kHangulLvt || a == kHangulT) && b == kHangulT) return true;
+  if (b == kExtend || b == kZwj || b == kSpacingMark || a == kPrepend) return true;
+  if (state.conjunct && state.has_linker && (after & kConsonant) != 0) return true;
+  if (state.joins_pictographic && (after & kPictographic) != 0) return true;
+  return state.one_regional && b == kRegional;
+}
+
+}  // namespace
+
+std::string_view grapheme_tables_source() {
+  return kGraphemeTablesSource;
+}
+
+size_t grapheme_end(std::u32string_view text, size_t begin) {
+  // A cluster of two ASCII characters exists only for a line end.
+  if (begin + 1 >= text.size()) return begin + 1;
+  if (text[begin] < 128 && text[begin + 1] < 128 && text[begin] != U'\r') return begin + 1;
+  ClusterState state;
+  uint32_t before = grapheme_flags(text[begin]);
+  state.add(before);
+  size_t end = begin + 1;
+  for (; end < text.size(); ++end) {
+    const uint32_t after = grapheme_flags(text[end]);
+    if (!joins(before, after, state)) break;
+    state.add(after);
+    before = after;
+  }
+  return end;
 }
 
 }  // namespace plimsoll::text

@@ -22,6 +22,7 @@ enum PropertyFlags : uint16_t {
   kCombiningMark = 64,  // StripAccents drops it
   kRegexWord = 128,     // \w of regular expressions
   kRegexSpace = 256,    // \s of regular expressions
+  kMayCompose = 512,    // the normal form C may change it, or join it to a code point before it
 };
 
 class UnicodeProperties {
@@ -42,6 +43,7 @@ class UnicodeProperties {
 
  private:
   UnicodeProperties();
+  void mark_composition(std::vector<uint16_t>* flags) const;
   std::vector<uint16_t> page_of_;
   std::vector<uint16_t> flags_;
   std::unordered_map<char32_t, std::u32string> compatible_;
@@ -50,5 +52,13 @@ class UnicodeProperties {
 
 // Returns the name and version of the source of these tables.
 std::string_view property_tables_source();
+
+// Returns the end of the grapheme cluster that starts at `begin`: what people see as one character (Unicode Standard
+// Annex 29, extended clusters), with the versions of Unicode that Hugging Face's tokenizers have. Requires: begin <
+// text.size().
+size_t grapheme_end(std::u32string_view text, size_t begin);
+
+// Returns the name and version of the source of the table of graphemes.
+std::string_view grapheme_tables_source();
 
 }  // namespace plimsoll::text

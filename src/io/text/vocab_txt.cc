@@ -24,8 +24,7 @@ std::string_view trim_end(std::string_view line) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, int32_t>> parse_vocab_txt(std::string_view text,
-                                                             const std::string& where) {
+Vocabulary parse_vocab_txt(std::string_view text, const std::string& where) {
   if (text.empty()) {
     throw_error(ErrorCode::kBadData, "{} is empty; copy the file again from its source", where);
   }
@@ -42,7 +41,7 @@ std::vector<std::pair<std::string, int32_t>> parse_vocab_txt(std::string_view te
     ++line_number;
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  std::vector<std::pair<std::string, int32_t>> vocab(ids.begin(), ids.end());
+  Vocabulary vocab(ids.begin(), ids.end());
   std::sort(vocab.begin(), vocab.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return vocab;
 }

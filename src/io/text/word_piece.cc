@@ -6,17 +6,17 @@
 namespace plimsoll::text {
 namespace {
 
-ByteTrie build_trie(const WordPieceSpec& spec) {
+ByteTrie build_trie(const Vocabulary& vocabulary) {
   std::vector<std::pair<std::string_view, int32_t>> entries;
-  entries.reserve(spec.vocab.size());
-  for (const auto& [token, id] : spec.vocab) entries.emplace_back(token, id);
+  entries.reserve(vocabulary.size());
+  for (const auto& [token, id] : vocabulary) entries.emplace_back(token, id);
   return ByteTrie(std::move(entries));
 }
 
 }  // namespace
 
-WordPiece::WordPiece(const WordPieceSpec& spec)
-    : trie_(build_trie(spec)),
+WordPiece::WordPiece(const Vocabulary& vocabulary, const WordPieceSpec& spec)
+    : trie_(build_trie(vocabulary)),
       continuing_root_(trie_.walk(ByteTrie::kRoot, spec.continuing_prefix)),
       unk_id_(trie_.find(spec.unk_token)),
       max_chars_per_word_(narrow<size_t>(spec.max_chars_per_word)) {
@@ -27,7 +27,7 @@ void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const 
   const size_t first_token = out->size();
   const auto unknown = [&] {
     out->resize(first_token);
-    out->push_back({unk_id_, static_cast<uint32_t>(word.size())});
+    out->push_back({unk_id_, 0, static_cast<uint32_t>(word.size())});
   };
   // A code point has at least one byte, so short words need not be counted.
   if (word.size() > max_chars_per_word_ &&
@@ -49,7 +49,7 @@ void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const 
       }
     }
     if (longest == ByteTrie::kNone) return unknown();
-    out->push_back({trie_.value(longest), static_cast<uint32_t>(end)});
+    out->push_back({trie_.value(longest), static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
     begin = end;
     root = continuing_root_;
     if (root == ByteTrie::kNone && begin < word.size()) return unknown();

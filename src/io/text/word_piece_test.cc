@@ -20,15 +20,13 @@ std::vector<int32_t> split(const WordPiece& model, std::string_view word) {
   return result;
 }
 
-WordPieceSpec small_spec() {
-  WordPieceSpec spec;
-  spec.vocab = {{"[UNK]", 0}, {"un", 1},      {"##aff", 2}, {"##able", 3},
-                {"unaf", 4},  {"##fable", 5}, {"a", 6},     {"##a", 7}};
-  return spec;
+Vocabulary small_vocabulary() {
+  return {{"[UNK]", 0}, {"un", 1},      {"##aff", 2}, {"##able", 3},
+          {"unaf", 4},  {"##fable", 5}, {"a", 6},     {"##a", 7}};
 }
 
 TEST(WordPieceTest, TakesTheLongestTokenEveryTime) {
-  const WordPiece model(small_spec());
+  const WordPiece model(small_vocabulary(), {});
   EXPECT_EQ(split(model, "unaffable"), (std::vector<int32_t>{4, 4, 5, 9}));
   EXPECT_EQ(split(model, "unaff"), (std::vector<int32_t>{0, 5}));  // greedy: it does not go back from "unaf"
   EXPECT_EQ(split(model, "aaa"), (std::vector<int32_t>{6, 1, 7, 2, 7, 3}));
@@ -36,22 +34,21 @@ TEST(WordPieceTest, TakesTheLongestTokenEveryTime) {
 }
 
 TEST(WordPieceTest, CountsCodePointsNotBytes) {
-  WordPieceSpec spec = small_spec();
-  spec.vocab.push_back({"é", 8});
-  spec.vocab.push_back({"##é", 9});
-  spec.max_chars_per_word = 3;
-  const WordPiece model(spec);
+  Vocabulary vocabulary = small_vocabulary();
+  vocabulary.push_back({"é", 8});
+  vocabulary.push_back({"##é", 9});
+  const WordPiece model(vocabulary, {.max_chars_per_word = 3});
   EXPECT_EQ(split(model, "ééé"), (std::vector<int32_t>{8, 2, 9, 4, 9, 6}));
   EXPECT_EQ(split(model, "éééé"), (std::vector<int32_t>{0, 8}));
 }
 
 TEST(WordPieceTest, WorksWithoutContinuingTokensAndWithAnEmptyPrefix) {
+  const Vocabulary vocabulary = {{"[UNK]", 0}, {"a", 1}, {"", 2}};
   WordPieceSpec spec;
-  spec.vocab = {{"[UNK]", 0}, {"a", 1}, {"", 2}};
-  EXPECT_EQ(split(WordPiece(spec), "a"), (std::vector<int32_t>{1, 1}));
-  EXPECT_EQ(split(WordPiece(spec), "aa"), (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(split(WordPiece(vocabulary, spec), "a"), (std::vector<int32_t>{1, 1}));
+  EXPECT_EQ(split(WordPiece(vocabulary, spec), "aa"), (std::vector<int32_t>{0, 2}));
   spec.continuing_prefix = "";
-  EXPECT_EQ(split(WordPiece(spec), "aa"), (std::vector<int32_t>{1, 1, 1, 2}));
+  EXPECT_EQ(split(WordPiece(vocabulary, spec), "aa"), (std::vector<int32_t>{1, 1, 1, 2}));
 }
 
 TEST(ByteTrieTest, FindsWhatWasPutInAndNothingElse) {

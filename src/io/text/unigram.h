@@ -1,0 +1,49 @@
+// The unigram language model: splits a word into the tokens with the largest sum of scores (Kudo, "Subword
+// Regularization", ACL 2018), as in SentencePiece and Hugging Face's tokenizers.
+//
+// Scores are added in double precision from left to right. Of equal sums, the one whose last token starts first counts.
+// Immutable after construction; thread-safe with one UnigramScratch per thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "io/text/byte_trie.h"
+#include "io/text/subwords.h"
+#include "io/text/tokenizer_spec.h"
+
+namespace plimsoll::text {
+
+// Buffers of one thread.
+struct UnigramScratch {
+  // The best way to reach a position.
+  struct Node {
+    double score = 0;
+    int32_t id = kNoToken;  // of the token that ends here
+    int32_t begin = -1;     // of that token; -1 if no way reaches the position
+  };
+  std::vector<Node> nodes;
+  std::vector<std::pair<uint32_t, uint32_t>> parts;
+};
+
+class Unigram {
+ public:
+  Unigram(const Vocabulary& vocabulary, const TokenIds& ids, const UnigramSpec& spec);
+
+  // Appends the tokens of one word. Requires: word is valid UTF-8, not empty, under 2 GiB. Errors: kBadData if no token
+  // matches a character and the model has no unknown token. Cost: at most bytes x length of the longest token.
+  void split(std::string_view word, UnigramScratch& scratch, std::vector<WordToken>* out) const;
+
+  int32_t unk_id() const { return spec_.unk_id.value_or(kNoToken); }
+
+ private:
+  const TokenIds& ids_;
+  const UnigramSpec& spec_;
+  ByteTrie trie_;
+  double unk_score_ = 0;
+  std::array<int32_t, 256> fallback_ids_{};
+};
+
+}  // namespace plimsoll::text
