@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/testing/fuzz_answer.h"
-#include "io/data/compressed_text.h"
+#include "io/data/table_reader.h"
 
 namespace plimsoll {
 namespace {
