@@ -210,7 +210,10 @@ def main():
     parser.add_argument("--quick", action="store_true", help="no pairs, and 20 random sets instead of 100")
     parser.add_argument("--device", default="cpu", help="of runs and speed")
     parser.add_argument("--pairs", type=int, default=3, help="of speed")
+    parser.add_argument("--ignore", action="append", default=[], metavar="KEY",
+                        help="a further key of plan.json that is not compared, for a change that is meant to change it")
     options = parser.parse_args()
+    IGNORED_KEYS.update(options.ignore)
     old, new = str(options.old.resolve()), str(options.new.resolve())
     if options.what == "speed":
         sys.exit(1 if compare_speed(old, new, options) else 0)
