@@ -84,7 +84,8 @@ class Fit {
   }
 
   FitReport run() {
-    for (const std::string& device : devices()) search_device(device);
+    for (const std::string& device : devices()) search_card(device);
+    if (report_.rows.empty() && unable_) throw Error(*unable_);
     rank();
     FitReport& report = report_;
     report.plans_per_s = plan_ms_ > 0 ? 1e3 * static_cast<double>(report.num_plans) / plan_ms_ : 0;
@@ -178,6 +179,18 @@ class Fit {
     }
     question.num_threads = base_.num_threads > 0 ? static_cast<int>(base_.num_threads) : available_threads();
     return question;
+  }
+
+  // A card on which the arguments themselves are refused does not end the comparison with others.
+  void search_card(const std::string& device) {
+    const bool has_others = compares_cards() && devices().size() > 1 && find_gpu_target(device);
+    try {
+      search_device(device);
+    } catch (const Error& error) {
+      if (!has_others || error.code() != ErrorCode::kUsage) throw;
+      if (!unable_) unable_ = error;
+      note_refusal(device, "this run", error.what());
+    }
   }
 
   void search_device(const std::string& device) {
@@ -390,6 +403,7 @@ class Fit {
   std::string device_label_;
   std::optional<int64_t> limit_bytes_;
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;  // device, reason, methods
+  std::optional<Error> unable_;                    // the first refusal of a card whose run is refused
   std::map<std::string, ExtentOfChange> extents_;  // of the last row of a device
   size_t num_methods_ = 0;
   double plan_ms_ = 0;

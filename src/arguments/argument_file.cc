@@ -15,6 +15,7 @@
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/counting_iterator.h"
+#include "base/disguised_file.h"
 #include "base/utf8.h"
 
 namespace plimsoll {
@@ -46,7 +47,13 @@ std::string read_text(const std::string& path) {
   if (!file.good() && !(file.eof() && size == 0)) {
     throw_error(ErrorCode::kUsage, "{}: cannot read settings: {}", path, std::strerror(errno));
   }
-  return std::move(text).str();
+  std::string read = std::move(text).str();
+  try {
+    refuse_disguised_text(std::string_view(read).substr(0, kDisguiseBytes), path);
+  } catch (const Error& disguised) {
+    throw_error(ErrorCode::kUsage, "{}", disguised.what());
+  }
+  return read;
 }
 
 // A position in a text. Lines and columns count from 1, columns in code points.
@@ -207,7 +214,9 @@ class DocumentsAdvance final : public YAML::EventHandler {
 };
 
 std::vector<YAML::Node> load_documents(const std::string& text) {
-  std::istringstream stream(text);
+  // The check reads the text without the blanks at its end: after an open quote yaml-cpp takes a line end before the end
+  // of the text for the closing quote, and the quote would swallow all settings that follow it.
+  std::istringstream stream(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
   YAML::Parser parser(stream);
   DocumentsAdvance check;
   while (parser.HandleNextDocument(check)) {

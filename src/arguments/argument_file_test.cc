@@ -173,8 +173,13 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
   EXPECT_EQ(file_error("a.yaml", "\njust words\n"),
             "a.yaml:2: expected lines of `setting: value`, got the text 'just words'");
   EXPECT_EQ(file_error("a.yaml", "seed: 1\nmax_steps: [1, 2\n"),
-            "a.yaml:3: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
+            "a.yaml:2: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
             "`setting: value`");
+  // yaml-cpp would take the end of the text for the closing quote, and the settings after it for a part of the value.
+  for (const char* quote : {"\"", "'"}) {
+    EXPECT_EQ(file_error("a.yaml", fmt::format("run_name: {}abc\nseed: 3\n\n", quote)),
+              "a.yaml:2: not YAML: illegal EOF in scalar, at 'seed: 3'; expected lines of `setting: value`");
+  }
   // yaml-cpp's LoadAll() does not terminate for a single comma.
   EXPECT_EQ(
       file_error("a.yaml", "\n,"),

@@ -9,6 +9,25 @@
 
 namespace plimsoll {
 
+bool is_nested_deeper(std::string_view text, int most) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '[' || c == '{') {
+      if (++depth > most) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else {
+      in_string = c == '"';
+    }
+  }
+  return false;
+}
+
 nlohmann::json parse_json(std::string_view text, std::string_view where) {
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {

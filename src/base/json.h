@@ -15,6 +15,9 @@ namespace plimsoll {
 // Deeper nesting is refused before a tree is built, which bounds the recursion over the tree.
 inline constexpr int kMaxJsonDepth = 64;
 
+// Returns true if the text opens more lists and objects at a time than `most`. It need not be JSON.
+bool is_nested_deeper(std::string_view text, int most);
+
 // Parses the text of a file. `where` names the file in messages. Errors: kBadData for text that is not JSON (the
 // message gives the byte), for numbers beyond a double and for nesting beyond kMaxJsonDepth.
 nlohmann::json parse_json(std::string_view text, std::string_view where);

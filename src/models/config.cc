@@ -200,6 +200,10 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   probability("the hidden dropout", config.hidden_dropout_prob);
   probability("the attention dropout", config.attention_probs_dropout_prob);
   probability("the classifier's dropout", config.classifier_dropout.value_or(0.0));
+  if (!(config.initializer_range >= 0.0)) {
+    throw_error(ErrorCode::kBadData, "{}: initializer_range is {}, it must be 0 or above; correct the value",
+                where, config.initializer_range);
+  }
   if (!(config.layer_norm_eps > 0.0)) {
     throw_error(ErrorCode::kBadData, "{}: layer_norm_eps is {}, it must be above 0", where,
                 config.layer_norm_eps);

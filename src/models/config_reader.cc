@@ -70,6 +70,14 @@ void refuse_encoder_variants(const ConfigReader& reader) {
                 "{}: is_decoder is true; this version has encoders only, which attend in both directions",
                 reader.where());
   }
+  const Json* pruned = reader.find("pruned_heads");
+  if (pruned != nullptr && !pruned->empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "{}: pruned_heads names attention heads that the weights lack, and this version needs all of them; "
+        "use the model before its heads were pruned",
+        reader.where());
+  }
   std::string positions = "absolute";
   reader.read(positions, "position_embedding_type");
   if (positions != "absolute") {

@@ -75,15 +75,19 @@ double number_of(const Json& config, const char* key, double otherwise, double l
   return value->get<double>();
 }
 
-bool flag_of(const Json& config, const char* key) {
+bool flag_of(const Json& config, const char* key, std::string_view where) {
   const Json* value = present(config, key);
-  return value != nullptr && value->is_boolean() && value->get<bool>();
+  if (value == nullptr) return false;
+  if (!value->is_boolean()) {
+    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, true or false is wanted", where, key, value->dump());
+  }
+  return value->get<bool>();
 }
 
 // Refuses the settings that change the meaning of the matrices.
 void refuse_variants(const Json& config, std::string_view where) {
   for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
-    if (flag_of(config, key)) refuse(where, key, true, "false");
+    if (flag_of(config, key, where)) refuse(where, key, true, "false");
   }
   for (const char* key : {"rank_pattern", "alpha_pattern", "layer_replication", "target_parameters",
                           "trainable_token_indices"}) {
@@ -198,7 +202,7 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
     throw_error(ErrorCode::kBadData, "{}: \"lora_dropout\" is {}, it must be below 1", where,
                 adapter.lora.dropout);
   }
-  adapter.lora.use_rslora = flag_of(config, "use_rslora");
+  adapter.lora.use_rslora = flag_of(config, "use_rslora", where);
   adapter.lora.target_modules = names_of(config, "target_modules", where);
   adapter.lora.exclude_modules = names_of(config, "exclude_modules", where);
   adapter.lora.layers_to_transform = layers_of(config, "layers_to_transform", where);

@@ -86,6 +86,8 @@ std::vector<Case> adapter_cases();
 std::vector<Case> checkpoint_cases();
 std::vector<Case> disguise_cases();
 std::vector<Case> spelling_cases();
+std::vector<Case> settings_cases();
+std::vector<Case> packed_cases();
 
 // Replaces the first `from` in `text` by `to`. Throws if it does not occur, so that every case really changes
 // its input.

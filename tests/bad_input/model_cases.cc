@@ -353,6 +353,16 @@ std::vector<Case> config_cases() {
        }},
       config_value("ConfigDropoutAboveOne", {"config.json", "hidden dropout is 1.5"},
                    "\"hidden_dropout_prob\": 0.1", "\"hidden_dropout_prob\": 1.5"),
+      config_value("ConfigNegativeRange", {"config.json", "initializer_range is -1"},
+                   "\"initializer_range\": 0.02", "\"initializer_range\": -1"),
+      {"ConfigPrunedHeads",
+       2,
+       {"config.json", "pruned_heads names attention heads"},
+       [](const Ground& ground) {
+         return ground.plan(
+             ground.model_replacing("config.json", "\"hidden_dropout_prob\": 0.1",
+                                    "\"hidden_dropout_prob\": 0.1, \"pruned_heads\": {\"0\": [1]}"));
+       }},
       config_value("ConfigSameKeyTwice", {"config.json", "'hidden_size' occurs twice"}, "\"hidden_size\": 16",
                    "\"hidden_size\": 16, \"hidden_size\": 16"),
       {"ConfigNotThere",
@@ -398,7 +408,7 @@ std::vector<Case> tokenizer_cases() {
       tokenizer("TokenizerBadUtf8", {"vocab.txt:6"}, "vocab.txt",
                 "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nab\xff\xfe\n"),
       tokenizer("TokenizerJsonCutOff", {"tokenizer.json"}, "tokenizer.json", "{\"model\": {\"type\": "),
-      tokenizer("TokenizerJsonDeep", {"tokenizer.json", "line 1, column 100001"}, "tokenizer.json",
+      tokenizer("TokenizerJsonDeep", {"tokenizer.json", "nested deeper than 256 levels"}, "tokenizer.json",
                 std::string(100000, '[')),
       tokenizer("TokenizerJsonOtherModel", {"tokenizer.json", "BPE", "WordPiece"}, "tokenizer.json",
                 "{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}"),

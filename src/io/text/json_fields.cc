@@ -3,10 +3,17 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace plimsoll::text {
 
 Json parse_json(const std::string& text, const std::string& where) {
+  if (is_nested_deeper(text, kMaxTokenizerJsonDepth)) {
+    throw_error(ErrorCode::kBadData,
+                "{} is not valid JSON for a tokenizer: nested deeper than {} levels; copy the file again "
+                "from its source",
+                where, kMaxTokenizerJsonDepth);
+  }
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {

@@ -17,8 +17,11 @@ namespace plimsoll::text {
 
 using Json = nlohmann::json;
 
-// Parses a text. Errors: kBadData with `where`, line and column if the text is not JSON. Any depth of nesting
-// is safe.
+// The deepest nesting of a tokenizer's file, which is that of a pipeline with sequences in sequences.
+inline constexpr int kMaxTokenizerJsonDepth = 256;
+
+// Parses a text. Errors: kBadData with `where`, line and column if the text is not JSON, and for nesting beyond
+// kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
 Json parse_json(const std::string& text, const std::string& where);
 
 class JsonFields {

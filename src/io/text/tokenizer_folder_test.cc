@@ -299,9 +299,9 @@ std::vector<BadFolder> bad_folders() {
   return {
       bad_text("empty_json", kJson, "", "folder/tokenizer.json is not valid JSON"),
       bad_text("truncated_json", kJson, "{\"version\": \"1.0\",\n\"model\": {", "line 2"),
-      bad_text("deep_json", kJson, deep, "is not valid JSON"),
+      bad_text("deep_json", kJson, deep, "nested deeper than 256 levels"),
       bad_text("deep_balanced_json", kJson, "{\"a\":" + deep + std::string(deep.size(), ']') + "}",
-               "model is missing"),
+               "nested deeper than 256 levels"),
       bad_text("nan_json", kJson, "{\"model\": NaN}", "is not valid JSON"),
       bad_text("invalid_utf8_json", kJson, "{\"model\": \"\xFF\"}", "is not valid JSON"),
       bad_text("array_json", kJson, "[]", "should be an object but is of type array"),

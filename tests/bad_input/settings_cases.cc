@@ -1,0 +1,232 @@
+// Files of settings, and the files of a tokenizer other than tokenizer.json.
+#include <filesystem>
+
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+// These literals have a length and can contain NUL bytes.
+using namespace std::string_literals;
+namespace {
+
+const std::string kSettingsPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
+
+// Plans with a file of settings.
+Case settings(std::string name, int exit_code, Words message, std::string file, std::string text) {
+  return {std::move(name), exit_code, std::move(message),
+          [file = std::move(file), text = std::move(text)](const Ground& ground) {
+            return Words{"plan", ground.file(file, text), "--config_name", ground.model(), "--use_cpu"};
+          }};
+}
+
+std::vector<Case> json_settings() {
+  const auto json = [](std::string name, Words message, std::string text, int exit_code = 2) {
+    return settings(std::move(name), exit_code, std::move(message), "settings.json", std::move(text));
+  };
+  return {
+      json("SettingsGood", {"batch 4 x"}, "{\"per_device_train_batch_size\": 4}", 0),
+      json("SettingsNull", {"batch 8 x"}, "{\"per_device_train_batch_size\": null}", 0),
+      json("SettingsByteOrderMark", {"batch 4 x"}, "\xef\xbb\xbf{\"per_device_train_batch_size\": 4}", 0),
+      json("SettingsEmpty", {"settings.json:1:1: not JSON"}, ""),
+      json("SettingsList", {"settings.json:1: expected one object of settings, got a JSON array"}, "[1]"),
+      json("SettingsText", {"got a JSON string"}, "\"seed\""),
+      json("SettingsCut", {"settings.json:1:10: not JSON"}, "{\"seed\": 1"),
+      json("SettingsTrailing", {"not JSON", "expected end of input"}, "{\"seed\": 1} x"),
+      json("SettingsTwice", {"seed: the key occurs twice, first on line 1; keep one"},
+           "{\"seed\": 1,\n\"seed\": 2}"),
+      json("SettingsMistyped",
+           {"settings.json:2: lerning_rate: unknown setting, did you mean 'learning_rate'?"},
+           "{\n\"lerning_rate\": 1}"),
+      json("SettingsWithDashes", {"--seed: unknown setting, did you mean 'seed'?"}, "{\"--seed\": 1}"),
+      json("SettingsObject", {"seed: expected an integer, got an object"}, "{\"seed\": {\"a\": 1}}"),
+      json("SettingsListForNumber", {"seed: expected an integer, got a list"}, "{\"seed\": [1]}"),
+      json("SettingsFlagForNumber", {"learning_rate: expected a number, got the flag true"},
+           "{\"learning_rate\": true}"),
+      json("SettingsTextForFlag", {"do_eval: expected true or false, got the text 'maybe'"},
+           "{\"do_eval\": \"maybe\"}"),
+      json("SettingsNumberForFlag", {"do_eval: expected true or false, got the number 2"},
+           "{\"do_eval\": 2}"),
+      json("SettingsHuge", {"max_steps: expected an integer, got the number 1e+30"}, "{\"max_steps\": 1e30}"),
+      json("SettingsInfinite", {"learning_rate: expected a number of at most 1.8e308"},
+           "{\"learning_rate\": 1e999}"),
+      json("SettingsNaN", {"not JSON", "invalid literal"}, "{\"learning_rate\": NaN}"),
+      json("SettingsDeep", {"nested deeper than 32 levels"},
+           "{\"seed\": " + std::string(100000, '[') + std::string(100000, ']') + "}"),
+      json("SettingsLatin1", {"byte 0xE9 is not valid UTF-8"}, "{\"run_name\": \"\xe9\"}"),
+      json("SettingsNul", {"a NUL byte (0x00)"}, "{\"run_name\": \"a\0b\"}"s),
+      json("SettingsEscapedNul", {"run_name: expected a text, got one with a NUL byte"},
+           "{\"run_name\": \"a\\u0000b\"}"),
+      json("SettingsHalfSurrogate", {"not JSON", "surrogate"}, "{\"run_name\": \"\\ud800\"}"),
+      json("SettingsComment", {"not JSON"}, "// comment\n{\"seed\": 1}"),
+      json("SettingsSingleQuotes", {"not JSON"}, "{'seed': 1}"),
+      json("SettingsListOfNumbers",
+           {"lora_target_modules: expected a list of texts, got a list with the number 3"},
+           "{\"lora_target_modules\": [\"query\", 3]}"),
+      json("SettingsPointer", {"settings.json: the file is a Git LFS pointer", "git lfs pull"},
+           kSettingsPointer),
+      json("SettingsGzip", {"settings.json", "gzip"}, "\x1f\x8b\x08\x00"s),
+      json("SettingsWebPage", {"settings.json: the file is a web page"}, "<!DOCTYPE html><html></html>"),
+      json("SettingsUtf16", {"settings.json", "UTF-16"}, "\xff\xfe{\0"s),
+  };
+}
+
+std::vector<Case> yaml_settings() {
+  const auto yaml = [](std::string name, Words message, std::string text, int exit_code = 2) {
+    return settings(std::move(name), exit_code, std::move(message), "settings.yaml", std::move(text));
+  };
+  return {
+      yaml("YamlGood", {"batch 4 x"}, "per_device_train_batch_size: 4\n", 0),
+      yaml("YamlBlock", {"batch 4 x"}, "run_name: |\n  a\n  b\n\nper_device_train_batch_size: 4\n", 0),
+      yaml("YamlEmpty", {"batch 8 x"}, "", 0),
+      yaml("YamlList", {"settings.yaml:1: expected lines of `setting: value`, got a list"}, "- a\n- b\n"),
+      yaml("YamlTab", {"settings.yaml:2: not YAML: illegal tab"}, "seed: 1\n\tmax_steps: 1\n"),
+      yaml("YamlTwice", {"settings.yaml:2: seed: the key occurs twice"}, "seed: 1\nseed: 2\n"),
+      yaml("YamlNoColon", {"settings.yaml:1:"}, "seed 1\n"),
+      yaml("YamlOpenList", {"settings.yaml:1: not YAML: end of sequence flow not found"},
+           "lora_target_modules: [query, \n"),
+      yaml("YamlOpenQuote", {"settings.yaml:2: not YAML: illegal EOF in scalar"},
+           "run_name: \"abc\nseed: 3\n"),
+      yaml("YamlOpenSingleQuote", {"settings.yaml:2: not YAML: illegal EOF in scalar"},
+           "run_name: 'abc\nseed: 3\n"),
+      yaml("YamlTwoDocuments", {"a second document begins here"}, "seed: 1\n---\nseed: 2\n"),
+      yaml("YamlUnknownAnchor", {"the referenced anchor is not defined"}, "seed: *x\n"),
+      yaml("YamlInvalidUtf8", {"settings.yaml:1:11: not YAML: byte 0xFF"}, "run_name: \xff\n"),
+      yaml("YamlPointer", {"settings.yaml: the file is a Git LFS pointer"}, kSettingsPointer),
+      yaml("YamlNested", {"a: unknown setting"}, "a:\n  b: 1\n"),
+  };
+}
+
+std::vector<Case> settings_files() {
+  return {
+      words("SettingsNotThere", 2, {"none.json: cannot read settings: the file does not exist"},
+            {"plan", "none.json"}),
+      words("SettingsOfAnotherFormat", 2, {"'a.toml': expected --name value, or a file of settings"},
+            {"plan", "a.toml"}),
+      {"SettingsAreAFolder",
+       2,
+       {"folder.json: cannot read settings: it is not a file"},
+       [](const Ground& ground) {
+         std::filesystem::create_directories(ground.path("folder.json"));
+         return Words{"plan", ground.path("folder.json")};
+       }},
+      words("ExperimentsOfNoKind", 2, {"plan: --experiments: 'some' is not one of documents, all"},
+            {"plan", "--experiments", "some"}),
+      words("ExperimentsMistyped", 2, {"--lerning_rate: unknown setting"},
+            {"plan", "--experiments", "--lerning_rate", "1"}),
+      words("ExperimentsThatAllRefuse", 2, {"no row can be planned: --bf16: t4 has no bf16"},
+            {"plan", "--experiments", "--device", "t4", "--bf16"}),
+      words("BenchOnACardThatIsNotHere", 2,
+            {"plimsoll plan --experiments --device l4 prints the predictions"},
+            {"bench", "--experiments", "--device", "l4"}),
+      words("BenchOfNothing", 2, {"bench: give --experiments, or --sweep"}, {"bench", "--seed", "1"}),
+      words("BenchWithoutRuns", 2, {"--repeats 0: expected a number of runs from 1 to 100"},
+            {"bench", "--experiments", "--repeats", "0"}),
+      words("BenchSweepWithoutValues", 2, {"--sweep seed: expected NAME=VALUE"},
+            {"bench", "--sweep", "seed"}),
+      words("BenchSweepOfNoArgument", 2, {"--sweep nope=1: 'nope' is not an argument"},
+            {"bench", "--sweep", "nope=1"}),
+      words("BenchSweepEmptyValue", 2, {"--sweep seed=1,,2: a value is empty"},
+            {"bench", "--sweep", "seed=1,,2"}),
+      words("FitMemoryOfNoSize", 2, {"--memory_limit: expected a size", "'much'"},
+            {"fit", "--config_name", "bert-base-uncased", "--memory", "much"}),
+      words("FitEnormousBatch", 2, {"--effective_batch_size 99999999: expected 1 to 65536"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--effective_batch_size",
+             "99999999"}),
+      words("FitNoSamples", 2, {"fit: --epoch_samples 0: expected an integer of at least 1"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--epoch_samples", "0"}),
+      words("FitEmptyCard", 2, {"--device : expected auto"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "l4,,t4"}),
+      words("FitOnCardsThatAllRefuse", 2, {"--bf16: t4 has no bf16"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "t4,v100-16gb", "--bf16"}),
+      words("FitOnCardsOfWhichOneRefuses", 0,
+            {"not possible on t4: this run: --bf16: t4 has no bf16", "on l4: "},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "t4,l4", "--bf16",
+             "--effective_batch_size", "1"}),
+      words("MonitorWatchOfNoTime", 2, {"monitor: --watch -1: expected seconds"},
+            {"monitor", "--watch", "-1"}),
+      words("MonitorOfNoDevice", 2, {"--device x: expected the number of a GPU"},
+            {"monitor", "--device", "x"}),
+      words("MonitorWord", 2, {"monitor: unknown argument 'word'"}, {"monitor", "word"}),
+      words("PlanJsonNowhere", 7, {"--json /nonexistent/x: cannot write the file"},
+            {"plan", "--config_name", "bert-base-uncased", "--use_cpu", "--json", "/nonexistent/x"}),
+  };
+}
+
+Case tokenizer_file(std::string name, Words message, std::string file, std::string text, int exit_code = 4) {
+  return {std::move(name), exit_code, std::move(message),
+          [file = std::move(file), text = std::move(text)](const Ground& ground) {
+            return ground.train(ground.data(), {"--tokenizer_name", ground.model_with(file, text)});
+          }};
+}
+
+std::vector<Case> vocabulary_cases() {
+  const std::string deep = "{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}";
+  const auto vocabulary = [](std::string name, Words message, std::string text) {
+    return tokenizer_file(std::move(name), std::move(message), "vocab.txt", std::move(text));
+  };
+  const auto config = [](std::string name, Words message, std::string text, int exit_code = 4) {
+    return tokenizer_file(std::move(name), std::move(message), "tokenizer_config.json", std::move(text),
+                          exit_code);
+  };
+  const auto map = [](std::string name, Words message, std::string text) {
+    return tokenizer_file(std::move(name), std::move(message), "special_tokens_map.json", std::move(text));
+  };
+  const auto added = [](std::string name, Words message, std::string text) {
+    return tokenizer_file(std::move(name), std::move(message), "added_tokens.json", std::move(text));
+  };
+  return {
+      vocabulary("VocabularyOfBlankLines", {"vocab.txt has 1 tokens but not '[UNK]'"}, std::string(50, '\n')),
+      vocabulary("VocabularyWithoutClass", {"but not '[CLS]' (cls_token)"}, "[PAD]\n[UNK]\n[SEP]\n[MASK]\n"),
+      vocabulary("VocabularyWithoutSeparator", {"but not '[SEP]' (sep_token)"},
+                 "[PAD]\n[UNK]\n[CLS]\n[MASK]\n"),
+      vocabulary("VocabularyOfJson", {"vocab.txt has 1 tokens but not '[UNK]'"}, "{\"[UNK]\": 0}"),
+      vocabulary("VocabularyOfOldMacintosh", {"but not '[UNK]'"}, "[PAD]\r[UNK]\r[CLS]\r[SEP]\r[MASK]\r"),
+      vocabulary("VocabularyOfUtf16", {"vocab.txt: the file is text in UTF-16"}, "\xff\xfe[\0U\0"s),
+      config("TokenizerConfigGood", {"train 8 rows"}, "{}", 0),
+      config("TokenizerConfigLowerNull", {"train 8 rows"}, "{\"do_lower_case\": null}", 0),
+      config("TokenizerConfigHugeLength", {"train 8 rows"}, "{\"model_max_length\": 1e30}", 0),
+      config("TokenizerConfigDeep", {"tokenizer_config.json", "nested deeper than 256 levels"}, deep),
+      config("TokenizerConfigList", {"tokenizer_config.json: the document should be an object"}, "[]"),
+      config("TokenizerConfigClassNumber", {"tokenizer_class should be a string"},
+             "{\"tokenizer_class\": 3}"),
+      config("TokenizerConfigLowerText", {"do_lower_case should be true or false"},
+             "{\"do_lower_case\": \"yes\"}"),
+      config("TokenizerConfigAccentsNumber", {"strip_accents should be true or false"},
+             "{\"strip_accents\": 3}"),
+      config("TokenizerConfigNegativeLength", {"model_max_length is -5"}, "{\"model_max_length\": -5}"),
+      config("TokenizerConfigUnknownToken", {"but not '<unk>' (unk_token)"}, "{\"unk_token\": \"<unk>\"}"),
+      config("TokenizerConfigTokenNumber", {"unk_token should be an object"}, "{\"unk_token\": 3}"),
+      config("TokenizerConfigAddedList", {"added_tokens_decoder should be an object"},
+             "{\"added_tokens_decoder\": []}"),
+      config("TokenizerConfigAddedKey", {"the key 'x' should be a token's id"},
+             "{\"added_tokens_decoder\": {\"x\": {\"content\": \"a\"}}}"),
+      config("TokenizerConfigAddedHugeKey", {"should be a token's id"},
+             "{\"added_tokens_decoder\": {\"99999999999999999999\": {\"content\": \"a\"}}}"),
+      config("TokenizerConfigAddedBeyond", {"added token 'abc' has id 5000"},
+             "{\"added_tokens_decoder\": {\"5000\": {\"content\": \"abc\"}}}"),
+      config("TokenizerConfigAddedWithoutText", {"added_tokens_decoder.5.content is missing"},
+             "{\"added_tokens_decoder\": {\"5\": {}}}"),
+      config("TokenizerConfigSide", {"truncation_side is 'up' but should be 'left' or 'right'"},
+             "{\"truncation_side\": \"up\"}"),
+      config("TokenizerConfigHalfSurrogate", {"is not valid JSON", "surrogate"},
+             "{\"unk_token\": \"\\ud800\"}"),
+      map("TokenMapList", {"special_tokens_map.json: the document should be an object"}, "[]"),
+      map("TokenMapNumber", {"unk_token should be an object"}, "{\"unk_token\": 3}"),
+      map("TokenMapWithoutText", {"cls_token.content is missing"}, "{\"cls_token\": {\"a\": 1}}"),
+      map("TokenMapUnknownToken", {"but not 'nope' (sep_token)"}, "{\"sep_token\": \"nope\"}"),
+      map("TokenMapCut", {"special_tokens_map.json is not valid JSON"}, "{\"a"),
+      map("TokenMapDeep", {"nested deeper than 256 levels"}, deep),
+      added("AddedTokensList", {"added_tokens.json: the document should be an object"}, "[]"),
+      added("AddedTokensText", {"abc should be an integer"}, "{\"abc\": \"5\"}"),
+      added("AddedTokensNegative", {"abc: id -1 is outside"}, "{\"abc\": -1}"),
+      added("AddedTokensBeyond", {"added token 'abc' has id 5000"}, "{\"abc\": 5000}"),
+      added("AddedTokensDeep", {"nested deeper than 256 levels"}, deep),
+  };
+}
+
+}  // namespace
+
+std::vector<Case> settings_cases() {
+  return joined({json_settings(), yaml_settings(), settings_files(), vocabulary_cases()});
+}
+
+}  // namespace plimsoll::testing
