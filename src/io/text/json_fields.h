@@ -17,7 +17,7 @@ namespace plimsoll::text {
 
 using Json = nlohmann::json;
 
-// Parses a text. Errors: kBadData with `where`, line and column if the text is not JSON. Any depth of nesting
+// Parses a text. Numbers have the values that Hugging Face's tokenizers read. Errors: kBadData with `where`, line and column if the text is not JSON. Any depth of nesting
 // is safe.
 Json parse_json(const std::string& text, const std::string& where);
 
