@@ -93,7 +93,7 @@ def check_decoding(checker, folder, tokenizer, texts):
     ids = checker.scratch / "ids"
     ids.write_text("".join(f"{line}\n" for line in encoded))
     done = subprocess.run([checker.plimsoll, "tokenize", "--tokenizer_name", str(folder), "--decode", str(ids)], check=True, capture_output=True)
-    ours = [json.loads(line)["text"] for line in done.stdout.decode().splitlines()]
+    ours = [json.loads(line)["text"] for line in done.stdout.decode().split("\n")[:-1]]
     theirs = [tokenizer.decode(line, skip_special_tokens=False) for line in encoded]
     wrong = sum(a != b for a, b in zip(ours, theirs, strict=True))
     checker.failures += wrong

@@ -2,6 +2,7 @@
 // may use a LineTokenizer.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,5 +58,20 @@ class LineTokenizer {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Trains a tokenizer on text files. `kind` is "bpe" for a byte-level one as GPT-2's, or "wordpiece" for one as BERT's.
+struct TokenizerTraining {
+  std::vector<std::string> files;
+  std::string kind = "bpe";
+  int64_t vocab_size = 30000;
+  int64_t min_frequency = 2;                // pairs that are rarer are not joined
+  std::vector<std::string> special_tokens;  // after those that every tokenizer of the kind has
+  bool do_lower_case = true;                // only for "wordpiece"
+};
+
+// Trains and writes tokenizer.json and tokenizer_config.json, which Hugging Face reads, to a folder that has no tokenizer yet.
+// Returns a line for people. Errors: kUsage for wrong settings and for a folder with a tokenizer; kBadData for files that
+// cannot be read or are not UTF-8.
+std::string train_tokenizer(const TokenizerTraining& training, const std::string& output_dir);
 
 }  // namespace plimsoll

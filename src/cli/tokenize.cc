@@ -1,19 +1,69 @@
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "cli/command.h"
 #include "plimsoll/inspect.h"
 
 namespace plimsoll::cli {
+namespace {
+
+int64_t number_of(const CommandWords& words, const char* option, int64_t fallback) {
+  if (!words.has(option)) return fallback;
+  const std::string text = words.value(option);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw Error(ErrorCode::kUsage,
+                "tokenize: --" + std::string(option) + " is '" + text + "', but should be a number");
+  return value;
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+int train(const CommandWords& read) {
+  for (const char* option : {"tokenizer_name", "show", "decode", "skip_special_tokens"}) {
+    if (read.has(option))
+      throw Error(ErrorCode::kUsage, "tokenize: --" + std::string(option) + " has no effect with --train");
+  }
+  if (read.value("output_dir").empty())
+    throw Error(ErrorCode::kUsage, "tokenize: give --output_dir DIR, the folder for the trained tokenizer");
+  TokenizerTraining training;
+  training.files = read.positionals;
+  training.kind = read.value("train");
+  training.vocab_size = number_of(read, "vocab_size", training.vocab_size);
+  training.min_frequency = number_of(read, "min_frequency", training.min_frequency);
+  training.special_tokens = split_at_commas(read.value("special_tokens"));
+  training.do_lower_case = read.value("do_lower_case", "true") == "true";
+  if (read.has("do_lower_case") && training.kind == "bpe")
+    throw Error(ErrorCode::kUsage, "tokenize: --do_lower_case has no effect with --train bpe");
+  print(train_tokenizer(training, read.value("output_dir")));
+  return 0;
+}
+
+}  // namespace
+
 int run_tokenize(const std::vector<std::string>& words) {
   const CommandInfo& command = command_named("tokenize");
   const CommandWords read = read_command_words(command, words);
   if (read.help) {
     print(command_screen(command, read.help_topic));
     return 0;
+  }
+  if (read.has("train")) return train(read);
+  for (const char* option :
+       {"output_dir", "vocab_size", "min_frequency", "special_tokens", "do_lower_case"}) {
+    if (read.has(option))
+      throw Error(ErrorCode::kUsage, "tokenize: --" + std::string(option) + " has no effect without --train");
   }
   if (read.positionals.size() > 1) {
     throw Error(ErrorCode::kUsage, "tokenize: two files, '" + read.positionals[0] + "' and '" +

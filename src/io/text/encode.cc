@@ -142,6 +142,46 @@ int32_t TokenizerImpl::encode_with_pipeline(std::string_view text, int32_t first
   return num_code_points;
 }
 
+void TokenizerImpl::count_words(std::string_view text, WordCounts* counts) const {
+  if (!spec_.pipeline) {
+    NormalizedText normalized;
+    normalizer_.normalize(text, 0, &normalized);
+    const std::string_view bytes = normalized.bytes;
+    for (size_t i = 0; i < bytes.size();) {
+      const size_t stop = word_end(bytes, i);
+      if (stop == i) {  // white space
+        i += decode_valid_utf8(bytes.data() + i).num_bytes;
+        continue;
+      }
+      ++(*counts)[std::string(bytes.substr(i, stop - i))];
+      i = stop;
+    }
+    return;
+  }
+  std::string word;
+  const auto& steps = spec_.byte_level;
+  if (steps && !steps->adds_space && (!steps->composes || surely_composed(text))) {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = byte_level_word_end(steps->pattern, text, begin);
+      word.clear();
+      for (const char byte : text.substr(begin, end - begin))
+        append_utf8(byte_character(static_cast<uint8_t>(byte)), &word);
+      ++(*counts)[word];
+      begin = end;
+    }
+    return;
+  }
+  Words words;
+  words.text.assign(text, 0);
+  spec_.pipeline->normalize(&words.text);
+  spec_.pipeline->split(&words);
+  for (const Words::Part& part : words.parts) {
+    word.clear();
+    for (size_t i = part.begin; i < part.end; ++i) append_utf8(words.text.chars[i], &word);
+    if (!word.empty()) ++(*counts)[word];
+  }
+}
+
 // Removes the white space at the ends of the last token, whose text this is, from its offsets.
 void TokenizerImpl::trim_offsets(std::u32string_view chars, const ScratchImpl& scratch, Sequence* out) const {
   const auto is_space = [](char32_t c) {

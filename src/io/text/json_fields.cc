@@ -1,11 +1,116 @@
 #include "io/text/json_fields.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "base/check.h"
 #include "base/json.h"
 
 namespace plimsoll::text {
+
+namespace {
+
+// Converts a number with a fraction or an exponent as serde_json does, the reader of Hugging Face's tokenizers: it scales
+// the digits by a power of ten, which can differ from the nearest value in the last bit. The scores of a Unigram model
+// decide between tokens with equal sums.
+double reference_value(std::string_view text) {
+  constexpr int kMaxPower = 308;
+  const bool is_negative = text.starts_with('-');
+  if (is_negative) text.remove_prefix(1);
+  uint64_t digits = 0;
+  int64_t exponent = 0;
+  bool has_point = false, is_full = false;
+  size_t i = 0;
+  for (; i < text.size() && text[i] != 'e' && text[i] != 'E'; ++i) {
+    if (text[i] == '.') {
+      has_point = true;
+      continue;
+    }
+    const auto digit = static_cast<uint64_t>(text[i] - '0');
+    is_full = is_full || digits > (std::numeric_limits<uint64_t>::max() - digit) / 10;
+    if (!is_full) digits = digits * 10 + digit;
+    // Digits that do not fit count only before the point.
+    if (!is_full && has_point) --exponent;
+    if (is_full && !has_point) ++exponent;
+  }
+  if (i < text.size()) {
+    const bool negative_exponent = text.substr(i + 1).starts_with('-');
+    int64_t stated = 0;
+    for (const char c : text.substr(i + 1)) {
+      if (c >= '0' && c <= '9') stated = std::min<int64_t>(stated * 10 + (c - '0'), 1000000);
+    }
+    exponent += negative_exponent ? -stated : stated;
+  }
+  auto value = static_cast<double>(digits);
+  const auto power = [](int64_t n) { return std::strtod(("1e" + std::to_string(n)).c_str(), nullptr); };
+  while (exponent < -kMaxPower && value != 0.0) {
+    value /= 1e308;
+    exponent += kMaxPower;
+  }
+  if (value != 0.0) value = exponent >= 0 ? value * power(exponent) : value / power(-exponent);
+  return is_negative ? -value : value;
+}
+
+// Builds a document from the events of the parser. It differs from the parser's own builder in the value of numbers.
+class DocumentBuilder : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double /*value*/, const std::string& text) override { return add(reference_value(text)); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Json::binary_t& /*value*/) override { return false; }
+  bool start_object(size_t /*size*/) override { return open(Json::object()); }
+  bool key(std::string& name) override {
+    slot_ = &(*open_.back())[name];
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(size_t /*size*/) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t /*position*/, const std::string& /*token*/, const Json::exception& error) override {
+    error_ = error.what();
+    return false;
+  }
+
+  Json& document() { return document_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  Json* place(Json value) {
+    if (open_.empty()) {
+      document_ = std::move(value);
+      return &document_;
+    }
+    if (open_.back()->is_array()) {
+      open_.back()->push_back(std::move(value));
+      return &open_.back()->back();
+    }
+    *slot_ = std::move(value);
+    return slot_;
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    open_.push_back(place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json document_;
+  std::vector<Json*> open_;  // the objects and arrays that are not complete
+  Json* slot_ = nullptr;     // the value of the last key
+  std::string error_;
+};
+
+}  // namespace
 
 Json parse_json(const std::string& text, const std::string& where) {
   if (is_nested_deeper(text, kMaxTokenizerJsonDepth)) {
@@ -14,13 +119,13 @@ Json parse_json(const std::string& text, const std::string& where) {
                 "from its source",
                 where, kMaxTokenizerJsonDepth);
   }
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
+  DocumentBuilder builder;
+  if (!Json::sax_parse(text, &builder)) {
     // The text is malformed or contains a number that no type can represent.
     throw_error(ErrorCode::kBadData, "{} is not valid JSON: {}; copy the file again from its source", where,
-                error.what());
+                builder.error());
   }
+  return std::move(builder.document());
 }
 
 JsonFields::JsonFields(const Json& value, std::string where, std::string path)

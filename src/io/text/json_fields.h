@@ -20,8 +20,8 @@ using Json = nlohmann::json;
 // The deepest nesting of a tokenizer's file, which is that of a pipeline with sequences in sequences.
 inline constexpr int kMaxTokenizerJsonDepth = 256;
 
-// Parses a text. Errors: kBadData with `where`, line and column if the text is not JSON, and for nesting beyond
-// kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
+// Parses a text. Numbers have the values that Hugging Face's tokenizers read. Errors: kBadData with `where`, line and
+// column if the text is not JSON, and for nesting beyond kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
 Json parse_json(const std::string& text, const std::string& where);
 
 class JsonFields {

@@ -248,6 +248,27 @@ TEST(ModelFileTest, NamesWhatIsWrong) {
   }
 }
 
+// Numbers as serde_json reads them; each of the first four differs from the nearest double in its last bit.
+TEST(ModelFileTest, ReadsNumbersAsHuggingFace) {
+  const std::vector<std::pair<std::string, double>> numbers = {
+      {"-3.0123284804704786", -0x1.8193faca370cdp+1},
+      {"-14.825037124029805", -0x1.da66b44136347p+3},
+      {"-1.2806287645399461", -0x1.47d7496604157p+0},
+      {"-15.164604925736347", -0x1.e544718c998a4p+3},
+      {"-3.5", -0x1.c000000000000p+1},
+      {"0.0", 0x0.0p+0},
+      {"1e-5", 0x1.4f8b588e368f1p-17},
+      {"-12345678901234567890123.5", -0x1.4ea15b273b38ap+73},
+      {"1.5e300", 0x1.1eb2d66005835p+997},
+      {"2.5e-310", 0x0.02e055c9a3f6cp-1022},
+      {"0.00000000000000000000000000012345678901234567", 0x1.39000987328e8p-93}};
+  for (const auto& [text, value] : numbers) {
+    const Json document = parse_json("[[\"x\", " + text + "]]", "tokenizer.json");
+    EXPECT_EQ(document[0][1].get<double>(), value) << text;
+  }
+  EXPECT_NE(std::strtod(numbers[0].first.c_str(), nullptr), numbers[0].second);
+}
+
 TEST(ModelFileTest, NamesTheTextWithoutAToken) {
   const std::map<std::string, std::string> models = {
       {R"({"type": "BPE", "vocab": {"a": 1}, "merges": [], "unk_token": "<unk>"})",

@@ -536,7 +536,8 @@ TEST(TokenizerFolderTest, SaysWhatIsWrongWithAFile) {
 TEST(TokenizerFolderTest, AFolderWithoutATokenizerSaysWhatToDo) {
   const std::filesystem::path nowhere = "no/such/folder";
   const std::string message = error_message([&] { Tokenizer::load(nowhere); }, ErrorCode::kBadData);
-  EXPECT_NE(message.find("neither tokenizer.json nor vocab.json nor vocab.txt"), std::string::npos) << message;
+  EXPECT_NE(message.find("neither tokenizer.json nor vocab.json nor vocab.txt"), std::string::npos)
+      << message;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "io/text/added_tokens.h"
 #include "io/text/bert_normalizer.h"
+#include "io/text/bpe_trainer.h"
 #include "io/text/pipeline.h"
 #include "io/text/token_model.h"
 #include "io/text/tokenizer.h"
@@ -68,6 +69,8 @@ class TokenizerImpl {
   std::optional<std::string_view> token(int32_t id) const;
   std::string decode(std::span<const int32_t> ids, const DecodeOptions& options) const;
   int64_t num_special_tokens(bool pair) const;
+  // Adds the words of a text without added tokens, as the model gets them, to the counts. Requires: valid UTF-8.
+  void count_words(std::string_view text, WordCounts* counts) const;
   // Returns the normalized text.
   std::string normalize(std::string_view text) const;
 
