@@ -6,7 +6,7 @@
 #include "io/text/tokenizer_spec.h"
 #include "io/text/tokenizer_training.h"
 #include "plimsoll/inspect.h"
-#include "run/threads.h"
+#include "run/device_choice.h"
 
 namespace plimsoll {
 namespace {

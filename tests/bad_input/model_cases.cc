@@ -410,8 +410,8 @@ std::vector<Case> tokenizer_cases() {
       tokenizer("TokenizerJsonCutOff", {"tokenizer.json"}, "tokenizer.json", "{\"model\": {\"type\": "),
       tokenizer("TokenizerJsonDeep", {"tokenizer.json", "nested deeper than 256 levels"}, "tokenizer.json",
                 std::string(100000, '[')),
-      tokenizer("TokenizerJsonOtherModel", {"tokenizer.json", "BPE", "WordPiece"}, "tokenizer.json",
-                "{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}"),
+      tokenizer("TokenizerJsonOtherModel", {"tokenizer.json", "CharacterModel", "WordPiece"}, "tokenizer.json",
+                "{\"model\": {\"type\": \"CharacterModel\", \"vocab\": {}, \"merges\": []}}"),
       tokenizer("TokenizerJsonDeepClosed", {"tokenizer.json"}, "tokenizer.json",
                 std::string(100000, '[') + std::string(100000, ']')),
       tokenizer("TokenizerJsonDuplicateIds", {"tokenizer.json", "'b'", "id 1"}, "tokenizer.json",
@@ -440,7 +440,7 @@ std::vector<Case> tokenizer_cases() {
        }},
       {"TokenizerJsonForeignClass",
        4,
-       {"tokenizer_class is 'RobertaTokenizer'", "splits texts in its own way", "PreTrainedTokenizerFast"},
+       {"tokenizer_class is 'RobertaTokenizer'", "neither BPE nor Unigram", "PreTrainedTokenizerFast"},
        [](const Ground& ground) {
          const std::string model =
              ground.model_with("tokenizer_config.json", "{\"tokenizer_class\": \"RobertaTokenizer\"}");

@@ -99,6 +99,10 @@ bool Bpe::splits_before(std::string_view mark, const Vocabulary& vocabulary) con
       spec_.ignore_merges) {
     return false;
   }
+  // A dropped character moves the offsets of all tokens after it, so that parts would differ.
+  const bool has_bytes = spec_.byte_fallback && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
+                                                            [](int32_t id) { return id != kNoToken; });
+  if (unk_id_ == kNoToken && !has_bytes) return false;
   // Without such a token no pair can give one.
   return std::none_of(vocabulary.begin(), vocabulary.end(), [&](const auto& entry) {
     const std::string_view token = entry.first;

@@ -1,10 +1,14 @@
 #include "io/text/token_model.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/check.h"
 
 namespace plimsoll::text {
+
+// SentencePiece's mark of the beginning of a word.
+static constexpr std::string_view kWordMark = "\xE2\x96\x81";
 
 TokenModel::Model TokenModel::make_model(const ModelSpec& spec, const TokenIds& ids) {
   return std::visit(
@@ -23,8 +27,16 @@ static uint64_t next_model_number() {
   return ++last;
 }
 
+// Returns true for a BPE model whose words can be split before every mark.
+static bool splits_before_mark(const Bpe* model, const ModelSpec& spec) {
+  return model != nullptr && model->splits_before(kWordMark, spec.vocab);
+}
+
 TokenModel::TokenModel(const ModelSpec& spec)
-    : ids_(spec.vocab), model_(make_model(spec, ids_)), number_(next_model_number()) {}
+    : ids_(spec.vocab),
+      model_(make_model(spec, ids_)),
+      splits_before_mark_(splits_before_mark(std::get_if<Bpe>(&model_), spec)),
+      number_(next_model_number()) {}
 
 void TokenModel::claim(ModelScratch& scratch) const {
   if (scratch.model == number_) return;
@@ -48,6 +60,26 @@ void TokenModel::split(std::string_view word, ModelScratch& scratch, std::vector
     return;
   }
   claim(scratch);
+  if (!splits_before_mark_) return split_cached(word, scratch, out);
+  for (size_t begin = 0; begin < word.size();) {
+    // The part ends before the first mark that does not follow another one.
+    size_t end = word.find(kWordMark, begin + 1);
+    while (end != std::string_view::npos && word.substr(0, end).ends_with(kWordMark)) {
+      end = word.find(kWordMark, end + 1);
+    }
+    end = std::min(end, word.size());
+    const size_t first = out->size();
+    split_cached(word.substr(begin, end - begin), scratch, out);
+    for (size_t i = first; i < out->size(); ++i) {
+      (*out)[i].begin += static_cast<uint32_t>(begin);
+      (*out)[i].end += static_cast<uint32_t>(begin);
+    }
+    begin = end;
+  }
+}
+
+void TokenModel::split_cached(std::string_view word, ModelScratch& scratch,
+                              std::vector<WordToken>* out) const {
   if (scratch.words.find(word, out)) return;
   const size_t first = out->size();
   if (const auto* bpe = std::get_if<Bpe>(&model_)) {

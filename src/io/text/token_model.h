@@ -53,11 +53,13 @@ class TokenModel {
   };
   using Model = std::variant<WordPiece, Bpe, Unigram, WordLevel>;
   static Model make_model(const ModelSpec& spec, const TokenIds& ids);
+  void split_cached(std::string_view word, ModelScratch& scratch, std::vector<WordToken>* out) const;
   void claim(ModelScratch& scratch) const;
 
   TokenIds ids_;
   Model model_;
-  uint64_t number_;  // distinguishes the models of a process
+  bool splits_before_mark_;  // a long word is split before each mark, which changes no token
+  uint64_t number_;          // distinguishes the models of a process
 };
 
 }  // namespace plimsoll::text
