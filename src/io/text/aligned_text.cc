@@ -128,8 +128,24 @@ void apply_normal_form(NormalForm form, AlignedText* text) {
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   // Every form leaves ASCII as it is.
   if (std::all_of(text->chars.begin(), text->chars.end(), [](char32_t c) { return c < 128; })) return;
-  Changed changed = decompose(text->chars, compatible);
-  if (composes) changed = compose(changed);
+  if (!composes) return change_text(decompose(text->chars, compatible), 0, text);
+  // Only code points that may change, and the one before each of them, need the algorithm.
+  const std::u32string_view chars = text->chars;
+  const uint16_t wanted = compatible ? kMayComposeCompatible : kMayCompose;
+  const auto may_change = [&](char32_t c) { return (UnicodeProperties::get().flags(c) & wanted) != 0; };
+  Changed changed;
+  size_t done = 0;
+  for (size_t at = 0; at < chars.size(); ++at) {
+    if (!may_change(chars[at])) continue;
+    const size_t begin = at > done ? at - 1 : at;
+    for (; done < begin; ++done) changed.push_back({chars[done], 0});
+    for (done = at + 1; done < chars.size() && may_change(chars[done]);) ++done;
+    const Changed part = compose(decompose(chars.substr(begin, done - begin), compatible));
+    changed.insert(changed.end(), part.begin(), part.end());
+    at = done;  // does not change
+  }
+  if (done == 0) return;
+  for (; done < chars.size(); ++done) changed.push_back({chars[done], 0});
   change_text(changed, 0, text);
 }
 

@@ -1,5 +1,8 @@
 #include "io/text/byte_level.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "io/text/unicode.h"
 #include "io/text/unicode_properties.h"
 
@@ -169,6 +172,25 @@ std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("");
 }
 
+// Appends a pre-tokenizer, or the steps of a Sequence.
+void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
+  if (type_of(fields) != "Sequence") {
+    steps->push_back(fields);
+    return;
+  }
+  for (const JsonFields& step : fields.required_objects("pretokenizers")) append_steps(step, steps);
+}
+
+// Returns the known pattern of a Split that makes a word of every match.
+std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
+  if (type_of(split) != "Split" || split.text("behavior") != "Isolated" ||
+      split.flag("invert").value_or(false))
+    return std::nullopt;
+  const auto pattern = split.object("pattern");
+  const auto regex = pattern ? pattern->text("Regex") : std::nullopt;
+  return regex ? find_word_pattern(*regex) : std::nullopt;
+}
+
 }  // namespace
 
 char32_t byte_character(uint8_t byte) {
@@ -222,23 +244,30 @@ std::optional<ByteLevelSteps> find_byte_level_steps(const std::optional<JsonFiel
     steps.composes = !types.empty();
   }
   if (!pre_tokenizer) return std::nullopt;
-  if (type_of(*pre_tokenizer) == "ByteLevel") {
-    steps.adds_space = pre_tokenizer->flag("add_prefix_space").value_or(true);
-    if (!pre_tokenizer->flag("use_regex").value_or(true)) steps.pattern = WordPattern::kNone;
-    return steps;
+  std::vector<JsonFields> parts;
+  append_steps(*pre_tokenizer, &parts);
+  if (parts.empty() || type_of(parts.back()) != "ByteLevel") return std::nullopt;
+  const JsonFields& last = parts.back();
+  // A space before each part is not in the text.
+  if (last.flag("add_prefix_space").value_or(true) && parts.size() > 1) return std::nullopt;
+  steps.adds_space = last.flag("add_prefix_space").value_or(true);
+  const bool uses_regex = last.flag("use_regex").value_or(true);
+  if (!uses_regex) steps.pattern = WordPattern::kNone;
+  if (parts.size() == 1) return steps;
+  if (parts.size() == 2 && !uses_regex) {
+    if (const auto known = find_split_pattern(parts[0])) {
+      steps.pattern = *known;
+      return steps;
+    }
   }
-  if (type_of(*pre_tokenizer) != "Sequence") return std::nullopt;
-  const std::vector<JsonFields> parts = pre_tokenizer->required_objects("pretokenizers");
-  if (parts.size() != 2 || type_of(parts[0]) != "Split" || type_of(parts[1]) != "ByteLevel")
-    return std::nullopt;
-  const auto pattern = parts[0].object("pattern");
-  const auto regex = pattern ? pattern->text("Regex") : std::nullopt;
-  const auto known = regex ? find_word_pattern(*regex) : std::nullopt;
-  if (!known || parts[0].text("behavior") != "Isolated" || parts[0].flag("invert").value_or(false) ||
-      parts[1].flag("use_regex").value_or(true) || parts[1].flag("add_prefix_space").value_or(true)) {
-    return std::nullopt;
+  constexpr std::string_view kSplitters[] = {"Split",           "Digits",          "Punctuation",
+                                             "Whitespace",      "WhitespaceSplit", "CharDelimiterSplit",
+                                             "BertPreTokenizer"};
+  steps.has_splitters = true;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    if (std::find(std::begin(kSplitters), std::end(kSplitters), type_of(parts[i])) == std::end(kSplitters))
+      return std::nullopt;
   }
-  steps.pattern = *known;
   return steps;
 }
 

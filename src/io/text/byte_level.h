@@ -44,6 +44,8 @@ struct ByteLevelSteps {
   WordPattern pattern = WordPattern::kGpt2;
   bool adds_space = false;  // a space before a text that does not start with one
   bool composes = false;    // the normal form C first
+  // All pre-tokenizers but the last one split the text first, without changing it.
+  bool has_splitters = false;
 };
 
 // Returns the steps if these fields of tokenizer.json describe such a pipeline.

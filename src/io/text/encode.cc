@@ -160,7 +160,7 @@ void TokenizerImpl::count_words(std::string_view text, WordCounts* counts) const
   }
   std::string word;
   const auto& steps = spec_.byte_level;
-  if (steps && !steps->adds_space && (!steps->composes || surely_composed(text))) {
+  if (steps && !steps->adds_space && !steps->has_splitters && (!steps->composes || surely_composed(text))) {
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = byte_level_word_end(steps->pattern, text, begin);
       word.clear();
@@ -246,30 +246,51 @@ void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_
     text = scratch.spaced_text;
     num_added = 1;
   }
-  int32_t num_chars = 0;  // code points that start before `counted`
-  size_t counted = 0;
-  const auto starts_before = [&](size_t byte) {
-    for (; counted < byte; ++counted) num_chars += (text[counted] & 0xC0) != 0x80;
-    return num_chars - num_added;
+  ByteWords words{text, first_code_point, num_added, offsets};
+  if (!spec_.byte_level->has_splitters) return encode_byte_part(0, text.size(), words, scratch, out);
+  Words& parts = scratch.pipeline.words;
+  parts.text.assign(text, first_code_point);
+  spec_.pipeline->split_except_last(&parts);
+  size_t chars = 0, byte = 0;  // the same position
+  const auto byte_of = [&](size_t position) {
+    for (; chars < position; ++chars) byte += decode_valid_utf8(text.data() + byte).num_bytes;
+    return byte;
   };
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = byte_level_word_end(spec_.byte_level->pattern, text, begin);
+  for (const Words::Part& part : parts.parts) {
+    const size_t begin = byte_of(part.begin);
+    encode_byte_part(begin, byte_of(part.end), words, scratch, out);
+  }
+}
+
+// Encodes the bytes [begin, end) of a text. Requires: parts are given in order.
+void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words, ScratchImpl& scratch,
+                                     Sequence* out) const {
+  const std::string_view text = words.text.substr(begin, end - begin);
+  // Returns the number of the code points of the original text that start before this byte of the part.
+  const auto starts_before = [&](size_t byte) {
+    for (; words.counted < begin + byte; ++words.counted)
+      words.num_chars += (words.text[words.counted] & 0xC0) != 0x80;
+    return words.num_chars - words.num_added;
+  };
+  for (size_t word = 0; word < text.size();) {
+    const size_t word_end = byte_level_word_end(spec_.byte_level->pattern, text, word);
     scratch.word_tokens.clear();
-    model_.split_bytes(text.substr(begin, end - begin), scratch.model, &scratch.word_tokens);
+    model_.split_bytes(text.substr(word, word_end - word), scratch.model, &scratch.word_tokens);
     for (const WordToken& token : scratch.word_tokens) {
       out->ids.push_back(token.id);
-      if (offsets == Offsets::kSkip) continue;
-      const std::string_view bytes = text.substr(begin + token.begin, token.end - token.begin);
-      const int32_t first = starts_before(begin + token.begin) - ((bytes[0] & 0xC0) == 0x80 ? 1 : 0);
-      const int32_t last = starts_before(begin + token.end);
-      out->offsets.push_back({first_code_point + std::max(first, 0), first_code_point + std::max(last, 1)});
+      if (words.offsets == Offsets::kSkip) continue;
+      const std::string_view bytes = text.substr(word + token.begin, token.end - token.begin);
+      const int32_t first = starts_before(word + token.begin) - ((bytes[0] & 0xC0) == 0x80 ? 1 : 0);
+      const int32_t last = starts_before(word + token.end);
+      out->offsets.push_back(
+          {words.first_code_point + std::max(first, 0), words.first_code_point + std::max(last, 1)});
       if (!spec_.offset_trimming) continue;
       const auto leading = std::min(bytes.find_first_not_of(' '), bytes.size());
       const size_t trailing = bytes.size() - 1 - bytes.find_last_not_of(' ');  // npos counts as -1
       if (leading > 0 || trailing > 0)
         trim_span(static_cast<int32_t>(leading), static_cast<int32_t>(trailing), scratch, out);
     }
-    begin = end;
+    word = word_end;
   }
 }
 

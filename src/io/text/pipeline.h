@@ -72,6 +72,11 @@ class Pipeline {
   void normalize(AlignedText* text) const;
   // Splits the text of `words` into its parts. Without pre-tokenizers the text is a single part.
   void split(Words* words) const;
+  // Does the same without the last pre-tokenizer, which has to exist.
+  void split_except_last(Words* words) const;
+
+ private:
+  void split_by(size_t num_steps, Words* words) const;
 };
 
 }  // namespace plimsoll::text

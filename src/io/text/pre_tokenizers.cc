@@ -381,12 +381,20 @@ void Pipeline::normalize(AlignedText* text) const {
 }
 
 void Pipeline::split(Words* words) const {
+  split_by(pre_tokenizers.size(), words);
+}
+
+void Pipeline::split_except_last(Words* words) const {
+  split_by(pre_tokenizers.size() - 1, words);
+}
+
+void Pipeline::split_by(size_t num_steps, Words* words) const {
   words->parts.clear();
   if (words->text.chars.empty()) return;
   words->parts.push_back({0, words->text.chars.size(), words->text.begin});
   const size_t before = words->text.chars.size();
-  for (const auto& step : pre_tokenizers) {
-    step->split(words);
+  for (size_t i = 0; i < num_steps; ++i) {
+    pre_tokenizers[i]->split(words);
     check_growth(words->text.chars.size(), before, where);
   }
 }

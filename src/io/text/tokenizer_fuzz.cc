@@ -1,16 +1,18 @@
 // libFuzzer target: the readers of the tokenizer's files, and encoding with every tokenizer that they accept.
 //
-// The first byte selects the file and the options; a 0x1E byte separates the file from the text. One choice puts the
-// input into a tokenizer.json as its "normalizer", "pre_tokenizer" and "post_processor", another makes it a regular
-// expression. For any input, the result must be an Error{kBadData} or a tokenizer with these properties: equal lengths; offsets
-// inside the text and in order within a token; at most max_length tokens. The slow implementation of the
-// normalizer is compared elsewhere.
+// The first byte selects the file and the options; a 0x1E byte separates the file from the text. Some choices put the
+// input into a tokenizer.json after a model of WordPiece, BPE or Unigram, another makes it a regular expression, another the
+// merges of a BPE model. For any input, the result must be an Error{kBadData} or a tokenizer with these properties: equal lengths;
+// offsets inside the text and in order within a token; at most max_length tokens; decoded text that is valid UTF-8, as a whole and
+// in the parts of a stream. The slow implementation of the normalizer is compared elsewhere.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/check.h"
+#include "io/text/byte_level.h"
 #include "io/text/tokenizer.h"
 #include "io/text/tokenizer_spec.h"
 #include "io/text/unicode.h"
@@ -27,17 +29,52 @@ constexpr const char* kModel =
         "max_input_chars_per_word": 20, "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3, "##a": 4, "ab": 5, "the": 6,
         "\u0120": 7, "##\u2581": 8, "\u00e9": 9}}, )";
 
+// The same with BPE and byte fallback, and with Unigram.
+constexpr const char* kBpeModel =
+    R"({"model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3,
+        "\u2581": 4, "\u2581a": 5, "aab": 6, "<0xC3>": 7, "<0xA9>": 8, "\u0120": 9, "\u0120a": 10, "aa": 11},
+        "merges": ["a b", "\u2581 a", "a ab", "\u0120 a", "a a"]}, )";
+constexpr const char* kUnigramModel =
+    R"({"model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true, "vocab": [["<unk>", 0], ["a", -2.5], ["ab", -3], ["b", -2.5],
+        ["\u2581", -1.25], ["\u2581a", -2], ["<0xC3>", 0], ["<0xA9>", 0], ["aab", -6], ["a", -7]]}, )";
+
+// A byte-level model: the characters of all bytes and three merges.
+std::string byte_level_json(const std::string& pattern) {
+  nlohmann::json vocab = nlohmann::json::object();
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string character;
+    append_utf8(byte_character(static_cast<uint8_t>(byte)), &character);
+    vocab[character] = byte;
+  }
+  vocab["th"] = 256;
+  vocab["the"] = 257;
+  vocab["\u0120the"] = 258;
+  const nlohmann::json split = {
+      {"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", pattern}}}};
+  const nlohmann::json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return nlohmann::json(
+             {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"t h", "th e", "\u0120 the"}}}},
+              {"normalizer", {{"type", "NFC"}}},
+              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}}},
+              {"decoder", byte_level},
+              {"post_processor", byte_level}})
+      .dump();
+}
+
 std::string valid_utf8(const std::string& text) {
   std::string valid;
   replace_invalid_utf8(text, &valid);
   return valid;
 }
 
+constexpr uint8_t kNumChoices = 12;
+
 TokenizerFiles files_of(uint8_t choice, std::string file) {
   TokenizerFiles files;
   files.folder = "fuzz";
   files.vocab_txt = kVocab;
-  switch (choice % 8) {
+  switch (choice % kNumChoices) {
     case 0:
       files.tokenizer_json = std::move(file);
       break;
@@ -55,6 +92,21 @@ TokenizerFiles files_of(uint8_t choice, std::string file) {
       break;
     case 6:
       files.tokenizer_json = std::string(kModel) + file + "}";
+      break;
+    case 8:
+      files.tokenizer_json = std::string(kBpeModel) + file + "}";
+      break;
+    case 9:
+      files.tokenizer_json = std::string(kUnigramModel) + file + "}";
+      break;
+    case 10:
+      files.vocab_json = R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3, "abb": 4})";
+      files.merges_txt = std::move(file);
+      files.model_config = R"({"model_type": "gpt2"})";
+      break;
+    case 11:
+      files.tokenizer_json = byte_level_json(
+          file.empty() ? std::string(word_pattern_regex(WordPattern::kThreeDigits)) : valid_utf8(file));
       break;
     case 7:
       files.tokenizer_json = std::string(kModel) +
@@ -80,19 +132,31 @@ void check_encoding(const Encoding& encoding, std::string_view text, const Encod
   PLIMSOLL_CHECK(!options.max_length || static_cast<int64_t>(encoding.ids.size()) <= *options.max_length);
 }
 
+void check_decoding(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  PLIMSOLL_CHECK(is_valid_utf8(tokenizer.decode(ids)));
+  TokenStream stream(tokenizer);
+  const size_t count = std::min<size_t>(ids.size(), 200);
+  for (size_t i = 0; i < count; ++i) PLIMSOLL_CHECK(is_valid_utf8(stream.push(ids[i])));
+  PLIMSOLL_CHECK(is_valid_utf8(stream.finish()));
+}
+
 void fuzz(const uint8_t* data, size_t size) {
   if (size == 0) return;
   const uint8_t choice = data[0];
   const std::string input(data + 1, data + size);
   const size_t cut = input.find('\x1E');
   const std::string file = input.substr(0, cut);
-  const std::string text = choice % 8 == 5 ? input : cut == std::string::npos ? input : input.substr(cut + 1);
+  const std::string text = choice % kNumChoices == 5  ? input
+                           : cut == std::string::npos ? input
+                                                      : input.substr(cut + 1);
   try {
     const Tokenizer tokenizer(parse_tokenizer_files(files_of(choice, file)));
-    check_encoding(tokenizer.encode(text), text, {});
+    const Encoding encoding = tokenizer.encode(text);
+    check_encoding(encoding, text, {});
+    check_decoding(tokenizer, encoding.ids);
     // Templates in the input may repeat a text, so a limit holds only for those that do not.
-    if (choice % 8 == 0 || choice % 8 >= 6) return;
-    const EncodeOptions options{.max_length = choice / 8 % 16,
+    if (choice % kNumChoices == 0 || (choice % kNumChoices >= 6 && choice % kNumChoices <= 9)) return;
+    const EncodeOptions options{.max_length = choice / kNumChoices % 16,
                                 .truncation_side = choice & 0x80 ? TextSide::kLeft : TextSide::kRight};
     check_encoding(tokenizer.encode_pair(text, text, options), text, options);
   } catch (const Error& error) {

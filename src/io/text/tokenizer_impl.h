@@ -57,6 +57,16 @@ struct ScratchImpl {
   Sequence first, second;
 };
 
+// A text whose parts are encoded in their bytes one after the other.
+struct ByteWords {
+  std::string_view text;
+  int32_t first_code_point = 0;
+  int32_t num_added = 0;  // code points that are not in the original text: a space at the beginning
+  Offsets offsets = Offsets::kRecord;
+  int32_t num_chars = 0;  // code points of `text` that start before the byte `counted`
+  size_t counted = 0;
+};
+
 class TokenizerImpl {
  public:
   explicit TokenizerImpl(TokenizerSpec spec);
@@ -102,6 +112,8 @@ class TokenizerImpl {
                             ScratchImpl& scratch, Sequence* out) const;
   void encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
                          ScratchImpl& scratch, Sequence* out) const;
+  void encode_byte_part(size_t begin, size_t end, ByteWords& words, ScratchImpl& scratch,
+                        Sequence* out) const;
   void encode_pieces(size_t begin, size_t end, Offsets offsets, ScratchImpl& scratch, Sequence* out) const;
   void trim_offsets(std::u32string_view chars, const ScratchImpl& scratch, Sequence* out) const;
   void trim_span(int32_t leading, int32_t trailing, const ScratchImpl& scratch, Sequence* out) const;

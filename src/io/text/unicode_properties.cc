@@ -52,6 +52,10 @@ UnicodeProperties::UnicodeProperties() {
   for (size_t i = 0; i < std::size(kCompositions); i += 3) {
     composites_[pair_key(kCompositions[i], kCompositions[i + 1])] = kCompositions[i + 2];
   }
+  for (size_t i = 0; i < std::size(kCompatibility); i += 2 + kCompatibility[i + 1]) {
+    std::u32string& parts = compatible_[kCompatibility[i]];
+    for (size_t j = 0; j < kCompatibility[i + 1]; ++j) parts.push_back(kCompatibility[i + 2 + j]);
+  }
   mark_composition(&all);
   std::unordered_map<uint16_t, uint16_t> uniform_pages;
   for (size_t first = 0; first < kNumCodePoints; first += kPageSize) {
@@ -67,10 +71,6 @@ UnicodeProperties::UnicodeProperties() {
       page_of_.push_back(number);
     }
     flags_.insert(flags_.end(), page, page_end);
-  }
-  for (size_t i = 0; i < std::size(kCompatibility); i += 2 + kCompatibility[i + 1]) {
-    std::u32string& parts = compatible_[kCompatibility[i]];
-    for (size_t j = 0; j < kCompatibility[i + 1]; ++j) parts.push_back(kCompatibility[i + 2 + j]);
   }
 }
 
@@ -89,6 +89,10 @@ void UnicodeProperties::mark_composition(std::vector<uint16_t>* flags) const {
     char32_t composite = parts[0];
     for (size_t i = 1; i < parts.size() && composite != 0; ++i) composite = compose(composite, parts[i]);
     if (composite != c || ((*flags)[parts[0]] & kMayCompose) != 0) (*flags)[c] |= kMayCompose;
+  }
+  for (const auto& entry : compatible_) (*flags)[entry.first] |= kMayComposeCompatible;
+  for (uint16_t& f : *flags) {
+    if ((f & kMayCompose) != 0) f |= kMayComposeCompatible;
   }
 }
 

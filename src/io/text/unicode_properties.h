@@ -18,11 +18,12 @@ namespace plimsoll::text {
 // The bits of UnicodeProperties::flags(). The lowest five contain the general category.
 enum PropertyFlags : uint16_t {
   kCategoryMask = 31,
-  kNumeric = 32,        // Digits splits at it (Rust's char::is_numeric)
-  kCombiningMark = 64,  // StripAccents drops it
-  kRegexWord = 128,     // \w of regular expressions
-  kRegexSpace = 256,    // \s of regular expressions
-  kMayCompose = 512,    // the normal form C may change it, or join it to a code point before it
+  kNumeric = 32,                 // Digits splits at it (Rust's char::is_numeric)
+  kCombiningMark = 64,           // StripAccents drops it
+  kRegexWord = 128,              // \w of regular expressions
+  kRegexSpace = 256,             // \s of regular expressions
+  kMayCompose = 512,             // the normal form C may change it, or join it to a code point before it
+  kMayComposeCompatible = 1024,  // the same for the normal form KC
 };
 
 class UnicodeProperties {
