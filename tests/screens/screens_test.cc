@@ -123,7 +123,18 @@ std::string screens_of(const std::vector<std::vector<std::string>>& commands,
   return screens;
 }
 
-TEST_F(FirstTry, CommandsOfTheReadmeOnATerminal) {
+class FirstTryOnATerminal : public FirstTry {
+ protected:
+  void SetUp() override {
+    if (!has_pseudo_terminals()) {
+      GTEST_SKIP()
+          << "this machine has no pseudo terminals (/dev/pts is not mounted), so nothing can be shown on one";
+    }
+    FirstTry::SetUp();
+  }
+};
+
+TEST_F(FirstTryOnATerminal, CommandsOfTheReadmeOnATerminal) {
   ASSERT_GE(readme_commands().size(), 5u);
   expect_screen("terminal.txt", screens_of(readme_commands(),
                                            [&](const auto& words) { return run(words, Output::kTerminal); }));
@@ -134,7 +145,7 @@ TEST_F(FirstTry, CommandsOfTheReadmeWithoutATerminal) {
                 screens_of(readme_commands(), [&](const auto& words) { return run(words, Output::kPipe); }));
 }
 
-TEST_F(FirstTry, CommandsOfTheReadmeInTheLocaleC) {
+TEST_F(FirstTryOnATerminal, CommandsOfTheReadmeInTheLocaleC) {
   const std::string screens =
       screens_of(readme_commands(), [&](const auto& words) { return run(words, Output::kTerminal, "C"); });
   EXPECT_TRUE(std::all_of(screens.begin(), screens.end(),
@@ -143,7 +154,7 @@ TEST_F(FirstTry, CommandsOfTheReadmeInTheLocaleC) {
 }
 
 // The tables of a plan follow the width of the terminal; in a pipe they have up to 100 columns.
-TEST_F(FirstTry, APlanFitsTheTerminal) {
+TEST_F(FirstTryOnATerminal, APlanFitsTheTerminal) {
   const std::vector<std::string> plan = readme_commands()[0];
   for (const int columns : {80, 100, 132}) {
     std::istringstream lines(rendered(run(plan, Output::kTerminal, "C", {}, columns).bytes).text);
@@ -154,7 +165,7 @@ TEST_F(FirstTry, APlanFitsTheTerminal) {
   }
 }
 
-TEST_F(FirstTry, HelpOfEveryCommand) {
+TEST_F(FirstTryOnATerminal, HelpOfEveryCommand) {
   std::string screens;
   for (const char* command : {"", "train", "plan", "eval", "predict", "inspect", "tokenize", "fit", "bench",
                               "merge", "monitor", "completion", "man", "schema"}) {
@@ -169,7 +180,7 @@ TEST_F(FirstTry, HelpOfEveryCommand) {
 }
 
 // A step leaves a line on a terminal, and the bar below shows the time at every width.
-TEST_F(FirstTry, StepsLeaveLinesAndTheBarShowsTheTime) {
+TEST_F(FirstTryOnATerminal, StepsLeaveLinesAndTheBarShowsTheTime) {
   for (const int columns : {60, 80, 100, 160}) {
     SCOPED_TRACE(columns);
     const Rendered screen = rendered(train(Output::kTerminal, "C.UTF-8", {}, columns).bytes);
@@ -197,7 +208,7 @@ bool has_escape(const TerminalRun& run) {
   return run.bytes.find('\033') != std::string::npos;
 }
 
-TEST_F(FirstTry, ColourIsModest) {
+TEST_F(FirstTryOnATerminal, ColourIsModest) {
   const std::string yellow = "\033[33mwarning:\033[0m ";
   const std::string red = "\033[1;31mplimsoll:\033[0m ";
   const std::vector<std::string> wrong{"train", "--lerning_rate", "1"};
@@ -213,7 +224,7 @@ TEST_F(FirstTry, ColourIsModest) {
   EXPECT_FALSE(has_escape(run(wrong, Output::kPipe)));
 }
 
-TEST_F(FirstTry, TheLocaleDecidesTheCharacters) {
+TEST_F(FirstTryOnATerminal, TheLocaleDecidesTheCharacters) {
   const std::vector<std::string> plan{"plan", "--config_name", "bert-base-uncased", "--device", "l4"};
   const auto is_ascii = [](const TerminalRun& run) {
     return std::all_of(run.bytes.begin(), run.bytes.end(),
@@ -234,7 +245,7 @@ TEST_F(FirstTry, TheLocaleDecidesTheCharacters) {
   EXPECT_TRUE(is_ascii(train(Output::kTerminal, "C")));
 }
 
-TEST_F(FirstTry, QuietRunsPrintResults) {
+TEST_F(FirstTryOnATerminal, QuietRunsPrintResults) {
   const auto trained = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words{
         "train",        "--model_name_or_path", "data/demo/minilm", "--train_file",         "train.tsv",

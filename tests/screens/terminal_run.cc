@@ -57,6 +57,15 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
+bool has_pseudo_terminals() {
+  int outer = -1;
+  int inner = -1;
+  if (openpty(&outer, &inner, nullptr, nullptr, nullptr) != 0) return false;
+  close(outer);
+  close(inner);
+  return true;
+}
+
 TerminalRun run_program(const std::vector<std::string>& words, const RunOptions& options) {
   std::vector<std::string> command{place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll")};
   command.insert(command.end(), words.begin(), words.end());

@@ -23,10 +23,13 @@ struct RunOptions {
   std::string input = {};  // the content of standard input
 };
 
-// Runs the program to its end.
+// Returns true if this machine has pseudo terminals. A chroot without /dev/pts has none.
+bool has_pseudo_terminals();
+
+// Runs the program to its end. Requires: has_pseudo_terminals() for Output::kTerminal.
 TerminalRun run_program(const std::vector<std::string>& words, const RunOptions& options);
 
-// What a terminal of this width shows.
+// The content of a terminal after a run.
 struct Rendered {
   std::string text;                 // the lines that remain, without blanks at their ends
   std::vector<std::string> erased;  // lines that were overwritten, such as a progress bar

@@ -132,10 +132,10 @@ StatedToken read_added_token(const JsonFields& fields) {
                 fields.name_of("content"));
   }
   token.content = *content;
-  token.special = fields.flag("special").value_or(false);
-  token.single_word = fields.flag("single_word").value_or(false);
-  token.lstrip = fields.flag("lstrip").value_or(false);
-  token.rstrip = fields.flag("rstrip").value_or(false);
+  token.special = fields.flag_or("special", false);
+  token.single_word = fields.flag_or("single_word", false);
+  token.lstrip = fields.flag_or("lstrip", false);
+  token.rstrip = fields.flag_or("rstrip", false);
   token.normalized = fields.flag("normalized").value_or(!token.special);
   if (const auto id = fields.integer("id")) result.id = checked_id(*id, fields.name_of("id"));
   return result;

@@ -183,8 +183,7 @@ void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
 
 // Returns the known pattern of a Split that makes a word of every match.
 std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
-  if (type_of(split) != "Split" || split.text("behavior") != "Isolated" ||
-      split.flag("invert").value_or(false))
+  if (type_of(split) != "Split" || split.text("behavior") != "Isolated" || split.flag_or("invert", false))
     return std::nullopt;
   const auto pattern = split.object("pattern");
   const auto regex = pattern ? pattern->text("Regex") : std::nullopt;
@@ -249,9 +248,9 @@ std::optional<ByteLevelSteps> find_byte_level_steps(const std::optional<JsonFiel
   if (parts.empty() || type_of(parts.back()) != "ByteLevel") return std::nullopt;
   const JsonFields& last = parts.back();
   // A space before each part is not in the text.
-  if (last.flag("add_prefix_space").value_or(true) && parts.size() > 1) return std::nullopt;
-  steps.adds_space = last.flag("add_prefix_space").value_or(true);
-  const bool uses_regex = last.flag("use_regex").value_or(true);
+  if (last.flag_or("add_prefix_space", true) && parts.size() > 1) return std::nullopt;
+  steps.adds_space = last.flag_or("add_prefix_space", true);
+  const bool uses_regex = last.flag_or("use_regex", true);
   if (!uses_regex) steps.pattern = WordPattern::kNone;
   if (parts.size() == 1) return steps;
   if (parts.size() == 2 && !uses_regex) {

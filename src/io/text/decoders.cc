@@ -264,12 +264,12 @@ std::unique_ptr<DecoderStep> read_step(const JsonFields& fields, const std::stri
   if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
   if (type == "WordPiece") {
     return std::make_unique<WordPieceDecoder>(required_text(fields, "prefix"),
-                                              fields.flag("cleanup").value_or(true));
+                                              fields.flag_or("cleanup", true));
   }
   if (type == "Metaspace") {
     // Files of older versions have a flag instead of the scheme.
     const bool adds_space = fields.text("prepend_scheme").value_or("always") != "never" &&
-                            fields.flag("add_prefix_space").value_or(true);
+                            fields.flag_or("add_prefix_space", true);
     return std::make_unique<MetaspaceDecoder>(required_character(fields, "replacement"), adds_space);
   }
   if (type == "BPEDecoder") return std::make_unique<BpeDecoder>(required_text(fields, "suffix"));
@@ -288,7 +288,7 @@ std::unique_ptr<DecoderStep> read_step(const JsonFields& fields, const std::stri
   if (type == "CTC") {
     std::string blank = required_text(fields, "pad_token");
     return std::make_unique<CtcDecoder>(std::move(blank), required_text(fields, "word_delimiter_token"),
-                                        fields.flag("cleanup").value_or(true));
+                                        fields.flag_or("cleanup", true));
   }
   throw_error(ErrorCode::kBadData,
               "{} is '{}', a decoder that Plimsoll does not have; use a tokenizer without it",

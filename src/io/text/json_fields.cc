@@ -166,6 +166,10 @@ std::optional<bool> JsonFields::flag(const std::string& key) const {
   return value->get<bool>();
 }
 
+bool JsonFields::flag_or(const std::string& key, bool fallback) const {
+  return find(key) == nullptr ? fallback : *flag(key);
+}
+
 std::optional<int64_t> JsonFields::integer(const std::string& key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;

@@ -154,9 +154,9 @@ ModelSpec read_bpe(const JsonFields& fields) {
   spec.unk_token = fields.text("unk_token");
   spec.continuing_prefix = fields.text("continuing_subword_prefix").value_or("");
   spec.end_suffix = fields.text("end_of_word_suffix").value_or("");
-  spec.fuse_unk = fields.flag("fuse_unk").value_or(false);
-  spec.byte_fallback = fields.flag("byte_fallback").value_or(false);
-  spec.ignore_merges = fields.flag("ignore_merges").value_or(false);
+  spec.fuse_unk = fields.flag_or("fuse_unk", false);
+  spec.byte_fallback = fields.flag_or("byte_fallback", false);
+  spec.ignore_merges = fields.flag_or("ignore_merges", false);
   ModelSpec result{read_vocabulary(required(fields, "vocab", fields.object("vocab"))), {}};
   read_merges(fields, result.vocab, &spec);
   result.kind = std::move(spec);
@@ -194,7 +194,7 @@ ModelSpec read_unigram(const JsonFields& fields) {
     }
     spec.unk_id = static_cast<int32_t>(*unk);
   }
-  spec.byte_fallback = fields.flag("byte_fallback").value_or(false);
+  spec.byte_fallback = fields.flag_or("byte_fallback", false);
   result.kind = std::move(spec);
   return result;
 }

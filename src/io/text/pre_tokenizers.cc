@@ -292,9 +292,9 @@ std::unique_ptr<PreTokenizer> read_metaspace(const JsonFields& fields) {
   }
   Scheme prepend = scheme == "always" ? Scheme::kAlways : scheme == "first" ? Scheme::kFirst : Scheme::kNever;
   // Files of older versions have a flag.
-  if (!fields.flag("add_prefix_space").value_or(true)) prepend = Scheme::kNever;
+  if (!fields.flag_or("add_prefix_space", true)) prepend = Scheme::kNever;
   return std::make_unique<Metaspace>(read_character(fields, "replacement", "\xE2\x96\x81"), prepend,
-                                     fields.flag("split").value_or(true), fields.name_of("type"));
+                                     fields.flag_or("split", true), fields.name_of("type"));
 }
 
 std::unique_ptr<PreTokenizer> char_split(std::function<bool(char32_t)> is_delimiter, Behavior behavior) {
@@ -342,7 +342,7 @@ void read_pre_tokenizer(const JsonFields& fields, const std::string& type,
   } else if (type == "Punctuation") {
     steps->push_back(char_split(is_punctuation, read_behavior(fields, "Isolated")));
   } else if (type == "Digits") {
-    const bool individual = fields.flag("individual_digits").value_or(false);
+    const bool individual = fields.flag_or("individual_digits", false);
     steps->push_back(
         char_split([](char32_t c) { return (UnicodeProperties::get().flags(c) & kNumeric) != 0; },
                    individual ? Behavior::kIsolated : Behavior::kContiguous));
@@ -351,12 +351,12 @@ void read_pre_tokenizer(const JsonFields& fields, const std::string& type,
     steps->push_back(char_split([delimiter](char32_t c) { return c == delimiter; }, Behavior::kRemoved));
   } else if (type == "Split") {
     steps->push_back(std::make_unique<PatternSplit>(read_pattern(fields), read_behavior(fields, std::nullopt),
-                                                    fields.flag("invert").value_or(false)));
+                                                    fields.flag_or("invert", false)));
   } else if (type == "Metaspace") {
     steps->push_back(read_metaspace(fields));
   } else if (type == "ByteLevel") {
-    steps->push_back(std::make_unique<ByteLevel>(fields.flag("add_prefix_space").value_or(true),
-                                                 fields.flag("use_regex").value_or(true)));
+    steps->push_back(std::make_unique<ByteLevel>(fields.flag_or("add_prefix_space", true),
+                                                 fields.flag_or("use_regex", true)));
   } else {
     throw_error(ErrorCode::kBadData,
                 "{} is '{}', a pre-tokenizer that Plimsoll does not have; use a tokenizer without it",

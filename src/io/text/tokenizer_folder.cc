@@ -69,13 +69,16 @@ TextSide read_side(const JsonFields& config, const char* key, TextSide fallback)
   return *side == "left" ? TextSide::kLeft : TextSide::kRight;
 }
 
+bool flag_in(const std::optional<JsonFields>& config, const char* key, bool fallback) {
+  return config ? config->flag_or(key, fallback) : fallback;
+}
+
 // Sets the normalizer from the arguments of a class of the BERT family. null and a missing key mean the default.
 void set_normalizer(const std::optional<JsonFields>& config, NormalizerSpec* normalizer) {
-  const auto flag = [&](const char* key) { return config ? config->flag(key) : std::nullopt; };
   normalizer->clean_text = true;
-  normalizer->lowercase = flag("do_lower_case").value_or(true);
-  normalizer->handle_chinese_chars = flag("tokenize_chinese_chars").value_or(true);
-  normalizer->strip_accents = flag("strip_accents");
+  normalizer->lowercase = flag_in(config, "do_lower_case", true);
+  normalizer->handle_chinese_chars = flag_in(config, "tokenize_chinese_chars", true);
+  normalizer->strip_accents = config ? config->flag("strip_accents") : std::nullopt;
 }
 
 // Returns true if the model gets token types. model_input_names lists the inputs that a tokenizer gives.
@@ -95,8 +98,8 @@ void read_settings(const JsonFields& config, TokenizerSpec* spec) {
   spec->model_max_length = read_max_length(config);
   spec->padding_side = read_side(config, "padding_side", spec->padding_side);
   spec->truncation_side = read_side(config, "truncation_side", spec->truncation_side);
-  spec->clean_up_spaces = config.flag("clean_up_tokenization_spaces").value_or(false);
-  spec->split_special_tokens = config.flag("split_special_tokens").value_or(false);
+  spec->clean_up_spaces = config.flag_or("clean_up_tokenization_spaces", false);
+  spec->split_special_tokens = config.flag_or("split_special_tokens", false);
 }
 
 void read_extra_tokens(const JsonFields& fields, const char* key, NamedTokens* named) {
@@ -316,11 +319,8 @@ void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config,
     spec->single = {begin, first, end};
     spec->pair = {begin, first, end, end, second, end};
     spec->offset_trimming.reset();
-    const auto flag = [&](const char* key, bool fallback) {
-      return config ? config->flag(key).value_or(fallback) : fallback;
-    };
-    if (is_roberta && flag("trim_offsets", true)) {
-      spec->offset_trimming = OffsetTrimming{flag("add_prefix_space", false)};
+    if (is_roberta && flag_in(config, "trim_offsets", true)) {
+      spec->offset_trimming = OffsetTrimming{flag_in(config, "add_prefix_space", false)};
     }
   } else if (built == BuiltPipeline::kT5) {
     const TemplatePiece end = special("eos_token", 0);

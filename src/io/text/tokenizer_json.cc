@@ -169,8 +169,8 @@ void read_fixed_template(const JsonFields& fields, bool is_roberta, TokenizerSpe
 }
 
 void trim_offsets(const JsonFields& fields, TokenizerSpec* spec) {
-  if (!fields.flag("trim_offsets").value_or(true)) return;
-  spec->offset_trimming = OffsetTrimming{fields.flag("add_prefix_space").value_or(true)};
+  if (!fields.flag_or("trim_offsets", true)) return;
+  spec->offset_trimming = OffsetTrimming{fields.flag_or("add_prefix_space", true)};
 }
 
 // Reads one post-processor. Returns true if it is one that adds special tokens.
