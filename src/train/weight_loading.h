@@ -8,6 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include <string>
+#include <string_view>
+
 #include "exec/executor.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
@@ -77,5 +80,8 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder);
 std::vector<TensorSource> weight_tensors(Executor& executor);
 // Returns the optimizer's states by their names in the plan. Valid while the executor lives.
 std::vector<TensorSource> state_tensors(Executor& executor);
+
+// Returns why an adapter may lack a tensor of this name, and what to do.
+std::string describe_missing_tensor(std::string_view name);
 
 }  // namespace plimsoll
