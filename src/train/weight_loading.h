@@ -8,9 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include <string>
-#include <string_view>
-
 #include "exec/executor.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
