@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "hardware/gpu_target.h"
 #include "models/config.h"
-#include "plan/search/redundant_accumulation.h"
 #include "plan/search/suggest.h"
 #include "plimsoll/commands.h"
 #include "run/run_setup.h"

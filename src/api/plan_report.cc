@@ -14,7 +14,6 @@
 #include "plan/anatomy/parameters.h"
 #include "plan/anatomy/recomputation.h"
 #include "plan/anatomy/width_advice.h"
-#include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 #include "show/report/plan_json.h"
 #include "show/report/plan_table.h"
