@@ -15,9 +15,7 @@
 #include "device/monitor/nvml.h"
 #include "plimsoll/experiments.h"
 #include "run/caches.h"
-#include "show/report/experiment_json.h"
-#include "show/report/experiment_plot.h"
-#include "show/report/experiment_table.h"
+#include "show/report/experiment_report.h"
 #include "show/report/result_files.h"
 
 namespace plimsoll {

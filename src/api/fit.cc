@@ -9,12 +9,12 @@
 #include <sstream>
 #include <utility>
 
-#include "api/fit_command.h"
 #include "api/plan_report.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "hardware/gpu_target.h"
+#include "models/model.h"
 #include "plan/search/fit.h"
 #include "run/captured_buckets.h"
 #include "run/device_choice.h"
@@ -56,11 +56,87 @@ struct AskedDevice {
   UsableMethods methods = {};
 };
 
+// Returns true for a card on which no release runs.
+bool is_plan_only(const std::string& device) {
+  const std::optional<GpuTarget> target = find_gpu_target(device);
+  return target && !runs_release(*target);
+}
+
 // Returns the arguments without a choice of recomputation, which each plan makes for its own batch.
 Arguments without_recompute_choice(Arguments arguments) {
   if (arguments.recompute == "selective") arguments.recompute = Arguments().recompute;
   arguments.recompute_budget.reset();
   return arguments;
+}
+
+// The command that trains what `fit` was asked about.
+struct FitCommand {
+  // The arguments of the run, without those that the search chooses and without the name of a card, which is no device of
+  // the machine that runs it.
+  std::string words = {};
+  // A sentence that names the arguments that the user has to add; empty if the command is complete.
+  std::string to_fill_in = {};
+};
+
+// Returns the word quoted for a shell.
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" \t*?[]{}()<>|&;$`\"'\\!#~") == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// Returns true for an argument that the search chooses, or that was filled in and not given by the user.
+bool is_no_word(const ArgumentDifference& difference) {
+  for (const std::string_view name :
+       {"per_device_train_batch_size", "gradient_accumulation_steps", "eval_steps", "metric_for_best_model",
+        "greater_is_better", "do_train"}) {
+    if (difference.name == name) return true;
+  }
+  return difference.name == "device" && find_gpu_target(difference.after).has_value();
+}
+
+std::string value_of(const ArgumentDifference& difference, const Arguments& arguments) {
+  std::optional<int64_t> bytes;
+  if (difference.name == "memory_limit") bytes = arguments.memory_limit;
+  if (difference.name == "recompute_budget") bytes = arguments.recompute_budget;
+  if (bytes && *bytes % kMiB == 0) return fmt::format("{}MiB", *bytes / kMiB);
+  return shell_word(difference.after);
+}
+
+// Returns the command. `label`: the name of the model. `is_plan`: the command is `plan` for the card of the arguments,
+// which needs neither data nor a tokenizer.
+FitCommand fit_command(const Arguments& arguments, const std::string& label, bool is_plan) {
+  FitCommand command;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    command.words += fmt::format("{}--{} {}", command.words.empty() ? "" : " ", name, value);
+  };
+  // A configuration states only the size of a model. Training also needs data and either weights or a tokenizer.
+  const bool reads_text = arguments.dataset_name != "dummy" && !is_plan;
+  const bool needs_data = reads_text && arguments.dataset_name.empty() && arguments.train_file.empty();
+  const bool needs_tokenizer = reads_text && arguments.model_name_or_path.empty() &&
+                               arguments.adapter_name_or_path.empty() && arguments.tokenizer_name.empty();
+  const bool needs_model =
+      needs_tokenizer && arguments.config_overrides.empty() && find_preset(arguments.config_name).has_value();
+  if (needs_model) add("model_name_or_path", "MODEL");
+  if (is_plan) add("device", arguments.device);
+  for (const ArgumentDifference& difference : diff_arguments(Arguments{}, arguments)) {
+    if (is_no_word(difference) || (needs_model && difference.name == "config_name")) continue;
+    add(difference.name, value_of(difference, arguments));
+  }
+  std::vector<std::string> missing;
+  if (needs_model)
+    missing.push_back("MODEL: a folder, or a name in Hugging Face's cache, of the model " + label);
+  if (needs_tokenizer && !needs_model) {
+    add("tokenizer_name", "TOKENIZER");
+    missing.emplace_back("TOKENIZER: a folder with one");
+  }
+  if (needs_data) {
+    add("train_file", "FILE");
+    missing.emplace_back("FILE: the training data");
+  }
+  command.to_fill_in = fmt::format("{}", fmt::join(missing, "; "));
+  return command;
 }
 
 class Fit {
@@ -104,14 +180,13 @@ class Fit {
     report.refused = refused_text();
     report.plan_only = plan_only_text();
     if (report.rows.empty() || report.rows.front().micro_batch == 0) refuse();
-    const std::optional<GpuTarget> target = find_gpu_target(base_.device);
-    const bool is_plan_only = !compares_cards() && target && !runs_release(*target);
-    const FitCommand command = fit_command(options_.arguments, label_, is_plan_only);
+    const bool only_plans = !compares_cards() && is_plan_only(base_.device);
+    const FitCommand command = fit_command(options_.arguments, label_, only_plans);
     const FitTableContext context{.subject = subject(),
                                   .command = command.words,
                                   .to_fill_in = command.to_fill_in,
                                   .compares_cards = compares_cards(),
-                                  .is_plan_only = is_plan_only,
+                                  .is_plan_only = only_plans,
                                   .epoch_samples = options_.epoch_samples};
     report.table = fit_table(report, context);
     report.json = fit_json(report, context);
@@ -262,6 +337,7 @@ class Fit {
                .methods = {},
                .effect = public_effect(answer.extent.effect),
                .tie = answer.tie,
+               .is_plan_only = is_plan_only(asked_device.device),
                .micro_batch = answer.micro_batch,
                .accumulation = answer.accumulation,
                .total_bytes = answer.total_bytes,

@@ -14,8 +14,6 @@
 #include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
-#include "plan/search/redundant_accumulation.h"
-#include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 #include "plimsoll/commands.h"
 #include "plimsoll/plan.h"

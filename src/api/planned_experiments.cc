@@ -6,8 +6,7 @@
 #include "plimsoll/experiments.h"
 #include "plimsoll/plan.h"
 #include "run/device_choice.h"
-#include "show/report/experiment_json.h"
-#include "show/report/experiment_table.h"
+#include "show/report/experiment_report.h"
 
 namespace plimsoll {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "device/monitor/host.h"
 #include "metrics/metrics.h"
-#include "plan/search/redundant_accumulation.h"
+#include "plan/search/suggest.h"
 #include "run/device_choice.h"
 #include "tasks/task.h"
 #include "train/run_reports.h"

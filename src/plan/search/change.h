@@ -1,5 +1,5 @@
 // Changes to the arguments of a run that make its plan smaller.
-// suggest.h and savings.h decide which changes to try and to report. Pure; thread-safe.
+// suggest.h decides which changes to try and to report. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

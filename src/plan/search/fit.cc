@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/run_on_threads.h"
 #include "plan/compile/op_times.h"
-#include "plan/search/fit_limits.h"
-#include "plan/search/for_each_of.h"
+#include "plan/search/fit_planner.h"
 
 namespace plimsoll {
 namespace {

@@ -13,7 +13,7 @@
 #include "plan/compile/placer.h"
 #include "plan/search/budget.h"
 #include "plan/search/change.h"
-#include "plan/search/redundant_accumulation.h"
+#include "plan/search/suggest.h"
 #include "plan/search/testing/run_case.h"
 #include "tests/support/sanitized.h"
 

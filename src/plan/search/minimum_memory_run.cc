@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/run_on_threads.h"
 #include "plan/search/fit.h"
-#include "plan/search/for_each_of.h"
 
 namespace plimsoll {
 namespace {

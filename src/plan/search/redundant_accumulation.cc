@@ -1,4 +1,4 @@
-#include "plan/search/redundant_accumulation.h"
+#include "plan/search/suggest.h"
 
 #include <fmt/format.h>
 

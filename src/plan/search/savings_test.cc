@@ -1,4 +1,4 @@
-#include "plan/search/savings.h"
+#include "plan/search/suggest.h"
 
 #include <gtest/gtest.h>
 

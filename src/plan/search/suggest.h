@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,19 @@ std::string describe_shortage(const Plan& plan, const std::vector<Suggestion>& s
 
 // Throws kWillNotFit with that text if the plan exceeds its limit.
 void require_fit(const Plan& plan, const RunSpec& run, const PlanLabels& labels = {});
+
+// Returns a note for the user if the plan accumulates although a larger micro-batch of the same effective
+// batch fits into the memory limit and is estimated to be faster by 3 % or more. Returns "" otherwise, and
+// if no limit is known. `free_bytes` is the limit if the request has none: the free memory of the machine.
+// The larger batch is planned with sequences of the largest length. Cost: nothing without accumulation,
+// otherwise up to four plans.
+std::string redundant_accumulation(const Plan& plan, const RunSpec& run,
+                                   std::optional<int64_t> free_bytes = {});
+
+// Returns at most three changes that save 1 % of the total or more, the cheapest first. Changes that keep
+// the result, up to rounding, come before those that train something else; among these, the change that
+// saves most per percent of time comes first, and a change that saves time counts as one that costs 1 %.
+// `fits` compares with the current total. Requires: `plan` is that of request_of(run). Cost: three to seven plans.
+std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run);
 
 }  // namespace plimsoll

@@ -1,11 +1,10 @@
-#include "show/report/experiment_json.h"
 
 #include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "base/json.h"
-#include "show/report/experiment_summary.h"
+#include "show/report/experiment_report.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,3 @@
-#include "show/report/experiment_plot.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "show/report/experiment_summary.h"
+#include "show/report/experiment_report.h"
 #include "show/report/quantities.h"
 #include "show/report/svg.h"
 

@@ -1,4 +1,4 @@
-#include "show/report/experiment_summary.h"
+#include "show/report/experiment_report.h"
 
 #include <algorithm>
 #include <cmath>

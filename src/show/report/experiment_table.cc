@@ -1,4 +1,3 @@
-#include "show/report/experiment_table.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +7,7 @@
 #include <set>
 
 #include "base/units.h"
-#include "show/report/experiment_summary.h"
+#include "show/report/experiment_report.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {

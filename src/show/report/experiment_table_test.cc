@@ -1,4 +1,3 @@
-#include "show/report/experiment_table.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "show/report/experiment_json.h"
-#include "show/report/experiment_plot.h"
-#include "show/report/experiment_summary.h"
+#include "show/report/experiment_report.h"
 #include "show/report/testing/xml_fault.h"
 
 namespace plimsoll {

@@ -13,7 +13,6 @@
 
 #include "base/json.h"
 #include "base/units.h"
-#include "hardware/gpu_target.h"
 #include "plan/compile/op_times.h"
 #include "show/report/quantities.h"
 
@@ -118,8 +117,7 @@ std::string format_card_commands(const std::vector<const FitRow*>& rows, const F
   if (rows.empty()) return {};
   std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_words;
   for (const FitRow* row : rows) {
-    const std::optional<GpuTarget> target = find_gpu_target(row->device);
-    if (target && !runs_release(*target)) continue;
+    if (row->is_plan_only) continue;
     const std::string words = words_of(*row);
     auto it =
         std::ranges::find(cards_by_words, words, &std::pair<std::string, std::vector<std::string>>::first);

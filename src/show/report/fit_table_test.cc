@@ -181,6 +181,7 @@ TEST(FitTable, PlanOnlyCardsAreOnlyPlanned) {
   report.rows = {row_of({"fp16"}, 50, MethodEffect::kRounding),
                  row_of({"fp16"}, 40, MethodEffect::kRounding)};
   report.rows[0].device = "v100-16gb";
+  report.rows[0].is_plan_only = true;
   report.rows[1].device = "t4";
   report.plan_only = "plan only: v100-16gb (7.0)";
   FitTableContext context = kOneDevice;

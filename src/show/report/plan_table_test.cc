@@ -7,7 +7,6 @@
 
 #include "plan/anatomy/memory.h"
 #include "plan/compile/kernel_choice.h"
-#include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 #include "plan/search/testing/run_case.h"
 

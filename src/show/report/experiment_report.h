@@ -1,0 +1,89 @@
+// The reports about a table of experiments: its summary, the texts, the JSON and CSV files, and the picture. docs/EXPERIMENTS.md
+// describes the files. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/experiments.h"
+#include "show/report/picture.h"
+
+namespace plimsoll {
+
+// A row with a single method, as ratios to the first row that ran. Values above 1 mean faster, and more
+// memory.
+struct MethodGain {
+  std::string method;
+  double speed = 0;
+  double memory = 0;
+  std::optional<double> spread = {};  // of both rows together; see speed_spread()
+};
+
+// Errors of the predictions: predicted / measured - 1.
+struct PredictionErrors {
+  int64_t rows = 0;
+  int64_t near = 0;  // number of rows within 15 %
+  double worst = 0;  // largest error of the speed, with its sign
+  double worst_memory = 0;
+};
+
+struct ExperimentSummary {
+  // The name of the first row that ran. If no row ran, all fields are empty.
+  std::string reference = {};
+  std::vector<MethodGain> alone = {};
+  std::string fastest = {};
+  double fastest_samples_per_s = 0;
+  std::string smallest = {};
+  int64_t smallest_bytes = 0;
+  PredictionErrors predictions = {};
+  // The same for the other rows, with all predictions multiplied by the ratio of measured to predicted speed
+  // of the first row.
+  double scale = 0;
+  PredictionErrors scaled = {};
+  bool is_calibrated = false;  // true if a calibration of this device was used for the predictions
+};
+
+ExperimentSummary summarize(const std::vector<ExperimentRow>& rows);
+
+// Returns the first row that ran, the reference of the others, or nullptr if no row ran.
+const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows);
+
+// Returns value / reference, or 0 if there is no reference.
+double ratio(double value, double reference);
+
+// Formats the table with at most 100 columns and a newline at the end. A name longer than its column
+// continues on the next line. Speed-up and saving are relative to the first row with figures.
+std::string experiment_table(const std::vector<ExperimentRow>& rows);
+// Formats the predictions of the rows next to what the source documents measured, with at most 80 columns and a newline
+// at the end.
+std::string planned_experiment_table(const ExperimentPlan& plan);
+// Describes which method improves speed and which saves memory, and by how much, from the rows with a single
+// method.
+std::string experiment_summary(const std::vector<ExperimentRow>& rows);
+
+// Returns a CSV file: a header and one line per row.
+std::string experiment_csv(const std::vector<ExperimentRow>& rows);
+
+// Version 2 added the date, program, machine and summary.
+inline constexpr int kExperimentJsonVersion = 2;
+
+nlohmann::json experiment_row_object(const ExperimentRow& row);
+// Parses a row, also of versions before 2. Errors: nlohmann::json::exception if the object has another form.
+ExperimentRow experiment_row_of(const nlohmann::json& object);
+
+// Returns the predictions of the rows, next to what the source documents measured.
+std::string planned_experiment_json(const ExperimentPlan& plan);
+
+// Returns the file: origin, summary and rows.
+std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
+
+// Draws memory and speed by method as bars next to each other. The colours are those of Okabe and Ito (2008), which people
+// with any common form of colour blindness can distinguish: blue for this program, orange for Hugging Face's Trainer if it
+// ran the rows too. Predictions are marks across the bars, so they need no colour. Rows without figures have no bars; the caption names them. Requires: at least one row.
+Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
+
+}  // namespace plimsoll
