@@ -42,7 +42,7 @@ def translations(num_bytes):
         try:
             with open(path, "rb") as file:
                 catalog = gettext.GNUTranslations(file)._catalog
-        except (OSError, UnicodeDecodeError, ValueError):
+        except (OSError, UnicodeDecodeError, ValueError, IndexError):
             continue
         messages = [text for key, text in catalog.items() if key and isinstance(text, str)]
         found += messages[:300]

@@ -6,7 +6,7 @@
 // line. Thread-safe: values and pure functions. Only parse_arguments reads files, namely the configuration
 // files that its words name.
 //
-// A program may fill an Arguments object itself. Trainer and plan_run() check it with resolve_arguments(); call that
+// A program may fill an Arguments object itself. Trainer, plan_run() and fit_run() check it with resolve_arguments(); call that
 // function to read its notes, or the settings that it completes.
 #pragma once
 

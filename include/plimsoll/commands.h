@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -77,9 +78,15 @@ std::string program_help();
 // another topic.
 std::string command_screen(const CommandInfo& command, std::string_view topic = "");
 
-// Returns a script that completes commands, options, choices and paths. Errors: kUsage for another shell than bash, zsh or
-// fish.
-std::string shell_completion(std::string_view shell);
+// Names that completion offers as values, by setting ("config_name"), or by command and setting ("plan device") for the
+// values of one command.
+using ValueNames = std::map<std::string, std::vector<std::string>, std::less<>>;
+// Returns the presets of --config_name, and the devices of each command: only plans can be made for every card.
+ValueNames known_value_names();
+
+// Returns a script that completes commands, options, choices, these names, and paths. Errors: kUsage for another shell than
+// bash, zsh or fish.
+std::string shell_completion(std::string_view shell, const ValueNames& names = {});
 // Returns the manual page of a command in the language of man(7), or that of the program for "". Errors: kUsage for an
 // unknown command.
 std::string manual_page(std::string_view command);

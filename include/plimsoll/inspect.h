@@ -35,6 +35,9 @@ struct InspectOptions {
 // training. If training would refuse the file, the text contains the reason. Errors: kBadData, kUsage.
 Inspection inspect_path(const std::string& path, const InspectOptions& options = {});
 
+// The tokens whose text is returned.
+enum class DecodedTokens : uint8_t { kAll, kWithoutSpecial };
+
 // A tokenizer read from a Hugging Face folder.
 class LineTokenizer {
  public:
@@ -50,9 +53,9 @@ class LineTokenizer {
   std::string encode_for_people(std::string_view line) const;
   // Returns the text of a line of ids: a JSON array, or an object with the key "ids" such as encode_json() returns. Errors:
   // kBadData for another line.
-  std::string decode(std::string_view line, bool skip_special_tokens) const;
+  std::string decode(std::string_view line, DecodedTokens tokens) const;
   // Returns the same as {"text": "..."}.
-  std::string decode_json(std::string_view line, bool skip_special_tokens) const;
+  std::string decode_json(std::string_view line, DecodedTokens tokens) const;
 
  private:
   struct Impl;

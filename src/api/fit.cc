@@ -67,6 +67,7 @@ class Fit {
  public:
   Fit(const FitOptions& options, const Environment& environment)
       : options_(options), environment_(environment), base_(options.arguments) {
+    resolve_arguments(base_);
     // A plan is made for batches of the longest sequences, so that the data need not be read.
     length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
     evaluates_ = base_.do_eval || base_.do_predict || base_.eval_strategy != "no";
@@ -80,6 +81,17 @@ class Fit {
     if (effective_ < 1 || effective_ > kMostEffective) {
       throw_error(ErrorCode::kUsage, "--effective_batch_size {}: expected 1 to {}", effective_,
                   kMostEffective);
+    }
+    if (options.epoch_samples < 1) {
+      throw_error(ErrorCode::kUsage, "--epoch_samples {}: expected an integer of at least 1",
+                  options.epoch_samples);
+    }
+    for (const CardPrice& price : options.prices) {
+      if (!find_gpu_target(price.device) || !(price.per_hour > 0)) {
+        throw_error(ErrorCode::kUsage,
+                    "the price {} of '{}': expected a card of the table and a price above 0", price.per_hour,
+                    price.device);
+      }
     }
   }
 

@@ -225,7 +225,8 @@ Inspection inspect_path(const std::string& path, const InspectOptions& options) 
   if (!fs::exists(path, error)) return inspect_folder(find_hub_folder(path, options.environment));
   if (fs::is_directory(path)) return inspect_folder(path);
   if (path.ends_with(".safetensors")) return {.text = inspect_safetensors(path)};
-  if (fs::path(path).filename() == "tokenizer.json" || fs::path(path).filename() == "vocab.txt") {
+  const std::string name = fs::path(path).filename().string();
+  if (name == "tokenizer.json" || name == "vocab.txt" || name == "vocab.json") {
     const fs::path folder = fs::path(path).parent_path();
     return {.text = inspect_tokenizer(folder.empty() ? "." : folder.string())};
   }
@@ -294,7 +295,7 @@ std::string LineTokenizer::encode_for_people(std::string_view line) const {
   return text;
 }
 
-std::string LineTokenizer::decode(std::string_view line, bool skip_special_tokens) const {
+std::string LineTokenizer::decode(std::string_view line, DecodedTokens tokens) const {
   const nlohmann::json document = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   const nlohmann::json* list = &document;
   if (document.is_object() && document.contains("ids")) list = &document.at("ids");
@@ -317,11 +318,11 @@ std::string LineTokenizer::decode(std::string_view line, bool skip_special_token
     throw_error(ErrorCode::kBadData, "the tokenizer has no token with id {}; its largest id is {}", id,
                 impl_->tokenizer->max_id());
   }
-  return impl_->tokenizer->decode(ids, {.skip_special_tokens = skip_special_tokens});
+  return impl_->tokenizer->decode(ids, {.skip_special_tokens = tokens == DecodedTokens::kWithoutSpecial});
 }
 
-std::string LineTokenizer::decode_json(std::string_view line, bool skip_special_tokens) const {
-  return "{\"text\": " + nlohmann::json(decode(line, skip_special_tokens)).dump() + "}";
+std::string LineTokenizer::decode_json(std::string_view line, DecodedTokens tokens) const {
+  return "{\"text\": " + nlohmann::json(decode(line, tokens)).dump() + "}";
 }
 
 }  // namespace plimsoll

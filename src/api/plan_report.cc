@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/file.h"
+#include "hardware/gpu_target.h"
+#include "models/config.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
@@ -15,6 +17,7 @@
 #include "plan/search/redundant_accumulation.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
+#include "plimsoll/commands.h"
 #include "plimsoll/plan.h"
 #include "run/run_setup.h"
 #include "show/report/plan_table.h"
@@ -257,6 +260,19 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
 void require_fit(const Arguments& arguments, const Environment& environment) {
   const RunSetup setup = prepare_plan(arguments, environment);
   require_fit(build_plan(setup.request), setup.spec(), setup.plan_labels);
+}
+
+ValueNames known_value_names() {
+  ValueNames names;
+  names["config_name"] = preset_names();
+  names["device"] = {"auto", "cpu", "cuda:0"};
+  names["plan device"] = names["device"];
+  names["fit device"] = {"auto", "cpu", "cuda:0", "all"};
+  for (const GpuTarget& target : gpu_targets()) {
+    names["plan device"].push_back(target.name);
+    if (runs_release(target)) names["fit device"].push_back(target.name);
+  }
+  return names;
 }
 
 }  // namespace plimsoll

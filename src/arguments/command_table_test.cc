@@ -173,6 +173,30 @@ TEST(Completion, KnowsEverything) {
   EXPECT_THROW(shell_completion(""), Error);
 }
 
+// Names that only a higher room knows are offered for their setting, next to folders if the setting takes one.
+TEST(Completion, OffersTheNamesThatItIsGiven) {
+  const ValueNames names{{"config_name", {"some-preset"}},
+                         {"device", {"cpu"}},
+                         {"plan device", {"cpu", "old-card"}},
+                         {"fit device", {"cpu", "all"}}};
+  const auto lines_with = [](const std::string& script, const std::string& words) {
+    return std::ranges::count_if(
+        lines_of(script), [&](const std::string& line) { return line.find(words) != std::string::npos; });
+  };
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    SCOPED_TRACE(shell);
+    const std::string script = shell_completion(shell, names);
+    EXPECT_GE(lines_with(script, "some-preset"), 3) << "train, plan, fit";
+    EXPECT_EQ(lines_with(script, "cpu old-card"), 1) << "only plan knows it";
+    EXPECT_EQ(lines_with(script, "cpu all"), 1);
+    EXPECT_EQ(lines_with(shell_completion(shell), "some-preset"), 0);
+  }
+  EXPECT_NE(shell_completion("bash", names)
+                .find("--config_name) compopt -o filenames; mapfile -t COMPREPLY < <(compgen "
+                      "-d -W \"some-preset\""),
+            std::string::npos);
+}
+
 TEST(ManualPages, HaveTheirSections) {
   std::vector<std::string> names{""};
   for (const CommandInfo& command : command_table()) names.emplace_back(command.name);

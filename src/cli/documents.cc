@@ -26,7 +26,7 @@ int run_completion(const std::vector<std::string>& words) {
   if (!read) return 0;
   if (read->positionals.empty())
     throw Error(ErrorCode::kUsage, "completion: give the name of the shell: bash, zsh or fish");
-  print(shell_completion(read->positionals[0]));
+  print(shell_completion(read->positionals[0], known_value_names()));
   return 0;
 }
 

@@ -98,8 +98,9 @@ int run_tokenize(const std::vector<std::string>& words) {
     ++number;
     try {
       if (read.has("decode")) {
-        const bool skip = read.has("skip_special_tokens");
-        print(read.has("show") ? lines.decode(line, skip) : lines.decode_json(line, skip));
+        const DecodedTokens tokens =
+            read.has("skip_special_tokens") ? DecodedTokens::kWithoutSpecial : DecodedTokens::kAll;
+        print(read.has("show") ? lines.decode(line, tokens) : lines.decode_json(line, tokens));
       } else {
         print(read.has("show") ? lines.encode_for_people(line) : lines.encode_json(line));
       }

@@ -21,22 +21,27 @@ double f1_of(int64_t true_positive, int64_t false_positive, int64_t false_negati
 
 }  // namespace
 
-ConfusionMatrix::ConfusionMatrix(int64_t num_classes)
-    : num_classes_(num_classes), counts_(static_cast<size_t>(num_classes * num_classes), 0) {
+ClassCounts::ClassCounts(int64_t num_classes)
+    : num_classes_(num_classes),
+      labels_(static_cast<size_t>(num_classes), 0),
+      predictions_(static_cast<size_t>(num_classes), 0),
+      right_(static_cast<size_t>(num_classes), 0) {
   PLIMSOLL_CHECK(num_classes >= 1);
 }
 
-void ConfusionMatrix::add(int64_t label, int64_t prediction) {
+void ClassCounts::add(int64_t label, int64_t prediction) {
   if (label < 0) {
     return;
   }
   PLIMSOLL_CHECK(label < num_classes_ && prediction >= 0 && prediction < num_classes_,
                  "label {} and prediction {} of {} classes", label, prediction, num_classes_);
-  ++counts_[static_cast<size_t>(label * num_classes_ + prediction)];
+  ++labels_[static_cast<size_t>(label)];
+  ++predictions_[static_cast<size_t>(prediction)];
+  if (label == prediction) ++right_[static_cast<size_t>(label)];
   ++num_rows_;
 }
 
-void ConfusionMatrix::add_logits(std::span<const float> logits, std::span<const int32_t> labels) {
+void ClassCounts::add_logits(std::span<const float> logits, std::span<const int32_t> labels) {
   const auto classes = static_cast<size_t>(num_classes_);
   PLIMSOLL_CHECK(logits.size() == labels.size() * classes, "{} logits for {} rows", logits.size(),
                  labels.size());
@@ -46,45 +51,27 @@ void ConfusionMatrix::add_logits(std::span<const float> logits, std::span<const 
   }
 }
 
-void ConfusionMatrix::merge(const ConfusionMatrix& other) {
+void ClassCounts::merge(const ClassCounts& other) {
   PLIMSOLL_CHECK(other.num_classes_ == num_classes_);
-  for (size_t i = 0; i < counts_.size(); ++i) {
-    counts_[i] += other.counts_[i];
+  for (size_t k = 0; k < labels_.size(); ++k) {
+    labels_[k] += other.labels_[k];
+    predictions_[k] += other.predictions_[k];
+    right_[k] += other.right_[k];
   }
   num_rows_ += other.num_rows_;
 }
 
-int64_t ConfusionMatrix::count(int64_t label, int64_t prediction) const {
-  return counts_[static_cast<size_t>(label * num_classes_ + prediction)];
-}
-
-int64_t ConfusionMatrix::label_count(int64_t label) const {
-  int64_t sum = 0;
-  for (int64_t prediction = 0; prediction < num_classes_; ++prediction) {
-    sum += count(label, prediction);
-  }
-  return sum;
-}
-
-int64_t ConfusionMatrix::prediction_count(int64_t prediction) const {
-  int64_t sum = 0;
-  for (int64_t label = 0; label < num_classes_; ++label) {
-    sum += count(label, prediction);
-  }
-  return sum;
-}
-
-double ConfusionMatrix::accuracy() const {
+double ClassCounts::accuracy() const {
   int64_t right = 0;
   for (int64_t k = 0; k < num_classes_; ++k) {
-    right += count(k, k);
+    right += right_count(k);
   }
   return ratio(static_cast<double>(right), static_cast<double>(num_rows_));
 }
 
-double ConfusionMatrix::f1(F1Average average) const {
+double ClassCounts::f1(F1Average average) const {
   const auto of_class = [this](int64_t k) {
-    return f1_of(count(k, k), prediction_count(k) - count(k, k), label_count(k) - count(k, k));
+    return f1_of(right_count(k), prediction_count(k) - right_count(k), label_count(k) - right_count(k));
   };
   if (average == F1Average::kBinary) {
     PLIMSOLL_CHECK(num_classes_ == 2, "binary F1 of {} classes", num_classes_);
@@ -106,7 +93,7 @@ double ConfusionMatrix::f1(F1Average average) const {
   return ratio(sum, weight);
 }
 
-double ConfusionMatrix::matthews() const {
+double ClassCounts::matthews() const {
   // Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004, in terms
   // of counts: (c s - sum p_k t_k) / sqrt((s^2 - sum p_k^2) (s^2 - sum t_k^2)), c right ones, s rows, t
   // labels, p predictions.
@@ -117,7 +104,7 @@ double ConfusionMatrix::matthews() const {
   for (int64_t k = 0; k < num_classes_; ++k) {
     const auto labels = static_cast<double>(label_count(k));
     const auto predictions = static_cast<double>(prediction_count(k));
-    right += static_cast<double>(count(k, k));
+    right += static_cast<double>(right_count(k));
     cross += labels * predictions;
     labels_squared += labels * labels;
     predictions_squared += predictions * predictions;
@@ -277,7 +264,7 @@ void add_combined_score(MetricList& metrics) {
   metrics.emplace_back("combined_score", sum / static_cast<double>(metrics.size()));
 }
 
-MetricList classification_metrics(const ConfusionMatrix& counts, std::span<const std::string_view> names) {
+MetricList classification_metrics(const ClassCounts& counts, std::span<const std::string_view> names) {
   MetricList metrics;
   for (const std::string_view name : names) {
     if (name == "accuracy") {

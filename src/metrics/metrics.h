@@ -2,7 +2,7 @@
 // correlation, and the combined score of GLUE. Thread-safety: each object may be used by one thread at a
 // time. No object keeps logits.
 //
-// Classifications are counted in a confusion matrix batch by batch; the counts are exact integers. A
+// Classifications are counted per class, batch by batch; the counts are exact integers. A
 // regression stores two doubles per row, because ranks need all rows; its sums are doubles, added in the
 // order of the rows. Definitions and corner cases are those of scikit-learn 1.9 and SciPy 1.17; the tests
 // contain values of both.
@@ -19,24 +19,26 @@ namespace plimsoll {
 
 enum class F1Average { kBinary, kMacro, kWeighted, kMicro };
 
-// Counts of (label, prediction) pairs.
-class ConfusionMatrix {
+// The sums of the rows, of the columns and of the diagonal of a confusion matrix, from which all metrics follow. Memory: 24
+// bytes per class; the matrix itself would need terabytes for a million classes.
+class ClassCounts {
  public:
-  explicit ConfusionMatrix(int64_t num_classes);
+  explicit ClassCounts(int64_t num_classes);
 
   // Adds one row; skips it if the label is negative (no label). Requires: label < num_classes, 0 <=
   // prediction < num_classes.
   void add(int64_t label, int64_t prediction);
   // Adds the arg max (the first, on ties) of each row of logits [rows, num_classes].
   void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
-  // Adds the counts of another matrix of the same size, such as that of another rank.
-  void merge(const ConfusionMatrix& other);
+  // Adds the counts of the same number of classes, such as those of another rank.
+  void merge(const ClassCounts& other);
 
   int64_t num_classes() const { return num_classes_; }
   int64_t num_rows() const { return num_rows_; }
-  int64_t count(int64_t label, int64_t prediction) const;
-  int64_t label_count(int64_t label) const;
-  int64_t prediction_count(int64_t prediction) const;
+  // Return the number of rows with this label, with this prediction, and with both.
+  int64_t label_count(int64_t k) const { return labels_[static_cast<size_t>(k)]; }
+  int64_t prediction_count(int64_t k) const { return predictions_[static_cast<size_t>(k)]; }
+  int64_t right_count(int64_t k) const { return right_[static_cast<size_t>(k)]; }
 
   // Returns the share of right predictions; 0 if there are no rows.
   double accuracy() const;
@@ -52,7 +54,9 @@ class ConfusionMatrix {
  private:
   int64_t num_classes_ = 0;
   int64_t num_rows_ = 0;
-  std::vector<int64_t> counts_;  // [label * num_classes + prediction]
+  std::vector<int64_t> labels_;
+  std::vector<int64_t> predictions_;
+  std::vector<int64_t> right_;
 };
 
 // Counts of a multi-label problem. A class is predicted if its logit is above 0 (a probability above 1/2).
@@ -65,7 +69,7 @@ class MultiLabelCounts {
   int64_t num_rows() const { return num_rows_; }
   // Returns the share of rows in which all classes are right.
   double accuracy() const;
-  // Returns the F1 score: kMicro of the summed counts; kMacro and kWeighted as in ConfusionMatrix, but over
+  // Returns the F1 score: kMicro of the summed counts; kMacro and kWeighted as in ClassCounts, but over
   // all classes.
   double f1(F1Average average) const;
 
@@ -115,7 +119,7 @@ inline constexpr std::string_view kMismatchedSuffix = "_mm";
 // "accuracy", "f1" (kBinary for two classes, else kMacro), "f1_macro", "f1_weighted", "matthews_correlation";
 // a multi-label problem "accuracy", "f1" (kMicro), "f1_macro", "f1_weighted"; a regression "mse", "pearson",
 // "spearmanr". Errors: kUsage for a name that the problem does not have.
-MetricList classification_metrics(const ConfusionMatrix& counts, std::span<const std::string_view> names);
+MetricList classification_metrics(const ClassCounts& counts, std::span<const std::string_view> names);
 MetricList multi_label_metrics(const MultiLabelCounts& counts, std::span<const std::string_view> names);
 MetricList regression_metrics(const RegressionPairs& pairs, std::span<const std::string_view> names);
 

@@ -49,8 +49,8 @@ void expect_metric(double value, double expected, const char* what) {
   }
 }
 
-ConfusionMatrix count(const ClassificationCase& c) {
-  ConfusionMatrix counts(c.classes);
+ClassCounts count(const ClassificationCase& c) {
+  ClassCounts counts(c.classes);
   for (size_t i = 0; i < c.labels.size(); ++i) {
     counts.add(c.labels[i], c.predictions[i]);
   }
@@ -61,7 +61,7 @@ TEST(Metrics, ClassificationAsScikitLearn) {
   ASSERT_GE(kClassificationCases.size(), 9u);
   for (const ClassificationCase& c : kClassificationCases) {
     SCOPED_TRACE(c.name);
-    const ConfusionMatrix counts = count(c);
+    const ClassCounts counts = count(c);
     expect_metric(counts.accuracy(), c.expected[0], "accuracy");
     if (c.classes == 2) {
       expect_metric(counts.f1(F1Average::kBinary), c.expected[1], "binary f1");
@@ -116,8 +116,8 @@ TEST(Metrics, MultiLabelAsScikitLearn) {
 
 TEST(Metrics, MergedCountsAreThoseOfAllRows) {
   for (const ClassificationCase& c : kClassificationCases) {
-    ConfusionMatrix first(c.classes);
-    ConfusionMatrix second(c.classes);
+    ClassCounts first(c.classes);
+    ClassCounts second(c.classes);
     for (size_t i = 0; i < c.labels.size(); ++i) {
       (i % 3 == 0 ? first : second).add(c.labels[i], c.predictions[i]);
     }
@@ -128,12 +128,31 @@ TEST(Metrics, MergedCountsAreThoseOfAllRows) {
 }
 
 TEST(Metrics, LogitsGiveTheFirstLargestClassAndSkipRowsWithoutLabel) {
-  ConfusionMatrix counts(3);
+  ClassCounts counts(3);
   const std::vector<float> logits = {0.1f, 2.0f, 2.0f, 3.0f, 1.0f, 0.0f, 0.0f, 0.0f, 9.0f};
   counts.add_logits(logits, std::vector<int32_t>{1, 2, -100});
   EXPECT_EQ(counts.num_rows(), 2);
-  EXPECT_EQ(counts.count(1, 1), 1);
-  EXPECT_EQ(counts.count(2, 0), 1);
+  // The rows are (1, 1) and (2, 0) as (label, prediction).
+  EXPECT_EQ(counts.right_count(1), 1);
+  EXPECT_EQ(counts.right_count(0) + counts.right_count(2), 0);
+  EXPECT_EQ(counts.label_count(2), 1);
+  EXPECT_EQ(counts.prediction_count(0), 1);
+}
+
+// A matrix of all pairs would have 8 TB, and sums over it would take hours.
+TEST(Metrics, AMillionClassesNeedMemoryPerClass) {
+  constexpr int64_t kClasses = 1000000;
+  ClassCounts counts(kClasses);
+  counts.add(0, 0);
+  counts.add(999999, 999999);
+  counts.add(3, 999999);
+  counts.add(3, 4);
+  // F1 of the classes 0, 3, 4 and 999999: 1, 0, 0 and 2 / 3.
+  EXPECT_DOUBLE_EQ(counts.accuracy(), 0.5);
+  EXPECT_DOUBLE_EQ(counts.f1(F1Average::kMacro), (1 + 2.0 / 3) / 4);
+  EXPECT_DOUBLE_EQ(counts.f1(F1Average::kWeighted), (1 + 2.0 / 3) / 4);
+  // (2 * 4 - (1 + 2)) / sqrt((16 - 6) (16 - 6))
+  EXPECT_DOUBLE_EQ(counts.matthews(), 0.5);
 }
 
 TEST(Metrics, RanksShareTheMeanOfTies) {
@@ -142,7 +161,7 @@ TEST(Metrics, RanksShareTheMeanOfTies) {
 }
 
 TEST(Metrics, CombinedScoreIsTheMeanOfSeveral) {
-  ConfusionMatrix counts(2);
+  ClassCounts counts(2);
   counts.add(1, 1);
   counts.add(0, 1);
   const std::vector<std::string_view> names = {"accuracy", "f1"};
@@ -159,7 +178,7 @@ TEST(Metrics, CombinedScoreIsTheMeanOfSeveral) {
 TEST(Metrics, AMetricThatDoesNotFitIsAnErrorOfUse) {
   const std::vector<std::string_view> names = {"pearson"};
   try {
-    classification_metrics(ConfusionMatrix(2), names);
+    classification_metrics(ClassCounts(2), names);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
@@ -169,8 +188,8 @@ TEST(Metrics, AMetricThatDoesNotFitIsAnErrorOfUse) {
 }
 
 TEST(Metrics, NothingGivesZerosAndNaN) {
-  EXPECT_EQ(ConfusionMatrix(2).accuracy(), 0.0);
-  EXPECT_EQ(ConfusionMatrix(2).matthews(), 0.0);
+  EXPECT_EQ(ClassCounts(2).accuracy(), 0.0);
+  EXPECT_EQ(ClassCounts(2).matthews(), 0.0);
   EXPECT_TRUE(std::isnan(RegressionPairs().pearson()));
   EXPECT_TRUE(std::isnan(RegressionPairs().spearman()));
 }

@@ -18,7 +18,7 @@ class Sums final : public MetricSums {
   }
 
  private:
-  ConfusionMatrix confusion_;
+  ClassCounts confusion_;
 };
 
 constexpr std::array<std::string_view, 2> kMetrics{"accuracy", "f1"};

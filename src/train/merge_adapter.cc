@@ -116,9 +116,8 @@ class Merge {
   Located of_adapter(const std::string& name, const std::vector<int64_t>& shape) const {
     const Located located = adapter_.find(std::string(kAdapterPrefix) + name);
     if (located.tensor == nullptr) {
-      throw_error(ErrorCode::kBadData,
-                  "{}: the tensor '{}{}' is missing: the adapter is of another model than {}",
-                  adapter_.path(), kAdapterPrefix, name, base_.path());
+      throw_error(ErrorCode::kBadData, "{}: the tensor '{}{}' is missing: {} (the base is {})",
+                  adapter_.path(), kAdapterPrefix, name, describe_missing_tensor(name), base_.path());
     }
     check_shape(adapter_, located, shape);
     return located;

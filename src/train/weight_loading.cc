@@ -93,6 +93,17 @@ void load_saved(Executor& executor, const ModelFolder& folder) {
   load_weights(executor, folder, OnShapeMismatch::kFail);
 }
 
+std::string describe_missing_tensor(std::string_view name) {
+  if (name.find(".lora_") != std::string_view::npos)
+    return fmt::format("the adapter is of another base model or has other modules than its {} says",
+                       kAdapterConfigFile);
+  return "this module is trained and saved with the adapter, but the adapter was saved without it, as by old "
+         "versions of "
+         "PEFT, whose random values are lost with the run. Train the adapter again, or where it was trained "
+         "save it with "
+         "this module in modules_to_save";
+}
+
 void load_adapter(Executor& executor, const ModelFolder& folder) {
   if (!folder.is_adapter()) {
     throw_error(ErrorCode::kBadData,
@@ -112,13 +123,16 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
                 folder.path(), first.stored_name, format_shape(first.found), format_shape(first.wanted),
                 kAdapterConfigFile);
   }
-  if (!report.missing.empty() || !report.unused.empty()) {
-    const bool lacks = !report.missing.empty();
+  if (!report.missing.empty()) {
+    throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing: {}", folder.path(),
+                report.missing.front(), describe_missing_tensor(report.missing.front()));
+  }
+  if (!report.unused.empty()) {
     throw_error(
         ErrorCode::kBadData,
-        "{}: the tensor '{}' {}: the adapter is of another base model or has other modules than its {} says",
-        folder.path(), lacks ? report.missing.front() : report.unused.front(),
-        lacks ? "is missing" : "belongs to no module of this model", kAdapterConfigFile);
+        "{}: the tensor '{}' belongs to no module of this model: the adapter is of another base model or has "
+        "other modules than its {} says",
+        folder.path(), report.unused.front(), kAdapterConfigFile);
   }
 }
 

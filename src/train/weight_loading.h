@@ -78,4 +78,7 @@ std::vector<TensorSource> weight_tensors(Executor& executor);
 // Returns the optimizer's states by their names in the plan. Valid while the executor lives.
 std::vector<TensorSource> state_tensors(Executor& executor);
 
+// Returns why an adapter may lack a tensor of this name, and what to do.
+std::string describe_missing_tensor(std::string_view name);
+
 }  // namespace plimsoll

@@ -179,10 +179,118 @@ std::vector<Case> tokenize_cases() {
   };
 }
 
+// Decodes lines of ids.
+Case decode(std::string name, int code, std::vector<std::string> wanted, std::string lines) {
+  return {std::move(name), code, std::move(wanted), [lines = std::move(lines)](const Ground& ground) {
+            return Words{"tokenize", "--tokenizer_name", ground.model(), "--decode",
+                         ground.file("ids.txt", lines)};
+          }};
+}
+
+std::vector<Case> decode_cases() {
+  return {
+      decode("DecodeGood", 0, {"{\"text\": \""}, "[2, 5, 3]\n{\"ids\": [2], \"offsets\": []}\n[]\n"),
+      decode("DecodeNotAList", 4, {"ids.txt:2: the line should be a list of ids", "starts with '5'"},
+             "[2]\n5\n"),
+      decode("DecodeNotJson", 4, {"ids.txt:1: the line should be a list of ids"}, "[2, \n"),
+      decode("DecodeText", 4, {"ids.txt:1: the line should be a list of ids"}, "[\"the\"]\n"),
+      decode("DecodeNegativeId", 4, {"ids.txt:1: the line should be a list of ids"}, "[-1]\n"),
+      decode("DecodeHugeId", 4, {"ids.txt:1: the line should be a list of ids"}, "[99999999999]\n"),
+      decode("DecodeUnknownId", 4,
+             {"ids.txt:2: the tokenizer has no token with id 999999; its largest id is"}, "[2]\n[999999]\n"),
+      {"SkipWithoutDecode",
+       2,
+       {"--skip_special_tokens has no effect without --decode"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), "--skip_special_tokens", ground.data()};
+       }},
+      {"VocabSizeWithoutTrain",
+       2,
+       {"--vocab_size has no effect without --train"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), "--vocab_size", "300", ground.data()};
+       }},
+  };
+}
+
+// Trains a tokenizer on this text with further words.
+Case train_tokenizer(std::string name, int code, std::vector<std::string> wanted, std::string text,
+                     Words more) {
+  const std::string folder = "trained_" + name;
+  return {std::move(name), code, std::move(wanted),
+          [folder, text = std::move(text), more = std::move(more)](const Ground& ground) {
+            Words all{"tokenize", "--output_dir", ground.path(folder), ground.file("corpus.txt", text)};
+            all.insert(all.end(), more.begin(), more.end());
+            return all;
+          }};
+}
+
+std::vector<Case> train_tokenizer_cases() {
+  const std::string text = "the lower the better\nthe lowest\n";
+  return {
+      train_tokenizer("TrainTokenizerGood", 0, {"a byte-level BPE tokenizer with 26"}, text,
+                      {"--train", "bpe"}),
+      train_tokenizer("TrainWordPieceGood", 0, {"a WordPiece tokenizer with"}, text,
+                      {"--train=wordpiece", "--do_lower_case", "false", "--min_frequency", "1"}),
+      train_tokenizer("TrainUnknownKind", 2, {"'unigram'", "bpe", "wordpiece"}, text, {"--train", "unigram"}),
+      train_tokenizer("TrainVocabNotANumber", 2, {"--vocab_size is '3k', but should be a number"}, text,
+                      {"--train", "bpe", "--vocab_size", "3k"}),
+      train_tokenizer("TrainVocabZero", 2, {"--vocab_size is 0, but should be 1 to"}, text,
+                      {"--train", "bpe", "--vocab_size", "0"}),
+      train_tokenizer("TrainVocabTooSmall", 2, {"no room for the", "--vocab_size of at least 257"}, text,
+                      {"--train", "bpe", "--vocab_size", "200"}),
+      train_tokenizer("TrainNegativeFrequency", 2, {"--min_frequency is -1"}, text,
+                      {"--train", "bpe", "--min_frequency=-1"}),
+      train_tokenizer("TrainEmptySpecialToken", 2, {"--special_tokens has an empty token"}, text,
+                      {"--train", "bpe", "--special_tokens", "<a>,,<b>"}),
+      train_tokenizer("TrainWithShow", 2, {"--show has no effect with --train"}, text,
+                      {"--train", "bpe", "--show"}),
+      train_tokenizer("TrainLowerCaseBpe", 2, {"--do_lower_case has no effect with --train bpe"}, text,
+                      {"--train", "bpe", "--do_lower_case", "true"}),
+      train_tokenizer("TrainNotUtf8", 4, {"corpus.txt:2: the line is not valid UTF-8"}, "the\n\xff\n",
+                      {"--train", "bpe"}),
+      train_tokenizer("TrainNoText", 4, {"the text has no words"}, "", {"--train", "bpe"}),
+      train_tokenizer("TrainMissingFile", 4, {"nowhere.txt: cannot open the file"}, text,
+                      {"nowhere.txt", "--train", "bpe"}),
+      {"TrainNoOutput",
+       2,
+       {"give --output_dir DIR"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--train", "bpe", ground.data()};
+       }},
+      {"TrainNoFile",
+       2,
+       {"at least one text file"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--train", "bpe", "--output_dir", ground.path("trained")};
+       }},
+      {"TrainOverATokenizer",
+       2,
+       {"already has a tokenizer (", "give another --output_dir"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--train", "bpe", "--output_dir", ground.model(), ground.data()};
+       }},
+      {"TrainIntoAFile",
+       7,
+       {"train.tsv"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--train", "bpe", "--output_dir", ground.data(), ground.data()};
+       }},
+      {"TrainOnAFolder",
+       2,
+       {"/model: it is a folder"},
+       [](const Ground& ground) {
+         return Words{"tokenize",    "--train", "bpe", "--output_dir", ground.path("trained_on_a_folder"),
+                      ground.model()};
+       }},
+  };
+}
+
 }  // namespace
 
 std::vector<Case> command_cases() {
-  return joined({name_cases(), fit_cases(), inspect_cases(), tokenize_cases()});
+  return joined({name_cases(), fit_cases(), inspect_cases(), tokenize_cases(), decode_cases(),
+                 train_tokenizer_cases()});
 }
 
 }  // namespace plimsoll::testing

@@ -410,8 +410,28 @@ std::vector<Case> tokenizer_cases() {
       tokenizer("TokenizerJsonCutOff", {"tokenizer.json"}, "tokenizer.json", "{\"model\": {\"type\": "),
       tokenizer("TokenizerJsonDeep", {"tokenizer.json", "nested deeper than 256 levels"}, "tokenizer.json",
                 std::string(100000, '[')),
-      tokenizer("TokenizerJsonOtherModel", {"tokenizer.json", "CharacterModel", "WordPiece"}, "tokenizer.json",
-                "{\"model\": {\"type\": \"CharacterModel\", \"vocab\": {}, \"merges\": []}}"),
+      tokenizer("TokenizerJsonOtherModel", {"tokenizer.json", "'Charm'", "WordPiece, BPE, Unigram"},
+                "tokenizer.json", "{\"model\": {\"type\": \"Charm\", \"vocab\": {}, \"merges\": []}}"),
+      tokenizer("TokenizerJsonNoTokens", {"tokenizer.json", "model.vocab has no tokens"}, "tokenizer.json",
+                "{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}"),
+      tokenizer("TokenizerJsonMergeWithoutPart", {"tokenizer.json", "model.merges[1]", "does not have 'c'"},
+                "tokenizer.json",
+                "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": "
+                "[\"a b\", \"ab c\"]}}"),
+      tokenizer("TokenizerJsonScoreIsText",
+                {"tokenizer.json", "model.vocab[1]", "the score of 'a' should be a number"}, "tokenizer.json",
+                "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0.0], [\"a\", "
+                "\"-1\"]]}}"),
+      {"TokenizerMergesLine",
+       4,
+       {"merges.txt:3: the line 'a' should be two tokens with one space between them"},
+       [](const Ground& ground) {
+         const std::string model =
+             ground.model_with("tokenizer_config.json", "{\"tokenizer_class\": \"GPT2Tokenizer\"}");
+         std::ofstream(model + "/vocab.json") << "{\"a\": 0, \"b\": 1, \"ab\": 2}";
+         std::ofstream(model + "/merges.txt") << "#version: 0.2\na b\na\n";
+         return ground.tokenize(model);
+       }},
       tokenizer("TokenizerJsonDeepClosed", {"tokenizer.json"}, "tokenizer.json",
                 std::string(100000, '[') + std::string(100000, ']')),
       tokenizer("TokenizerJsonDuplicateIds", {"tokenizer.json", "'b'", "id 1"}, "tokenizer.json",
@@ -440,10 +460,10 @@ std::vector<Case> tokenizer_cases() {
        }},
       {"TokenizerJsonForeignClass",
        4,
-       {"tokenizer_class is 'RobertaTokenizer'", "neither BPE nor Unigram", "PreTrainedTokenizerFast"},
+       {"tokenizer_class is 'HerbertTokenizer'", "splits texts in its own way", "PreTrainedTokenizerFast"},
        [](const Ground& ground) {
          const std::string model =
-             ground.model_with("tokenizer_config.json", "{\"tokenizer_class\": \"RobertaTokenizer\"}");
+             ground.model_with("tokenizer_config.json", "{\"tokenizer_class\": \"HerbertTokenizer\"}");
          std::ofstream(model + "/tokenizer.json") << tokenizer_json("\"[UNK]\": 0");
          return ground.tokenize(model);
        }},

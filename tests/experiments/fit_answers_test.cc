@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -356,6 +357,42 @@ TEST(Fit, PutsTheMildestOfATieFirst) {
     EXPECT_EQ(fit_run(options).rows[0].methods, report.rows[0].methods)
         << "cards are compared by the same rule";
   }
+}
+
+// A program may fill the options itself; they are checked as those of a command line.
+TEST(Fit, ChecksOptionsThatAProgramFilled) {
+  const auto refused = [](const std::function<void(FitOptions&)>& change, const std::string& expected) {
+    FitOptions options;
+    options.arguments.config_name = "bert-base-uncased";
+    options.arguments.device = "l4";
+    options.effective_batch_size = 4;
+    change(options);
+    try {
+      fit_run(options);
+      ADD_FAILURE() << expected;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage) << error.what();
+      EXPECT_TRUE(contains(error.what(), expected)) << error.what();
+    }
+  };
+  refused([](FitOptions& o) { o.arguments.bf16 = o.arguments.fp16 = true; },
+          "--fp16 and --bf16 exclude each other");
+  refused([](FitOptions& o) { o.arguments.per_device_train_batch_size = -3; }, "per_device_train_batch_size");
+  refused([](FitOptions& o) { o.arguments.eval_strategy = "epochs"; }, "did you mean 'epoch'");
+  refused([](FitOptions& o) { o.arguments.optim = "adam_8bit"; }, "--optim");
+  refused([](FitOptions& o) { o.arguments.memory_limit = -1; }, "memory_limit");
+  refused([](FitOptions& o) { o.epoch_samples = 0; }, "--epoch_samples 0");
+  refused([](FitOptions& o) { o.effective_batch_size = 0; }, "--effective_batch_size 0");
+  refused([](FitOptions& o) { o.prices = {{"l5", 1.0}}; }, "'l5'");
+  refused([](FitOptions& o) { o.prices = {{"l4", -1.0}}; }, "the price -1 of 'l4'");
+  refused([](FitOptions& o) { o.devices = {"l4", "l5"}; }, "--device l5");
+  // use_cpu means --device cpu, which parsing would have set.
+  FitOptions cpu;
+  cpu.arguments.config_name = "MiniLM-L6-H384-uncased";
+  cpu.arguments.use_cpu = true;
+  cpu.arguments.num_threads = 1;
+  cpu.effective_batch_size = 1;
+  EXPECT_EQ(fit_run(cpu).rows.at(0).device, "cpu");
 }
 
 TEST(Fit, RefusesWhatItCannotRead) {

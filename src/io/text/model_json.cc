@@ -216,6 +216,10 @@ std::string guess_type(const JsonFields& model) {
 ModelSpec read_model(const JsonFields& root) {
   const JsonFields model = required(root, "model", root.object("model"));
   const std::string type = model.text("type").value_or(guess_type(model));
+  if (const Json* vocab = model.find("vocab"); vocab != nullptr && vocab->is_structured() && vocab->empty() &&
+                                               (type == "BPE" || type == "Unigram" || type == "WordLevel")) {
+    throw_error(ErrorCode::kBadData, "{} has no tokens; {}", model.name_of("vocab"), kCopyAgain);
+  }
   if (type == "WordPiece") return read_word_piece(model);
   if (type == "BPE") return read_bpe(model);
   if (type == "Unigram") return read_unigram(model);
@@ -231,6 +235,7 @@ ModelSpec parse_vocab_and_merges(const std::string& vocab_json, const std::strin
                                  std::string_view merges_txt, const std::string& merges_where) {
   const Json document = parse_json(vocab_json, vocab_where);
   ModelSpec result{read_vocabulary(JsonFields(document, vocab_where, "")), {}};
+  if (result.vocab.empty()) throw_error(ErrorCode::kBadData, "{} has no tokens; {}", vocab_where, kCopyAgain);
   BpeSpec spec;
   MergeAdder adder(result.vocab, &spec);
   for (int64_t number = 1; !merges_txt.empty(); ++number) {

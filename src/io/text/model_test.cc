@@ -53,7 +53,7 @@ TEST(ModelTest, StreamsGiveTheSameTextInWholeCharacters) {
     const Tokenizer tokenizer(parse_tokenizer_json(c.at("tokenizer").dump(), "tokenizer.json"));
     for (const auto& line : c.at("ids")) {
       const Ids ids = line.get<Ids>();
-      TokenStream stream(tokenizer, true);
+      TokenStream stream(tokenizer);
       std::string text;
       for (const int32_t id : ids) {
         const std::string part = stream.push(id);

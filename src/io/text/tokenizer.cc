@@ -124,8 +124,10 @@ const Hash128& Tokenizer::content_hash() const {
   return impl_->hash_;
 }
 
-TokenStream::TokenStream(const Tokenizer& tokenizer, bool skip_special_tokens)
-    : tokenizer_(tokenizer), options_{skip_special_tokens, false} {}
+TokenStream::TokenStream(const Tokenizer& tokenizer, const DecodeOptions& options)
+    : tokenizer_(tokenizer), options_(options) {
+  options_.clean_up_spaces = false;
+}
 
 std::string TokenStream::decode() const {
   return tokenizer_.decode(ids_, options_);

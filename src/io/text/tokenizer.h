@@ -226,7 +226,9 @@ class Tokenizer {
 // decoding the last few ids.
 class TokenStream {
  public:
-  explicit TokenStream(const Tokenizer& tokenizer, bool skip_special_tokens = true);
+  // Spaces are not cleaned up, because that changes text before them.
+  explicit TokenStream(const Tokenizer& tokenizer,
+                       const DecodeOptions& options = {.skip_special_tokens = true});
 
   // Returns the text that the id completes, which may be empty.
   std::string push(int32_t id);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -88,6 +89,9 @@ class Counter {
 
 // Reads the lines of a file with their line breaks. Returns the number of bytes.
 int64_t count_file(const std::string& path, Counter* counter) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw_error(ErrorCode::kUsage, "{}: it is a folder; a tokenizer is trained on text files", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) {

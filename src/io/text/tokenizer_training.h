@@ -31,7 +31,7 @@ struct TrainedTokenizer {
 };
 
 // Requires: paths is not empty. Errors: kBadData for a file that cannot be read, that is not UTF-8 (with the number of the line), or
-// for files without text; kUsage for a vocabulary without room for the special tokens and the alphabet.
+// for files without text; kUsage for a folder, and for a vocabulary without room for the special tokens and the alphabet.
 TrainedTokenizer train_tokenizer(const std::vector<std::string>& paths, const TrainingOptions& options);
 
 }  // namespace plimsoll::text

@@ -49,9 +49,9 @@ std::string describe_precision(const PlanRequest& request);
 // Formats what the backward pass recomputes, for people. Pure; thread-safe.
 
 // Formats one line per block of the model, with equal neighbouring blocks combined: MiB kept and recomputed,
-// operations, estimated time, its fraction of the step, and the recomputed ops. At most 100 columns, with a
+// operations, estimated time, its fraction of the step, and the recomputed ops. At most `columns` columns, with a
 // newline at the end; empty if only the default is requested.
-std::string recompute_table(const Plan& plan);
+std::string recompute_table(const Plan& plan, size_t columns);
 
 // Compares the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
 

@@ -11,7 +11,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kNameWidth = 27;
+// Columns before the names of the ops.
+constexpr size_t kNameWidth = 23;
+constexpr size_t kFigureWidth = 8;
 
 bool is_alike(const Recomputation& a, const Recomputation& b) {
   return a.kept_bytes == b.kept_bytes && a.again_bytes == b.again_bytes && a.ops == b.ops;
@@ -34,13 +36,22 @@ std::string format_ops(const Recomputation& row) {
 
 }  // namespace
 
-std::string recompute_table(const Plan& plan) {
+std::string recompute_table(const Plan& plan, size_t columns) {
   if (!plan.trains() || plan.request.recompute == RecomputeChoice{}) return "";
   const std::vector<Recomputation> rows = recomputation(plan);
   const double step_ms = operations_anatomy(plan).total().ms;
-  std::string text = "\n" + left_aligned("computed again, MiB", kNameWidth) + right_aligned("kept", 9) +
-                     right_aligned("again", 9) + right_aligned("GFLOP", 10) + right_aligned("est. ms", 9) +
-                     right_aligned("share", 8) + "  runs again in each\n";
+  std::string text = "\n" + left_aligned("computed again, MiB", kNameWidth);
+  for (const char* header : {"kept", "again", "GFLOP", "est. ms", "share"})
+    text += right_aligned(header, kFigureWidth);
+  text += "  in each\n";
+  const auto figures = [&](const Recomputation& row) {
+    std::string line;
+    for (const std::string& figure :
+         {format_mib(row.kept_bytes), format_mib(row.again_bytes), fmt::format("{:.1f}", row.flops / 1e9),
+          fmt::format("{:.2f}", row.ms), format_share(row.ms, step_ms)})
+      line += right_aligned(figure, kFigureWidth);
+    return line;
+  };
   Recomputation all;
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin + 1;
@@ -56,17 +67,11 @@ std::string recompute_table(const Plan& plan) {
     }
     const std::string line =
         left_aligned(shortened(name_of(rows[begin], rows[end - 1]), kNameWidth - 3), kNameWidth - 2) +
-        right_aligned(format_mib(sum.kept_bytes), 9) + right_aligned(format_mib(sum.again_bytes), 9) +
-        right_aligned(fmt::format("{:.1f}", sum.flops / 1e9), 10) +
-        right_aligned(fmt::format("{:.2f}", sum.ms), 9) + right_aligned(format_share(sum.ms, step_ms), 8);
-    text += "  " + wrapped(line + "  " + format_ops(rows[begin]), 98, kNameWidth);
+        figures(sum);
+    text += "  " + wrapped(line + "  " + format_ops(rows[begin]), columns - 2, kNameWidth);
     begin = end;
   }
-  return text + left_aligned("  all", kNameWidth) + right_aligned(format_mib(all.kept_bytes), 9) +
-         right_aligned(format_mib(all.again_bytes), 9) +
-         right_aligned(fmt::format("{:.1f}", all.flops / 1e9), 10) +
-         right_aligned(fmt::format("{:.2f}", all.ms), 9) + right_aligned(format_share(all.ms, step_ms), 8) +
-         "\n";
+  return text + left_aligned("  all", kNameWidth) + figures(all) + "\n";
 }
 
 }  // namespace plimsoll
