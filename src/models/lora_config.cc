@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/problem_type.h"
+#include "models/architecture.h"
 
 namespace plimsoll {
 namespace {

@@ -160,8 +160,11 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::transpose(std::string_view name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return;
+  // The name stays where it is, because by_name_ refers to it.
   StoredTensor& tensor = header_.tensors[found->second];
-  tensor = transpose_of(tensor);
+  StoredTensor transposed = transpose_of(tensor);
+  tensor.shape = std::move(transposed.shape);
+  tensor.is_transposed = transposed.is_transposed;
 }
 
 // A column of the file's matrix is a row of its transpose: each row of the file has a run of elements in these columns.
