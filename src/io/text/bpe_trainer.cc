@@ -1,4 +1,4 @@
-#include "io/text/bpe_trainer.h"
+#include "io/text/tokenizer_training.h"
 
 #include <algorithm>
 #include <limits>

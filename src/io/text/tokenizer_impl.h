@@ -13,11 +13,11 @@
 
 #include "io/text/added_tokens.h"
 #include "io/text/bert_normalizer.h"
-#include "io/text/bpe_trainer.h"
 #include "io/text/pipeline.h"
 #include "io/text/token_model.h"
 #include "io/text/tokenizer.h"
 #include "io/text/tokenizer_spec.h"
+#include "io/text/tokenizer_training.h"
 
 namespace plimsoll::text {
 

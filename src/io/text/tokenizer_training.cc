@@ -10,7 +10,6 @@
 
 #include "base/check.h"
 #include "base/run_on_threads.h"
-#include "io/text/bpe_trainer.h"
 #include "io/text/byte_level.h"
 #include "io/text/tokenizer_impl.h"
 #include "io/text/unicode.h"

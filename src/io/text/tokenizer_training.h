@@ -1,16 +1,45 @@
-// Trains a tokenizer on text files, and describes it by the files that Hugging Face reads.
+// Trains tokenizers: learns the vocabulary and merges of a BPE or WordPiece model from the words of a text (bpe_trainer.cc), and
+// writes the files that Hugging Face reads (tokenizer_training.cc).
 //
-// A BPE tokenizer is byte-level, as GPT-2's. A WordPiece tokenizer is that of BERT. The vocabulary and the merges equal those of
-// Hugging Face's trainers (bpe_trainer.h) with the same options: lines with their line breaks, and for WordPiece an alphabet of
-// 1,000 characters. Thread-safe: free functions.
+// The result equals that of the trainers of Hugging Face's tokenizers for the same text, with one difference: there,
+// tokens with a continuing prefix or suffix get their ids in the order of a hash table, which differs from run to run, and
+// equal counts are decided by ids. Here the order is that of the sorted words, so that a text always gives the same tokenizer.
+// Thread-safe: functions on values.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace plimsoll::text {
 
+// The number of times that each word occurs.
+using WordCounts = std::unordered_map<std::string, int64_t>;
+
+struct BpeTraining {
+  int64_t vocab_size = 30000;
+  int64_t min_frequency = 0;                // rarer pairs are not joined
+  std::vector<std::string> special_tokens;  // they have the first ids
+  std::u32string initial_alphabet;          // characters that get a token even if they do not occur
+  std::optional<int64_t>
+      limit_alphabet;             // the number of different characters that are kept, the most frequent ones
+  std::string continuing_prefix;  // "##" for WordPiece
+  std::string end_suffix;
+};
+
+struct TrainedBpe {
+  std::vector<std::string> tokens;                  // by id
+  std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids by rank
+};
+
+// Joins the most frequent pair of adjacent tokens until the vocabulary is full; of pairs with equal counts, that with
+// the lower ids. Requires: words are valid UTF-8. Cost: about a second per million different words.
+TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& options);
+
+// A BPE tokenizer is byte-level, as GPT-2's. A WordPiece tokenizer is that of BERT, with an alphabet of at most 1,000 characters.
 enum class TrainedModel : uint8_t { kBpe, kWordPiece };
 
 struct TrainingOptions {
@@ -30,7 +59,7 @@ struct TrainedTokenizer {
   int64_t num_merges = 0;
 };
 
-// Requires: paths is not empty. Errors: kBadData for a file that cannot be read, that is not UTF-8 (with the number of the line), or
+// Trains a tokenizer on the lines of text files, with their line breaks. Requires: paths is not empty. Errors: kBadData for a file that cannot be read, that is not UTF-8 (with the number of the line), or
 // for files without text; kUsage for a folder, and for a vocabulary without room for the special tokens and the alphabet.
 TrainedTokenizer train_tokenizer(const std::vector<std::string>& paths, const TrainingOptions& options);
 

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "io/text/bpe_trainer.h"
 #include "io/text/pattern.h"
 #include "io/text/testing/tokenizer_fixtures.h"
 
