@@ -58,6 +58,8 @@ struct Architecture {
   void (*set_defaults)(ModelConfig& config) = nullptr;
   // Errors: kUsage for a configuration whose forward pass this architecture does not compute.
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
+  // Sets the sizes that a file may leave out because they follow from others; null if there are none.
+  void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
   bool has_token_types = false;
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
   // Builds the encoder and returns x_TC, the hidden state of every token.
@@ -66,6 +68,11 @@ struct Architecture {
   std::span<const Preset> presets;
   // Modules that get LoRA adapters by default, as in PEFT. Empty: PEFT has no default either.
   std::span<const std::string_view> lora_targets;
+  // The endings of names in a checkpoint that no weight needs and that are not reported as unused: buffers that
+  // transformers once saved, and copies of tied weights.
+  std::span<const std::string_view> ignored_on_disk = {};
+  // The matrices of its linear layers are stored transposed. Adapters then say fan_in_fan_out, as PEFT's do.
+  bool stores_transposed = false;
 };
 
 // Every architecture, in the order in which messages list them.

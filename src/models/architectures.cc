@@ -67,8 +67,11 @@ std::vector<WeightSpec> model_weights(const ModelConfig& config) {
   return specs;
 }
 
-std::vector<std::string> ignored_on_disk() {
-  return {"position_ids"};
+std::vector<std::string> ignored_on_disk(const ModelConfig& config) {
+  std::vector<std::string> endings{"position_ids"};
+  for (const std::string_view ending : architecture_of(config.model_type).ignored_on_disk)
+    endings.emplace_back(ending);
+  return endings;
 }
 
 ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options) {

@@ -112,7 +112,6 @@ void read_labels(ModelConfig& config, const Json& json, const ConfigReader& read
 // The keys whose names are the same in all architectures.
 constexpr std::array kCommonKeys{
     ConfigKey{"vocab_size", &ModelConfig::vocab_size},
-    ConfigKey{"max_position_embeddings", &ModelConfig::max_position_embeddings},
     ConfigKey{"initializer_range", &ModelConfig::initializer_range},
 };
 
@@ -143,14 +142,15 @@ ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   ModelConfig config;
   config.model_type.clear();
   reader.read(config.model_type, "model_type");
+  const Architecture* architecture = find_architecture(config.model_type);
+  if (architecture == nullptr) refuse_architecture(config.model_type, where);
+  architecture->set_defaults(config);
   reader.read(config, kCommonKeys);
   if (const auto pad = json.find("pad_token_id"); pad != json.end() && pad->is_null())
     config.pad_token_id = -1;
   reader.read(config.pad_token_id, "pad_token_id");
-  const Architecture* architecture = find_architecture(config.model_type);
-  if (architecture == nullptr) refuse_architecture(config.model_type, where);
-  architecture->set_defaults(config);
   reader.read(config, architecture->config_keys);
+  if (architecture->complete) architecture->complete(config, reader);
   architecture->refuse_variants(reader);
   read_labels(config, json, reader, where);
   config.source.dtype = dtype_of(reader);
@@ -199,6 +199,7 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   };
   probability("the hidden dropout", config.hidden_dropout_prob);
   probability("the attention dropout", config.attention_probs_dropout_prob);
+  probability("the dropout of the embeddings", config.embedding_dropout_prob.value_or(0.0));
   probability("the classifier's dropout", config.classifier_dropout.value_or(0.0));
   if (!(config.initializer_range >= 0.0)) {
     throw_error(ErrorCode::kBadData, "{}: initializer_range is {}, it must be 0 or above; correct the value",

@@ -21,7 +21,16 @@ struct ConfigSource {
   friend bool operator==(const ConfigSource&, const ConfigSource&) = default;
 };
 
-struct ModelConfig {
+// The probabilities of dropout in training, by place.
+struct DropoutRates {
+  double hidden_dropout_prob = 0.1;
+  double attention_probs_dropout_prob = 0.1;
+  std::optional<double> embedding_dropout_prob;  // absent: hidden_dropout_prob
+  std::optional<double> classifier_dropout;      // absent: hidden_dropout_prob
+  friend bool operator==(const DropoutRates&, const DropoutRates&) = default;
+};
+
+struct ModelConfig : DropoutRates {
   std::string model_type = "bert";  // type name of one of architectures()
   std::string hidden_act = "gelu";  // one of the names in base/activation.h
   int64_t vocab_size = 30522;
@@ -35,9 +44,6 @@ struct ModelConfig {
   int64_t pad_token_id = 0;  // its word embedding starts as zero and gets no gradient; -1: none
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
-  double hidden_dropout_prob = 0.1;
-  double attention_probs_dropout_prob = 0.1;
-  std::optional<double> classifier_dropout;  // absent: hidden_dropout_prob
   int64_t num_labels = 2;
   std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
   std::optional<ProblemType> problem_type;

@@ -157,5 +157,46 @@ TEST(ModelConfig, RefusesLabelMapsThatHaveNoMeaning) {
   }
 }
 
+TEST(Gpt2Config, TakesTheDefaultsOfTransformers) {
+  const ModelConfig config = parse_model_config(R"({"model_type": "gpt2"})", "config.json");
+  EXPECT_EQ(config.hidden_size, 768);
+  EXPECT_EQ(config.intermediate_size, 4 * 768);
+  EXPECT_EQ(config.max_position_embeddings, 1024);
+  EXPECT_EQ(config.vocab_size, 50257);
+  EXPECT_EQ(config.hidden_act, "gelu_new");
+  EXPECT_EQ(config.pad_token_id, -1);
+  EXPECT_EQ(config.layer_norm_eps, 1e-5);
+}
+
+TEST(Gpt2Config, FollowsTheWidthUnlessTheFeedForwardLayerHasItsOwn) {
+  const std::string start = R"({"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_inner": )";
+  EXPECT_EQ(parse_model_config(start + "null}", "config.json").intermediate_size, 128);
+  EXPECT_EQ(parse_model_config(start + "48}", "config.json").intermediate_size, 48);
+}
+
+TEST(Gpt2Config, RefusesForwardPassesThatItDoesNotCompute) {
+  for (const char* key :
+       {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"}) {
+    const std::string text = R"({"model_type": "gpt2", ")" + std::string(key) + R"(": true})";
+    try {
+      parse_model_config(text, "config.json");
+      ADD_FAILURE() << key;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Gpt2Config, ReadsWhatItWrites) {
+  const ModelConfig config = parse_model_config(
+      R"({"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_inner": 48, "embd_pdrop": 0.25, "resid_pdrop": 0.125})",
+      "config.json");
+  ModelConfig again = parse_model_config(model_config_json(config), "config.json");
+  EXPECT_EQ(again.intermediate_size, 48);
+  EXPECT_EQ(again.embedding_dropout_prob, 0.25);
+  EXPECT_EQ(again.hidden_dropout_prob, 0.125);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -102,11 +102,13 @@ TEST(Freeze, RefusesByName) {
 }
 
 TEST(Freeze, NamesTheEncoderOfTheModel) {
-  for (const std::string model_type : {"bert", "distilbert", "electra"}) {
+  const std::pair<std::string, std::string> encoders[] = {
+      {"bert", "bert"}, {"distilbert", "distilbert"}, {"electra", "electra"}, {"gpt2", "transformer"}};
+  for (const auto& [model_type, encoder] : encoders) {
     ModelConfig config = small_model();
     config.model_type = model_type;
     const std::string message = message_of({"*"}, config);
-    EXPECT_NE(message.find("as in --freeze '" + model_type + ".*'"), std::string::npos) << message;
+    EXPECT_NE(message.find("as in --freeze '" + encoder + ".*'"), std::string::npos) << message;
   }
 }
 

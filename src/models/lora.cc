@@ -94,7 +94,9 @@ bool is_in_module_ending(std::string_view parameter, std::string_view end) {
 }
 
 bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
-  if (is_in_module_ending(parameter, "classifier")) return true;
+  if (std::ranges::any_of(kHeadModules,
+                          [&](std::string_view head) { return is_in_module_ending(parameter, head); }))
+    return true;
   return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
                      [&](const std::string& module) { return is_in_module_ending(parameter, module); });
 }
@@ -230,7 +232,7 @@ void check_layers(const LoraConfig& config) {
 void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfig& config) {
   for (const std::string& module : config.modules_to_save) {
     // PEFT lists every name that a classifier may have.
-    if (module == "classifier" || module == "score") continue;
+    if (std::ranges::find(kHeadModules, module) != kHeadModules.end()) continue;
     const auto is_inside = [&](const WeightPart& part) {
       return is_in_module_ending(part.disk_names.front(), module);
     };
@@ -461,7 +463,8 @@ bool is_saved_with_adapter(const std::string& module, const LoraConfig& config) 
 
 void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config) {
   const auto is_named = [&](const std::string& parameter) {
-    if (is_part_of(parameter, "classifier")) return true;
+    if (std::ranges::any_of(kHeadModules, [&](std::string_view head) { return is_part_of(parameter, head); }))
+      return true;
     return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
                        [&](const std::string& module) { return is_part_of(parameter, module); });
   };

@@ -4,6 +4,7 @@
 // of modules are those of PEFT's LoraConfig. Thread-safe: pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -62,6 +63,9 @@ struct LoraTarget {
 // Returns the modules that get adapters unless target_modules names others; empty if the architecture has no
 // default. Requires: the model_type is an architecture's.
 std::vector<std::string> default_lora_targets(std::string_view model_type);
+
+// The names that the module of a model's head may have. PEFT trains it in full and saves it with the adapter.
+inline constexpr std::array<std::string_view, 2> kHeadModules{"classifier", "score"};
 
 // The prefix of every name in an adapter's file.
 inline constexpr std::string_view kAdapterPrefix = "base_model.model.";

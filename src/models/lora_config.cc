@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/problem_type.h"
+#include "models/architecture.h"
 
 namespace plimsoll {
 namespace {
@@ -86,7 +87,7 @@ bool flag_of(const Json& config, const char* key, std::string_view where) {
 
 // Refuses the settings that change the meaning of the matrices.
 void refuse_variants(const Json& config, std::string_view where) {
-  for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
+  for (const char* key : {"use_dora", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (flag_of(config, key, where)) refuse(where, key, true, "false");
   }
   for (const char* key : {"rank_pattern", "alpha_pattern", "layer_replication", "target_parameters",
@@ -227,7 +228,7 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
 std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
                                 const HeadKind& head) {
   const LoraConfig& lora = config.lora;
-  std::vector<std::string> saved{"classifier", "score"};
+  std::vector<std::string> saved(kHeadModules.begin(), kHeadModules.end());
   for (const std::string& module : lora.modules_to_save) {
     if (std::find(saved.begin(), saved.end(), module) == saved.end()) saved.push_back(module);
   }
@@ -239,7 +240,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"base_model_name_or_path", config.base_model},
                   {"bias", "none"},
                   {"exclude_modules", or_null(lora.exclude_modules, modules_json(lora.exclude_modules))},
-                  {"fan_in_fan_out", false},
+                  {"fan_in_fan_out", architecture_of(model_type).stores_transposed},
                   {"inference_mode", true},
                   {"init_lora_weights", initialisation_json(lora.base_change)},
                   {"layers_pattern", or_null(lora.layers_pattern, lora.layers_pattern)},

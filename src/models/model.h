@@ -35,6 +35,6 @@ ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& opti
 
 // Returns the endings of names in a checkpoint that no weight needs and that are not reported as unused:
 // buffers that transformers once saved.
-std::vector<std::string> ignored_on_disk();
+std::vector<std::string> ignored_on_disk(const ModelConfig& config);
 
 }  // namespace plimsoll

@@ -27,12 +27,14 @@ struct WeightSpec {
   Initializer initializer = Initializer::kNormal;
   bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)
   std::vector<WeightPart> parts;
-  int64_t zero_row = -1;     // the row that starts as zero: the padding token's; -1: no row does
-  double rate_factor = 1.0;  // of the learning rate
-  bool trainable = true;     // false: it has no gradient and no optimizer states, and keeps its loaded values
+  int64_t zero_row = -1;      // the row that starts as zero: the padding token's; -1: no row does
+  double rate_factor = 1.0;   // of the learning rate
+  bool trainable = true;  // false: it has no gradient and no optimizer states, and keeps its loaded values
   // The files that contain it: a model's, an adapter's (under PEFT's names), or both.
   bool in_model = true;
   bool in_adapter = false;
+  bool transposed = false;    // a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
+  double normal_scale = 1.0;  // of the standard deviation, for kNormal
 
   int64_t elements() const {
     int64_t n = 1;

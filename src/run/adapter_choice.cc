@@ -47,8 +47,16 @@ AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const
   return adapter;
 }
 
+ModelFolder::Located find_adapter_head(const ModelFolder& adapter) {
+  for (const std::string_view module : kHeadModules) {
+    const auto head = adapter.find(fmt::format("{}{}.weight", kAdapterPrefix, module));
+    if (head.tensor != nullptr) return head;
+  }
+  return {};
+}
+
 ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter) {
-  const auto head = adapter.find(std::string(kAdapterPrefix) + "classifier.weight");
+  const auto head = find_adapter_head(adapter);
   if (adapter.config_text().empty() && head.tensor != nullptr && head.tensor->shape.size() == 2 &&
       head.tensor->shape[0] != config.num_labels) {
     config.num_labels = head.tensor->shape[0];

@@ -33,7 +33,6 @@ constexpr ForeignName kAnywhere[] = {
     {"bigbird", "BigBird"},
     {"longformer", "Longformer"},
     {"mpnet", "MPNet"},
-    {"gpt2", "GPT-2"},
     {"llama", "Llama"},
     {"mistral", "Mistral"},
     {"mixtral", "Mixtral"},
@@ -76,6 +75,7 @@ bool is_letter_or_digit(char c) {
 }
 
 std::string_view foreign_word(std::string_view word) {
+  if (find_architecture(word) != nullptr) return {};
   const size_t letters = std::min(word.find_first_of("0123456789"), word.size());
   const std::string_view digits = word.substr(letters);
   for (const ForeignName& row : kWords) {

@@ -47,6 +47,9 @@ struct AdapterSource {
 AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                            FileSystem& files);
 
+// Returns the weight of the head that an adapter saved; null pointers if it saved none.
+ModelFolder::Located find_adapter_head(const ModelFolder& adapter);
+
 // Returns the configuration with the number of labels of the adapter's head, if the adapter has no config.json.
 ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 

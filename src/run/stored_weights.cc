@@ -67,9 +67,20 @@ std::string remedy(RunPurpose purpose, const std::string& folder) {
 
 }  // namespace
 
+namespace {
+
+// Lets the matrices that a checkpoint stores transposed be found as the model has them.
+void transpose_stored(ModelFolder& folder, const std::vector<WeightSpec>& specs, std::string_view prefix) {
+  for (const auto& names : names_of(specs, prefix, [](const WeightSpec& spec) { return spec.transposed; }))
+    folder.transpose(names);
+}
+
+}  // namespace
+
 void unwrap_model_names(ModelFolder& folder, const std::vector<WeightSpec>& specs) {
   const auto names = names_of(specs, "", [](const WeightSpec& spec) { return spec.in_model; });
   folder.unwrap_names(names, own_prefix(specs));
+  transpose_stored(folder, specs, "");
 }
 
 void unwrap_adapter_names(ModelFolder& adapter, const std::vector<WeightSpec>& specs,
@@ -79,6 +90,7 @@ void unwrap_adapter_names(ModelFolder& adapter, const std::vector<WeightSpec>& s
   const auto names =
       names_of(adapted, kAdapterPrefix, [](const WeightSpec& spec) { return spec.in_adapter; });
   adapter.unwrap_names(names, own_prefix(specs));
+  transpose_stored(adapter, adapted, kAdapterPrefix);
 }
 
 std::vector<std::string> missing_tensors(const std::vector<WeightSpec>& specs, const ModelFolder& folder,

@@ -18,7 +18,8 @@ namespace plimsoll {
 // States how a stored tensor is treated that has another shape than the weight's.
 enum class OtherShapes : uint8_t { kCount, kAreMissing };
 
-// Removes wrappers such as "module." from the names in a model's folder; see ModelFolder::unwrap_names().
+// Removes wrappers such as "module." from the names in a model's folder (ModelFolder::unwrap_names()), and lets matrices
+// that the folder stores transposed be read as the model has them.
 void unwrap_model_names(ModelFolder& folder, const std::vector<WeightSpec>& specs);
 
 // The same for the folder of an adapter.

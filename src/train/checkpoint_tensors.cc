@@ -1,7 +1,35 @@
 #include "train/weight_loading.h"
 
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+
 namespace plimsoll {
 namespace {
+
+// Provides the transpose of a matrix of a buffer piece by piece. The matrix is held in memory from the first piece to the
+// last.
+std::function<void(int64_t, std::span<std::byte>)> transposed_bytes(Executor& executor,
+                                                                    const std::string& buffer, int64_t offset,
+                                                                    int64_t rows, int64_t columns,
+                                                                    int64_t width) {
+  return [=, &executor, matrix = std::make_shared<std::vector<std::byte>>()](int64_t from,
+                                                                             std::span<std::byte> bytes) {
+    if (matrix->empty()) {
+      matrix->resize(static_cast<size_t>(rows * columns * width));
+      executor.read(buffer, offset, *matrix);
+    }
+    for (int64_t at = 0; at < std::ssize(bytes); at += width) {
+      const int64_t element = (from + at) / width;
+      const int64_t row = element % rows;
+      const int64_t column = element / rows;
+      std::memcpy(bytes.data() + at, matrix->data() + (row * columns + column) * width,
+                  static_cast<size_t>(width));
+    }
+    if (from + std::ssize(bytes) == std::ssize(*matrix)) std::vector<std::byte>().swap(*matrix);
+  };
+}
 
 // Returns a tensor of a checkpoint that is stored in a persistent buffer, `offset` bytes from its start.
 TensorSource source_of(Executor& executor, const std::string& buffer, int64_t offset, std::string name,
@@ -31,8 +59,15 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
       std::vector<int64_t> shape = spec.shape;
       shape[0] = part.num_rows;
       std::string name = (is_adapter ? std::string(kAdapterPrefix) : std::string()) + part.disk_names.front();
-      tensors.push_back(
-          source_of(executor, spec.name, part.first_row * row_bytes, std::move(name), std::move(shape)));
+      const int64_t offset = part.first_row * row_bytes;
+      TensorSource source = source_of(executor, spec.name, offset, std::move(name), std::move(shape));
+      if (spec.transposed) {
+        source.data = nullptr;
+        source.fill = transposed_bytes(executor, spec.name, offset, source.shape[0], source.shape[1],
+                                       dtype_bytes(source.dtype));
+        std::swap(source.shape[0], source.shape[1]);
+      }
+      tensors.push_back(std::move(source));
     }
   }
   return tensors;

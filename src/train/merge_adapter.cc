@@ -8,6 +8,7 @@
 
 #include "models/lora.h"
 #include "models/model.h"
+#include "run/model_source.h"
 #include "run/stored_weights.h"
 #include "train/weight_loading.h"
 
@@ -41,17 +42,24 @@ DType type_of(const Located& located) {
 }
 
 // Provides a tensor piece by piece from memory that it holds from the first piece to the last.
+// A transposed matrix is made with `shape`, and stored as its transpose.
 template <typename Make>
-TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, Make make) {
+TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, bool is_transposed,
+                         Make make) {
   TensorSource source{.name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
+  const int64_t columns = is_transposed ? source.shape[1] : 1;
+  const int64_t rows = source.num_elements() / columns;
+  if (is_transposed) std::swap(source.shape[0], source.shape[1]);
   const int64_t size = source.size_bytes();
-  source.fill = [make = std::move(make), dtype, size, bytes = std::make_shared<std::vector<std::byte>>()](
-                    int64_t offset, std::span<std::byte> piece) {
+  source.fill = [make = std::move(make), dtype, size, rows, columns,
+                 bytes = std::make_shared<std::vector<std::byte>>()](int64_t offset,
+                                                                     std::span<std::byte> piece) {
     if (bytes->empty()) {
       bytes->resize(static_cast<size_t>(size));
       const std::vector<double> values = make();
       const View view{bytes->data(), dtype};
-      for (int64_t i = 0; i < std::ssize(values); ++i) view.store(i, values[static_cast<size_t>(i)]);
+      for (int64_t i = 0; i < std::ssize(values); ++i)
+        view.store(i % columns * rows + i / columns, values[static_cast<size_t>(i)]);
     }
     std::memcpy(piece.data(), bytes->data() + offset, piece.size());
     if (offset + std::ssize(piece) == size) std::vector<std::byte>().swap(*bytes);
@@ -98,7 +106,7 @@ class Merge {
  private:
   // The head of an adapter may have labels that differ from those of the base.
   void set_labels(bool has_config) {
-    const Located head = adapter_.find(std::string(kAdapterPrefix) + "classifier.weight");
+    const Located head = find_adapter_head(adapter_);
     if (has_config || head.tensor == nullptr || head.tensor->shape.empty()) return;
     if (head.tensor->shape[0] == model_.num_labels) return;
     model_.num_labels = head.tensor->shape[0];
@@ -145,20 +153,21 @@ class Merge {
       ++report.num_saved;
       const Located saved = of_adapter(name, shape);
       const DType dtype = stored.tensor != nullptr ? type_of(stored) : usual_type();
-      return made_source(name, dtype, shape, [saved] { return read_all(saved); });
+      return made_source(name, dtype, shape, spec.transposed, [saved] { return read_all(saved); });
     }
     check_shape(base_, stored, shape);
     const auto target = std::find_if(targets_.begin(), targets_.end(), [&](const LoraTarget& candidate) {
       return candidate.module + ".weight" == name;
     });
     if (target == targets_.end()) {
-      return made_source(name, type_of(stored), shape, [stored] { return read_all(stored); });
+      return made_source(name, type_of(stored), shape, spec.transposed,
+                         [stored] { return read_all(stored); });
     }
     ++report.num_merged;
     const int64_t r = config_.lora.r;
     const Located a = of_adapter(target->a(), {r, target->in});
     const Located b = of_adapter(target->b(), {target->out, r});
-    return made_source(name, type_of(stored), shape, [stored, a, b, r, lora = config_.lora] {
+    return made_source(name, type_of(stored), shape, spec.transposed, [stored, a, b, r, lora = config_.lora] {
       return merged(read_changed_base(stored, lora), read_all(a), read_all(b), r, lora.scale());
     });
   }

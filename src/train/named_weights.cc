@@ -37,8 +37,27 @@ std::string describe_storage(const Plan& plan, const std::string& weight) {
   }
 }
 
+// Returns the number of columns of the part of the weight in memory.
 int64_t columns_of(const NamedWeight& weight) {
-  return weight.elements() / weight.shape.front();
+  return weight.elements() / weight.spec->parts[weight.part].num_rows;
+}
+
+// Returns the index of element i of a matrix in its transpose.
+int64_t transposed_index(int64_t i, int64_t elements, int64_t columns) {
+  return i % columns * (elements / columns) + i / columns;
+}
+
+std::vector<float> transpose(std::span<const float> values, int64_t columns) {
+  std::vector<float> result(values.size());
+  for (int64_t i = 0; i < std::ssize(values); ++i)
+    result[static_cast<size_t>(transposed_index(i, std::ssize(values), columns))] =
+        values[static_cast<size_t>(i)];
+  return result;
+}
+
+// Returns the values of a matrix in memory as a checkpoint has them.
+std::vector<float> as_stored(const NamedWeight& weight, std::vector<float> values) {
+  return weight.spec->transposed ? transpose(values, columns_of(weight)) : std::move(values);
 }
 
 }  // namespace
@@ -60,6 +79,7 @@ std::vector<NamedWeight> named_weights(const Plan& plan) {
                          .part = part};
       if (!spec.in_model) weight.name.insert(0, kAdapterPrefix);
       weight.shape.front() = spec.parts[part].num_rows;
+      if (spec.transposed) std::swap(weight.shape[0], weight.shape[1]);
       weights.push_back(std::move(weight));
     }
   }
@@ -82,7 +102,7 @@ std::vector<float> read_weight(Executor& executor, const NamedWeight& weight) {
   const View out{values.data(), DType::kF32};
   if (is_quantized(executor.plan(), weight.spec->name)) {
     read_quantized(executor, *weight.spec, weight.part, out);
-    return values;
+    return as_stored(weight, std::move(values));
   }
   const DType dtype = executor.plan().type_of(weight.spec->name).dtype;
   const int64_t first = weight.spec->parts[weight.part].first_row * columns_of(weight);
@@ -90,19 +110,26 @@ std::vector<float> read_weight(Executor& executor, const NamedWeight& weight) {
   executor.read(weight.spec->name, first * dtype_bytes(dtype), bytes);
   const View stored{bytes.data(), dtype};
   for (int64_t i = 0; i < weight.elements(); ++i) out.store(i, stored.load(i));
-  return values;
+  return as_stored(weight, std::move(values));
 }
 
-void write_weight(Executor& executor, const NamedWeight& weight, std::span<const float> values) {
-  if (std::ssize(values) != weight.elements()) {
+void write_weight(Executor& executor, const NamedWeight& weight, std::span<const float> given) {
+  if (std::ssize(given) != weight.elements()) {
     throw_error(ErrorCode::kUsage, "write_weight('{}'): {} given, but its shape [{}] has {}", weight.name,
-                counted(values.size(), "value"), fmt::join(weight.shape, ", "), weight.elements());
+                counted(given.size(), "value"), fmt::join(weight.shape, ", "), weight.elements());
   }
+  // The rows of the stored matrix are the columns of the one in memory.
+  const std::vector<float> transposed = weight.spec->transposed
+                                            ? transpose(given, weight.spec->parts[weight.part].num_rows)
+                                            : std::vector<float>();
+  const std::span<const float> values = weight.spec->transposed ? transposed : given;
   const auto require_finite = [&](int64_t i, double value) {
     if (std::isfinite(value)) return;
     throw_error(ErrorCode::kUsage,
                 "write_weight('{}'): value {} (from 0), {}, is not finite as {}; nothing was written",
-                weight.name, i, values[static_cast<size_t>(i)], weight.stored_as);
+                weight.name,
+                weight.spec->transposed ? transposed_index(i, weight.elements(), columns_of(weight)) : i,
+                values[static_cast<size_t>(i)], weight.stored_as);
   };
   if (is_quantized(executor.plan(), weight.spec->name)) {
     for (int64_t i = 0; i < weight.elements(); ++i)

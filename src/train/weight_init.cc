@@ -51,7 +51,8 @@ void initialise_quantized(Executor& executor, const WeightSpec& spec, const Rand
   for (size_t i = 0; i < spec.parts.size(); ++i) {
     std::vector<float> values(static_cast<size_t>(spec.parts[i].num_rows * spec.shape[1]));
     const View view{values.data(), DType::kF32};
-    fill_normal(view, spec.parts[i].first_row * spec.shape[1], std::ssize(values), where, range);
+    fill_normal(view, spec.parts[i].first_row * spec.shape[1], std::ssize(values), where,
+                range * spec.normal_scale);
     write_quantized(executor, spec, i, view);
   }
 }
@@ -67,7 +68,7 @@ void initialise(Executor& executor, const WeightSpec& spec, uint64_t seed, doubl
   for (int64_t first = 0; first < spec.elements(); first += kPieceElements) {
     const int64_t count = std::min(kPieceElements, spec.elements() - first);
     if (spec.initializer == Initializer::kNormal) {
-      fill_normal(piece, first, count, where, range);
+      fill_normal(piece, first, count, where, range * spec.normal_scale);
     } else if (spec.initializer == Initializer::kUniform) {
       fill_uniform(piece, first, count, where, 1.0 / std::sqrt(static_cast<double>(width)));
     } else {

@@ -51,6 +51,7 @@ std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view pr
       wanted.push_back(
           {.names = std::move(names),
            .shape = std::move(shape),
+           .is_transposed = spec.transposed,
            .first_row = part.first_row,
            .read = [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
              if (is_quantized(executor.plan(), spec.name)) {
@@ -71,7 +72,8 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
   const auto wanted =
       wanted_tensors(executor, "", [&](const WeightSpec& spec) { return comes_from_model(spec, from); });
   LoadReport report =
-      folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = ignored_on_disk()});
+      folder.load(wanted, {.on_mismatch = on_mismatch,
+                           .ignored_suffixes = ignored_on_disk(executor.plan().request.model.config)});
   if (from == WeightsFrom::kModelUnderAdapter) {
     change_loaded_base(executor, folder);
     // A weight that the adapter replaces is not unused.

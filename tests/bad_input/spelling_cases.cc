@@ -25,7 +25,8 @@ std::vector<Case> spelling_cases() {
   return {
       model("NameShort", {"did you mean 'bert-large-uncased'"}, "bert-large"),
       model("NameShortDistilbert", {"did you mean 'distilbert-base-uncased'"}, "distilbert"),
-      model("NameOfGpt", {"GPT-2 model", "this version trains bert, distilbert, electra"}, "gpt2"),
+      model("NameOfGptNeo", {"GPT model", "this version trains bert, distilbert, electra, gpt2"},
+            "EleutherAI/gpt-neo-125m"),
       model("NameOfRoberta", {"RoBERTa model", "this version trains"}, "FacebookAI/xlm-roberta-base"),
       model("NameOfT5", {"T5 model", "this version trains"}, "t5-small"),
       words("NameOfDebertaForAPlan", 2, {"DeBERTa model", "this version trains"},

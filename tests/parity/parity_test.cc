@@ -230,8 +230,12 @@ TEST(Parity, LogitsAndEveryGradientOfAStep) {
         const std::string& tensor = part.disk_names.front();
         const size_t row = row_of.at(tensor);
         std::vector<double> gradient;
-        for (int64_t i = 0; i < part.num_rows * row_elements; ++i)
-          gradient.push_back(momentum.load(part.first_row * row_elements + i));
+        // A checkpoint may store the transpose of the matrix.
+        const int64_t rows = spec.transposed ? part.num_rows : 1;
+        for (int64_t i = 0; i < part.num_rows * row_elements; ++i) {
+          const int64_t element = i % rows * row_elements + i / rows;
+          gradient.push_back(momentum.load(part.first_row * row_elements + element));
+        }
         const double error = std::sqrt(mean_square_difference(
             testing::project(tensor, gradient), fixtures().expected_projection("gradient/" + name, row)));
         total += error * error;

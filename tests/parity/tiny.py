@@ -82,8 +82,8 @@ def label_names(num_labels):
     return {} if num_labels == 1 else {"id2label": dict(enumerate(LABELS)), "label2id": {n: i for i, n in enumerate(LABELS)}}
 
 
-def write_model(path, model_class, config, seed=7):
-    """Initialises a model of this configuration and writes its folder."""
+def write_model(path, model_class, config, seed=7, tokenizer=None):
+    """Initialises a model of this configuration and writes its folder. `tokenizer`: further keys of tokenizer_config.json."""
     tokens = vocabulary()
     torch.manual_seed(seed)
     model = model_class(config)
@@ -98,7 +98,7 @@ def write_model(path, model_class, config, seed=7):
     with open(os.path.join(path, "tokenizer_config.json"), "w") as f:
         json.dump({"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 64,
                    "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]",
-                   "mask_token": "[MASK]"}, f, indent=2)
+                   "mask_token": "[MASK]", **(tokenizer or {})}, f, indent=2)
         f.write("\n")
 
 

@@ -37,7 +37,7 @@ std::vector<GradientCase> gradient_cases() {
     cases.push_back({row.name, {.model_type = "distilbert", .hidden_act = std::string(row.name)}});
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
-  for (const char* model_type : {"bert", "distilbert", "electra"}) {
+  for (const char* model_type : {"bert", "distilbert", "electra", "gpt2"}) {
     cases.push_back({"token classification",
                      {.model_type = model_type, .problem_type = ProblemType::kTokenClassification}});
   }

@@ -43,13 +43,22 @@ SortIdsArgs sort_ids_args(const BindContext& context) {
   return args;
 }
 
+namespace {
+
+SequenceRow sequence_row(const BindContext& context) {
+  return reads_last_token(context.attributes()) ? SequenceRow::kLast : SequenceRow::kFirst;
+}
+
+}  // namespace
+
 FirstTokenFwdArgs first_token_args(const BindContext& context) {
   return {.x = context.input(FirstTokenOp::kX),
           .cu_seqlens = context.input(FirstTokenOp::kCuSeqlens),
           .out = context.output(FirstTokenOp::kY),
           .T = context.bucket().tokens,
           .C = context.output_size(FirstTokenOp::kY, 1),
-          .B = context.bucket().sequences};
+          .B = context.bucket().sequences,
+          .row = sequence_row(context)};
 }
 FirstTokenBwdArgs first_token_bwd_args(const BindContext& context) {
   return {.d_out = context.input(FirstTokenBwdOp::kDY),
@@ -57,7 +66,8 @@ FirstTokenBwdArgs first_token_bwd_args(const BindContext& context) {
           .d_x = context.output(FirstTokenBwdOp::kDX),
           .T = context.bucket().tokens,
           .C = context.output_size(FirstTokenBwdOp::kDX, 1),
-          .B = context.bucket().sequences};
+          .B = context.bucket().sequences,
+          .row = sequence_row(context)};
 }
 
 }  // namespace plimsoll

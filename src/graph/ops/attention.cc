@@ -9,12 +9,12 @@
 namespace plimsoll {
 namespace {
 
-// Returns the number of pairs of rows in one sequence, summed over sequences. The bucket bounds it: all sequences
-// have the longest length.
-double pairs(const Bucket& bucket) {
-  const double longest = static_cast<double>(bucket.longest);
+// Returns the number of pairs of a row and a row that it attends to, summed over sequences. The bucket bounds it: all
+// sequences have the longest length. A causal row attends to itself and the rows before it.
+double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
-  return bucket.longest > 0 ? tokens * longest : tokens * tokens;
+  const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;
+  return tokens * (op.attributes().integer("causal") != 0 ? (longest + 1.0) / 2.0 : longest);
 }
 
 class Attention final : public OpSchema, private AttentionOp {
@@ -39,7 +39,7 @@ class Attention final : public OpSchema, private AttentionOp {
     return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 4.0 * pairs(bucket) * static_cast<double>(op.out_shape(kO)[1].offset);
+    return 4.0 * pairs(op, bucket) * static_cast<double>(op.out_shape(kO)[1].offset);
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     return std::vector<Tail>(static_cast<size_t>(op.num_outputs()), Tail::kZero);
@@ -76,7 +76,7 @@ class AttentionBwd final : public OpSchema, private AttentionBwdOp {
     return {op.input(kQkv).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 10.0 * pairs(bucket) * static_cast<double>(op.in_shape(kO)[1].offset);
+    return 10.0 * pairs(op, bucket) * static_cast<double>(op.in_shape(kO)[1].offset);
   }
   std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kZero}; }
 

@@ -1,7 +1,7 @@
-// first_token(x, cu_seqlens): y_BC = x[cu_seqlens[b]], the row that BERT's classifier reads; zero for an empty
-// sequence.
+// first_token(x, cu_seqlens) {last}: y_BC = x[cu_seqlens[b]], the row that BERT's classifier reads, or, if {last} is 1,
+// x[cu_seqlens[b + 1] - 1], the row that a decoder's classifier reads; zero for an empty sequence.
 //
-// first_token_bwd(d_y, cu_seqlens): d_x_TC, which is zero except on those rows.
+// first_token_bwd(d_y, cu_seqlens) {last}: d_x_TC, which is zero except on those rows.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -27,7 +27,8 @@ class FirstToken final : public OpSchema, private FirstTokenOp {
   void gradient(GradientContext& context) const override {
     const ValueId d_out = context.d_output(kY);
     if (d_out == kNoValue || !context.wants(kX)) return;
-    context.set(kX, emit(context.graph(), first_token_bwd_op(), {d_out, context.op().inputs[kCuSeqlens]}));
+    context.set(kX, emit(context.graph(), first_token_bwd_op(), {d_out, context.op().inputs[kCuSeqlens]},
+                         context.op().attributes));
   }
 
  private:

@@ -253,6 +253,10 @@ const OpSchema& fill_op();
 const OpSchema& first_token_op();
 const OpSchema& first_token_attention_op();
 const OpSchema& first_token_bwd_op();
+// Returns true if first_token reads the last token of each sequence.
+inline bool reads_last_token(const Attributes& attributes) {
+  return attributes.integer_or("last", 0) != 0;
+}
 const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();
 const OpSchema& global_norm_op();

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// A classifier reads the first token of each sequence. So only those rows of the last layers are needed, back to the
+// A classifier reads the first token of each sequence, or the last one. So only those rows of the last layers are needed, back to the
 // last op that mixes rows (attention). The pass moves first_token up through ops that work row by row: f(x)[first] =
 // f(x[first]). Runs on a forward graph.
 class UnreadRows {
@@ -50,7 +50,10 @@ class UnreadRows {
   void find_narrow_ops() {
     for (size_t i = graph_.ops().size(); i-- > 0;) {
       const Op& op = graph_.ops()[i];
-      if (op.def == &first_token_op()) cu_seqlens_ = op.inputs[FirstTokenOp::kCuSeqlens];
+      if (op.def == &first_token_op()) {
+        cu_seqlens_ = op.inputs[FirstTokenOp::kCuSeqlens];
+        which_ = op.attributes;
+      }
       narrow_[i] = graph_.value(op.outputs.front()).type.shape.has_token_rows() &&
                    schema_of(op).works_row_by_row({graph_, op}) && only_first_rows_are_read(op);
     }
@@ -80,6 +83,7 @@ class UnreadRows {
     Op first;
     first.def = &first_token_op();
     first.inputs = {id, cu_seqlens_};
+    first.attributes = which_;
     first.segment = reader.segment;
     first.module = reader.module;
     const std::vector<ValueType> types = first.def->infer({graph_, first});
@@ -96,6 +100,7 @@ class UnreadRows {
   std::vector<std::vector<uint32_t>> readers_;
   std::vector<bool> narrow_;
   ValueId cu_seqlens_ = kNoValue;
+  Attributes which_;  // of first_token: the first or the last token
   std::map<ValueId, ValueId> first_rows_;
 };
 

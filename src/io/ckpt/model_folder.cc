@@ -235,6 +235,13 @@ ModelFolder::Located ModelFolder::find(std::string_view name) const {
   return {&file, file.find(found->second.name)};
 }
 
+void ModelFolder::transpose(std::span<const std::string> names) {
+  for (const std::string& name : names) {
+    const auto found = stored_.find(name);
+    if (found != stored_.end()) weights_[found->second.file].transpose(found->second.name);
+  }
+}
+
 std::vector<std::string_view> ModelFolder::stored_names() const {
   std::vector<std::string_view> names;
   for (const auto& [name, place] : stored_) names.push_back(place.name);

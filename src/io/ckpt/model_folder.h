@@ -41,7 +41,8 @@ std::map<std::string, std::string> parse_weight_index(std::string_view json, con
 struct WantedTensor {
   // Alternative names; the first one that the folder contains is loaded. names.front() is used in reports.
   std::vector<std::string> names;
-  std::vector<int64_t> shape;  // shape of the stored tensor
+  std::vector<int64_t> shape;  // shape of the stored tensor, or of its transpose
+  bool is_transposed = false;  // the file has the transpose of the matrix that is wanted
   // The start of the destination. The stored tensor fills its rows from `first_row` on; a row has the number
   // of elements of a row of the stored tensor. With q, k and v at rows 0, H and 2H, a fused [3H, H] weight is
   // loaded without a copy.
@@ -121,6 +122,8 @@ class ModelFolder {
   void unwrap_names(std::span<const std::vector<std::string>> wanted, std::string_view own_prefix);
   // Returns a line for the user about removed wrappers, "" if there are none.
   const std::string& unwrapping_note() const { return unwrapping_note_; }
+  // Lets these matrices be read as their transposes, under the names that find() knows.
+  void transpose(std::span<const std::string> names);
   // States that a checkpoint will replace all weights of this folder, so that nobody needs to know which were missing.
   void expect_replacement() { is_replaced_ = true; }
   // Returns the number of tensors in the files.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <list>
 #include <numeric>
 #include <set>
 
@@ -64,6 +65,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
     Located stored;
   };
   std::vector<Pair> pairs;
+  std::list<StoredTensor> transposes;
   std::set<std::string_view> used;
   for (const WantedTensor& tensor : wanted) {
     PLIMSOLL_CHECK(!tensor.names.empty() && (tensor.destination || tensor.read),
@@ -77,7 +79,8 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
       report.missing.push_back(tensor.names.front());
       continue;
     }
-    used.insert(stored.tensor->name);
+    used.insert(stored.tensor->name);  // a view of the name in the header
+    if (tensor.is_transposed) stored.tensor = &transposes.emplace_back(transpose_of(*stored.tensor));
     if (stored.tensor->shape != tensor.shape) {
       report.mismatched.push_back(
           {tensor.names.front(), stored.tensor->name, tensor.shape, stored.tensor->shape});
@@ -95,8 +98,8 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
       report.unused.push_back(name);
   }
   // Tensors are read in the order of their data on the disk.
-  std::ranges::stable_sort(pairs, {},
-                           [](const Pair& pair) { return std::pair(pair.stored.file, pair.stored.tensor); });
+  std::ranges::stable_sort(
+      pairs, {}, [](const Pair& pair) { return std::pair(pair.stored.file, pair.stored.tensor->begin); });
   for (const Pair& pair : pairs) {
     if (pair.wanted->read) {
       pair.wanted->read(*pair.stored.file, *pair.stored.tensor);

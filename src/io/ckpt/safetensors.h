@@ -71,11 +71,16 @@ struct StoredTensor {
   std::vector<int64_t> shape;
   int64_t begin = 0;  // bytes from the start of the data
   int64_t end = 0;
+  // The matrix is read as the transpose of the one in the file; `shape` is that of the transpose.
+  bool is_transposed = false;
 
   int64_t num_elements() const;
   // Returns the outermost dimension; 1 for rank 0.
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
 };
+
+// Returns the matrix so that it is read as its transpose; a tensor that is read so already, or is no matrix, unchanged.
+StoredTensor transpose_of(StoredTensor tensor);
 
 struct SafetensorsHeader {
   int64_t data_offset = 0;            // bytes from the start of the file
@@ -107,15 +112,21 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const StoredTensor* find(std::string_view name) const;
 
+  // Lets a matrix be read as its transpose from now on. Does nothing if it is already, or is no matrix.
+  void transpose(std::string_view name);
+
   // Reads a complete tensor into contiguous memory for num_elements() elements of destination.dtype. Equal
   // types are read directly into the destination. f16, bf16, f32 and f64 are converted to each other (round
   // to nearest, ties to even; to a 16-bit type through fp32) with a buffer of kFileChunkBytes. Errors:
   // kBadData if the types cannot be converted.
   void read(const StoredTensor& tensor, View destination) const;
-  // Does the same for a range of rows. Requires: the range is inside the tensor.
+  // Does the same for a range of rows. Requires: the range is inside the tensor. Cost for a transposed matrix: a read per
+  // row of the file.
   void read_rows(const StoredTensor& tensor, RowRange rows, View destination) const;
 
  private:
+  void read_transposed_rows(const StoredTensor& tensor, DType source_type, RowRange rows,
+                            View destination) const;
   SafetensorsFile() = default;
   std::string path_;
   int64_t size_bytes_ = 0;

@@ -114,21 +114,30 @@ void with_floating(DType dtype, Body&& body) {
   }
 }
 
-// Converts through double, which represents every value of the four types exactly; conversions to 16 bits
-// first round to fp32.
-void convert(std::span<const std::byte> source, DType source_type, View destination, int64_t first) {
+// Converts elements to destination[first], destination[first + step], ... through double, which represents every value of
+// the four types exactly; conversions to 16 bits first round to fp32.
+void convert(std::span<const std::byte> source, DType source_type, View destination, int64_t first,
+             int64_t step = 1) {
   with_floating(source_type, [&](auto from) {
     with_floating(destination.dtype, [&](auto to) {
       constexpr int64_t kStep = dtype_bytes(from());
       const int64_t count = std::ssize(source) / kStep;
       for (int64_t i = 0; i < count; ++i) {
-        store_element<to()>(destination.data, first + i, load_element<from()>(source.data() + i * kStep));
+        store_element<to()>(destination.data, first + i * step,
+                            load_element<from()>(source.data() + i * kStep));
       }
     });
   });
 }
 
 }  // namespace
+
+StoredTensor transpose_of(StoredTensor tensor) {
+  if (tensor.is_transposed || tensor.shape.size() != 2) return tensor;
+  tensor.is_transposed = true;
+  std::swap(tensor.shape[0], tensor.shape[1]);
+  return tensor;
+}
 
 SafetensorsFile SafetensorsFile::open(FileSystem& files, const std::string& path) {
   SafetensorsFile opened;
@@ -146,6 +155,32 @@ SafetensorsFile SafetensorsFile::open(FileSystem& files, const std::string& path
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &header_.tensors[found->second];
+}
+
+void SafetensorsFile::transpose(std::string_view name) {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return;
+  // The name stays where it is, because by_name_ refers to it.
+  StoredTensor& tensor = header_.tensors[found->second];
+  StoredTensor transposed = transpose_of(tensor);
+  tensor.shape = std::move(transposed.shape);
+  tensor.is_transposed = transposed.is_transposed;
+}
+
+// A column of the file's matrix is a row of its transpose: each row of the file has a run of elements in these columns.
+void SafetensorsFile::read_transposed_rows(const StoredTensor& tensor, DType source_type, RowRange rows,
+                                           View destination) const {
+  const int64_t file_rows = tensor.shape[1];
+  const int64_t file_columns = tensor.shape[0];
+  const int64_t source_bytes = dtype_bytes(source_type);
+  std::vector<std::byte> run(narrow<size_t>(rows.count * source_bytes));
+  const std::string what = "tensor " + quoted_name(tensor.name);
+  for (int64_t row = 0; row < file_rows; ++row) {
+    const int64_t offset =
+        header_.data_offset + tensor.begin + (row * file_columns + rows.first) * source_bytes;
+    read_exactly(*file_, run, offset, what);
+    convert(run, source_type, destination, row, file_rows);
+  }
 }
 
 void SafetensorsFile::read(const StoredTensor& tensor, View destination) const {
@@ -166,6 +201,10 @@ void SafetensorsFile::read_rows(const StoredTensor& tensor, RowRange rows, View 
   }
   const int64_t num_elements = tensor.num_elements();
   if (num_elements == 0) return;
+  if (tensor.is_transposed) {
+    PLIMSOLL_CHECK(is_floating(*source_type), "the transpose of a matrix of {}", dtype_name(*source_type));
+    return read_transposed_rows(tensor, *source_type, rows, destination);
+  }
   const int64_t row_elements = num_elements / tensor.num_rows();
   const int64_t source_bytes = dtype_bytes(*source_type);
   const int64_t offset = header_.data_offset + tensor.begin + rows.first * row_elements * source_bytes;

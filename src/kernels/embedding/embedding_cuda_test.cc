@@ -342,15 +342,17 @@ TEST(FirstTokenCuda, EqualsTheReference) {
             d_x("first_token/d_x", to, T * C), want_d_x("first_token/want_d_x", to, T * C);
         x.fill_normal();
         d_out.fill_normal();
-        first_token_fwd_ref({x.view(), cu_seqlens.view(), want.view(), T, C, B});
-        first_token_bwd_ref({d_out.view(), cu_seqlens.view(), want_d_x.view(), T, C, B});
-        Twins gpu;
-        run_twice(gpu, {&out, &d_x}, [&] {
-          first_token_fwd_cuda({gpu(x), gpu(cu_seqlens), gpu(out), T, C, B}, nullptr);
-          first_token_bwd_cuda({gpu(d_out), gpu(cu_seqlens), gpu(d_x), T, C, B}, nullptr);
-        });
-        expect_same_bits(out, want);
-        expect_same_bits(d_x, want_d_x);
+        for (const SequenceRow row : {SequenceRow::kFirst, SequenceRow::kLast}) {
+          first_token_fwd_ref({x.view(), cu_seqlens.view(), want.view(), T, C, B, row});
+          first_token_bwd_ref({d_out.view(), cu_seqlens.view(), want_d_x.view(), T, C, B, row});
+          Twins gpu;
+          run_twice(gpu, {&out, &d_x}, [&] {
+            first_token_fwd_cuda({gpu(x), gpu(cu_seqlens), gpu(out), T, C, B, row}, nullptr);
+            first_token_bwd_cuda({gpu(d_out), gpu(cu_seqlens), gpu(d_x), T, C, B, row}, nullptr);
+          });
+          expect_same_bits(out, want);
+          expect_same_bits(d_x, want_d_x);
+        }
       }
     }
   }

@@ -50,10 +50,10 @@ double embedding_bwd_error_bound(int64_t num_terms, double abs_sum) {
 void first_token_fwd_ref(const FirstTokenFwdArgs& args) {
   const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
   for (int64_t b = 0; b < args.B; ++b) {
-    const int64_t first = cu_seqlens[b];
-    for (int64_t c = 0; c < args.C; ++c) {
-      args.out.store(b * args.C + c, first < cu_seqlens[b + 1] ? args.x.load(first * args.C + c) : 0.0);
-    }
+    const bool used = cu_seqlens[b] < cu_seqlens[b + 1];
+    const int64_t row = row_of_sequence(cu_seqlens, b, args.row);
+    for (int64_t c = 0; c < args.C; ++c)
+      args.out.store(b * args.C + c, used ? args.x.load(row * args.C + c) : 0.0);
   }
 }
 
@@ -61,9 +61,9 @@ void first_token_bwd_ref(const FirstTokenBwdArgs& args) {
   const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
   for (int64_t i = 0; i < args.T * args.C; ++i) args.d_x.store(i, 0.0);
   for (int64_t b = 0; b < args.B; ++b) {
-    const int64_t first = cu_seqlens[b];
-    if (first == cu_seqlens[b + 1]) continue;
-    for (int64_t c = 0; c < args.C; ++c) args.d_x.store(first * args.C + c, args.d_out.load(b * args.C + c));
+    if (cu_seqlens[b] == cu_seqlens[b + 1]) continue;
+    const int64_t row = row_of_sequence(cu_seqlens, b, args.row);
+    for (int64_t c = 0; c < args.C; ++c) args.d_x.store(row * args.C + c, args.d_out.load(b * args.C + c));
   }
 }
 

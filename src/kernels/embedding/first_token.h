@@ -1,8 +1,9 @@
-// The row of the first token of each sequence ([CLS]) and its gradient. Contract; this code knows no graph
-// and allocates nothing.
+// The row of one token of each sequence and its gradient: the first ([CLS], which an encoder's classifier reads) or the
+// last (which a decoder's reads). Contract; this code knows no graph and allocates nothing.
 //
-//   fwd:  out[b, c] = x[cu_seqlens[b], c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0
-//   bwd:  d_x[cu_seqlens[b], c] = d_out[b, c] for those b; every other element of d_x is 0
+//   row(b) = cu_seqlens[b] for the first, cu_seqlens[b + 1] - 1 for the last
+//   fwd:  out[b, c] = x[row(b), c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0
+//   bwd:  d_x[row(b), c] = d_out[b, c] for those b; every other element of d_x is 0
 //
 // Legend: T rows of the bucket, C columns, B sequences (unused ones are empty); row-major and dense.
 // cu_seqlens[B + 1] is i32. Types: x and out f32 or bf16, equal or not (a copy, or one rounding); the
@@ -20,6 +21,13 @@
 
 namespace plimsoll {
 
+enum class SequenceRow : uint8_t { kFirst, kLast };
+
+// Returns row(b) of a sequence that is not empty.
+constexpr int64_t row_of_sequence(const int32_t* cu_seqlens, int64_t b, SequenceRow row) {
+  return row == SequenceRow::kFirst ? cu_seqlens[b] : cu_seqlens[b + 1] - 1;
+}
+
 struct FirstTokenFwdArgs {
   ConstView x;           // [T, C]
   ConstView cu_seqlens;  // [B + 1] i32
@@ -27,6 +35,7 @@ struct FirstTokenFwdArgs {
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;
+  SequenceRow row = SequenceRow::kFirst;
 };
 void first_token_fwd_ref(const FirstTokenFwdArgs& args);
 void first_token_fwd_cpu(const FirstTokenFwdArgs& args);
@@ -38,6 +47,7 @@ struct FirstTokenBwdArgs {
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;
+  SequenceRow row = SequenceRow::kFirst;
 };
 void first_token_bwd_ref(const FirstTokenBwdArgs& args);
 void first_token_bwd_cpu(const FirstTokenBwdArgs& args);

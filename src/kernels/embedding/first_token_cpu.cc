@@ -40,7 +40,7 @@ void first_token_fwd_cpu(const FirstTokenFwdArgs& args) {
   const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
   for (int64_t b = 0; b < args.B; ++b) {
     if (cu_seqlens[b] < cu_seqlens[b + 1]) {
-      move_row(args.x, cu_seqlens[b], args.out, b, args.C);
+      move_row(args.x, row_of_sequence(cu_seqlens, b, args.row), args.out, b, args.C);
     } else {
       zero_rows(args.out, b, b + 1, args.C);
     }
@@ -55,7 +55,8 @@ void first_token_bwd_cpu(const FirstTokenBwdArgs& args) {
     zero_rows(args.d_x, task * kRowsPerTask, std::min(args.T, (task + 1) * kRowsPerTask), args.C);
   });
   for (int64_t b = 0; b < args.B; ++b) {
-    if (cu_seqlens[b] < cu_seqlens[b + 1]) move_row(args.d_out, b, args.d_x, cu_seqlens[b], args.C);
+    if (cu_seqlens[b] == cu_seqlens[b + 1]) continue;
+    move_row(args.d_out, b, args.d_x, row_of_sequence(cu_seqlens, b, args.row), args.C);
   }
 }
 

@@ -9,16 +9,17 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
-    first_token_fwd_kernel(AnyFloats x, const int32_t* cu_seqlens, AnyFloatsOut out, int64_t C) {
+    first_token_fwd_kernel(AnyFloats x, const int32_t* cu_seqlens, AnyFloatsOut out, int64_t C,
+                           SequenceRow which) {
   const int64_t b = blockIdx.x;
-  const int64_t first = cu_seqlens[b];
-  const bool used = first < cu_seqlens[b + 1];
-  for (int64_t c = threadIdx.x; c < C; c += kThreads) out.store(b * C + c, used ? x.at(first * C + c) : 0.0f);
+  const bool used = cu_seqlens[b] < cu_seqlens[b + 1];
+  const int64_t row = row_of_sequence(cu_seqlens, b, which);
+  for (int64_t c = threadIdx.x; c < C; c += kThreads) out.store(b * C + c, used ? x.at(row * C + c) : 0.0f);
 }
 
-// Returns the sequence that begins at a row, or -1. If several begin there, it is the last one, because the
-// ones before it are empty. Requires: cu_seqlens does not decrease.
-__device__ int64_t sequence_that_begins_at(int64_t row, const int32_t* cu_seqlens, int64_t B) {
+// Returns the sequence that begins (kFirst) or ends (kLast) with a row, or -1. If several begin at the row, the ones
+// before the last of them are empty. Requires: cu_seqlens does not decrease.
+__device__ int64_t sequence_of_row(int64_t row, const int32_t* cu_seqlens, int64_t B, SequenceRow which) {
   int64_t low = 0;  // invariant: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity
   int64_t high = B;
   while (high - low > 1) {
@@ -29,13 +30,15 @@ __device__ int64_t sequence_that_begins_at(int64_t row, const int32_t* cu_seqlen
       high = middle;
     }
   }
-  return cu_seqlens[low] == row && row < cu_seqlens[low + 1] ? low : -1;
+  if (row >= cu_seqlens[low + 1]) return -1;
+  return row == row_of_sequence(cu_seqlens, low, which) ? low : -1;
 }
 
-__global__ void __launch_bounds__(kThreads) first_token_bwd_kernel(AnyFloats d_out, const int32_t* cu_seqlens,
-                                                                   AnyFloatsOut d_x, int64_t C, int64_t B) {
+__global__ void __launch_bounds__(kThreads)
+    first_token_bwd_kernel(AnyFloats d_out, const int32_t* cu_seqlens, AnyFloatsOut d_x, int64_t C, int64_t B,
+                           SequenceRow which) {
   const int64_t row = blockIdx.x;
-  const int64_t b = sequence_that_begins_at(row, cu_seqlens, B);
+  const int64_t b = sequence_of_row(row, cu_seqlens, B, which);
   for (int64_t c = threadIdx.x; c < C; c += kThreads) {
     d_x.store(row * C + c, b < 0 ? 0.0f : d_out.at(b * C + c));
   }
@@ -45,11 +48,11 @@ __global__ void __launch_bounds__(kThreads) first_token_bwd_kernel(AnyFloats d_o
 template <typename X>
 __global__ void __launch_bounds__(kThreads)
     first_token_bwd_packs_kernel(const X* d_out, const int32_t* cu_seqlens, X* d_x, int64_t T, int64_t C,
-                                 int64_t B) {
+                                 int64_t B, SequenceRow which) {
   constexpr int kN = kPack<X>;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= T) return;
-  const int64_t b = sequence_that_begins_at(row, cu_seqlens, B);
+  const int64_t b = sequence_of_row(row, cu_seqlens, B, which);
   for (int64_t c = static_cast<int64_t>(threadIdx.x) * kN; c < C;
        c += static_cast<int64_t>(blockDim.x) * kN) {
     Raw<X, kN> raw = {};
@@ -72,7 +75,8 @@ void first_token_fwd_cuda(const FirstTokenFwdArgs& args, CudaStream stream) {
   cuda::check_cu_seqlens(kKernel, args.cu_seqlens);
   if (args.B <= 0) return;
   cuda::first_token_fwd_kernel<<<static_cast<unsigned>(args.B), cuda::kThreads, 0, stream>>>(
-      cuda::any_floats(args.x), args.cu_seqlens.as<int32_t>(), cuda::any_floats_out(args.out), args.C);
+      cuda::any_floats(args.x), args.cu_seqlens.as<int32_t>(), cuda::any_floats_out(args.out), args.C,
+      args.row);
   PLIMSOLL_CHECK_LAUNCH("first_token_fwd");
 }
 
@@ -91,11 +95,11 @@ void first_token_bwd_cuda(const FirstTokenBwdArgs& args, CudaStream stream) {
       const auto blocks = static_cast<unsigned>(cuda::ceil_div(args.T, block.y));
       cuda::first_token_bwd_packs_kernel<X>
           <<<blocks, block, 0, stream>>>(static_cast<const X*>(args.d_out.data), cu_seqlens,
-                                         static_cast<X*>(args.d_x.data), args.T, args.C, args.B);
+                                         static_cast<X*>(args.d_x.data), args.T, args.C, args.B, args.row);
     });
   } else {
     cuda::first_token_bwd_kernel<<<static_cast<unsigned>(args.T), cuda::kThreads, 0, stream>>>(
-        cuda::any_floats(args.d_out), cu_seqlens, cuda::any_floats_out(args.d_x), args.C, args.B);
+        cuda::any_floats(args.d_out), cu_seqlens, cuda::any_floats_out(args.d_x), args.C, args.B, args.row);
   }
   PLIMSOLL_CHECK_LAUNCH("first_token_bwd");
 }

@@ -61,5 +61,35 @@ TEST(FirstToken, WritesGradientsToThoseRowsAndZeroElsewhere) {
   }
 }
 
+TEST(FirstToken, TakesTheLastRowOfEachSequence) {
+  constexpr int64_t T = 10, C = 19, B = 5;
+  const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    GuardedBuffer x("last_token/x", dtype, T * C), out("last_token/out", dtype, B * C),
+        want("last_token/want", dtype, B * C), d_x("last_token/d_x", dtype, T * C),
+        want_d_x("last_token/want_d_x", dtype, T * C);
+    x.fill_normal();
+    FirstTokenFwdArgs fwd{x.view(), cu_seqlens, out.view(), T, C, B, SequenceRow::kLast};
+    first_token_fwd_cpu(fwd);
+    fwd.out = want.view();
+    first_token_fwd_ref(fwd);
+    const auto result = test::compare_bits(out, want);
+    EXPECT_TRUE(result.ok()) << result;
+    FirstTokenBwdArgs bwd{out.view(), cu_seqlens, d_x.view(), T, C, B, SequenceRow::kLast};
+    first_token_bwd_cpu(bwd);
+    bwd.d_x = want_d_x.view();
+    first_token_bwd_ref(bwd);
+    const auto gradients = test::compare_bits(d_x, want_d_x);
+    EXPECT_TRUE(gradients.ok()) << gradients;
+    // The last rows of the sequences with 3, 1 and 4 tokens are 2, 3 and 7.
+    for (const auto& [row, b] : {std::pair<int64_t, int64_t>{2, 0}, {3, 2}, {7, 3}}) {
+      EXPECT_EQ(out.load(b * C + 5), x.load(row * C + 5));
+      EXPECT_EQ(d_x.load(row * C + 7), out.load(b * C + 7));
+    }
+    for (const int64_t row : {0, 1, 4, 6, 8, 9}) EXPECT_EQ(d_x.load(row * C + 7), 0.0) << row;
+    for (int64_t c = 0; c < C; ++c) EXPECT_EQ(out.load(1 * C + c), 0.0);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -45,6 +45,7 @@ ValueId build_head(ModelBuilder& builder, ValueId x) {
 }
 
 constexpr std::array kKeys{
+    ConfigKey{"max_position_embeddings", &ModelConfig::max_position_embeddings},
     ConfigKey{"hidden_size", &ModelConfig::hidden_size},
     ConfigKey{"num_hidden_layers", &ModelConfig::num_hidden_layers},
     ConfigKey{"num_attention_heads", &ModelConfig::num_attention_heads},
@@ -73,7 +74,7 @@ constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
-         .build = build_bert_token_head},
+         .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "models/blocks/encoder_layer.h"
 
-#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -15,22 +14,6 @@ constexpr const char* kEmbeddings = "embeddings";
 
 bool has_token_types(const ModelConfig& config) {
   return architecture_of(config.model_type).has_token_types;
-}
-
-ValueId attend(ModelBuilder& builder, ValueId qkv, const std::string& prefix) {
-  const ModelConfig& config = builder.config();
-  const int64_t head_width = config.hidden_size / config.num_attention_heads;
-  const auto head_dim = static_cast<double>(head_width);
-  const DropoutSpec dropout = builder.next_dropout(config.attention_probs_dropout_prob);
-  return emit(builder.graph(), attention_op(),
-              {qkv, builder.cu_seqlens(), dropout.p > 0 ? builder.rng() : kNoValue},
-              {{"heads", config.num_attention_heads},
-               {"scale", 1.0 / std::sqrt(head_dim)},
-               {"causal", int64_t{0}},
-               {"p", dropout.p},
-               {"site", dropout.site},
-               {"lse", int64_t{builder.mode() == Mode::kTrain}}},
-              prefix + ".attention.context");
 }
 
 }  // namespace
@@ -70,16 +53,12 @@ ValueId build_embeddings(ModelBuilder& builder) {
   const std::string prefix = kEmbeddings;
   Graph& graph = builder.graph();
   graph.set_module(prefix);
-  const ValueType row{DType::kI32, Shape{kDimT}};
-  const auto add_rows = [&](const char* name, int64_t num_rows) {
-    return graph.add_input(name, row, {.content = InputContent::kTableRows, .table_rows = num_rows});
-  };
-  const ValueId ids = add_rows("ids", config.vocab_size);
-  const ValueId positions = add_rows("positions", config.max_position_embeddings);
+  const ValueId ids = builder.table_rows("ids", config.vocab_size);
+  const ValueId positions = builder.table_rows("positions", config.max_position_embeddings);
   std::vector<ValueId> inputs{builder.cu_seqlens(), ids, builder.weight(prefix + ".word_embeddings.weight"),
                               positions, builder.weight(prefix + ".position_embeddings.weight")};
   if (has_token_types(config)) {
-    inputs.push_back(add_rows("token_types", config.type_vocab_size));
+    inputs.push_back(builder.table_rows("token_types", config.type_vocab_size));
     inputs.push_back(builder.weight(prefix + ".token_type_embeddings.weight"));
   }
   const ValueId sum = emit(graph, embedding_sum_op(), std::move(inputs),
@@ -117,7 +96,8 @@ ValueId build_layer(ModelBuilder& builder, ValueId x, const std::string& prefix,
   Graph& graph = builder.graph();
   const double p = builder.config().hidden_dropout_prob;
   graph.set_module(prefix + ".attention");
-  const ValueId attended = attend(builder, builder.linear(x, prefix + ".attention.qkv"), prefix);
+  const ValueId attended = builder.attention(builder.linear(x, prefix + ".attention.qkv"),
+                                             AttentionDirection::kBoth, prefix + ".attention.context");
   ValueId branch = builder.linear(attended, prefix + "." + names.attention_output);
   if (attention_output_dropout == AttentionOutputDropout::kYes) branch = builder.dropout(branch, p);
   x = builder.norm(emit(graph, add_op(), {x, branch}, {}, "residual"), prefix + "." + names.attention_norm);

@@ -42,23 +42,4 @@ void add_embedding_specs(std::vector<WeightSpec>& specs, const ModelConfig& conf
 // Returns the sum of the tables' rows after norm and dropout.
 ValueId build_embeddings(ModelBuilder& builder);
 
-// The head for token classification that BERT, DistilBERT and ELECTRA share: dropout, and a linear layer over the hidden
-// state of every token.
-
-inline void add_token_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
-  add_linear_specs(specs, "classifier", config.num_labels, config.hidden_size, {""});
-}
-
-// x_TC -> logits_TK. `dropout`: the probability before the linear layer.
-inline ValueId build_token_head(ModelBuilder& builder, ValueId x, double dropout) {
-  builder.graph().set_module("classifier");
-  return builder.linear(builder.dropout(x, dropout), "classifier");
-}
-
-// Does the same with the dropout of BERT and ELECTRA: classifier_dropout, or hidden_dropout_prob without it.
-inline ValueId build_bert_token_head(ModelBuilder& builder, ValueId x) {
-  const ModelConfig& config = builder.config();
-  return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
-}
-
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 #include "models/blocks/model_builder.h"
 
+#include <cmath>
 #include <utility>
 
 namespace plimsoll {
@@ -13,6 +14,7 @@ ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& opti
   cu_seqlens_ = graph_.add_input("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}},
                                  {.content = InputContent::kSequenceStarts});
   const bool draws = config.hidden_dropout_prob > 0 || config.attention_probs_dropout_prob > 0 ||
+                     config.embedding_dropout_prob.value_or(0.0) > 0 ||
                      config.classifier_dropout.value_or(0.0) > 0;
   if (options.mode == Mode::kTrain && draws) {
     rng_ = graph_.add_input("rng", {DType::kI64, Shape{2}}, {.source = InputSource::kRandom});
@@ -27,6 +29,19 @@ ValueId ModelBuilder::weight(const std::string& name) {
     return graph_.add_value(name, {options_.dtype, Shape(std::span<const Dim>(dims))}, Storage::kWeight);
   }
   PLIMSOLL_CHECK(false, "the model has no weight '{}'", name);
+}
+
+ValueId ModelBuilder::attention(ValueId qkv, AttentionDirection direction, const std::string& name) {
+  const auto head_width = static_cast<double>(config_.hidden_size / config_.num_attention_heads);
+  const DropoutSpec dropout = next_dropout(config_.attention_probs_dropout_prob);
+  return emit(graph_, attention_op(), {qkv, cu_seqlens_, dropout.p > 0 ? rng_ : kNoValue},
+              {{"heads", config_.num_attention_heads},
+               {"scale", 1.0 / std::sqrt(head_width)},
+               {"causal", int64_t{direction == AttentionDirection::kCausal}},
+               {"p", dropout.p},
+               {"site", dropout.site},
+               {"lse", int64_t{options_.mode == Mode::kTrain}}},
+              name);
 }
 
 DropoutSpec ModelBuilder::next_dropout(double p) {

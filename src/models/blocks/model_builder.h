@@ -2,14 +2,19 @@
 // Movable by finish() only; not thread-safe: one thread builds a graph.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/activation.h"
 #include "graph/ops/ops.h"
+#include "models/blocks/weight_specs.h"
 #include "models/model.h"
 
 namespace plimsoll {
+
+// The tokens of its sequence that a token attends to: all of them, or itself and those before it.
+enum class AttentionDirection : uint8_t { kBoth, kCausal };
 
 class ModelBuilder {
  public:
@@ -36,6 +41,16 @@ class ModelBuilder {
   ValueId first_token(ValueId x_TC, const std::string& name) {
     return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {}, name);
   }
+  ValueId last_token(ValueId x_TC, const std::string& name) {
+    return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {{"last", int64_t{1}}}, name);
+  }
+  // Declares an input that has the row of a table for every token.
+  ValueId table_rows(const char* name, int64_t num_rows) {
+    return graph_.add_input(name, {DType::kI32, Shape{kDimT}},
+                            {.content = InputContent::kTableRows, .table_rows = num_rows});
+  }
+  // qkv_T(3C) -> [T, C]: the attention of all heads, with dropout.
+  ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
   // Numbers a new dropout site, from which its random numbers derive. Its p is 0 in an evaluation.
@@ -53,5 +68,22 @@ class ModelBuilder {
   ValueId rng_ = kNoValue;
   int64_t next_site_ = 0;
 };
+
+// The head for token classification of every architecture: dropout, and a linear layer over the hidden state of every token.
+inline void add_token_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  add_linear_specs(specs, "classifier", config.num_labels, config.hidden_size, {""});
+}
+
+// x_TC -> logits_TK. `dropout`: the probability before the linear layer.
+inline ValueId build_token_head(ModelBuilder& builder, ValueId x, double dropout) {
+  builder.graph().set_module("classifier");
+  return builder.linear(builder.dropout(x, dropout), "classifier");
+}
+
+// Does the same with classifier_dropout, or hidden_dropout_prob without it.
+inline ValueId build_token_head(ModelBuilder& builder, ValueId x) {
+  const ModelConfig& config = builder.config();
+  return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
+}
 
 }  // namespace plimsoll

@@ -56,6 +56,7 @@ ValueId build_head(ModelBuilder& builder, ValueId x) {
 }
 
 constexpr std::array kKeys{
+    ConfigKey{"max_position_embeddings", &ModelConfig::max_position_embeddings},
     ConfigKey{"dim", &ModelConfig::hidden_size},
     ConfigKey{"n_layers", &ModelConfig::num_hidden_layers},
     ConfigKey{"n_heads", &ModelConfig::num_attention_heads},

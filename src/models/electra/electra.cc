@@ -72,6 +72,7 @@ void refuse_variants(const ConfigReader& reader) {
 }
 
 constexpr std::array kKeys{
+    ConfigKey{"max_position_embeddings", &ModelConfig::max_position_embeddings},
     ConfigKey{"embedding_size", &ModelConfig::embedding_size},
     ConfigKey{"hidden_size", &ModelConfig::hidden_size},
     ConfigKey{"num_hidden_layers", &ModelConfig::num_hidden_layers},
@@ -105,7 +106,7 @@ constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
-         .build = build_bert_token_head},
+         .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
 };
 
 }  // namespace
