@@ -26,7 +26,8 @@ TEST(ModelNames, NamesOfTheTrainedArchitecturesAreNotForeign) {
        {"bert-base-uncased", "google-bert/bert-large-cased", "distilbert-base-uncased",
         "google/electra-small-discriminator", "sentence-transformers/all-MiniLM-L6-v2", "prajjwal1/bert-tiny",
         "dbmdz/bert-base-german-cased", "nlptown/bert-base-multilingual", "my/optimal-bert",
-        "org/phishing-bert", "gpt2", "openai-community/gpt2-xl", "distilbert/distilgpt2", "llamas/bert-base-uncased", "bert", "t", "a/b-t-c"}) {
+        "org/phishing-bert", "gpt2", "openai-community/gpt2-xl", "distilbert/distilgpt2",
+        "llamas/bert-base-uncased", "bert", "t", "a/b-t-c"}) {
     EXPECT_EQ(foreign_architecture(name), "") << name;
   }
 }
