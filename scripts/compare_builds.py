@@ -229,7 +229,7 @@ def main():
             sets = [chosen for chosen in sets if len(chosen) != 2]
         common = ["--config_name", "model", "--dataset_name", "dummy", "--dummy_num_samples", "24", "--dummy_seq_length", "12",
                   "--per_device_train_batch_size", "3", "--max_steps", "4", "--learning_rate", "1e-3", "--logging_steps", "1",
-                  "--do_eval", "True", "--save_steps", "2", "--num_threads", "1", "--device", options.device,
+                  "--do_eval", "True", "--save_steps", "2", "--save_only_model", "False", "--num_threads", "1", "--device", options.device,
                   "--output_dir", "out"]
         cases = [common + words_of(table, chosen) for chosen in sets]
         compare = compare_runs

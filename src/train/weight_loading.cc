@@ -51,17 +51,18 @@ std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view pr
       wanted.push_back(
           {.names = std::move(names),
            .shape = std::move(shape),
-           .is_transposed = spec.transposed,
            .first_row = part.first_row,
-           .read = [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
-             if (is_quantized(executor.plan(), spec.name)) {
-               std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
-               file.read(tensor, {values.data(), DType::kF32});
-               const auto index = static_cast<size_t>(&part - spec.parts.data());
-               return write_quantized(executor, spec, index, View{values.data(), DType::kF32});
-             }
-             read_stored(executor, spec.name, part.first_row, file, tensor);
-           }});
+           .read =
+               [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
+                 if (is_quantized(executor.plan(), spec.name)) {
+                   std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+                   file.read(tensor, {values.data(), DType::kF32});
+                   const auto index = static_cast<size_t>(&part - spec.parts.data());
+                   return write_quantized(executor, spec, index, View{values.data(), DType::kF32});
+                 }
+                 read_stored(executor, spec.name, part.first_row, file, tensor);
+               },
+           .is_transposed = spec.transposed});
     }
   }
   return wanted;

@@ -42,7 +42,6 @@ struct WantedTensor {
   // Alternative names; the first one that the folder contains is loaded. names.front() is used in reports.
   std::vector<std::string> names;
   std::vector<int64_t> shape;  // shape of the stored tensor, or of its transpose
-  bool is_transposed = false;  // the file has the transpose of the matrix that is wanted
   // The start of the destination. The stored tensor fills its rows from `first_row` on; a row has the number
   // of elements of a row of the stored tensor. With q, k and v at rows 0, H and 2H, a fused [3H, H] weight is
   // loaded without a copy.
@@ -51,6 +50,7 @@ struct WantedTensor {
   // For memory that the host cannot access: called instead of reading into `destination`, in the order of the
   // tensors on the disk.
   std::function<void(const SafetensorsFile& file, const StoredTensor& tensor)> read = {};
+  bool is_transposed = false;  // the file has the transpose of the matrix that is wanted
 };
 
 enum class OnShapeMismatch : uint8_t { kFail, kTreatAsMissing };
