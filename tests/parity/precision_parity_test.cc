@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "models/config.h"
 #include "tests/parity/fixtures.h"
 #include "tests/parity/measures.h"
 #include "tests/support/keep_worst.h"
@@ -57,8 +58,11 @@ std::vector<Precision> precisions() {
           {"tf32x3", {{"matmul_precision", "tf32x3"}}, 0x1p-12, false}};
 }
 
+// DistilBERT's head has a ReLU, and so have the feed-forward layers of a model whose configuration says so.
 bool has_relu(const std::string& model) {
-  return model.starts_with("distilbert") || model.ends_with("_relu");
+  const ModelConfig config =
+      parse_model_config(ScratchFolder::read(fixtures().path("models/" + model + "/config.json")), model);
+  return config.model_type == "distilbert" || config.hidden_act == "relu";
 }
 
 // Returns the median of the reference's bf16 errors in the gradient's norm over the cases with the same texts. Their
