@@ -67,7 +67,8 @@ void refuse_encoder_variants(const ConfigReader& reader) {
   const Json* decoder = reader.find("is_decoder");
   if (decoder != nullptr && decoder->is_boolean() && *decoder) {
     throw_error(ErrorCode::kUsage,
-                "{}: is_decoder is true; this version has encoders only, which attend in both directions",
+                "{}: is_decoder is true; this version computes the architecture as an encoder, which attends "
+                "in both directions",
                 reader.where());
   }
   const Json* pruned = reader.find("pruned_heads");

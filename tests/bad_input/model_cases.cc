@@ -338,7 +338,7 @@ std::vector<Case> config_cases() {
        }},
       {"ConfigDecoder",
        2,
-       {"config.json", "is_decoder is true", "encoders only"},
+       {"config.json", "is_decoder is true", "as an encoder"},
        [](const Ground& ground) {
          return ground.plan(ground.model_replacing("config.json", "\"model_type\": \"bert\"",
                                                    "\"model_type\": \"bert\", \"is_decoder\": true"));
