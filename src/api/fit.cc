@@ -206,7 +206,8 @@ class Fit {
     return names;
   }
 
-  // Returns a sentence about the cards that only plans know: those that "all" leaves out, or those that are asked for.
+  // Returns a note for the user about cards that a plan can be made for but on which this release does not run: those that
+  // `--device all` leaves out, or those that the user named.
   std::string plan_only_text() const {
     const bool is_all = options_.devices == std::vector<std::string>{"all"};
     std::vector<std::string> names;

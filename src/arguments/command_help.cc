@@ -51,7 +51,7 @@ struct HelpRow {
   std::string help;
 };
 
-// Returns the options of the command, or its most common settings.
+// Returns the rows of the command's help: its own options, and the most common settings if it takes settings of runs.
 std::vector<HelpRow> rows_of(const CommandInfo& command) {
   std::vector<HelpRow> rows;
   for (const CommandOption& option : command.options) {

@@ -36,7 +36,8 @@ class FiniteCheck {
   std::vector<std::byte> piece_;
 };
 
-// Tells if the elements of a value that a batch fills are its first ones.
+// Returns true if a batch that is smaller than the bucket fills the first elements of a value of this shape, and nothing
+// after them: only the outermost dimension depends on the batch.
 bool is_filled_from_the_front(const Shape& shape) {
   for (int i = 1; i < shape.rank(); ++i) {
     if (!shape[i].is_constant()) return false;

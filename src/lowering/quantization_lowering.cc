@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// The output has the type of the numbers; the inputs are codes and scales.
+// The kernel is chosen by the type of the dequantized weight. The inputs are codes and scales.
 LoweredOp describe_dequantize(const OpView& op, const Bucket&, const KernelTarget&) {
   return {.dtype = op.output(DequantizeOp::kWeight).type.dtype};
 }

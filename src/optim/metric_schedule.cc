@@ -204,7 +204,9 @@ MetricScheduleState state_from_values(const MetricScheduleOptions& options,
   const int64_t length = whole("window_length");
   if (length < 0 || length > options.window_size) {
     throw_error(ErrorCode::kBadData,
-                "state of schedule '{}' has {} metrics in a window of {}; the checkpoint is damaged",
+                "the saved state of the learning-rate schedule '{}' holds {} metrics, but its window has "
+                "room for {}; the "
+                "checkpoint is damaged: resume from another one",
                 schedule_name(options.kind), length, options.window_size);
   }
   for (int64_t i = 0; i < length; ++i) state.window.push_back(number(fmt::format("window.{}", i)));

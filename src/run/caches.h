@@ -22,8 +22,8 @@ std::string cache_folder(const std::string& name, const Environment& environment
 // not ask for a cache.
 bool is_in_cache(FileSystem& files, const std::string& path);
 
-// Writes the text into a file of a cache, creating its folder. Errors: kUsage if `path` is "", as it is in an environment
-// without a cache; the message ends with `what`, a description of the text. Those of the file system.
+// Writes the text into a file of a cache, creating its folder. Errors: those of the file system; kUsage if `path` is "", as
+// it is in an environment without a cache. The message then ends with `what`, a description of the text.
 void keep_in_cache(FileSystem& files, const std::string& path, const std::string& text,
                    const std::string& what);
 

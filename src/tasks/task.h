@@ -59,7 +59,7 @@ struct TaskRecord {
   // `names` are the labels by id; an id without a name is a number.
   std::unique_ptr<MetricSums> (*new_metric_sums)(int64_t num_labels,
                                                  std::span<const std::string> names) = nullptr;
-  // Bytes that MetricSums keeps per row: metrics of ranks need all rows.
+  // Bytes that MetricSums keeps per row. Rank correlations such as Spearman's need every row, not only sums.
   int64_t metric_bytes_per_row = 0;
   // Returns the prediction for one sequence from its logits: [K], or [words, K] if tokens have labels.
   std::string (*format_prediction)(std::span<const float> logits, std::span<const std::string> names,

@@ -132,7 +132,7 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
     throw_error(
         ErrorCode::kBadData,
         "{}: the tensor '{}' belongs to no module of this model: the adapter is of another base model or has "
-        "other modules than its {} says",
+        "other modules than its {} says; give the base model that it was trained on",
         folder.path(), report.unused.front(), kAdapterConfigFile);
   }
 }

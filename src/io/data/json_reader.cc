@@ -28,8 +28,8 @@ class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return leave(); }
   bool start_array(std::size_t) override { return enter(); }
   bool end_array() override { return leave(); }
-  // The position is after the unexpected token: one byte, or a string, whose start is more useful to the
-  // reader.
+  // The parser has already passed the unexpected token. The error is reported where the token begins: one byte before, or
+  // at the opening quote if it is a string.
   bool parse_error(std::size_t position, const std::string& token,
                    const nlohmann::detail::exception&) override {
     const bool is_string = token.size() >= 2 && token.front() == '"' && token.back() == '"';

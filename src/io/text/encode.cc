@@ -30,7 +30,8 @@ size_t TokenizerImpl::word_end(std::string_view bytes, size_t begin) const {
   return i;
 }
 
-// Returns the bytes of a word that a token covers. Byte fallback with a prefix can count more than the word has.
+// Returns the bytes of a word that a token covers. They are limited to the word: with byte fallback, the bytes of a
+// continuation prefix such as ## become tokens too and are counted.
 static std::pair<size_t, size_t> bytes_of(const WordToken& token, size_t word_bytes) {
   const size_t end = std::min<size_t>(token.end, word_bytes);
   return {std::min<size_t>(token.begin, end - 1), end};

@@ -74,7 +74,7 @@ TokenizerFiles files_of_case(const nlohmann::json& c) {
 
 // Returns the version of transformers that Plimsoll equals where 4.57 and 5.24 differ, or "".
 std::string version_where_they_differ(const std::string& name) {
-  // 5.24 sets clean_text too, and these classes became generic in it.
+  // transformers 5.24 sets clean_text as well, and replaced these tokenizer classes by a generic one.
   if (name.starts_with("no_clean.") && name.find(".generic") == std::string::npos) return "5.24";
   for (const char* generic : {"ConvBert", "RetriBert", "Realm"}) {
     if (name.find(generic) != std::string::npos) return "5.24";

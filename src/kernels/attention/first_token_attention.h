@@ -55,10 +55,12 @@ struct FirstTokenAttentionArgs {
 // Computes o with plain loops in double, from keys and values as in the formula, and rounds it once.
 void first_token_attention_ref(const FirstTokenAttentionArgs& args);
 
-// Returns a bound of |error| for each element of o that the GPU kernel computes. u = 2^-22 for sums on tensor
-// cores (attention.h); r = 2^-8 in bf16 and 2^-11 in f16; w = 2^-25 in f16 (the rounding error below 2^-14)
-// and 0 in bf16. A prime marks a sum of absolute values through all factors before it (q' = |W_q| |x_0| +
-// |b_q|, and likewise for others):
+// Returns a bound of |error| for each element of o that the GPU kernel computes. Symbols: C is the number of columns, D the
+// width of a head, S_b the length of sequence b; x_j is row j of the sequence, p_j its probability, v_j = W_v x_j its value.
+// Sums are over rows j and columns c, and u_c, with an index, is the vector u of the formula above. u = 2^-22 for sums on
+// tensor cores (attention.h); r = 2^-8 in bf16 and 2^-11 in f16; w = 2^-25 in f16 (the rounding error below 2^-14) and 0 in
+// bf16. A prime marks a sum of absolute values through all factors before it (q' = |W_q| |x_0| + |b_q|, and likewise for
+// others):
 //
 //   e       = max_j ((2 C + D + 8) u scale sum_c (|W_k|^T q')_c |x_jc| + r sum_c |u_c x_jc| + w sum_c |x_jc|)
 //   |error| <= (exp(2 e) - 1 + r + r^2 + (S_b + 2 C + 32) u) sum_j p_j v'_j + w sum_j v'_j + u |b_v| + r |o|

@@ -11,7 +11,10 @@ template <typename Function>
 void find(void* library, Function& function, const char* name) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr)
-    throw_error(ErrorCode::kDevice, "cuBLASLt has no function '{}': {}", name, dlerror());
+    throw_error(
+        ErrorCode::kDevice,
+        "the installed cuBLASLt has no function '{}' ({}); install the version that belongs to this driver",
+        name, dlerror());
 }
 
 CublasLt open_library() {

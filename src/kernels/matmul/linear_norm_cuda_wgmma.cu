@@ -255,7 +255,8 @@ template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
   constexpr int kHidden = stages_for(kStepsOfStage);
   constexpr int kNormStage = (kHidden + kStagesApart) / 2;
-  // After this step the box of parts 0 and 2 has had enough time to leave.
+  // The addend of the next tile is fetched into shared memory that parts 0 and 2 of the last result still occupy while the
+  // copy engine stores them. From this step on, waiting for that store hardly stalls the warp.
   constexpr int kFetchStep = kSteps - 3;
   float acc[128];
   Waiting waiting = {};

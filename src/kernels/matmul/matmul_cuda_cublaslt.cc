@@ -118,7 +118,11 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatmulAlgoGetHeuristic");
     results.resize(static_cast<size_t>(found));
     std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
-    if (results.empty()) throw_error(ErrorCode::kDevice, "cuBLASLt has no algorithm for {}", words(problem_));
+    if (results.empty())
+      throw_error(
+          ErrorCode::kDevice,
+          "cuBLASLt has no algorithm for {} on this card; update the library, or choose another precision",
+          words(problem_));
     return results;
   }
 

@@ -32,11 +32,11 @@ ValueId ModelBuilder::weight(const std::string& name) {
 }
 
 ValueId ModelBuilder::attention(ValueId qkv, AttentionDirection direction, const std::string& name) {
-  const auto head_width = static_cast<double>(config_.hidden_size / config_.num_attention_heads);
+  const int64_t head_width = config_.hidden_size / config_.num_attention_heads;
   const DropoutSpec dropout = next_dropout(config_.attention_probs_dropout_prob);
   return emit(graph_, attention_op(), {qkv, cu_seqlens_, dropout.p > 0 ? rng_ : kNoValue},
               {{"heads", config_.num_attention_heads},
-               {"scale", 1.0 / std::sqrt(head_width)},
+               {"scale", 1.0 / std::sqrt(static_cast<double>(head_width))},
                {"causal", int64_t{direction == AttentionDirection::kCausal}},
                {"p", dropout.p},
                {"site", dropout.site},

@@ -98,8 +98,8 @@ class Offers {
     return {};
   }
 
-  // For updates in the forward pass: returns the first schedule that fits and takes less time than
-  // `most_ms`, or an empty one.
+  // Tries schedules that run the updates of a step in the forward pass of the next step, just before the weights are read.
+  // Returns the first one that fits into the memory limit and takes less time than `most_ms`, or an empty one.
   Offer late_that_fits(double most_ms) {
     for (const double share : kSharesLeftFreeByLateUpdates) {
       Offer offer{.room = room_};

@@ -26,9 +26,9 @@ struct EightBitEntry {
   bool packs;  // every address, and the noise, allows packs of four
 };
 
-// The positions of the two fours of a lane in a block of parameters of this type. In bf16 they are adjacent,
-// which makes 16 bytes, and 8 is also the number of values that one Philox block gives. In fp32, where four
-// numbers are 16 bytes, there is one four in either half of the block.
+// Each lane updates two groups of four consecutive parameters. These are the positions of the groups in a block of
+// parameters of this type. In bf16 the groups are adjacent: eight numbers are one access of 16 bytes, and one Philox block
+// gives eight values. In fp32 four numbers are 16 bytes already, and each half of the block has one of the groups.
 template <class Param>
 struct LaneLayout {
   static constexpr bool kSideBySide = sizeof(Param) == 2;
