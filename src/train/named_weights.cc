@@ -91,6 +91,7 @@ NamedWeight find_weight(const Plan& plan, std::string_view name) {
   const auto found = std::ranges::find(weights, name, &NamedWeight::name);
   if (found != weights.end()) return std::move(*found);
   std::vector<std::string> names;
+  names.reserve(weights.size());
   for (NamedWeight& weight : weights) names.push_back(std::move(weight.name));
   throw_error(ErrorCode::kUsage,
               "this model has no weight '{}'; near it are {}; Trainer::weights() lists all", name,

@@ -70,7 +70,8 @@ struct ExtentOfChange {
   Effect effect = Effect::kNone;
   bool drops_master_weights = false;
   int64_t num_arguments = 0;  // arguments that are added to the run
-  friend auto operator<=>(const ExtentOfChange&, const ExtentOfChange&) = default;  // NOLINT(modernize-use-nullptr)
+  // clang-tidy mistakes the zero of a rewritten comparison for a null pointer.
+  auto operator<=>(const ExtentOfChange&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 ExtentOfChange extent_of(const MethodSet& set, const RunSpec& run, const PlanRequest& own);
 
