@@ -2,7 +2,7 @@
 # The demo: what kind of thing does this definition describe? Trains a classifier on the definitions of WordNet and compares it with
 # two baselines. `make demo` calls this after the build; run from the root of the repository.
 #
-# What can be set in the environment:
+# These variables of the environment can be set:
 #   DEMO_TRAIN_ROWS   rows to train on, 0 for all (default: as many as two cores train on in some four minutes)
 #   DEMO_EPOCHS       passes over them (default 2)
 #   DEMO_BATCH        sequences of a step (default 32)

@@ -99,7 +99,7 @@ enum class ExperimentDevice { kCpu, kGpu };
 // arguments of `plimsoll train`, which override the arguments of every row.
 std::vector<Experiment> document_experiments(ExperimentDevice device, const std::vector<std::string>& more);
 
-// What the page measured for one of its rows.
+// The figures that the page measured for one of its rows.
 struct DocumentFigures {
   double samples_per_s = 0;
   int64_t mib = 0;  // memory of the whole card, which the page prints as MB

@@ -34,7 +34,7 @@ struct OwnStep {
   double denominator = 1;     // the divisor of each loss
 };
 
-// What a checkpoint of a loop that the user wrote stores, apart from tensors.
+// The state, apart from tensors, that a checkpoint of a loop that the user wrote stores.
 struct OwnRun {
   std::optional<RunState> state = {};  // of the last checkpoint; none before the first
   DataPosition position = {};          // of the batch after the last one that was used

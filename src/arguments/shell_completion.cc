@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// What may follow an option.
+// The words that may follow an option.
 // kNames: names of a list, or a folder.
 enum class ValueKind : uint8_t { kNone, kText, kChoices, kNames, kFile, kFolder };
 

@@ -1,5 +1,6 @@
 #include "train/weight_loading.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -8,28 +9,54 @@
 namespace plimsoll {
 namespace {
 
-// Provides the transpose of a matrix of a buffer piece by piece. The matrix is held in memory from the first piece to the
-// last.
-std::function<void(int64_t, std::span<std::byte>)> transposed_bytes(Executor& executor,
-                                                                    const std::string& buffer, int64_t offset,
-                                                                    int64_t rows, int64_t columns,
-                                                                    int64_t width) {
-  return [=, &executor, matrix = std::make_shared<std::vector<std::byte>>()](int64_t from,
-                                                                             std::span<std::byte> bytes) {
-    if (matrix->empty()) {
-      matrix->resize(static_cast<size_t>(rows * columns * width));
-      executor.read(buffer, offset, *matrix);
+// Provides the transpose of a matrix of a buffer piece by piece, in the order of its rows, which are the columns of the
+// matrix. On a CPU, a window of some columns is held at a time, so that saving stays within the planned memory. Each read
+// from a GPU is a copy by the driver, so the window there is the whole matrix.
+class TransposedMatrix {
+ public:
+  TransposedMatrix(Executor& executor, std::string buffer, int64_t offset, const std::vector<int64_t>& shape,
+                   int64_t element_bytes)
+      : executor_(executor),
+        buffer_(std::move(buffer)),
+        offset_(offset),
+        rows_(shape[0]),
+        columns_(shape[1]),
+        width_(element_bytes) {}
+
+  void fill(int64_t from, std::span<std::byte> bytes) {
+    for (int64_t at = 0; at < std::ssize(bytes); at += width_) {
+      const int64_t element = (from + at) / width_;
+      const int64_t column = element / rows_;
+      if (column < first_ || column >= first_ + count_) read_columns(column);
+      std::memcpy(bytes.data() + at, window_.data() + (element % rows_ * count_ + column - first_) * width_,
+                  static_cast<size_t>(width_));
     }
-    for (int64_t at = 0; at < std::ssize(bytes); at += width) {
-      const int64_t element = (from + at) / width;
-      const int64_t row = element % rows;
-      const int64_t column = element / rows;
-      std::memcpy(bytes.data() + at, matrix->data() + (row * columns + column) * width,
-                  static_cast<size_t>(width));
+    if (from + std::ssize(bytes) < rows_ * columns_ * width_) return;
+    std::vector<std::byte>().swap(window_);
+    count_ = 0;
+  }
+
+ private:
+  void read_columns(int64_t first) {
+    constexpr int64_t kColumnsOnCpu = 16;
+    first_ = first;
+    count_ = executor_.plan().is_on_gpu() ? columns_ : std::min(kColumnsOnCpu, columns_ - first);
+    window_.resize(static_cast<size_t>(rows_ * count_ * width_));
+    if (count_ == columns_) return executor_.read(buffer_, offset_, window_);
+    const auto run = static_cast<size_t>(count_ * width_);
+    for (int64_t row = 0; row < rows_; ++row) {
+      executor_.read(buffer_, offset_ + (row * columns_ + first) * width_,
+                     std::span(window_).subspan(static_cast<size_t>(row) * run, run));
     }
-    if (from + std::ssize(bytes) == std::ssize(*matrix)) std::vector<std::byte>().swap(*matrix);
-  };
-}
+  }
+
+  Executor& executor_;
+  std::string buffer_;
+  int64_t offset_;
+  int64_t rows_, columns_, width_;
+  int64_t first_ = 0, count_ = 0;  // the columns in the window
+  std::vector<std::byte> window_;
+};
 
 // Returns a tensor of a checkpoint that is stored in a persistent buffer, `offset` bytes from its start.
 TensorSource source_of(Executor& executor, const std::string& buffer, int64_t offset, std::string name,
@@ -63,8 +90,9 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
       TensorSource source = source_of(executor, spec.name, offset, std::move(name), std::move(shape));
       if (spec.transposed) {
         source.data = nullptr;
-        source.fill = transposed_bytes(executor, spec.name, offset, source.shape[0], source.shape[1],
-                                       dtype_bytes(source.dtype));
+        source.fill = [matrix = std::make_shared<TransposedMatrix>(executor, spec.name, offset, source.shape,
+                                                                   dtype_bytes(source.dtype))](
+                          int64_t from, std::span<std::byte> bytes) { matrix->fill(from, bytes); };
         std::swap(source.shape[0], source.shape[1]);
       }
       tensors.push_back(std::move(source));

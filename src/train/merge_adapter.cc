@@ -59,7 +59,7 @@ TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> sha
       const std::vector<double> values = make();
       const View view{bytes->data(), dtype};
       for (int64_t i = 0; i < std::ssize(values); ++i)
-        view.store(i % columns * rows + i / columns, values[static_cast<size_t>(i)]);
+        view.store(transposed_index(i, rows, columns), values[static_cast<size_t>(i)]);
     }
     std::memcpy(piece.data(), bytes->data() + offset, piece.size());
     if (offset + std::ssize(piece) == size) std::vector<std::byte>().swap(*bytes);

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "exec/quantized_weights.h"
+#include "io/ckpt/safetensors.h"
 #include "models/freeze.h"
 #include "models/lora.h"
 
@@ -42,15 +43,10 @@ int64_t columns_of(const NamedWeight& weight) {
   return weight.elements() / weight.spec->parts[weight.part].num_rows;
 }
 
-// Returns the index of element i of a matrix in its transpose.
-int64_t transposed_index(int64_t i, int64_t elements, int64_t columns) {
-  return i % columns * (elements / columns) + i / columns;
-}
-
 std::vector<float> transpose(std::span<const float> values, int64_t columns) {
   std::vector<float> result(values.size());
   for (int64_t i = 0; i < std::ssize(values); ++i)
-    result[static_cast<size_t>(transposed_index(i, std::ssize(values), columns))] =
+    result[static_cast<size_t>(transposed_index(i, std::ssize(values) / columns, columns))] =
         values[static_cast<size_t>(i)];
   return result;
 }
@@ -129,7 +125,9 @@ void write_weight(Executor& executor, const NamedWeight& weight, std::span<const
     throw_error(ErrorCode::kUsage,
                 "write_weight('{}'): value {} (from 0), {}, is not finite as {}; nothing was written",
                 weight.name,
-                weight.spec->transposed ? transposed_index(i, weight.elements(), columns_of(weight)) : i,
+                weight.spec->transposed
+                    ? transposed_index(i, weight.elements() / columns_of(weight), columns_of(weight))
+                    : i,
                 values[static_cast<size_t>(i)], weight.stored_as);
   };
   if (is_quantized(executor.plan(), weight.spec->name)) {

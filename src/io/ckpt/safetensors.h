@@ -79,6 +79,11 @@ struct StoredTensor {
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
 };
 
+// Returns the index in the transpose, row by row, of element i of a matrix with this many rows and columns.
+constexpr int64_t transposed_index(int64_t i, int64_t rows, int64_t columns) {
+  return i % columns * rows + i / columns;
+}
+
 // Returns the matrix so that it is read as its transpose; a tensor that is read so already, or is no matrix, unchanged.
 StoredTensor transpose_of(StoredTensor tensor);
 

@@ -231,15 +231,6 @@ class CtcDecoder : public DecoderStep {
   bool cleans_up_;
 };
 
-std::string required_text(const JsonFields& fields, const char* key) {
-  const auto value = fields.text(key);
-  if (!value) {
-    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source",
-                fields.name_of(key));
-  }
-  return *value;
-}
-
 // Reads the field of a number of repetitions.
 int64_t required_count(const JsonFields& fields, const char* key) {
   const auto value = fields.integer(key);
@@ -252,7 +243,7 @@ int64_t required_count(const JsonFields& fields, const char* key) {
 
 // Reads a field with one character.
 std::string required_character(const JsonFields& fields, const char* key) {
-  const std::string text = required_text(fields, key);
+  const std::string text = fields.required_text(key);
   if (to_code_points(text).size() != 1) {
     throw_error(ErrorCode::kBadData, "{} is '{}' but should be one character; correct the file",
                 fields.name_of(key), text);
@@ -263,7 +254,7 @@ std::string required_character(const JsonFields& fields, const char* key) {
 std::unique_ptr<DecoderStep> read_step(const JsonFields& fields, const std::string& type) {
   if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
   if (type == "WordPiece") {
-    return std::make_unique<WordPieceDecoder>(required_text(fields, "prefix"),
+    return std::make_unique<WordPieceDecoder>(fields.required_text("prefix"),
                                               fields.flag_or("cleanup", true));
   }
   if (type == "Metaspace") {
@@ -272,7 +263,7 @@ std::unique_ptr<DecoderStep> read_step(const JsonFields& fields, const std::stri
                             fields.flag_or("add_prefix_space", true);
     return std::make_unique<MetaspaceDecoder>(required_character(fields, "replacement"), adds_space);
   }
-  if (type == "BPEDecoder") return std::make_unique<BpeDecoder>(required_text(fields, "suffix"));
+  if (type == "BPEDecoder") return std::make_unique<BpeDecoder>(fields.required_text("suffix"));
   if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
   if (type == "Fuse") return std::make_unique<FuseDecoder>();
   if (type == "Strip") {
@@ -283,11 +274,11 @@ std::unique_ptr<DecoderStep> read_step(const JsonFields& fields, const std::stri
   if (type == "Replace") {
     Pattern pattern = read_pattern(fields);
     return std::make_unique<ReplaceDecoder>(std::move(pattern),
-                                            to_code_points(required_text(fields, "content")));
+                                            to_code_points(fields.required_text("content")));
   }
   if (type == "CTC") {
-    std::string blank = required_text(fields, "pad_token");
-    return std::make_unique<CtcDecoder>(std::move(blank), required_text(fields, "word_delimiter_token"),
+    std::string blank = fields.required_text("pad_token");
+    return std::make_unique<CtcDecoder>(std::move(blank), fields.required_text("word_delimiter_token"),
                                         fields.flag_or("cleanup", true));
   }
   throw_error(ErrorCode::kBadData,

@@ -166,6 +166,13 @@ std::optional<bool> JsonFields::flag(const std::string& key) const {
   return value->get<bool>();
 }
 
+std::string JsonFields::required_text(const std::string& key) const {
+  const auto value = text(key);
+  if (!value)
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source", name_of(key));
+  return *value;
+}
+
 bool JsonFields::flag_or(const std::string& key, bool fallback) const {
   return find(key) == nullptr ? fallback : *flag(key);
 }

@@ -38,6 +38,8 @@ class JsonFields {
   // type or is out of range.
   std::optional<std::string> text(const std::string& key) const;
   std::optional<bool> flag(const std::string& key) const;
+  // Returns the text. Errors: kBadData if the field is missing.
+  std::string required_text(const std::string& key) const;
   // Returns the flag, or the fallback without it. Not flag().value_or(): GCC 14 computes value_or(true) as "value, or no
   // value" from the byte of an empty optional, which is not initialised, so that the result is neither 0 nor 1.
   bool flag_or(const std::string& key, bool fallback) const;

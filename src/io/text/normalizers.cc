@@ -144,15 +144,6 @@ bool required_flag(const JsonFields& fields, const char* key) {
   return *value;
 }
 
-std::string required_text(const JsonFields& fields, const char* key) {
-  const auto value = fields.text(key);
-  if (!value) {
-    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from its source",
-                fields.name_of(key));
-  }
-  return *value;
-}
-
 std::unique_ptr<Normalizer> read_normalizer(const JsonFields& fields, const std::string& type) {
   static const std::map<std::string, NormalForm> kForms = {{"NFD", NormalForm::kNfd},
                                                            {"NFKD", NormalForm::kNfkd},
@@ -166,9 +157,9 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonFields& fields, const std:
     return std::make_unique<Strip>(required_flag(fields, "strip_left"), required_flag(fields, "strip_right"));
   }
   if (type == "Replace") {
-    return std::make_unique<Replace>(read_pattern(fields), to_code_points(required_text(fields, "content")));
+    return std::make_unique<Replace>(read_pattern(fields), to_code_points(fields.required_text("content")));
   }
-  if (type == "Prepend") return std::make_unique<Prepend>(to_code_points(required_text(fields, "prepend")));
+  if (type == "Prepend") return std::make_unique<Prepend>(to_code_points(fields.required_text("prepend")));
   if (type == "Precompiled") return read_precompiled(fields);
   if (type == "Nmt") return std::make_unique<Nmt>();
   if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
