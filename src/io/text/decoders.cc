@@ -70,7 +70,8 @@ class ByteLevelDecoder : public DecoderStep {
     }
     std::string valid;
     replace_invalid_utf8(bytes, &valid);
-    texts->assign(1, std::move(valid));
+    texts->clear();
+    texts->push_back(std::move(valid));
   }
 };
 
@@ -168,7 +169,8 @@ class FuseDecoder : public DecoderStep {
   void decode(Texts* texts) const override {
     std::string all;
     for (const std::string& text : *texts) all += text;
-    texts->assign(1, std::move(all));
+    texts->clear();
+    texts->push_back(std::move(all));
   }
 };
 
@@ -243,7 +245,7 @@ int64_t required_count(const JsonFields& fields, const char* key) {
 
 // Reads a field with one character.
 std::string required_character(const JsonFields& fields, const char* key) {
-  const std::string text = fields.required_text(key);
+  std::string text = fields.required_text(key);
   if (to_code_points(text).size() != 1) {
     throw_error(ErrorCode::kBadData, "{} is '{}' but should be one character; correct the file",
                 fields.name_of(key), text);
