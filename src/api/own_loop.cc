@@ -157,7 +157,7 @@ ForwardOutput Trainer::forward(const Batch& batch) {
   impl().session.require_room(kEvaluateProgram, made.batch, "forward()");
   impl().start();
   BatchOutputs outputs = impl().session.forward(made.batch);
-  const int64_t num_labels = impl().session.setup().model.config.num_labels;
+  const int64_t num_labels = impl().session.setup().model.config.num_outputs();
   ForwardOutput result{.num_rows = std::ssize(outputs.logits) / num_labels,
                        .num_labels = num_labels,
                        .logits = std::move(outputs.logits)};

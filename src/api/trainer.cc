@@ -43,7 +43,7 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
 
 std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {
   return task_of(setup.request.model.problem_type)
-      .format_prediction(row, setup.model.config.id2label, setup.model.config.num_labels);
+      .format_prediction(row, setup.model.config.id2label, setup.model.config.num_outputs());
 }
 
 // Returns the prediction of a row, without its texts.
@@ -52,7 +52,7 @@ Prediction prediction_of(const RunSetup& setup, std::vector<float> logits) {
   Prediction prediction{
       .logits = {}, .probabilities = {}, .label = predicted_label(setup, logits), .texts = {}};
   if (task.probabilities != nullptr)
-    prediction.probabilities = task.probabilities(logits, setup.model.config.num_labels);
+    prediction.probabilities = task.probabilities(logits, setup.model.config.num_outputs());
   prediction.logits = std::move(logits);
   return prediction;
 }
@@ -266,9 +266,9 @@ std::vector<Prediction> Trainer::predict(const std::vector<DataRow>& rows) {
     impl().start();
     const std::vector<float> logits = session.forward(batch).logits;
     for (size_t i = 0; i < part.size(); ++i) {
-      predictions.push_back(prediction_of(
-          setup,
-          logits_of_sequence(data, batch, i, logits, setup.data.labels.kind, setup.model.config.num_labels)));
+      predictions.push_back(
+          prediction_of(setup, logits_of_sequence(data, batch, i, logits, setup.data.labels.kind,
+                                                  setup.model.config.num_outputs())));
     }
     part.clear();
   };

@@ -23,7 +23,7 @@ class ModelBuilder;
 
 // A key of config.json and the field that it sets.
 using ConfigField = std::variant<int64_t ModelConfig::*, double ModelConfig::*, std::string ModelConfig::*,
-                                 std::optional<double> ModelConfig::*>;
+                                 std::optional<double> ModelConfig::*, bool ModelConfig::*>;
 struct ConfigKey {
   const char* name = nullptr;
   ConfigField field;
@@ -51,7 +51,9 @@ struct Head {
 
 struct Architecture {
   std::string_view model_type;    // the value in config.json
-  std::string_view class_prefix;  // Hugging Face's class is this and HeadKind::class_suffix
+  std::string_view class_prefix;  // Hugging Face's class is this and a suffix of HeadKind
+  // Its class for language modelling has HeadKind::old_suffix, as GPT2LMHeadModel does.
+  bool has_old_class_names = false;
   // The keys of config.json that common_config_keys() lacks.
   std::span<const ConfigKey> config_keys;
   // Sets the defaults that differ from ModelConfig's.

@@ -55,8 +55,11 @@ const Head& head_of(const ModelConfig& config) {
 }
 
 std::string hugging_face_class(const ModelConfig& config) {
-  std::string name(architecture_of(config.model_type).class_prefix);
-  return name.append(head_kind_of(config).class_suffix);
+  const Architecture& architecture = architecture_of(config.model_type);
+  const HeadKind& kind = head_kind_of(config);
+  std::string name(architecture.class_prefix);
+  const bool is_old = architecture.has_old_class_names && !kind.old_suffix.empty();
+  return name.append(is_old ? kind.old_suffix : kind.class_suffix);
 }
 
 std::vector<WeightSpec> model_weights(const ModelConfig& config) {

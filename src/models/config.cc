@@ -220,16 +220,20 @@ std::string model_config_json(const ModelConfig& config) {
   write_config_keys(json, config, architecture_of(config.model_type).config_keys);
   json.erase("num_labels");
   json.erase("_num_labels");
+  // The outputs of a language model have no labels.
+  const bool has_labels = !config.predicts_tokens();
   Json id2label = Json::object();
   Json label2id = Json::object();
-  for (int64_t i = 0; i < config.num_labels; ++i) {
+  for (int64_t i = 0; has_labels && i < config.num_labels; ++i) {
     const std::string label =
         config.id2label.empty() ? "LABEL_" + std::to_string(i) : config.id2label[static_cast<size_t>(i)];
     id2label[std::to_string(i)] = label;
     label2id[label] = i;
   }
-  json["id2label"] = id2label;
-  json["label2id"] = label2id;
+  if (has_labels) {
+    json["id2label"] = id2label;
+    json["label2id"] = label2id;
+  }
   if (config.problem_type && record_of(*config.problem_type).is_in_config) {
     json["problem_type"] = problem_type_name(*config.problem_type);
   } else if (config.problem_type) {

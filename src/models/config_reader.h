@@ -25,6 +25,7 @@ class ConfigReader {
   void read(int64_t& value, const char* key) const;
   void read(double& value, const char* key) const;
   void read(std::string& value, const char* key) const;
+  void read(bool& value, const char* key) const;
   void read(std::optional<double>& value, const char* key) const;
   void read(ModelConfig& config, std::span<const ConfigKey> keys) const;
 

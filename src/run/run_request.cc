@@ -133,6 +133,8 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
       setup.data.train ? setup.steps.census.largest
                        : largest_batch_without_data(arguments.per_device_train_batch_size,
                                                     max_seq_length(setup.arguments, setup.model.config)));
+  // A program that passes its own batches reads the logits of each.
+  facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
   facts.host = host_facts(setup, facts.train_bucket);

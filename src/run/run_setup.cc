@@ -61,6 +61,11 @@ void complete_config(RunSetup& setup) {
   if (!setup.reads_data()) setup.data.labels = planned_labels(setup.arguments, config);
   config = with_labels(std::move(config), setup.arguments, setup.data.labels, setup.data_use);
   if (!setup.reads_data()) return;
+  if (setup.data.predict && !task_of(setup.data.labels.kind).has_logits) {
+    throw_error(ErrorCode::kUsage,
+                "a language model predicts no labels, so --test_file and --do_predict have no result; leave "
+                "them out, or compute its perplexity with `plimsoll eval --validation_file FILE`");
+  }
   warn_of_label_smoothing(setup.arguments, setup.data.labels, setup.diagnostics);
   if (is_training(setup.purpose)) {
     config.source.json = with_trained_columns(config.source.json, setup.data.columns);

@@ -41,6 +41,16 @@ std::vector<GradientCase> gradient_cases() {
     cases.push_back({"token classification",
                      {.model_type = model_type, .problem_type = ProblemType::kTokenClassification}});
   }
+  // The table of words gets gradients from the embedding and from the head, unless the head has a matrix of its own.
+  TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm};
+  cases.push_back({"language model", language});
+  language.tied = false;
+  cases.push_back({"language model, untied", language});
+  language.chunked_loss = ChunkedLoss::kAlways;
+  language.label_smoothing = 0.1;
+  cases.push_back({"language model, untied, chunked loss", language});
+  language.tied = true;
+  cases.push_back({"language model, chunked loss", language});
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
   cases.push_back({"chunked loss", {.label_smoothing = 0.1, .chunked_loss = ChunkedLoss::kAlways}});
   TinyCase frozen;

@@ -37,6 +37,7 @@ ModelConfig tiny_model(const TinyCase& test) {
   config.hidden_dropout_prob = test.dropout;
   config.attention_probs_dropout_prob = test.dropout;
   config.classifier_dropout = test.dropout;
+  config.tie_word_embeddings = test.tied;
   config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
   return config;
 }
@@ -47,6 +48,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.model.problem_type = test.problem_type;
   request.model.config.problem_type = test.problem_type;
   request.model.label_smoothing = test.label_smoothing;
+  request.model.outputs_logits = test.problem_type != ProblemType::kCausalLm;
   request.precision.dtype = test.dtype;
   request.precision.activation_dtype = test.activations;
   request.model.freeze = test.freeze;
@@ -99,6 +101,10 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
         const bool is_inside = i > 0 && i + 1 < length;
         batch.class_labels.push_back(is_inside ? draw(static_cast<uint32_t>(model.num_labels)) : kNoLabel);
       }
+    } else if (test.problem_type == ProblemType::kCausalLm) {
+      const auto first = batch.ids.end() - length;
+      batch.class_labels.insert(batch.class_labels.end(), first + (length > 0 ? 1 : 0), batch.ids.end());
+      if (length > 0) batch.class_labels.push_back(kNoLabel);
     } else if (test.problem_type == ProblemType::kSingleLabel) {
       batch.class_labels.push_back(draw(static_cast<uint32_t>(model.num_labels)));
     } else {

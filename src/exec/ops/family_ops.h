@@ -117,6 +117,7 @@ Args element_loss_bwd_args(const BindContext& context) {
           .num_classes = context.input_size(ElementLossBwdOp::kLogits, 1)};
 }
 
+CountCorrectArgs count_correct_args(const BindContext& context);
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context);
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context);
 LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);

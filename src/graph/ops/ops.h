@@ -161,6 +161,10 @@ struct ClassLossBwdOp {
   enum In { kLogits, kLabels, kDenominator, kDLoss };
   enum Out { kDLogits };
 };
+struct CountCorrectOp {
+  enum In { kLogits, kLabels };
+  enum Out { kCount };
+};
 struct ElementLossOp {
   enum In { kLogits, kLabels, kDenominator, kNumSequences };
   enum Out { kLoss };
@@ -171,7 +175,7 @@ struct ElementLossBwdOp {
 };
 struct LinearCrossEntropyOp {
   enum In { kX, kW, kBias, kLabels, kDenominator };
-  enum Out { kLoss };
+  enum Out { kLoss, kNumCorrect };
 };
 struct LinearCrossEntropyBwdOp {
   enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss };
@@ -260,6 +264,7 @@ inline bool reads_last_token(const Attributes& attributes) {
 const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();
 const OpSchema& global_norm_op();
+const OpSchema& count_correct_op();
 const OpSchema& linear_cross_entropy_op();
 const OpSchema& linear_cross_entropy_bwd_op();
 const OpSchema& linear_cross_entropy_grad_op();

@@ -48,8 +48,20 @@ void write_starts(const Dataset& data, std::span<const int32_t> rows, TensorBatc
   starts[rows.size()] = at;
 }
 
+// Writes the next id of the sequence at every token, and kNoLabel at the last one.
+void write_next_tokens(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
+  write_per_token(data.tokens, rows, out, [&](int32_t row, int32_t* to) {
+    const int64_t length = data.tokens.length(row);
+    if (length == 0) return;
+    data.tokens.copy_ids(row, to);
+    std::copy(to + 1, to + length, to);
+    to[length - 1] = kNoLabel;
+  });
+}
+
 void write_classes(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
   const Labels& labels = data.labels;
+  if (labels.is_next_token) return write_next_tokens(data, rows, out);
   if (labels.classes.empty()) {
     std::ranges::fill(out, kNoLabel);
     return;

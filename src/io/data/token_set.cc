@@ -81,8 +81,12 @@ int64_t Dataset::held_bytes() const {
 }
 
 int64_t Dataset::num_labels(std::span<const int32_t> rows) const {
-  if (!labels.is_per_token) return std::ssize(rows);
   int64_t count = 0;
+  if (labels.is_next_token) {
+    for (const int32_t row : rows) count += std::max<int64_t>(0, tokens.length(row) - 1);
+    return count;
+  }
+  if (!labels.is_per_token) return std::ssize(rows);
   for (const int32_t row : rows) {
     count +=
         std::ranges::count_if(of_row(labels.classes, row), [](int32_t label) { return label != kNoLabel; });

@@ -1,12 +1,13 @@
 // The last product of a classifier and its softmax cross-entropy loss over chunks of rows, and the gradients:
 // contracts. The kernels know no graph and do not allocate while they run. Logits exist for chunk_rows rows
 // at a time, in the scratch; the gradient kernels recompute them. The implementation combines the kernels of
-// matmul.h, softmax_cross_entropy.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts
+// matmul.h, softmax_cross_entropy.h, count_correct.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts
 // apply to these parts.
 //
 // Shape letters: B rows, H width, K classes; dense, row-major. With z = x w^T + bias, rounded to the type of
 // x:
 //   loss      = softmax_cross_entropy(z, labels)           (softmax_cross_entropy.h)
+//   correct   = count_correct(z, labels), if it is wanted  (count_correct.h)
 //   d_z       = its gradient, rounded to the type of x
 //   bwd:  d_x_BH = d_z w
 //   grad: d_w_KH = (or +=) d_z^T x,  d_bias_K = (or +=) column sums of d_z
@@ -38,6 +39,7 @@
 
 #include "base/view.h"
 #include "device/cuda/stream.h"
+#include "kernels/loss/count_correct.h"
 #include "kernels/loss/loss_catalog.h"
 #include "kernels/loss/softmax_cross_entropy.h"
 
@@ -50,6 +52,7 @@ struct LinearCrossEntropyFwdArgs {
   ConstView labels_B = {};
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
+  View num_correct = {};       // i32, 1 element; null: not counted
   std::span<std::byte> scratch = {};
 };
 
@@ -128,6 +131,17 @@ AnyView view_from(AnyView view, int64_t first) {
   using Byte = std::conditional_t<std::is_const_v<Bytes>, const std::byte, std::byte>;
   view.data = static_cast<Byte*>(view.data) + first * dtype_bytes(view.dtype);
   return view;
+}
+
+// Returns the arguments that count the correct predictions of a chunk of rows.
+inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, ConstView logits, int64_t first,
+                                       int64_t rows, int64_t classes) {
+  return {.logits_BK = logits,
+          .labels_B = view_from(args.labels_B, first),
+          .count = args.num_correct,
+          .num_rows = rows,
+          .num_classes = classes,
+          .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite};
 }
 
 // The functions below run on an NVIDIA GPU. cuBLASLt computes the products; the loss comes from

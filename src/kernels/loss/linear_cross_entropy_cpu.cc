@@ -108,6 +108,7 @@ class Forward final : public PreparedLossChunks<LinearCrossEntropyFwdArgs>, priv
                                      .num_classes = problem_.classes,
                                      .label_smoothing = problem_.label_smoothing,
                                      .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+      if (args.num_correct) count_correct_cpu(count_of_chunk(args, wide(), first, rows, problem_.classes));
     });
     args.loss.store(0, sum().load(0));
   }

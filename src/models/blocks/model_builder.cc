@@ -53,7 +53,8 @@ ValueId ModelBuilder::dropout(ValueId x, double p) {
 }
 
 ForwardGraph ModelBuilder::finish(ValueId logits) && {
-  if (options_.mode == Mode::kEvaluate) graph_.value(logits).storage = Storage::kOutput;
+  if (options_.mode == Mode::kEvaluate && options_.outputs_logits)
+    graph_.value(logits).storage = Storage::kOutput;
   if (graph_.value(logits).name != "logits") graph_.rename(logits, "logits");
   return {std::move(graph_), kNoValue, logits};
 }

@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
-  return {.mode = mode, .dtype = request.precision.dtype};
+  return {.mode = mode, .dtype = request.precision.dtype, .outputs_logits = request.model.outputs_logits};
 }
 
 // Returns the weights of the run's model and of its adapters, and marks those that are trained.
@@ -70,8 +70,10 @@ ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
   ForwardGraph forward = build_forward(request.model.config, forward_options(request, mode));
   forward.loss = add_loss(forward.graph, forward.logits, task_of(request.model.problem_type),
                           {.dtype = request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32,
-                           .num_labels = request.model.config.num_labels,
+                           .num_labels = request.model.config.num_outputs(),
                            .label_smoothing = request.model.label_smoothing});
+  if (mode == Mode::kEvaluate && !task_of(request.model.problem_type).has_logits)
+    add_num_correct(forward.graph, forward.logits);
   if (request.model.lora) {
     const auto targets = lora_targets(model_weights(request.model.config), request.model.config.model_type,
                                       *request.model.lora);
@@ -308,6 +310,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   passes.run(graph, linear_norm_pass(fills_card));
   passes.run(graph, linear_add_pass(has_kernel));
   passes.run(graph, first_token_attention_pass(has_kernel));
+  if (request.chunked_loss != ChunkedLoss::kNever && !request.model.outputs_logits)
+    passes.run(graph, chunked_loss_pass(request.batches.evaluate, most_logits_bytes(request)));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
@@ -329,9 +333,13 @@ std::string remainder_name(const std::string& weight) {
   return weight + ".remainder";
 }
 
+int64_t num_predictions(const PlanRequest& request, const Bucket& bucket) {
+  return is_per_token(task_of(request.model.problem_type).labels) ? bucket.tokens : bucket.sequences;
+}
+
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket) {
   const int64_t logits_bytes =
-      train_bucket.sequences * request.model.config.num_labels *
+      num_predictions(request, train_bucket) * request.model.config.num_outputs() *
       dtype_bytes(request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
   return request.train && task_of(request.model.problem_type).has_chunked_loss &&
          request.chunked_loss != ChunkedLoss::kNever && logits_bytes > most_logits_bytes(request);

@@ -30,6 +30,7 @@ struct ModelOptions {
   ModelConfig config = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
+  bool outputs_logits = true;  // an evaluation copies the logits to the host; Requires: the task has logits
   std::vector<std::string> freeze = {};  // patterns for names of parameters that are not trained
   // Factors on the learning rate by such patterns.
   std::map<std::string, double> rate_factors = {};

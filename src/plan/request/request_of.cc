@@ -92,11 +92,13 @@ UpdateOptions update_of(const Arguments& arguments, const DeviceOptions& device,
 }
 
 ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks) {
-  const ChunkedLoss asked = arguments.chunked_loss == "always" ? ChunkedLoss::kAlways
-                            : arguments.chunked_loss == "auto" ? ChunkedLoss::kAuto
-                                                               : ChunkedLoss::kNever;
-  if (asked == ChunkedLoss::kNever || !facts.train) return asked;
-  if (!task_of(facts.problem_type).has_chunked_loss) {
+  const std::string by_default = task_of(facts.problem_type).has_logits ? "never" : "auto";
+  const std::string& word = arguments.chunked_loss.empty() ? by_default : arguments.chunked_loss;
+  const ChunkedLoss asked = word == "always" ? ChunkedLoss::kAlways
+                            : word == "auto" ? ChunkedLoss::kAuto
+                                             : ChunkedLoss::kNever;
+  if (asked == ChunkedLoss::kNever) return asked;
+  if (facts.train && !task_of(facts.problem_type).has_chunked_loss) {
     remarks.warnings.push_back(
         "--chunked_loss has no effect here: it needs one label per row, and this is a " +
         std::string(problem_type_name(facts.problem_type)));
@@ -176,6 +178,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.model = {.config = facts.model,
                    .problem_type = facts.problem_type,
                    .label_smoothing = arguments.label_smoothing_factor,
+                   .outputs_logits = task_of(facts.problem_type).has_logits || facts.predicts,
                    .freeze = arguments.freeze,
                    .rate_factors = rate_factors_of(arguments),
                    .lora = lora_of(arguments, facts.model, facts.adapter)};

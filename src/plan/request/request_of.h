@@ -29,8 +29,9 @@ struct SizeThresholds {
 
 // Values that a plan depends on and that arguments alone do not determine.
 struct RunFacts {
-  bool train = true;     // the run trains
-  bool evaluate = true;  // the run evaluates or predicts
+  bool train = true;      // the run trains
+  bool evaluate = true;   // the run evaluates or predicts
+  bool predicts = false;  // the caller reads the logits
   ModelConfig model = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   AdapterFacts adapter = {};

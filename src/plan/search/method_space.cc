@@ -71,7 +71,11 @@ UsableMethods usable_methods(const RunSpec& run, Effect most) {
 }
 
 bool has_many_logits(const PlanRequest& request, int64_t sequences) {
-  return sequences * request.model.config.num_labels * dtype_bytes(DType::kF32) >= kMiB;
+  const Bucket bucket{.tokens = sequences * request.batches.train.longest,
+                      .sequences = sequences,
+                      .longest = request.batches.train.longest};
+  return num_predictions(request, bucket) * request.model.config.num_outputs() * dtype_bytes(DType::kF32) >=
+         kMiB;
 }
 
 MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation)
