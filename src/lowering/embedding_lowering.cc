@@ -25,12 +25,20 @@ LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const Kernel
                                    .num_lists = op.num_inputs() - SortIdsOp::kIds}};
 }
 
+// The op has no floating operand but its output.
+LoweredOp describe_rope_table(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = op.output(RopeTableOp::kTable).type.dtype,
+          .family = RowsProblem{.rows = bucket.tokens, .columns = op.attributes().integer("dim")}};
+}
+
 }  // namespace
 
 std::vector<Lowering> embedding_lowerings() {
   return {{&embedding_sum_op(), "embedding_sum_fwd", describe_embedding_sum},
           {&embedding_bwd_op(), "embedding_bwd", describe_embedding_bwd},
           {&sort_ids_op(), "sort_ids", describe_sort_ids},
+          {&rope_op(), "rope", describe_rows<RopeOp::kX>},
+          {&rope_table_op(), "rope_table", describe_rope_table},
           {&first_token_op(), "first_token_fwd", describe_rows<FirstTokenOp::kX>},
           {&first_token_bwd_op(), "first_token_bwd", describe_rows<FirstTokenBwdOp::kDY>}};
 }

@@ -61,6 +61,22 @@ BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context) {
           .activation = activation_of(context.attributes())};
 }
 
+GluFwdArgs glu_args(const BindContext& context) {
+  return {.x = context.input(PointwiseOp::kX),
+          .y = context.output(PointwiseOp::kY),
+          .T = context.output_size(PointwiseOp::kY, 0),
+          .F = context.output_size(PointwiseOp::kY, 1),
+          .activation = activation_of(context.attributes())};
+}
+GluBwdArgs glu_bwd_args(const BindContext& context) {
+  return {.x = context.input(PointwiseBwdOp::kSaved),
+          .d_y = context.input(PointwiseBwdOp::kDY),
+          .d_x = context.output(PointwiseBwdOp::kDX),
+          .T = context.input_size(PointwiseBwdOp::kDY, 0),
+          .F = context.input_size(PointwiseBwdOp::kDY, 1),
+          .activation = activation_of(context.attributes())};
+}
+
 AccumulateArgs accumulate_args(const BindContext& context) {
   return {{.a = context.input(AccumulateOp::kInto),
            .b = context.input(AccumulateOp::kD),

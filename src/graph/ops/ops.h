@@ -70,6 +70,14 @@ struct NormalizeBwdOp {
   enum In { kN, kRstd, kDN };
   enum Out { kDX };
 };
+struct RmsNormOp {
+  enum In { kX, kGain, kSecondGain };
+  enum Out { kY, kRstd };
+};
+struct RmsNormBwdOp {
+  enum In { kDY, kX, kGain, kSecondGain, kRstd, kIntoGain, kIntoSecond, kFlag };
+  enum Out { kDX, kDGain, kDSecond };
+};
 struct ScaleShiftOp {
   enum In { kN, kGain, kBias };
   enum Out { kY };
@@ -79,7 +87,7 @@ struct ScaleShiftBwdOp {
   enum Out { kDN, kDGain, kDBias };
 };
 
-// Element-wise ops. PointwiseOp and PointwiseBwdOp are the operands of gelu, relu and tanh.
+// Element-wise ops. PointwiseOp and PointwiseBwdOp are the operands of gelu, glu, relu and tanh.
 struct PointwiseOp {
   enum In { kX };
   enum Out { kY };
@@ -141,6 +149,14 @@ struct EmbeddingBwdOp {
 struct SortIdsOp {
   enum In { kCuSeqlens, kIds };
   enum Out { kSorted };
+};
+struct RopeTableOp {
+  enum In { kPositions, kCuSeqlens };
+  enum Out { kTable };
+};
+struct RopeOp {
+  enum In { kX, kTable };
+  enum Out { kY };
 };
 struct FirstTokenOp {
   enum In { kX, kCuSeqlens };
@@ -265,6 +281,8 @@ const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();
 const OpSchema& global_norm_op();
 const OpSchema& count_correct_op();
+const OpSchema& glu_op();
+const OpSchema& glu_bwd_op();
 const OpSchema& linear_cross_entropy_op();
 const OpSchema& linear_cross_entropy_bwd_op();
 const OpSchema& linear_cross_entropy_grad_op();
@@ -284,6 +302,10 @@ const OpSchema& normalize_op();
 const OpSchema& normalize_bwd_op();
 const OpSchema& relu_op();
 const OpSchema& relu_bwd_op();
+const OpSchema& rms_norm_op();
+const OpSchema& rms_norm_bwd_op();
+const OpSchema& rope_op();
+const OpSchema& rope_table_op();
 const OpSchema& scale_shift_op();
 const OpSchema& scale_shift_bwd_op();
 const OpSchema& sgd_op();
