@@ -24,6 +24,7 @@
 #include "io/data/text_split.h"
 #include "io/data/token_cache.h"
 #include "io/data/word_labels.h"
+#include "models/architecture.h"
 #include "run/device_choice.h"
 #include "run/label_choice.h"
 #include "run/model_source.h"
@@ -294,8 +295,9 @@ class DataReading {
 
   // Returns the length that texts are cut to, and its origin.
   std::string describe_length() const {
-    if (arguments_.max_seq_length > config_.max_position_embeddings)
-      return fmt::format("the model's {}", counted(config_.max_position_embeddings, "position"));
+    const int64_t positions = max_sequence_length(config_);
+    if (arguments_.max_seq_length > positions)
+      return fmt::format("the model's {}", counted(positions, "position"));
     return fmt::format("--max_seq_length {}{}", arguments_.max_seq_length,
                        arguments_.max_seq_length == Arguments{}.max_seq_length ? ", the default" : "");
   }
