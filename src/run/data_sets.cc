@@ -309,6 +309,7 @@ class DataReading {
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
     keep_first(split, max_rows);
     if (split.has_ids()) return take_ready_tokens(split, use);
+    if (source_.data_use == DataUse::kReadsRows) return count_rows(split, use);
     require_tokenizer();
     const Tokenizer& tokenizer = *source_.tokenizer.tokenizer;
     check_token_types(tokenizer, split.is_pair() ? TextsPerRow::kTwo : TextsPerRow::kOne,
@@ -334,6 +335,19 @@ class DataReading {
     warn_of_truncation(split, data);
     // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
+    return data;
+  }
+
+  // Returns rows of the greatest length without tokens, for a plan that has no tokenizer. Words have no labels then, because
+  // these belong to tokens.
+  Dataset count_rows(const TextSplit& split, LabelUse use) const {
+    constexpr int64_t kMostNarrowIds = 65536;
+    Dataset data;
+    data.tokens =
+        TokenSet::of_length(split.num_rows(), max_seq_length(arguments_, config_),
+                            config_.vocab_size <= kMostNarrowIds ? sizeof(uint16_t) : sizeof(int32_t));
+    if (split.has_label() && !split.has_words() && use == LabelUse::kRequired)
+      data.labels = encode_labels(split, data_.labels, LabelUse::kRequired);
     return data;
   }
 

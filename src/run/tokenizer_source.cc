@@ -63,8 +63,10 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
     diagnostics.note(fmt::format(
-        "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
-    return DataUse::kNone;
+        "{}: no tokenizer is given (--tokenizer_name FOLDER), so every text counts as {}, the most "
+        "that a text may have; with the tokenizer the plan can only become smaller",
+        given, counted(max_seq_length(arguments, config), "token")));
+    return DataUse::kReadsRows;
   }
   return DataUse::kReads;
 }
