@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "hardware/gpu_target.h"
+#include "models/architecture.h"
 #include "models/model.h"
 #include "plan/search/fit.h"
 #include "run/captured_buckets.h"
@@ -243,7 +244,7 @@ class Fit {
       };
     }
     length_ = run.facts.train_bucket.longest;
-    most_tokens_ = setup.model.config.max_position_embeddings;
+    most_tokens_ = max_sequence_length(setup.model.config);
     if (label_.empty()) label_ = setup.model.label;
     if (!compares_cards()) {
       device_label_ = setup.device.label;

@@ -222,7 +222,7 @@ TEST(Schema, HasEverySetting) {
   const nlohmann::json& properties = schema.at("properties");
   for (const ArgumentInfo& info : argument_table()) {
     const nlohmann::json& one = properties.at(std::string(info.name));
-    EXPECT_TRUE(one.contains("type") || one.contains("enum")) << info.name;
+    EXPECT_TRUE(one.contains("type") || one.contains("enum") || one.contains("anyOf")) << info.name;
     EXPECT_TRUE(one.at("description").get<std::string>().starts_with(info.help)) << info.name;
     if (one.contains("default") && one.contains("enum")) {
       EXPECT_NE(std::find(one.at("enum").begin(), one.at("enum").end(), one.at("default")),

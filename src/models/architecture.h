@@ -39,6 +39,8 @@ struct Preset {
   int64_t heads = 0;
   int64_t intermediate_size = 0;
   int64_t embedding_size = 0;  // 0: hidden_size
+  void (*adjust)(ModelConfig& config) =
+      nullptr;  // sets what else differs from set_defaults(); null: nothing does
 };
 
 // The part of a model that turns the encoder's output into logits.
@@ -63,6 +65,8 @@ struct Architecture {
   // Sets the sizes that a file may leave out because they follow from others; null if there are none.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
   bool has_token_types = false;
+  // Positions start at pad_token_id + 1, and a padding token has the position pad_token_id, as in RoBERTa.
+  bool positions_follow_padding = false;
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
   // Builds the encoder and returns x_TC, the hidden state of every token.
   ValueId (*build_encoder)(ModelBuilder& builder) = nullptr;
@@ -85,6 +89,13 @@ const Architecture* find_architecture(std::string_view model_type);
 
 // Requires: the model_type is one of an architecture, as every checked configuration's is.
 const Architecture& architecture_of(std::string_view model_type);
+
+// Returns the id of the padding token if positions follow it (Architecture::positions_follow_padding), else -1. The first
+// token of a text has the position after the result.
+int64_t position_padding_id(const ModelConfig& config);
+
+// Returns the number of tokens of the longest text that the model has positions for.
+int64_t max_sequence_length(const ModelConfig& config);
 
 // Returns the head of the model's problem type; a head for sequences if the configuration states no type. Errors: kUsage if
 // the architecture has no head of this kind.

@@ -37,6 +37,14 @@ const Architecture& architecture_of(std::string_view model_type) {
   return *architecture;
 }
 
+int64_t position_padding_id(const ModelConfig& config) {
+  return architecture_of(config.model_type).positions_follow_padding ? config.pad_token_id : -1;
+}
+
+int64_t max_sequence_length(const ModelConfig& config) {
+  return config.max_position_embeddings - (position_padding_id(config) + 1);
+}
+
 namespace {
 
 const HeadKind& head_kind_of(const ModelConfig& config) {
@@ -97,6 +105,7 @@ ModelConfig config_of(const Architecture& architecture, const Preset& preset) {
   config.num_attention_heads = preset.heads;
   config.intermediate_size = preset.intermediate_size;
   config.embedding_size = preset.embedding_size;
+  if (preset.adjust != nullptr) preset.adjust(config);
   return config;
 }
 

@@ -178,8 +178,22 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   positive("intermediate_size", config.intermediate_size, 1 << 20);
   positive("max_position_embeddings", config.max_position_embeddings, 1 << 20);
   positive("num_labels", config.num_labels, 1 << 20);
-  if (architecture_of(config.model_type).has_token_types)
-    positive("type_vocab_size", config.type_vocab_size, 1 << 16);
+  const Architecture& architecture = architecture_of(config.model_type);
+  if (architecture.positions_follow_padding && config.pad_token_id < 0) {
+    throw_error(ErrorCode::kBadData,
+                "{}: pad_token_id is null, and the positions of a model of type '{}' start after it; write "
+                "the id of the "
+                "padding token",
+                where, config.model_type);
+  }
+  if (max_sequence_length(config) < 1) {
+    throw_error(ErrorCode::kBadData,
+                "{}: max_position_embeddings is {}, and positions start at pad_token_id + 1 = {}, which "
+                "leaves no position "
+                "for a token; correct one of them",
+                where, config.max_position_embeddings, config.pad_token_id + 1);
+  }
+  if (architecture.has_token_types) positive("type_vocab_size", config.type_vocab_size, 1 << 16);
   if (config.hidden_size % config.num_attention_heads != 0) {
     throw_error(ErrorCode::kBadData,
                 "{}: hidden_size {} is not a multiple of num_attention_heads {}; correct one of them", where,

@@ -166,6 +166,9 @@ TEST(LoraTargets, LeaveOutWhatIsExcluded) {
 TEST(LoraTargets, DefaultsAreThoseOfPeft) {
   EXPECT_EQ(modules_of({}, "electra-small-discriminator").size(), 24U);
   EXPECT_TRUE(default_lora_targets("distilbert").empty());
+  EXPECT_EQ(modules_of({}, "roberta-base").size(), 24U);
+  EXPECT_EQ(modules_of({}, "xlm-roberta-large").size(), 48U);
+  EXPECT_TRUE(default_lora_targets("camembert").empty());
   // c_attn in each of 12 layers; all-linear adds three modules per layer, and not the head.
   EXPECT_EQ(modules_of({}, "gpt2").size(), 12U);
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}}, "gpt2").size(), 48U);

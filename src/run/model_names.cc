@@ -20,12 +20,12 @@ struct ForeignName {
 
 // Found anywhere in a name: long enough to mean nothing else. A longer name precedes those that are parts of it.
 constexpr ForeignName kAnywhere[] = {
-    {"roberta", "RoBERTa"},
+    {"xlm-roberta-xl", "XLM-RoBERTa-XL"},
+    {"xlm-roberta-xxl", "XLM-RoBERTa-XL"},
     {"deberta", "DeBERTa"},
     {"modernbert", "ModernBERT"},
     {"mobilebert", "MobileBERT"},
     {"squeezebert", "SqueezeBERT"},
-    {"camembert", "CamemBERT"},
     {"albert", "ALBERT"},
     {"flaubert", "FlauBERT"},
     {"convbert", "ConvBERT"},
@@ -96,9 +96,15 @@ std::string trained_architectures() {
 }  // namespace
 
 std::string_view foreign_architecture(std::string_view name) {
-  const std::string model = model_part(name);
+  std::string model = model_part(name);
   for (const ForeignName& row : kAnywhere) {
     if (model.find(row.part) != std::string::npos) return row.architecture;
+  }
+  // The words of a trained architecture ("xlm-roberta") say nothing alone.
+  for (const Architecture* architecture : architectures()) {
+    if (architecture->model_type.find('-') == std::string_view::npos) continue;
+    if (const size_t at = model.find(architecture->model_type); at != std::string::npos)
+      model.erase(at, architecture->model_type.size());
   }
   for (size_t begin = 0; begin < model.size();) {
     const auto end = static_cast<size_t>(std::find_if_not(model.begin() + static_cast<std::ptrdiff_t>(begin),

@@ -23,9 +23,10 @@ inline bool ends_with_plan(RunPurpose purpose, const Arguments& arguments) {
   return purpose == RunPurpose::kPlan || arguments.dry_run;
 }
 
-// The use of data by a run. A plan reads data only if it is given training data and a tokenizer; it then has the
-// exact sizes of the run's batches. Every other run reads its data.
-enum class DataUse : uint8_t { kNone, kReads };
+// The use of data by a run. A plan reads data only if it is given training data. With a tokenizer it then has the exact
+// sizes of the run's batches; without one it reads rows and labels, and every text counts as the longest one. Every other
+// run reads its data.
+enum class DataUse : uint8_t { kNone, kReadsRows, kReads };
 
 // Messages for people, in the order in which they were found.
 struct Diagnostics {

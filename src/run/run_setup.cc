@@ -146,7 +146,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   setup.model = find_model(arguments, purpose, hub, files);
   const std::string tokenizer = find_tokenizer_folder(arguments, purpose, setup.model, hub, files);
   setup.data_use = choose_data_use(arguments, purpose, setup.model.config, tokenizer, files, diagnostics);
-  const bool reads_text = setup.reads_data() && arguments.dataset_name != "dummy";
+  const bool reads_text = setup.data_use == DataUse::kReads && arguments.dataset_name != "dummy";
   if (reads_text) {
     try {
       setup.tokenizer = load_tokenizer(tokenizer, arguments, setup.model.config);
@@ -159,6 +159,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   if (setup.reads_data()) {
     setup.data = read_data({.arguments = arguments,
                             .purpose = purpose,
+                            .data_use = setup.data_use,
                             .model = setup.model,
                             .tokenizer = setup.tokenizer,
                             .device = setup.device.options.kind,

@@ -42,7 +42,7 @@ struct RunSetup {
   std::vector<std::shared_ptr<Metric>> metrics = {};  // that the program defines
   Diagnostics diagnostics = {};
 
-  bool reads_data() const { return data_use == DataUse::kReads; }
+  bool reads_data() const { return data_use != DataUse::kNone; }
   // Returns the run, to ask what its plan would be with other arguments.
   RunSpec spec() const { return {.arguments = arguments, .facts = facts}; }
 };

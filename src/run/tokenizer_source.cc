@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "io/data/table_reader.h"
 #include "io/text/tokenizer_spec.h"
+#include "models/architecture.h"
 
 namespace plimsoll {
 namespace {
@@ -62,8 +63,10 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
     diagnostics.note(fmt::format(
-        "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
-    return DataUse::kNone;
+        "{}: no tokenizer is given (--tokenizer_name FOLDER), so every text counts as {}, the most "
+        "that a text may have; with the tokenizer the plan can only become smaller",
+        given, counted(max_seq_length(arguments, config), "token")));
+    return DataUse::kReadsRows;
   }
   return DataUse::kReads;
 }
@@ -152,18 +155,18 @@ std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const Tokeni
 
 int64_t max_seq_length(const Arguments& arguments, const ModelConfig& config) {
   const int64_t length = is_dummy(arguments) ? arguments.dummy_seq_length : arguments.max_seq_length;
-  return std::min(length, config.max_position_embeddings);
+  return std::min(length, max_sequence_length(config));
 }
 
 void warn_of_cut_length(const Arguments& arguments, const ModelConfig& config, Diagnostics& diagnostics) {
   const bool dummy = is_dummy(arguments);
   const int64_t given = dummy ? arguments.dummy_seq_length : arguments.max_seq_length;
   const int64_t by_default = dummy ? Arguments{}.dummy_seq_length : Arguments{}.max_seq_length;
-  if (given <= config.max_position_embeddings) return;
+  const int64_t longest = max_sequence_length(config);
+  if (given <= longest) return;
   diagnostics.warn(fmt::format("--{} {}{} is more than the positions of the model; texts are truncated to {}",
                                dummy ? "dummy_seq_length" : "max_seq_length", given,
-                               given == by_default ? ", the default," : "",
-                               counted(config.max_position_embeddings, "token")));
+                               given == by_default ? ", the default," : "", counted(longest, "token")));
 }
 
 }  // namespace plimsoll

@@ -163,16 +163,6 @@ std::vector<Case> adapter_cases() {
          ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
          return ground.train(ground.data(), {"--adapter_name_or_path", adapter});
        }},
-      {"AdapterOloraOnAQuantizedBase",
-       2,
-       {"--load_in_8bit", "(olora) changed the base", "leave the setting out"},
-       [](const Ground& ground) {
-         const std::string adapter = ground.adapter_copy();
-         std::string text = read_file(adapter + "/adapter_config.json");
-         replace_first(text, "\"init_lora_weights\": true", "\"init_lora_weights\": \"olora\"");
-         ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
-         return ground.train(ground.data(), {"--adapter_name_or_path", adapter, "--load_in_8bit"});
-       }},
       {"AdapterWithoutAModuleThatItTrains",
        4,
        {"'base_model.model.classifier.bias' is missing",
@@ -186,7 +176,8 @@ std::vector<Case> adapter_cases() {
        }},
       {"AdapterPissaOnAQuantizedBase",
        2,
-       {"--load_in_4bit", "(pissa) changed the base", "leave the setting out"},
+       {"--load_in_4bit", "(pissa) changed the base", "in PEFT too", "leave the setting out",
+        "plimsoll merge"},
        [](const Ground& ground) {
          const std::string adapter = ground.adapter_copy();
          std::string text = read_file(adapter + "/adapter_config.json");

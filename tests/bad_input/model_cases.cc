@@ -309,7 +309,7 @@ std::vector<Case> config_cases() {
       config("ConfigWithoutType", 2, {"config.json", "model_type"}, "{\"hidden_size\": 16}"),
       {"ConfigUnknownType",
        2,
-       {"gpt7", "this version trains bert, distilbert"},
+       {"gpt7", "this version trains bert, camembert, distilbert"},
        [](const Ground& ground) {
          return ground.plan(ground.model_replacing("config.json", "\"bert\"", "\"gpt7\""));
        }},
@@ -343,6 +343,19 @@ std::vector<Case> config_cases() {
          return ground.plan(ground.model_replacing("config.json", "\"model_type\": \"bert\"",
                                                    "\"model_type\": \"bert\", \"is_decoder\": true"));
        }},
+      config("ConfigRobertaWithoutPadding", 4, {"config.json", "pad_token_id is null", "'roberta'"},
+             R"({"model_type": "roberta", "pad_token_id": null})"),
+      config("ConfigRobertaWithoutPositions", 4,
+             {"config.json", "max_position_embeddings is 2", "pad_token_id + 1 = 2", "no position"},
+             R"({"model_type": "roberta", "max_position_embeddings": 2})"),
+      config("ConfigXlmRobertaPaddingOutside", 4, {"config.json", "pad_token_id is 40000"},
+             R"({"model_type": "xlm-roberta", "pad_token_id": 40000})"),
+      config("ConfigCamembertDecoder", 2, {"config.json", "is_decoder is true"},
+             R"({"model_type": "camembert", "is_decoder": true})"),
+      config("ConfigRobertaRelativePositions", 2, {"config.json", "position_embedding_type"},
+             R"({"model_type": "roberta", "position_embedding_type": "relative_key_query"})"),
+      config("ConfigXlmRobertaXl", 2, {"model_type is 'xlm-roberta-xl'", "this version trains"},
+             R"({"model_type": "xlm-roberta-xl"})"),
       {"ConfigRelativePositions",
        2,
        {"config.json", "position_embedding_type is 'relative_key'", "'absolute'"},

@@ -134,8 +134,8 @@ std::vector<Case> reader_cases() {
              ground.file("no_ids.jsonl", "{\"sentence\": \"no \\\"input_ids\\\" here\", \"label\": 0}\n"));
        }},
       {"PlanOfACompressedFileWithoutATokenizer",
-       0,
-       {"note: ", "--train_file is not read, because no tokenizer is given"},
+       4,
+       {"packed.jsonl.gz", "cut"},
        [](const Ground& ground) {
          return Words{"plan",
                       "--config_name",

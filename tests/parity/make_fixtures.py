@@ -19,7 +19,7 @@ Two things in Trainer differ from what it documents, and the reference goes arou
     default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
 
 A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, write_data() its own data if
-it has any, CASES has the arguments of
+it has any, DATA describes the latter as PROBLEMS does, CASES has the arguments of
 case() for each case, and FIRST_BATCHES lists (model, problem). Its JSON also holds the errors of Trainer's own bf16 runs,
 except for the models in WITHOUT_BF16.
 
@@ -237,6 +237,7 @@ def make_set(name):
     module.write_models("models")
     if hasattr(module, "write_data"):
         module.write_data("data")
+    PROBLEMS.update(getattr(module, "DATA", {}))
     tensors, names_of = {}, {}
     wanted = [case(*names, **settings) for names, settings in module.CASES]
     cases = measure_cases(wanted, tensors, names_of)

@@ -2,6 +2,7 @@
 // fp64; then compares the fast kernels in fp32 with the fp64 run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/activation.h"
@@ -37,9 +38,13 @@ std::vector<GradientCase> gradient_cases() {
     cases.push_back({row.name, {.model_type = "distilbert", .hidden_act = std::string(row.name)}});
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
-  for (const char* model_type : {"bert", "distilbert", "electra", "gpt2"}) {
+  for (const Architecture* architecture : architectures()) {
+    if (std::ranges::find(architecture->heads, &kTokenClassificationHead, &Head::kind) ==
+        architecture->heads.end())
+      continue;
     cases.push_back({"token classification",
-                     {.model_type = model_type, .problem_type = ProblemType::kTokenClassification}});
+                     {.model_type = std::string(architecture->model_type),
+                      .problem_type = ProblemType::kTokenClassification}});
   }
   // The table of words gets gradients from the embedding and from the head, unless the head has a matrix of its own.
   TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm};

@@ -92,8 +92,11 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
     for (int i = 0; i < length; ++i) {
       batch.ids.push_back(draw(37));
       batch.token_types.push_back(i * 2 < length ? 0 : 1);
-      batch.positions.push_back(i);
     }
+    const auto padding_id = static_cast<int32_t>(position_padding_id(model));
+    int32_t position = padding_id + 1;
+    for (auto id = batch.ids.end() - length; id != batch.ids.end(); ++id)
+      batch.positions.push_back(padding_id >= 0 && *id == padding_id ? padding_id : position++);
     batch.cu_seqlens.push_back(static_cast<int32_t>(batch.ids.size()));
     if (test.problem_type == ProblemType::kTokenClassification) {
       // The first and the last token have no label, as [CLS] and [SEP].

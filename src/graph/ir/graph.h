@@ -88,6 +88,9 @@ struct InputRule {
   // The value of the elements of a bucket that the batch leaves unused, except for kSequenceStarts, whose unused
   // elements are the number of tokens.
   int32_t unused = 0;
+  // For an input of positions: a token with this id has the id as its position, and the others count from the position after
+  // it. -1: every token counts, from 0.
+  int32_t position_padding_id = -1;
   double factor = 1.0;  // kLearningRate: the factor on the learning rate
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };

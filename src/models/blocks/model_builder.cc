@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "models/architecture.h"
+
 namespace plimsoll {
 
 ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& options,
@@ -29,6 +31,13 @@ ValueId ModelBuilder::weight(const std::string& name) {
     return graph_.add_value(name, {options_.dtype, Shape(std::span<const Dim>(dims))}, Storage::kWeight);
   }
   PLIMSOLL_CHECK(false, "the model has no weight '{}'", name);
+}
+
+ValueId ModelBuilder::positions() {
+  return graph_.add_input("positions", {DType::kI32, Shape{kDimT}},
+                          {.content = InputContent::kTableRows,
+                           .table_rows = config_.max_position_embeddings,
+                           .position_padding_id = static_cast<int32_t>(position_padding_id(config_))});
 }
 
 ValueId ModelBuilder::attention(ValueId qkv, AttentionDirection direction, const std::string& name) {
