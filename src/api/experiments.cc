@@ -104,7 +104,7 @@ Words common_words(ExperimentDevice device) {
           "True"};
 }
 
-// Makes a row. `methods`: the methods that it uses; the summary contains rows that use one.
+// A row of the table. `methods`: the methods that the row uses. Rows with a single method appear in the summary.
 struct Row {
   std::string name;
   Words methods;
@@ -263,7 +263,8 @@ std::vector<Words> values_of(const std::string& sweep) {
                 name);
   }
   const std::string_view text = std::string_view(sweep).substr(equals + 1);
-  // A comma may separate two values of the sweep or be part of a list; the program does not guess.
+  // For a setting whose values are lists, a comma may separate two values of the sweep or two elements of one list.
+  // The user has to say which.
   const bool has_commas_of_its_own = info->type == "list" || info->type == "key=value";
   if (has_commas_of_its_own && text.find(',') != std::string_view::npos &&
       text.find(';') == std::string_view::npos) {

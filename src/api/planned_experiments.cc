@@ -44,7 +44,7 @@ bool trains_as_the_page(const Experiment& vanilla) {
 ExperimentPlan plan_experiments(const std::vector<std::string>& more, PlannedRows rows,
                                 const Environment& environment) {
   ExperimentPlan plan;
-  // Faults of these arguments are faults of the whole table.
+  // Errors in these arguments concern all rows, so they are thrown and not reported per row.
   ParseResult own = parse_arguments(more);
   plan.warnings = std::move(own.warnings);
   plan.notes = std::move(own.notes);

@@ -12,7 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the setting requests nothing, so that it needs neither a refusal nor a note.
+// Returns true if the value of the setting has no meaning for this version (its default, for example), so that
+// neither a refusal nor a note is needed.
 bool is_inert(const Arguments& arguments, const Setting& setting) {
   if (is_default(arguments, setting)) return true;
   const auto* flag = std::get_if<std::optional<bool> Arguments::*>(&setting.member);
@@ -211,7 +212,8 @@ void check_interval_setting(std::string_view name, double steps, std::string_vie
 }
 
 void resolve_strategies(Arguments& a) {
-  // Trainer's default of both settings. Here only that of --logging_steps differs (logging_interval()).
+  // Trainer's default of --logging_steps and --eval_steps. Plimsoll uses it for --eval_steps only; see
+  // logging_interval() for --logging_steps.
   constexpr double kTrainersInterval = 500.0;
   if (a.eval_strategy == "steps" && a.eval_steps.value_or(0.0) == 0.0) {
     if (a.logging_steps == 0.0) {
@@ -256,7 +258,7 @@ void check_best_model(const Arguments& a) {
   }
   if (a.eval_strategy != "steps") return;
   const double eval_steps = *a.eval_steps;
-  // Fractions are compared in millionths, as Hugging Face compares them.
+  // Two fractions are scaled to millionths before they are compared, as in Trainer.
   const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;

@@ -26,7 +26,7 @@ void add_interval(Json& schema, std::string_view range) {
     return value;
   };
   const auto add = [&](const char* name, double value) {
-    // Whole numbers are written as such.
+    // Whole numbers are written without a fraction.
     if (value == static_cast<double>(static_cast<int64_t>(value))) {
       schema[name] = static_cast<int64_t>(value);
     } else {
@@ -73,7 +73,7 @@ Json schema_of(const Setting& setting) {
     const std::string default_text = format_value(Arguments{}, setting);
     if (std::ranges::find(choices, std::string_view(default_text)) == choices.end())
       schema["enum"].push_back(default_text);
-    // YAML reads a bare no as false.
+    // YAML reads an unquoted `no` as false, so the schema allows true and false as well.
     if (has_switch) {
       schema["enum"].push_back(true);
       schema["enum"].push_back(false);

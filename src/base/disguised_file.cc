@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the characters of a literal, which may contain zeros.
+// Returns the characters of a literal as a view. The literal may contain NUL characters.
 template <size_t N>
 constexpr std::string_view bytes(const char (&literal)[N]) {
   return {literal, N - 1};

@@ -14,7 +14,7 @@ struct OptimizerName {
   // The optimizer that this name selects, by the name of its row in optim/optimizers.h; empty if the name is
   // refused.
   std::string_view runs = {};
-  // Its states are in the memory of the host; on a GPU they are copied for each update.
+  // The optimizer's states are stored in host memory; on a GPU they are copied to the device for each update.
   bool is_paged = false;
   // The reason for a refusal, and the most similar name that is accepted.
   std::string_view reason = {};

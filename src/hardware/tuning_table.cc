@@ -81,7 +81,7 @@ TuningTable table_of(const MeasuredJson& json, const Json& content, const std::s
                          .num_candidates = json.get<int>(entry, "candidates"),
                          .words = json.get<std::string>(entry, "words")};
     if (!table.products.emplace(key, std::move(product)).second) {
-      throw_error(ErrorCode::kBadData, "{}: the product {} is there twice", source, format_product_key(key));
+      throw_error(ErrorCode::kBadData, "{}: the product {} occurs twice", source, format_product_key(key));
     }
   }
   return table;

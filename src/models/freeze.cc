@@ -76,7 +76,8 @@ std::vector<std::string> part_names(const WeightSpec& spec) {
 bool glob_matches(std::string_view pattern, std::string_view name) {
   size_t p = 0;
   size_t n = 0;
-  // The position of the last star, and the end of the characters that it matches: one more after each failure.
+  // The position of the last star, and the end of the characters that this star matches. After each failed match the
+  // star takes one character more.
   size_t star = std::string_view::npos;
   size_t taken = 0;
   while (n < name.size()) {

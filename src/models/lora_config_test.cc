@@ -254,9 +254,9 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
     for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << said;
   };
   expect_words({.exclude_modules = {"quary"}}, {"--exclude_modules quary", "near it are query"});
-  expect_words({.exclude_modules = {"query", "value"}}, {"--exclude_modules", "none is left"});
+  expect_words({.exclude_modules = {"query", "value"}}, {"--exclude_modules", "no module is left"});
   expect_words({.layers_to_transform = {12}}, {"--layers_to_transform 12", "0 to 11"});
-  expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"none is left"});
+  expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"no module is left"});
   expect_words({.target_modules = {"all-linear"}, .layers_to_transform = {0}},
                {"--layers_to_transform 0", "suffixes of names", "all-linear"});
   expect_words({.as_loaded_modules = {"poler"}}, {"--llm_int8_skip_modules poler", "near it are"});

@@ -81,7 +81,7 @@ struct OptimizerConfig {
 
 // If an optimizer updates parameters with two kinds of ops, each kind draws noise from its own sites.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
-// The noise sites of a parameter: one for each tensor that its op treats it as.
+// The noise sites of a parameter. If its op treats the parameter as several tensors, each tensor has a site.
 struct TakenSites {
   NoiseSites sites = NoiseSites::kFirst;
   int64_t count = 1;
@@ -123,11 +123,11 @@ struct OptimizerOutputs {
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 
-// Does the same in the backward segment: the parameters of a module are updated as soon as their gradients
-// are computed, so that no gradient lives longer than the backward pass of its module. If a gradient of a
-// module is not finite, that module is not updated. The optimizer segment computes the global norm from those
-// of the modules. The ops are appended to the end of the segment; the reorder pass moves them forward.
-// Requires: no clipping, and gradients that do not accumulate.
+// Appends the updates to the backward segment instead: the parameters of a module are updated as soon as their
+// gradients are computed, so that no gradient lives longer than the backward pass of its module. If a gradient of a
+// module is not finite, that module is not updated. The optimizer segment computes the global norm from the norms of
+// the modules. The ops are appended to the end of the segment; the reorder pass moves them forward. Requires: no
+// clipping, and gradients that do not accumulate.
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// After which of these evaluations, from 1, the run is told to stop; 0: after none.
+// After which of these evaluations, from 1, the run is asked to stop; 0: after none.
 int64_t stops_after(EarlyStopping& stopping, const std::vector<double>& losses) {
   for (size_t i = 0; i < losses.size(); ++i) {
     TrainControl control;

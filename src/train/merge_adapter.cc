@@ -41,8 +41,8 @@ DType type_of(const Located& located) {
   return *dtype;
 }
 
-// Provides a tensor piece by piece from memory that it holds from the first piece to the last.
-// A transposed matrix is made with `shape`, and stored as its transpose.
+// Provides a tensor piece by piece. make() computes it in memory, which is held from the first piece to the last. If
+// `is_transposed`, make() computes a matrix of `shape`, and its transpose is stored.
 template <typename Make>
 TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, bool is_transposed,
                          Make make) {

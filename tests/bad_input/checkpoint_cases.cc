@@ -59,7 +59,7 @@ std::vector<Case> checkpoint_cases() {
          return ground.resume(ground.run_copy(), {"--resume_from_checkpoint", "True", "--max_steps", "2"});
        }},
       resume_with("CheckpointOfOtherFrozenWeights", 4,
-                  {"the optimizer's state has", "--optim", "frozen (--freeze)"},
+                  {"the saved optimizer state has", "--optim", "frozen (--freeze)"},
                   {"--freeze", "bert.embeddings.*"}),
       {"CheckpointsOfAnotherRun",
        2,

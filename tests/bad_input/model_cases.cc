@@ -215,7 +215,7 @@ std::vector<Case> weight_cases() {
       header("WeightsWrongSpan", 4, {"classifier.bias", "shape [3]", "12 bytes", "span 8"}, "\"shape\":[2]",
              "\"shape\":[3]"),
       header("WeightsMissingTensor", 4,
-             {"it lacks 1 of the 25 tensors that this model needs: 'classifier.bias'", "random numbers"},
+             {"1 of the 25 tensors that this model needs are missing: 'classifier.bias'", "random numbers"},
              "classifier.bias", "classifier.gone"),
       renamed("WeightsCompiled", 0, {"'_orig_mod.bert.", "is read as"}, Use::kPredict, "\"", "\"_orig_mod."),
       renamed("WeightsOfDataParallel", 0, {"'module.bert."}, Use::kPredict, "\"", "\"module."),
@@ -238,7 +238,8 @@ std::vector<Case> weight_cases() {
               "\"model.classifier.bias\""),
       {"WeightsOfHalfAModel",
        4,
-       {"it lacks 16 of the 41 tensors", "'bert.encoder.layer.1.attention.self.query.weight'"},
+       {"16 of the 41 tensors that this model needs are missing",
+        "'bert.encoder.layer.1.attention.self.query.weight'"},
        [](const Ground& ground) {
          return ground.predict(
              ground.model_replacing("config.json", "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2"));

@@ -81,7 +81,7 @@ std::string masked(const std::string& text, bool is_run) {
       line =
           std::regex_replace(line, std::regex("(^|[^A-Za-z0-9])[0-9]+([.,:][0-9]+)*(e[-+]?[0-9]+)?"), "$1#");
       line = std::regex_replace(line, std::regex("   +"), "  ");
-      // Which purposes are large, and how many figures a line of a step has room for, depends on the machine.
+      // The largest purposes, and the number of figures in the line of a step, depend on the machine.
       line = std::regex_replace(line, std::regex("^(of it|peak)  .*"), "$1  #");
       line = std::regex_replace(line, std::regex("(  # tok/s)?(  # MiB)?(  # < #)$"), "$3");
       line = std::regex_replace(line, std::regex("(step|/#)  +#"), "$1 #");

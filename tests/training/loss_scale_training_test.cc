@@ -69,7 +69,7 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
   EXPECT_GE(skipped, 1u);
   EXPECT_GE(updates, 3.0);
   ASSERT_EQ(watch->warnings.size(), skipped);
-  EXPECT_NE(watch->warnings[0].find("step 1: the gradients overflow fp16 at the loss scale 65536"),
+  EXPECT_NE(watch->warnings[0].find("step 1: the gradients overflow fp16 with the loss scale 65536"),
             std::string::npos)
       << watch->warnings[0];
   for (int step = 1; step < 8; ++step) {

@@ -247,8 +247,8 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   arguments.max_steps = 6;
   const RunSetup beyond = setup_of(arguments, RunPurpose::kTrain);
   const std::string notes = all_of(beyond.diagnostics.notes);
-  EXPECT_NE(notes.find("--logging_steps 500 is more than the run's 6 optimizer steps: no loss of a "
-                       "step is logged or plotted\n"),
+  EXPECT_NE(notes.find("--logging_steps 500 is more than the run's 6 optimizer steps: no training "
+                       "loss is logged or plotted; choose a smaller number\n"),
             std::string::npos)
       << notes;
   EXPECT_NE(

@@ -23,7 +23,7 @@ struct LiveRange {
   uint32_t last = 0;   // position of the last op during which it may be read or written
 };
 
-// The same for buckets of any size: positions depend on the graph alone.
+// A live range for buckets of any size: positions depend on the graph alone, and the bytes follow from the bucket.
 struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;

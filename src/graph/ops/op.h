@@ -120,7 +120,8 @@ class OpSchema : public OpDef {
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
-  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. Random draws are numbered by the rows that are left.
+  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If rows are left out, random draws are numbered by the
+  // remaining rows.
   virtual bool works_row_by_row(const OpView& op) const {
     static_cast<void>(op);
     return false;

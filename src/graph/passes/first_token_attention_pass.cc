@@ -7,8 +7,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if every row attends to all rows of its sequence, without dropout, and if the sequences are those of
-// the first tokens.
+// Returns true if every row attends to all rows of its sequence, without dropout, and if the attention divides rows
+// into the same sequences (cu_seqlens) as first_token does.
 bool sees_all(const Op& attention, ValueId cu_seqlens) {
   return attention.attributes.integer("causal") == 0 && attention.attributes.integer("lse") == 0 &&
          attention.attributes.number("p") == 0.0 && attention.inputs[AttentionOp::kCuSeqlens] == cu_seqlens;

@@ -58,8 +58,8 @@ class GreedyOrder {
 
  private:
   // Without this, an op that computes forward values again could run as soon as the backward pass begins, because it
-  // depends on no gradient, and what a block computes again would be live while the blocks after it run. So it waits
-  // for the op before it in the given order that works on a gradient.
+  // depends on no gradient, and what a block computes again would be live while the blocks after it run. Therefore
+  // each such op waits for the nearest op before it, in the given order, that works on a gradient.
   void hold_repeated_ops_back() {
     const std::vector<bool> repeated = find_repeated_ops(graph_);
     std::optional<uint32_t> last;

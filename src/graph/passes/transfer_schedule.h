@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// An update whose states are kept in the host's memory.
+// An update whose optimizer states are stored in the host's memory.
 struct MovedUpdate {
   uint32_t op = 0;  // its position
   Segment segment = Segment::kOptimizer;

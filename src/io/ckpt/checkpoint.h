@@ -45,7 +45,7 @@ struct NamedText {
   std::string text;
 };
 
-// The run that a checkpoint belongs to. A resumed run keeps the identity of the run that it continues.
+// The run that a checkpoint belongs to. A run that resumes has the identity of the run that it continues.
 struct RunIdentity {
   // 16 hexadecimal digits, drawn at the start of the run; empty in checkpoints of earlier versions
   std::string id;
@@ -121,7 +121,7 @@ struct ListedCheckpoint {
 // manifests.
 std::vector<ListedCheckpoint> list_checkpoints(FileSystem& files, const std::string& output_folder);
 
-// Writes a text that arrives in pieces and syncs the file, but not its folder.
+// Writes a file whose text arrives in pieces, and syncs the file, but not its folder.
 WrittenFile write_streamed_file(FileSystem& files, const std::string& path,
                                 const std::function<void(const PutText& put)>& write);
 

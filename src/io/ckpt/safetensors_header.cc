@@ -1,4 +1,4 @@
-// The list of types, and the parsing of the header.
+// Implements the table of element types and the parsing of the header.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

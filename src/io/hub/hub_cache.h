@@ -59,8 +59,8 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
                               const std::string& revision = "main",
                               const FolderArgument& argument = kModelArgument);
 
-// Resolves the value of such an argument: a folder on this machine if it exists, otherwise a hub name.
-// Errors: kBadData as above, and if the text is neither.
+// Resolves the value of an argument that names a folder: a folder on this machine if it exists, otherwise a hub name.
+// Errors: kBadData as for find_in_hub_cache(), and if the text is neither a folder nor a hub name.
 std::string resolve_model_folder(FileSystem& files, const HubEnvironment& environment,
                                  const std::string& name_or_path, const std::string& revision = "main",
                                  const FolderArgument& argument = kModelArgument);

@@ -34,8 +34,8 @@ void space_cjk(SourcedText* text) {
   *text = std::move(out);
 }
 
-// Applies NFD. Sorting moves code points but not their sources: Hugging Face's tokenizers replay "replaces
-// the next code point" and "is inserted after it" in the sorted order, and so does this function.
+// Applies NFD. Sorting moves code points but not their sources: like Hugging Face's tokenizers, which apply their
+// list of replacements and insertions in the sorted order.
 void decompose(SourcedText* text) {
   struct Part {
     int rank;

@@ -19,7 +19,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The lines that are split at once, on all threads.
+// Number of bytes of text that all threads together split before the next lines are read.
 constexpr size_t kBatchBytes = size_t{32} << 20;
 constexpr size_t kLinesAtOnce = 256;
 // The number of characters that BERT's trainer keeps.
@@ -168,7 +168,8 @@ OrderedJson template_of(const OrderedJson& cls, const OrderedJson& sep) {
 std::string tokenizer_json(const TrainingOptions& options, const TrainedBpe& trained) {
   const bool is_bpe = options.model == TrainedModel::kBpe;
   OrderedJson vocab = OrderedJson::object(), merges = OrderedJson::array(), added = OrderedJson::array();
-  // An ordered object looks for the key before it adds one, so a large one is filled as a vector.
+  // Adding a key to an ordered object searches all its keys, so a large object is filled through its underlying
+  // vector.
   auto& entries = vocab.get_ref<OrderedJson::object_t&>();
   for (size_t id = 0; id < trained.tokens.size(); ++id) {
     static_cast<std::vector<OrderedJson::object_t::value_type>&>(entries).emplace_back(trained.tokens[id],

@@ -124,7 +124,8 @@ constexpr int64_t bias_gelu_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);
 }
 
-// Phi(-|x|) is computed with a relative error of 2^-15, an eighth of the rounding error of f16.
+// Returns the bound for 16-bit activations, whose Phi(-|x|) has a relative error of 2^-15: an eighth of the rounding
+// error of f16.
 inline double gelu_fwd_cuda_error_bound(double x, Activation activation, DType stored) {
   const bool coarse = activation == Activation::kGelu && stored != DType::kF32;
   const double tail = std::abs(gelu_exact(-std::abs(x), activation));

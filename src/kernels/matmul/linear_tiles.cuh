@@ -128,8 +128,8 @@ __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, 
             tile.row + kBoxRows * warp.number);
 }
 
-// Does the same after the contents of its box have left. The addend of the previous part may still be
-// arriving.
+// Waits until the previous contents of the box have been copied out, and then loads the addend of a part into it.
+// Meanwhile the addend of the previous part may still be arriving in another box.
 __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
   if (warp.lane != 0) return;
   const Place place = place_of(warp, part);

@@ -114,7 +114,7 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
-        // The heap contains that stretch.
+        // The heap already contains the left stretch.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
         set(stretch);
@@ -132,10 +132,10 @@ class Skyline {
   std::vector<uint32_t> beside_;  // the last one is the lowest of all and is not in the heap
 };
 
-// The buffers that have no place yet, sorted by their first positions: buffers that are live inside a
-// stretch are adjacent. A tree over them stores, for each of its parts, the smallest rank, which is a
-// position in the order, and the smallest last position. Parts in which no buffer ends inside the stretch,
-// or none precedes the best one found, are skipped.
+// The buffers that have no place yet, sorted by their first positions: buffers that are live inside a stretch are
+// adjacent. A tree over them stores, for each of its parts, the smallest rank, which is a position in the order, and
+// the smallest last position. A search skips the parts in which no buffer ends inside the stretch, or no buffer
+// precedes the best one found so far.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)

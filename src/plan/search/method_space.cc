@@ -117,7 +117,8 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
     for (const Method* precision : precisions) {
       if (precision == nullptr) continue;
       const MethodSet set = alone.with(*precision);
-      // An optimizer may be refused without a precision that gives it masters to offload.
+      // An optimizer may be refused by itself although it is accepted with a precision that gives it master weights
+      // to offload.
       if (can_be_asked(set, of_other.value_or(own_))) base_sets_.push_back(set);
     }
   }

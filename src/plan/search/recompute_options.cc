@@ -87,7 +87,7 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
     live += change[i];
     if (i >= first) option.working_bytes = std::max(option.working_bytes, live);
   }
-  // Values that earlier blocks keep are live too if their own backward pass reads them, and are counted
+  // If the backward pass of an earlier block reads the values that it keeps, they are live too, but they are counted
   // there.
   return option;
 }

@@ -67,7 +67,7 @@ ExperimentFigures figures_of(const Json& object) {
                       .date = object.value("date", ""),
                       .evaluation = {}};
   for (const auto& [name, value] : object.at("evaluation").items()) f.evaluation[name] = number_of(value);
-  // Rows of earlier versions were run once.
+  // Files of earlier versions have no "speeds", because each row was run once.
   for (const Json& speed : object.value("speeds", Json::array({object.at("samples_per_s")})))
     f.speeds.push_back(number_of(speed));
   return f;

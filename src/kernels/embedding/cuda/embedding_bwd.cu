@@ -30,7 +30,7 @@ void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream) {
   const bool packs =
       operands.C % 4 == 0 && aligned_to_packs({operands.d_x.data, operands.d_table, operands.partials});
   const bool long_packs = packs && operands.C * dtype_bytes(operands.d_x.dtype) % 16 == 0;
-  // Bulk copies load scattered rows of d_x faster.
+  // Bulk copies are faster than loads for the rows of d_x, which are scattered in memory.
   const bool copies = long_packs && device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9;
   const Pieces pieces{
       .sorted = operands.sorted,
@@ -47,8 +47,8 @@ void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream) {
   with_cuda_type(operands.d_x.dtype, [&](auto type) {
     using X = decltype(type);
     const auto* d_x = static_cast<const X*>(operands.d_x.data);
-    // 65536 x 1024 on an H200, two rows in fp32: 84.8 % of the rate of a copy with this kernel and 93.8 % in
-    // pieces. Only 16-bit types use this kernel.
+    // Measured on an H200 with 65536 x 1024 elements and a table of two rows. In fp32 this kernel reaches 84.8 % of
+    // the rate of a copy, and the kernels for pieces reach 93.8 %, so only 16-bit types use this kernel.
     if constexpr (sizeof(X) == 2) {
       if (long_packs && operands.V <= kTwoRows) return launch_two_rows(operands, d_x, stream);
     }
