@@ -158,8 +158,8 @@ constexpr std::array kRunGlue = {"model_name_or_path",
                                  "validation_file",
                                  "test_file"};
 
-// The settings of the first release of version 5, of which its documentation lists 110, and those of later
-// releases.
+// Settings of transformers 5: those of its first release (its documentation lists 110), and those that later releases
+// added.
 constexpr std::array kSinceVersion5 = {"activation_checkpointing", "activation_checkpointing_kwargs",
                                        "dataloader_multiprocessing_context", "dataloader_in_order"};
 
@@ -432,8 +432,8 @@ TEST(ParseArguments, ReadsPeftsNames) {
   EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
 }
 
-// A refused setting accepts only its default, in upper or lower case; for a flag among texts, any word for
-// that value.
+// A refused setting accepts only its default, in upper or lower case. If the default is True or False, any word for
+// that value is accepted.
 TEST(ParseArguments, TakesTheDefaultsOfPeftAndRefusesTheRest) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--task_type", "seq_cls"},
                                                 {"--peft_type", "lora"},
@@ -502,7 +502,7 @@ TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   EXPECT_THROW(scores({"--scores", "logit"}), Error);
 }
 
-// A settings file is read where texts are taken, unless the word is a text with blanks or follows "--".
+// A command that takes texts still reads a settings file, unless the word contains blanks or follows "--".
 TEST(Parse, TextsAndSettingsFilesAreToldApart) {
   const std::vector<std::string> words{"parse the config.json", "--use_cpu", "good", "--",
                                        "settings.yaml",         "--x"};

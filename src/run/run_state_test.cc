@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The correlation with a constant is no number; a checkpoint that holds it must be one that resumes.
+// A correlation with a constant is NaN. A run must be able to resume from a checkpoint that contains it.
 TEST(RunState, KeepsNumbersThatAreNotFinite) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   RunState state;

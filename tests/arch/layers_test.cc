@@ -96,7 +96,7 @@ TEST(Layers, EveryIncludeIsListed) {
           continue;
         }
         if (!fs::exists(kRoot / "src" / include) && !fs::exists(kRoot / "include" / include)) {
-          // Headers of a library may use quotes; our own must be written relative to src/ or include/.
+          // Only Highway's headers may be included with quotes and without a path of src/ or include/.
           EXPECT_TRUE(include.starts_with("hwy/"))
               << path << ": \"" << include << "\" is not written from src/ or include/";
           continue;
@@ -143,7 +143,7 @@ std::map<std::string, Library> libraries(const Layers& layers) {
       }
     }
   }
-  // Programs have no plimsoll_library().
+  // Programs have no plimsoll_library(), so they have no room.
   std::erase_if(found, [](const auto& item) { return item.second.room.empty(); });
   return found;
 }

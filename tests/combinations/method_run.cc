@@ -29,10 +29,10 @@ bool is_in_16_bits(const Arguments& arguments) {
   return arguments.bf16 || arguments.fp16 || arguments.dtype != Arguments{}.dtype;
 }
 
-// Returns the effect of a method on the losses of a run, compared to a run without it that has the other
-// settings which the method requires. Recomputed values have the same bits if nothing is rounded when it is
-// stored, and an update in the backward pass equals the update of a run without clipping. Stochastic rounding
-// uses other noise, because the noise is numbered by the ops that update.
+// Returns the effect of a method on the losses of a run. The run is compared to one without the method, which has the
+// other settings that the method requires. Recomputed values have the same bits if nothing is rounded when it is
+// stored, and an update in the backward pass equals the update of a run without clipping. Stochastic rounding uses
+// other noise, because the noise is numbered by the ops that update.
 MethodEffect effect_of(const Method& method, const Arguments& arguments) {
   if (method.kind == "recompute" && !is_in_16_bits(arguments)) return MethodEffect::kSameBits;
   if (method.name != "optimizer_in_backward") return method.effect;
@@ -178,7 +178,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
     for (size_t i = 0; i < with.size(); ++i) {
       EXPECT_TRUE(std::isfinite(with[i])) << "step " << i + 1;
       if (effect == MethodEffect::kOtherPath) {
-        // Before the first update both runs have the same weights.
+        // The first loss is compared more strictly, because both runs still have the same weights.
         if (i == 0) {
           EXPECT_NEAR(with[i], without[i], tolerance_of(MethodEffect::kRounding, arguments)) << "step 1";
         }

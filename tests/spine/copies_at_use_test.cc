@@ -142,7 +142,7 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
   }));
 }
 
-// Memory use that the card reports, including a context of 527 MiB. Trainer needs 4418.
+// MiB in use as the card reports it, including a context of 527 MiB. Trainer needs 4418 MiB.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");

@@ -125,7 +125,7 @@ std::vector<TinyCase> cases() {
   return list;
 }
 
-// The same with weights stored in two 16-bit parts; on a CPU it runs on the reference kernels.
+// Returns a case with weights stored in two 16-bit parts; on a CPU it runs on the reference kernels.
 TinyCase split_case() {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -359,7 +359,7 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].copies_to, Space::kHost);
   }
-  // At the rates of a GPU, most of them are back on the host before the step ends.
+  // At the link rate of a GPU, most states are back on the host before the step ends.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
   // The two live ranges of a buffer have the same place.
@@ -378,7 +378,7 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   }
 }
 
-// A forward pass that runs for several micro-batches, or together with offloaded activations, has no states
+// If a step has several micro-batches, or if activations are offloaded too, no states are left for the forward pass
 // to copy.
 TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   TinyCase test;

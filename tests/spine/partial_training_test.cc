@@ -26,7 +26,7 @@ struct Named {
   std::function<void(TinyCase&)> apply;
 };
 
-// The parts that are trained.
+// Returns the cases: each trains a different part of a model.
 std::vector<Named> parts() {
   const auto lora = [](LoraConfig config) {
     return [config = std::move(config)](TinyCase& test) { test.lora = config; };

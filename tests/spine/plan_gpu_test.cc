@@ -209,8 +209,8 @@ TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   }
 }
 
-// Memory use that the card reports, including a context of 527 MiB. The corresponding figures of Trainer are
-// 8556, 22194 and 30732.
+// Memory use that the card reports, including a context of 527 MiB. Trainer needs 8556, 22194 and 30732 MiB for the
+// same runs.
 TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   GridPoint point = full_batch("bert-large-uncased", 4, 512);
   point.gpu = "h200";
@@ -225,7 +225,7 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
-  // Trainer with checkpointing: 7560.
+  // With checkpointing, Trainer needs 7560 MiB.
   point.recompute = RecomputePolicy::kFull;
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }

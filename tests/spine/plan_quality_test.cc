@@ -18,7 +18,7 @@ struct Size {
   int64_t longest;
 };
 
-// The recomputed part, from nothing to whole layers.
+// The operations that the backward pass recomputes, from none to whole layers.
 enum class Again : uint8_t { kNothing, kCheap, kCheapAndAttention, kLayers };
 constexpr std::array kAgain{Again::kNothing, Again::kCheap, Again::kCheapAndAttention, Again::kLayers};
 

@@ -59,7 +59,7 @@ TEST(OtherRuns, AFolderWithCheckpointsOfAnotherRunIsRefused) {
              "--replace_checkpoints"});
   EXPECT_TRUE(read_file(weights) == before);
 
-  // With permission, it replaces the checkpoints that it needs to and keeps the others.
+  // With --replace_checkpoints the run replaces the checkpoints of the steps that it saves, and keeps the others.
   arguments.replace_checkpoints = true;
   arguments.max_steps = 2;
   arguments.save_total_limit = 1;

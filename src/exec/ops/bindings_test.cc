@@ -37,7 +37,8 @@ TEST(Bindings, CallTheKernelsThatThePlanChoosesFrom) {
   }
 }
 
-// The kernels of a family that chooses the function itself still exist for both devices: a reference computes on the CPU.
+// Families that choose the function themselves must also have kernels for both devices. On a CPU the reference
+// counts.
 TEST(Bindings, EveryOpHasARowForEachDevice) {
   for (const OpSchema* op : all_ops()) {
     const std::vector<const KernelRow*> rows = kernel_rows_of(lowering_of(*op).kernel);

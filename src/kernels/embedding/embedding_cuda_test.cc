@@ -116,7 +116,7 @@ TEST(SortIdsCuda, EqualsTheReference) {
   }
 }
 
-// More tokens than the blocks process at once.
+// Tests batches with more tokens than the blocks process at once.
 TEST(SortIdsCuda, TakesLargeBatches) {
   check_sort(70000, 69000, {30522, 512, 2});
   check_sort(140000, 140000, {2});
@@ -272,7 +272,7 @@ TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   check_parts({1000, 2, 2, {{0, 1}, {1, 1}}});
 }
 
-// Captures the kernel after a copy and at a point where streams join.
+// Tests that the kernel can be captured after a copy and after two streams were joined.
 TEST(EmbeddingBwdCuda, IsCapturedAfterCopies) {
   constexpr int64_t T = 300, C = 64, V = 40;
   GuardedBuffer d_x("captured/d_x", DType::kBF16, T * C), ids("captured/ids", DType::kI32, T),

@@ -193,7 +193,8 @@ TEST(MatmulCuda, LayersInF16) {
   check_layer(17, 7, 33, DType::kF16);
 }
 
-// Tests D as a separate matrix and as C itself: within the bound, not with the same bits.
+// Tests a product plus an addend D that is a separate matrix or C itself. Both are within the bound, but need not
+// have the same bits.
 void check_addend(int64_t T, int64_t N, int64_t K, DType dtype) {
   const MatmulProblem problem{.m = T,
                               .n = N,

@@ -1,5 +1,5 @@
-// Tests which products the three TF32 products take, the reasons with which they decline others, and their
-// scratch.
+// Tests which products the kernel with three TF32 products accepts, its reasons to decline others, and its scratch
+// memory.
 #include <gtest/gtest.h>
 
 #include <string>

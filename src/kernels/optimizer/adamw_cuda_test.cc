@@ -137,7 +137,7 @@ void check_noise_of_weights(const std::vector<int64_t>& counts) {
       ++all;
       if (weights[i].load(k) == expected[i].load(k)) continue;
       ++others;
-      // The result is the adjacent number.
+      // A result that differs must be the adjacent bf16 number.
       EXPECT_NEAR(weights[i].load(k), expected[i].load(k), 0x1p-7 * std::fabs(expected[i].load(k)) + 1e-30);
     }
   }
