@@ -152,8 +152,9 @@ class CommandLine {
     }
   }
 
-  // Decides for an option whose value may be omitted if the next word is its value. It is if it is one of the
-  // option's choices, True or False, or similar to a choice; a similar word is then refused with a suggestion.
+  // For an option whose value may be omitted: returns true if the next word is its value. That is the case for a word
+  // that is one of the option's choices, True or False, or similar to a choice; a similar word is then refused with a
+  // suggestion.
   bool takes_next(const Option& option) const {
     if (!has_value_next()) return false;
     const Setting* setting = find_setting(option.name);

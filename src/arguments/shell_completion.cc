@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The words that may follow an option.
-// kNames: names of a list, or a folder.
+// The kind of word that may follow an option. kNames: a name from a list that the program knows, such as the presets,
+// or a folder.
 enum class ValueKind : uint8_t { kNone, kText, kChoices, kNames, kFile, kFolder };
 
 struct Completed {

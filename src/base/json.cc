@@ -58,8 +58,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Escapes to ASCII; the library escapes the same characters as Python and in the same way. Bytes that are not
-// valid UTF-8 become U+FFFD.
+// Writes a text in quotes with escapes for all characters outside ASCII. The JSON library escapes the same characters
+// as Python and in the same way. Bytes that are not valid UTF-8 become U+FFFD.
 std::string python_string(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }

@@ -1,7 +1,6 @@
-// The values of --optim: every name that Hugging Face's Trainer accepts (OptimizerNames in its
-// training_args.py), with the optimizer that it selects or the reason for its refusal. The rooms below optim
-// need the names, so they are here and not in the rows of optim/optimizers.h; a test compares both. Pure
-// data; thread-safe.
+// The values of --optim: every name that Hugging Face's Trainer accepts (OptimizerNames in its training_args.py),
+// with the optimizer that it selects or the reason for its refusal. Folders on which src/optim depends need the
+// names, so they are here and not in the rows of optim/optimizers.h; a test compares both. Pure data; thread-safe.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The subcommands of the program, one file each. This room uses only the public API. It is the only room that
+// The subcommands of the program, one file each. src/cli uses only the public API. It is the only folder whose code
 // prints, reads the environment and determines the exit code.
 #pragma once
 

@@ -94,9 +94,9 @@ double ClassCounts::f1(F1Average average) const {
 }
 
 double ClassCounts::matthews() const {
-  // Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004, in terms
-  // of counts: (c s - sum p_k t_k) / sqrt((s^2 - sum p_k^2) (s^2 - sum t_k^2)), c right ones, s rows, t
-  // labels, p predictions.
+  // The formula of Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004,
+  // written with counts: (c s - sum p_k t_k) / sqrt((s^2 - sum p_k^2) (s^2 - sum t_k^2)), where c is the number of
+  // correct predictions, s the number of rows, t_k the labels of class k and p_k its predictions.
   double right = 0.0;
   double cross = 0.0;
   double labels_squared = 0.0;

@@ -71,8 +71,8 @@ struct OptimizerConfig {
   DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
-  // The number of elements that one op updates at most, if these are more than one parameter; 0: no limit. It
-  // does not change the results.
+  // The largest number of elements that one op updates. A single parameter with more elements still has one op. 0: no
+  // limit. It does not change the results.
   int64_t most_elements_at_once = 0;
   // The seed for stochastic rounding of weights in bf16 alone and of variances in bf16.
   uint64_t noise_seed = 0;

@@ -1,8 +1,7 @@
-// The table of optimizers: one row per optimizer contains everything that other rooms ask about it. An
-// optimizer is this row, its update (plain_updates.cc, eight_bit_updates.cc, adafactor.cc), its op in
-// graph/ops and its kernels in kernels/optimizer. Not the values of --optim: base/optimizer_names.h lists
-// them, because the rooms below this one need them as well, and OptimizerName::runs is the name of a row.
-// Thread-safe: constant data and pure functions.
+// The table of optimizers: one row per optimizer contains everything that other folders ask about it. An optimizer is
+// this row, its update (plain_updates.cc, eight_bit_updates.cc, adafactor.cc), its op in graph/ops and its kernels in
+// kernels/optimizer. base/optimizer_names.h lists the values of --optim, because folders on which this one depends
+// need them as well; OptimizerName::runs is the name of a row. Thread-safe: constant data and pure functions.
 #pragma once
 
 #include <cstdint>

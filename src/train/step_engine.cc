@@ -132,8 +132,7 @@ void StepEngine::run_step() {
     if (pending_) {
       finish_pending_step();
       if (has_ended_) return;
-      // If an evaluation ran since then, it has reused the memory of the micro-batches that were enqueued, so they
-      // are enqueued again.
+      // An evaluation since the enqueueing has reused the memory of the micro-batches, so they are enqueued again.
       if (!session_.executor().is_train_undisturbed()) enqueue(step, enqueued);
     } else if (step.unread) {
       read_loss(step);

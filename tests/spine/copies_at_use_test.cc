@@ -1,6 +1,5 @@
-// 16-bit copies of matrices that are made before each product and freed after it. Training gives the same
-// results as with permanent copies and needs 2 bytes less per parameter, with every method that computes in
-// 16 bits.
+// Tests 16-bit copies of matrices that are made before each product and freed after it. Training gives the same
+// results as with permanent copies and needs 2 bytes less per parameter, with every method that computes in 16 bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>

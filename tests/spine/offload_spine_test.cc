@@ -1,6 +1,6 @@
-// Offloading to host memory. The results have the same bits as without offloading, whether copies run at the
-// first or at the last moment that the plan allows. Also tests properties of plans with two memory spaces. On
-// a CPU both spaces are its own memory.
+// Tests offloading to host memory. The results have the same bits as without offloading, whether copies run at the
+// first or at the last moment that the plan allows. Also tests properties of plans with two memory spaces. On a CPU
+// both spaces are its own memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -211,8 +211,9 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // The number depends on the scratch memory of the available kernels: 28 with AMX, more than 30 with AVX2.
-  // On a GPU the workspace of matrix products leaves room for all activations that models of this size save.
+  // The number of cases in which only some activations move depends on the scratch memory of the available kernels:
+  // 28 with AMX, more than 30 with AVX2. On a GPU the workspace of matrix products leaves room for all activations
+  // that models of this size save.
   if (!testing::tests_run_on_gpu()) {
     EXPECT_GT(some_move, 20);
   }

@@ -52,8 +52,8 @@ TEST(PlanGpu, EveryPresetIsPlannedNearItsLowerBound) {
   EXPECT_GE(plans, 60);
 }
 
-// For bisecting on a card: whatever options a run uses, with each prefix of the passes every op has a kernel
-// and every buffer has an address.
+// A user can search for a faulty pass on a card by stopping after each one: whatever options a run uses, with each
+// prefix of the list of passes every op has a kernel and every buffer has an address.
 TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
   int plans = 0;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -294,8 +294,8 @@ TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
   EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
 }
 
-// --dtype bfloat16 with all options that save memory: 639 MiB of weights, and in addition the backward pass
-// of one layer and copies of the states of 2 million elements, even for a table of 31 million.
+// A run with --dtype bfloat16 and all options that save memory holds 639 MiB of weights, the backward pass of one
+// layer, and copies of the states of 2 million elements, even if a table has 31 million.
 TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   GridPoint point = full_batch("bert-large-uncased", 1, 512);
   point.gpu = "h200";

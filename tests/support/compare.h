@@ -147,8 +147,8 @@ Comparison compare(ConstView got, ConstView want, int64_t count, const Limit& li
 Comparison compare(const GuardedBuffer& got, std::span<const double> want, const Limit& limit);
 Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Limit& limit);
 
-// How many comparisons passed in this process, and the largest error as a fraction of its limit. This is the
-// only state kept by the functions of this header. Thread-safe.
+// The number of comparisons that passed in this process, and the largest error as a fraction of its limit. This is
+// the only state kept by the functions of this header. Thread-safe.
 struct Compared {
   int64_t num_within = 0;    // compared with a limit
   int64_t num_bits = 0;      // compared bit for bit

@@ -105,8 +105,8 @@ TEST(LossScaledRun, GoesOnInAnotherPrecision) {
   EXPECT_EQ(output.log_history[4].values.at("loss_scale"), 65536.0);
 }
 
-// An overflow that no scale prevents ends the run with the reason: the gradient of a squared distance of a
-// million.
+// The gradient of a squared distance of a million overflows at every loss scale. Such an overflow ends the run with a
+// message that states the reason.
 TEST(LossScaledRun, AnOverflowAtTheSmallestScaleEndsIt) {
   const TestFolder folder("loss_scale_smallest");
   Arguments arguments = fp16_arguments(testing::write_tiny_model(folder), folder.path("run"));

@@ -23,8 +23,8 @@ TEST(Bindings, EveryOpHasExactlyOne) {
   EXPECT_EQ(bound.size(), all_ops().size());
 }
 
-// A binding calls the functions kernel_ref, kernel_cpu and kernel_cuda. The plan chooses between the rows of the kernel to
-// which the op is lowered, so that these have to be the same three.
+// A binding calls the functions kernel_ref, kernel_cpu and kernel_cuda. The plan chooses between the rows of the
+// kernel to which the op is lowered, so these rows must name the same three functions.
 TEST(Bindings, CallTheKernelsThatThePlanChoosesFrom) {
   for (const ListedBinding& binding : listed_bindings()) {
     if (binding.kernel.empty()) continue;

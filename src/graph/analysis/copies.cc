@@ -22,16 +22,16 @@ bool are_apart(const Op& a, const Op& b) {
 std::vector<CopyInFlight> find_copies(const Graph& graph) {
   std::vector<CopyInFlight> copies;
   if (std::ranges::none_of(graph.ops(), [](const Op& op) { return op.def == &copy_op(); })) return copies;
-  // For each value, the copies that read it (operand_of) and the copies that write it (brought_by). A value can have
-  // several copies that write it, each other elements of it.
+  // For each value, the copies that read it (operand_of) and the copies that write it (brought_by). Several copies
+  // can write one value, each of them other elements.
   std::unordered_map<ValueId, std::vector<size_t>> operand_of;
   std::unordered_map<ValueId, std::vector<size_t>> brought_by;
   std::vector<size_t> to_host;  // the copies of this segment to the host
   const auto end_by = [&](size_t copy, uint32_t position) {
     copies[copy].end = std::min(copies[copy].end, position);
   };
-  // The copies of the list that access elements which the op at this position accesses too have to end before it.
-  // Sets their ends, and returns the other copies.
+  // Ends the copies of the list before the op at this position, except the copies that access other elements than
+  // that op. Returns those copies.
   const auto disturb = [&](const std::vector<size_t>& list, uint32_t position) {
     std::vector<size_t> undisturbed;
     for (size_t copy : list) {
@@ -57,7 +57,7 @@ std::vector<CopyInFlight> find_copies(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // Copies of other elements may still read or write these bytes, which now belong to the newer version of the
+      // A copy of other elements may still read or write these bytes when they belong to the newer version of the
       // value.
       if (const auto it = operand_of.find(older); it != operand_of.end()) {
         std::vector<size_t> undisturbed = disturb(it->second, i);

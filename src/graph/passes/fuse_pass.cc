@@ -112,8 +112,8 @@ class Fuse {
     rewriter_.replace(at, std::move(fused));
   }
 
-  // Returns the operand of an add that a dropout or a bias_add produces, and then the other operand, which is the
-  // residual.
+  // Returns two operands of an add: first the one that a dropout or a bias_add produces, then the other one, which is
+  // the residual.
   std::pair<ValueId, ValueId> branch_and_residual(uint32_t add) const {
     const auto is_branch = [&](ValueId id) {
       return rewriter_.find_producer(add, id, dropout_op()).has_value() ||

@@ -68,8 +68,8 @@ void keep_small(const Graph& graph, const std::vector<std::vector<uint32_t>>& re
   }
 }
 
-// Returns true for persistent values that only updates read, except small ones: one update, or the updates of its
-// slices one after the other, each of which reads the version of the one before.
+// Returns true for persistent values that only one update reads, or only the updates of its slices, each of which
+// reads the version that the previous one wrote. Returns false for small values.
 std::vector<bool> find_movable(const Graph& graph) {
   const auto readers = find_readers(graph);
   std::vector<bool> movable(graph.values().size());

@@ -153,9 +153,9 @@ std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string
 // paths.
 std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& output_folder);
 
-// Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and
-// durably. Returns false if the file system has no symbolic links or a folder has this name; only the
-// shortcut is missing then.
+// Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and durably.
+// Returns false if the file system has no symbolic links or a folder has this name; the checkpoint itself is complete
+// without the link.
 bool point_link(FileSystem& files, const std::string& output_folder, std::string_view link,
                 const std::string& checkpoint_path);
 

@@ -163,7 +163,7 @@ struct CarriedFile {
 struct ModelContents {
   // a JSON object; written in Hugging Face's format (indent 2, sorted keys, newline)
   std::string config_text;
-  // If it is not empty, the tensors belong to an adapter. They and this text are then written to the
+  // If this text is not empty, the tensors belong to an adapter. The tensors and the text are then written to the
   // adapter's files.
   std::string adapter_config_text = {};
   std::vector<TensorSource> tensors;

@@ -118,8 +118,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const StoredTensor* find(std::string_view name) const;
 
-  // From now on, the matrix of this name is read as its transpose. Does nothing if it is already, or if the tensor is
-  // not a matrix.
+  // From now on, the matrix of this name is read as its transpose. Does nothing for a matrix that is read as its
+  // transpose already, and for a tensor that is not a matrix.
   void transpose(std::string_view name);
 
   // Reads a complete tensor into contiguous memory for num_elements() elements of destination.dtype. Equal

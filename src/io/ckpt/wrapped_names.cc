@@ -91,7 +91,7 @@ Unwrapping find_unwrapping(std::span<const std::string_view> stored,
   for (const std::string_view name : stored) {
     add_prefixes(has_inner ? without_inner(name) : std::string(name), own_prefix, prefixes);
   }
-  // The set is sorted, so a shorter prefix comes before longer ones that begin with it. Of prefixes that provide
+  // The set is sorted, so a shorter prefix comes before longer ones that begin with it. If several prefixes provide
   // equally many tensors, the shortest is removed.
   for (const std::string& prefix : prefixes) {
     const Unwrapping candidate{.removes_inner = has_inner, .prefix = prefix};

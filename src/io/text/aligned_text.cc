@@ -33,8 +33,8 @@ void append_changed(const AlignedText& text, size_t from, size_t to,
       out->push(c.value, next == 0 ? TextSpan{text.begin, text.begin} : text.spans[next - 1]);
       continue;
     }
-    // If the normalizer removed more code points than there are, `next` is past the end. The source of the last code
-    // point is used then.
+    // If the normalizer removed more code points than the text has, `next` is past the end. The source of the last
+    // code point is used then.
     const size_t at = std::min(next, text.spans.size() - 1);
     out->push(c.value, text.spans[at]);
     next = std::min(next + 1 + static_cast<size_t>(-c.change), to);

@@ -14,8 +14,9 @@ namespace {
 // Code points below this have their ids in a table.
 constexpr char32_t kNumDirect = 0x10000;
 
-// Up to this many symbols, a search through all pairs is faster than a heap. Measured with GPT-2's merges on English:
-// words have 4 to 8 bytes, and a heap costs 2.5 times as much for them.
+// The largest number of symbols of a word for which a search through all pairs is used, because it is faster than a
+// heap. Measured with GPT-2's merges on English: words have 4 to 8 bytes, and a heap costs 2.5 times as much for
+// them.
 constexpr size_t kMaxShort = 40;
 
 constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();

@@ -203,8 +203,8 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({300, 2052, 40, 290, 3, DType::kF32, Spread::kFew, false});
 }
 
-// Uses longer pieces: 64 tokens of 40000, 128 of the others. One id in 1094 pieces is more than a block loads
-// at once.
+// Tests batches that are so large that pieces are longer: 64 tokens for a batch of 40000, and 128 for the larger
+// ones. One id occurs in 1094 pieces, which is more than a block loads at once.
 TEST(EmbeddingBwdCuda, TakesLargeBatches) {
   for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
     check_table_gradient({40000, 8, 600, 39000, -1, DType::kBF16, spread, false});

@@ -1,5 +1,5 @@
-// AdamW over a list of tensors in one call: contract. A call serves one parameter group, because it has one
-// weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// AdamW over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
+// decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with g' = clip_coefficient * g, t = step (1 for the first update), bc1 = 1 -
 // beta1^t, bc2 = 1 - beta2^t:

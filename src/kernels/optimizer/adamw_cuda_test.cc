@@ -100,8 +100,8 @@ TEST(AdamwCuda, SplitParametersOfMoreTensorsThanALaunch) {
   check_split_parameters(many_counts());
 }
 
-// Makes one update with noise, of `want` by the reference and of the tensors that `tensors_on` copies to a
-// GPU.
+// Makes one update with noise: the reference updates `want`, and the kernel updates the tensors that `tensors_on`
+// copies to a GPU.
 template <typename TensorsOn>
 void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   DeviceScalars scalars(0.003, 9, 0.7);

@@ -113,7 +113,7 @@ __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, Th
 }
 
 // Computes a partial result per block of threads. If the list needs several launches, each later launch adds to the
-// results of the earlier ones: the first `there` elements.
+// results of the earlier ones, which are the first `there` elements.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, uint32_t there) {

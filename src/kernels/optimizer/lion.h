@@ -1,5 +1,5 @@
-// Lion over a list of tensors in one call: contract. A call serves one parameter group, because it has one
-// weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// Lion over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
+// decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with g' = clip_coefficient * g:
 //   c = beta1 m + (1 - beta1) g'

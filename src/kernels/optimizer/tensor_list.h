@@ -1,5 +1,5 @@
-// The list of tensors that a multi-tensor kernel processes in one call, and the division of its elements into
-// tasks. Not an owner: views are borrowed for the call. Thread-safe: values only.
+// The list of tensors that a multi-tensor kernel processes in one call, and the division of its elements into tasks.
+// Not an owner: views are used only during the call. Thread-safe: values only.
 //
 // The division depends only on the sizes, not on the number of threads, so that sums are the same for any
 // number of threads. Limits of tasks within a tensor are multiples of kTensorGrain, so that tasks start at

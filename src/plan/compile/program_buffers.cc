@@ -38,8 +38,8 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
 }
 
-// A program repeats, so its positions form a cycle. Cuts the cycle into a line: the positions from the cut on come
-// first, and those before the cut follow.
+// A program repeats, so its positions form a cycle. This class cuts the cycle into a line: the positions from the cut
+// on come first, and those before the cut follow.
 class Cut {
  public:
   Cut(uint32_t at, uint32_t num_positions) : at_(at), num_positions_(num_positions) {}

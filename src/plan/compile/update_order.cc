@@ -154,9 +154,9 @@ bool is_faster(const Offer& a, const Offer& b) {
 // Returns the fastest schedule for updates that stay where the graph has them.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
-  // Offloaded activations use the link in the forward pass; and if the forward pass runs several times per
-  // step, the traffic of states is a small part of it. If buffers may not share places, a buffer cannot
-  // have two lives either.
+  // The results of one run are left to the next run only where may_defer() permits it. Offloaded activations use the
+  // link in the forward pass. If the forward pass runs several times per step, the traffic of states is a small part
+  // of it. If buffers may not share places, a buffer cannot have two lives.
   if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
   Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
   if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;

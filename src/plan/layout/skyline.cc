@@ -20,8 +20,8 @@ struct Stretch {
   int64_t height = 0;
 };
 
-// Stretches by the position at which they begin, and a heap that finds the lowest. Heights only grow, so an
-// entry of the heap for a stretch that has changed since never becomes valid again.
+// Stores the stretches of the skyline by the position at which they begin, and a heap that finds the lowest stretch.
+// Heights only grow, so an entry of the heap for a stretch that has changed since never becomes valid again.
 class Skyline {
  public:
   Skyline(uint32_t last, std::span<const int64_t> floor)

@@ -22,8 +22,8 @@ constexpr size_t kSetsAtOnce = 8;
 constexpr double kWorthHaving = 0.995;
 // The relative step time that a method must be able to reach to be planned at all.
 constexpr double kWorthLooking = 0.99;
-// The most recomputation choices that are computed for a set and for those with a budget instead of
-// checkpointing. Each takes a tenth of a second.
+// The largest number of recomputation choices that are computed for a set of methods, together with the sets that
+// replace its checkpointing by a budget. Each choice takes a tenth of a second.
 constexpr int kMostChoices = 3;
 constexpr size_t kMostBudgets = 6;
 

@@ -57,14 +57,15 @@ class FitPlanner {
   // Returns true if arguments can ask for a run of this shape.
   bool takes(const FitShape& shape) const;
 
-  // Returns the needs from graphs that were built for the first requested shape; the search is guided by these. They
-  // assume that states are transferred as late as possible and that activations are offloaded even if the device has
-  // headroom for them. How early states are transferred, and which activations stay, depends on the shape. Errors: as
-  // build_plan(). Cost: half a millisecond for BERT-large, some more for the first shape.
+  // Returns the memory and the time that the shape needs, computed from graphs that were built for the first
+  // requested shape. The search is guided by these figures. The figures assume that states are transferred as late as
+  // possible and that activations are offloaded even if the device has headroom for them. How early states are
+  // transferred, and which activations stay, depends on the shape. Errors: as build_plan(). Cost: half a millisecond
+  // for BERT-large, some more for the first shape.
   FitNeeds placed(const FitShape& shape);
-  // Returns the needs from the pipeline of a real run; answers are based on these. Returns nothing if there
-  // is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for that
-  // choice if there is one.
+  // Returns the memory and the time that the shape needs, computed as for a real run. Answers are based on these
+  // figures. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and
+  // the search for that choice if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
   // Returns the bytes that the plan needs at most if the memory limit leaves no headroom for early copies: with late
   // copies, and with the policy for which placed() reports `bytes`. Cost: a plan.

@@ -65,8 +65,9 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own);
 // Returns the words that have to be added to the arguments of the run.
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
-// The extent to which methods change a run. Of two runs that are equally fast, the one that changes less is preferred:
-// first the one that keeps the numbers, then the one that keeps fp32 masters, then the one with fewer arguments.
+// The extent to which methods change a run. If several runs are equally fast, the one that changes least is
+// preferred: first the one that keeps the numbers, then the one that keeps fp32 masters, then the one with fewer
+// arguments.
 struct ExtentOfChange {
   Effect effect = Effect::kNone;
   bool drops_master_weights = false;

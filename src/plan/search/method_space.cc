@@ -134,8 +134,8 @@ bool MethodSpace::can_be_asked(const MethodSet& set, const PlanRequest& without)
   const std::optional<RunSpec> run = try_methods(run_, set);
   if (!run) return false;
   const PlanRequest request = request_of(*run);
-  // A budget weighs the bytes that the device holds against the time of recomputing them, and offloading
-  // removes these bytes from the device.
+  // A budget weighs the bytes that the device holds against the time of recomputing them. Offloading removes these
+  // bytes from the device, so the two are not combined.
   if (recompute_chosen(*run) == RecomputeChosen::kByBudget && request.offload.activations) return false;
   return !(request == without);
 }

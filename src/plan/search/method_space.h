@@ -51,8 +51,9 @@ class MethodSpace {
   std::vector<MethodSet> with_one_more(const MethodSet& set) const;
   // Returns every set except those with a budget.
   std::vector<MethodSet> all_fixed() const;
-  // Returns the set with a budget instead of checkpointing. Returns nothing if arguments do not allow it, or if the
-  // run offloads to host memory: such a step waits for the link, and computing a choice takes a second.
+  // Returns the set of methods with a recomputation budget instead of checkpointing. Returns nothing if arguments do
+  // not allow a budget, or if the run offloads to host memory: a step then waits for the link, so a budget gains
+  // little, and computing it takes a second.
   std::optional<MethodSet> with_budget(const MethodSet& set) const;
   // Returns the methods that are in any set, in the order of the table.
   std::vector<const Method*> methods() const;

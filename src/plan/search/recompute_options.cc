@@ -87,8 +87,8 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
     live += change[i];
     if (i >= first) option.working_bytes = std::max(option.working_bytes, live);
   }
-  // If the backward pass of an earlier block reads the values that it keeps, they are live too, but they are counted
-  // there.
+  // Values that this block keeps are also live during the backward passes of earlier blocks that read them. They are
+  // counted for those blocks.
   return option;
 }
 
