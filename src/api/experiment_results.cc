@@ -100,8 +100,10 @@ ExperimentFigures read_experiment(const std::string& folder) {
     }
     return figures;
   } catch (const nlohmann::json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: a file of the run was not written by this version: {}", folder,
-                error.what());
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: a file of the run was not written by this version: {}; remove the folder and run the row again",
+        folder, error.what());
   }
 }
 

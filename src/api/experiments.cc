@@ -238,7 +238,9 @@ Words split_values(std::string_view values, std::string_view sweep) {
   Words parts;
   for (size_t at = 0; at <= values.size();) {
     const size_t end = std::min(values.find(separator, at), values.size());
-    if (end == at) throw_error(ErrorCode::kUsage, "--sweep {}: a value is empty", sweep);
+    if (end == at)
+      throw_error(ErrorCode::kUsage, "--sweep {}: a value is empty; write the value or remove a comma",
+                  sweep);
     parts.emplace_back(values.substr(at, end - at));
     at = end + 1;
   }
@@ -357,8 +359,9 @@ std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps
       for (const Words& value : values_of(sweep)) longer.push_back(merged(before, value));
     }
     if (longer.size() > kMostRows) {
-      throw_error(ErrorCode::kUsage, "--sweep: {} rows and more; at most {} are run", longer.size(),
-                  kMostRows);
+      throw_error(ErrorCode::kUsage,
+                  "--sweep: the values give {} rows or more, but at most {} are run; give fewer values",
+                  longer.size(), kMostRows);
     }
     combinations = std::move(longer);
   }

@@ -295,7 +295,8 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
   impl().require_no_gradients("predict()");
   const RunSetup& setup = impl().session.setup();
   if (setup.data.predict && !has_test_set(set)) {
-    throw_error(ErrorCode::kUsage, "there is no mismatched test data: only MNLI's own folder has it");
+    throw_error(ErrorCode::kUsage,
+                "there is no mismatched test data: only MNLI's own folder has it; predict TestSet::kTest");
   }
   if (!setup.data.predict) {
     throw_error(

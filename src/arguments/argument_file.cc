@@ -169,8 +169,9 @@ size_t end_of_line(std::string_view text, size_t line) {
 Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, size_t& num_nodes) {
   constexpr size_t kMaxNodes = 10000;
   if (depth > kMaxDepth || ++num_nodes > kMaxNodes) {
-    throw_error(ErrorCode::kUsage, "{}: nested deeper than {} or more than {} values", where, kMaxDepth,
-                kMaxNodes);
+    throw_error(ErrorCode::kUsage,
+                "{}: nested deeper than {} levels or more than {} values, which no setting needs", where,
+                kMaxDepth, kMaxNodes);
   }
   if (node.IsScalar()) return Json(node.Scalar());
   if (node.IsSequence()) {
@@ -181,7 +182,8 @@ Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, s
   if (node.IsMap()) {
     Json object = Json::object();
     for (const auto& item : node) {
-      if (!item.first.IsScalar()) throw_error(ErrorCode::kUsage, "{}: a key is not a text", where);
+      if (!item.first.IsScalar())
+        throw_error(ErrorCode::kUsage, "{}: a key is not a text; write the name of a setting", where);
       object[item.first.Scalar()] = yaml_to_json(item.second, where, depth + 1, num_nodes);
     }
     return object;

@@ -179,7 +179,7 @@ void check_optimizer(const Arguments& a) {
 }
 
 void check_device(const Arguments& a) {
-  if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device: is empty; give auto, cpu or cuda:0");
+  if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device is empty; give auto, cpu or cuda:0");
   if (!a.device.starts_with("cuda")) return;
   const std::string_view rest = std::string_view(a.device).substr(4);
   const bool is_number = rest.size() >= 2 && rest.size() <= 5 && rest[0] == ':' &&
@@ -253,7 +253,7 @@ void check_best_model(const Arguments& a) {
   if (a.eval_strategy != a.save_strategy) {
     throw_error(ErrorCode::kUsage,
                 "--load_best_model_at_end needs equal strategies, but --eval_strategy is {} and "
-                "--save_strategy is {}",
+                "--save_strategy is {}; give both the same value",
                 a.eval_strategy, a.save_strategy);
   }
   if (a.eval_strategy != "steps") return;
@@ -265,7 +265,7 @@ void check_best_model(const Arguments& a) {
   if (is_mixed || std::fmod(a.save_steps * scale, eval_steps * scale) != 0.0) {
     throw_error(ErrorCode::kUsage,
                 "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but {} is not "
-                "a multiple of {}{}",
+                "a multiple of {}{}; change one of them",
                 a.save_steps, eval_steps,
                 is_mixed ? " (one is a fraction of all steps, the other a number)" : "");
   }

@@ -185,7 +185,8 @@ class CommandLine {
   }
 
   std::string take_value(const std::string& where) {
-    if (!has_value_next()) throw_error(ErrorCode::kUsage, "{}: the value is missing", where);
+    if (!has_value_next())
+      throw_error(ErrorCode::kUsage, "{}: the value is missing; write it after the name", where);
     return words_[next_++];
   }
 

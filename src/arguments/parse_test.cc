@@ -373,8 +373,9 @@ TEST(ParseArguments, SaysBothTypesWhenOneIsWrong) {
   EXPECT_EQ(error_of({"--adam_beta1", "1"}), "--adam_beta1: 1 is outside [0, 1)");
   EXPECT_EQ(error_of({"--eval_strategy", "epochs"}),
             "--eval_strategy: 'epochs' is not one of no, steps, epoch, did you mean 'epoch'?");
-  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: the value is missing");
-  EXPECT_EQ(error_of({"--learning_rate", "--do_train"}), "--learning_rate: the value is missing");
+  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: the value is missing; write it after the name");
+  EXPECT_EQ(error_of({"--learning_rate", "--do_train"}),
+            "--learning_rate: the value is missing; write it after the name");
   EXPECT_EQ(error_of({"--run_name", std::string("a\0b", 3)}),
             "--run_name: expected a text, got one with a NUL byte in it");
 }

@@ -32,7 +32,8 @@ nlohmann::json parse_json(std::string_view text, std::string_view where) {
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {
     if (level > kMaxJsonDepth) {
-      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels", where, kMaxJsonDepth);
+      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels; check that it is the right file",
+                  where, kMaxJsonDepth);
     }
     return true;
   };

@@ -56,8 +56,8 @@ std::string Executor::bad_gradient(int64_t operand) const {
   if (operand < 0) return {};
   const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {
-    // There may be another norm op outside the optimizer segment: if weights are updated in the backward pass, each
-    // module has its own.
+    // Only the norm op of the optimizer segment has all gradients. If weights are updated in the backward pass, each
+    // module also has a norm op in that pass.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
       return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;
   }

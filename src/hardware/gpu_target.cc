@@ -17,9 +17,9 @@ constexpr const char* kTakenConstant =
     "not measured on this card: an H200's of 2026-11-21, driver 580, CUDA 13.0";
 constexpr const char* kSheet = "NVIDIA's data sheet, dense";
 
-// Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. For cards with
-// several forms, the SXM form. Links are PCI Express with 16 lanes of the generation named in the data sheet:
-// 16 GB/s each way for the third, 32 for the fourth and 64 for the fifth.
+// Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. A card with several forms has
+// the figures of its SXM form. Links are PCI Express with 16 lanes of the generation named in the data sheet: 16 GB/s
+// each way for the third, 32 for the fourth and 64 for the fifth.
 const std::array kTargets{
     GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, kConstant, kSheet,
               kMeasuredConstant},

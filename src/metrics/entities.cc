@@ -121,8 +121,10 @@ MetricList entity_metrics(const EntityCounts& counts, std::span<const std::strin
     } else if (name == "accuracy") {
       metrics.emplace_back(name, counts.accuracy());
     } else {
-      throw_error(ErrorCode::kUsage,
-                  "'{}' is not a metric of a token classification: precision, recall, f1, accuracy", name);
+      throw_error(
+          ErrorCode::kUsage,
+          "'{}' is not a metric of a token classification; choose from precision, recall, f1, accuracy",
+          name);
     }
   }
   return metrics;

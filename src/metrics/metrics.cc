@@ -280,8 +280,8 @@ MetricList classification_metrics(const ClassCounts& counts, std::span<const std
       metrics.emplace_back(name, counts.matthews());
     } else {
       throw_error(ErrorCode::kUsage,
-                  "'{}' is not a metric of a classification: accuracy, f1, f1_macro, f1_weighted, "
-                  "matthews_correlation",
+                  "'{}' is not a metric of a classification; choose from accuracy, f1, f1_macro, "
+                  "f1_weighted, matthews_correlation",
                   name);
     }
   }
@@ -300,8 +300,10 @@ MetricList multi_label_metrics(const MultiLabelCounts& counts, std::span<const s
     } else if (name == "f1_weighted") {
       metrics.emplace_back(name, counts.f1(F1Average::kWeighted));
     } else {
-      throw_error(ErrorCode::kUsage,
-                  "'{}' is not a metric of a multi-label problem: accuracy, f1, f1_macro, f1_weighted", name);
+      throw_error(
+          ErrorCode::kUsage,
+          "'{}' is not a metric of a multi-label problem; choose from accuracy, f1, f1_macro, f1_weighted",
+          name);
     }
   }
   return metrics;
@@ -317,7 +319,8 @@ MetricList regression_metrics(const RegressionPairs& pairs, std::span<const std:
     } else if (name == "spearmanr") {
       metrics.emplace_back(name, pairs.spearman());
     } else {
-      throw_error(ErrorCode::kUsage, "'{}' is not a metric of a regression: mse, pearson, spearmanr", name);
+      throw_error(ErrorCode::kUsage,
+                  "'{}' is not a metric of a regression; choose from mse, pearson, spearmanr", name);
     }
   }
   return metrics;

@@ -139,7 +139,8 @@ std::string dtype_of(const ConfigReader& reader) {
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   const Json json = parse_json(text, where);
   if (!json.is_object())
-    throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}", where, json.type_name());
+    throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}; correct the file", where,
+                json.type_name());
   const ConfigReader reader(json, where);
   ModelConfig config;
   config.model_type.clear();

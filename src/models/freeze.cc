@@ -156,7 +156,8 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
              });
     });
     if (!is_trained) {
-      throw_error(ErrorCode::kUsage, "{}: this run trains none of these parameters; leave the pattern out",
+      throw_error(ErrorCode::kUsage,
+                  "{}: this run trains none of the parameters that the pattern names; leave it out",
                   argument(pattern));
     }
   }

@@ -243,7 +243,10 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
       return std::any_of(spec.parts.begin(), spec.parts.end(), is_inside);
     };
     if (std::none_of(specs.begin(), specs.end(), has_part)) {
-      throw_error(ErrorCode::kUsage, "--modules_to_save {}: no module of this model has such a name", module);
+      throw_error(ErrorCode::kUsage,
+                  "--modules_to_save {}: no module of this model has such a name; give the end of a module's "
+                  "name, such as classifier",
+                  module);
     }
     for (const WeightSpec& spec : specs) {
       const bool is_whole = std::all_of(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {

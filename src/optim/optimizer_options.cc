@@ -159,7 +159,9 @@ OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args) {
   const OptimizerName* name = find_optimizer_name(optim);
   const Optimizer* optimizer = name == nullptr ? nullptr : find_optimizer(name->runs);
-  if (optimizer == nullptr) throw_error(ErrorCode::kUsage, "--optim {}: there is no such optimizer", optim);
+  if (optimizer == nullptr)
+    throw_error(ErrorCode::kUsage,
+                "--optim {}: there is no such optimizer; plimsoll train --help optim lists them", optim);
   OptimizerConfig config{.kind = optimizer->kind};
   const std::span<const OptimizerOption> options = optimizer->options();
   for (const auto& [key, text] : optim_args) {

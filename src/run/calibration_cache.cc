@@ -65,7 +65,7 @@ void keep_in_cache(FileSystem& files, const std::string& path, const std::string
   if (path.empty()) {
     throw_error(ErrorCode::kUsage,
                 "the environment has neither HOME nor XDG_CACHE_HOME, so Plimsoll knows no folder in which "
-                "to save {}",
+                "to save {}; set HOME",
                 what);
   }
   make_folders(files, parent_folder(path));

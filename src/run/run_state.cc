@@ -136,8 +136,9 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     const Json json = Json::parse(text.begin(), text.end());
     const int version = json.at("schema_version").get<int>();
     if (version != 1 && version != kRunStateSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: the schema version is {}, but Plimsoll reads 1 and {}", source,
-                  version, kRunStateSchemaVersion);
+      throw_error(ErrorCode::kBadData,
+                  "{}: the schema version is {}, but Plimsoll reads 1 and {}; use the version that wrote it",
+                  source, version, kRunStateSchemaVersion);
     }
     RunState state;
     if (version == 1) {
@@ -174,7 +175,9 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.arguments = arguments_from_json(json.at("arguments").dump(), source);
     return state;
   } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: not a run state ({})", source, error.what());
+    throw_error(ErrorCode::kBadData,
+                "{}: this is not the state of a run ({}); the checkpoint is damaged, choose another one",
+                source, error.what());
   }
 }
 
@@ -199,7 +202,8 @@ LogHistory read_log(FileSystem& files, const std::string& path) {
       try {
         history.push_back(parse_log_line(std::string_view(text).substr(begin, end - begin)));
       } catch (const Json::exception& error) {
-        throw_error(ErrorCode::kBadData, "{}:{}: not a line of a log ({})", path, line, error.what());
+        throw_error(ErrorCode::kBadData, "{}:{}: this is not a line of a run's log ({}); remove it", path,
+                    line, error.what());
       }
     }
     text.erase(0, begin);

@@ -81,7 +81,8 @@ TEST(RunState, RefusesWhatIsNoNumber) {
     FAIL() << "no error was raised";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kBadData);
-    EXPECT_TRUE(std::string(error.what()).starts_with("run_state.json: not a run state")) << error.what();
+    EXPECT_TRUE(std::string(error.what()).starts_with("run_state.json: this is not the state of a run"))
+        << error.what();
   }
 }
 

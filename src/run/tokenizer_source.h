@@ -49,8 +49,8 @@ TokenIdRows find_token_id_rows(const Arguments& arguments);
 TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,
                                const ModelConfig& config);
 
-// Checks that the model has an embedding for the token types of the texts of a file, or of the pairs. Errors:
-// kBadData.
+// Checks that the model has an embedding for every token type that the tokenizer gives to the rows of a file, which
+// are single texts or pairs of texts. Errors: kBadData.
 enum class TextsPerRow : uint8_t { kOne, kTwo };
 void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std::string& file_name,
                        const ModelConfig& config);

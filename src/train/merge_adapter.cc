@@ -34,9 +34,10 @@ Located find_any(const ModelFolder& folder, const std::vector<std::string>& name
 DType type_of(const Located& located) {
   const auto dtype = stored_type_dtype(located.tensor->type);
   if (!dtype || !is_floating(*dtype)) {
-    throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' is stored as {}; expected numbers of 16, 32 or 64 bits",
-                located.file->path(), located.tensor->name, stored_type_name(located.tensor->type));
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the tensor '{}' is stored as {}, but numbers of 16, 32 or 64 bits are expected; save it in F32",
+        located.file->path(), located.tensor->name, stored_type_name(located.tensor->type));
   }
   return *dtype;
 }

@@ -113,8 +113,10 @@ std::vector<float> read_weight(Executor& executor, const NamedWeight& weight) {
 
 void write_weight(Executor& executor, const NamedWeight& weight, std::span<const float> given) {
   if (std::ssize(given) != weight.elements()) {
-    throw_error(ErrorCode::kUsage, "write_weight('{}'): {} given, but its shape [{}] has {}", weight.name,
-                counted(given.size(), "value"), fmt::join(weight.shape, ", "), weight.elements());
+    throw_error(ErrorCode::kUsage,
+                "write_weight('{}'): {} given, but its shape [{}] has {}; give one value per element",
+                weight.name, counted(given.size(), "value"), fmt::join(weight.shape, ", "),
+                weight.elements());
   }
   // The rows of the stored matrix are the columns of the one in memory.
   const std::vector<float> transposed = weight.spec->transposed

@@ -135,7 +135,7 @@ TEST(RateFactors, WrongPatternsAreRefused) {
   expect({{"classifier.*", "inf"}}, "expected a finite number");
   expect({{"classifier.*", "2x"}}, "expected a finite number");
   expect({{"*.query.weight", "2"}}, "query, key and value of a layer are one matrix");
-  expect({{"classifier.*", "2"}}, "trains none of these parameters",
+  expect({{"classifier.*", "2"}}, "trains none of the parameters that the pattern names",
          [](Arguments& arguments) { arguments.freeze = {"classifier.*"}; });
 }
 

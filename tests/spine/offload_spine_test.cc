@@ -347,8 +347,8 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   }
 }
 
-// A step leaves some states on the device. The next forward pass writes them back to the host, or a read
-// does.
+// A step leaves some states on the device. They are copied back to the host by the next forward pass, or as soon as a
+// caller reads them.
 TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnHost);

@@ -100,7 +100,8 @@ class Recompute {
   }
 
   // Returns true if every input of the recipe of a value exists in the backward pass: the input is not a value of the
-  // forward pass, or it is kept, or such a recipe computes it again. The chain of cheap ops bounds the depth.
+  // forward pass, or it is kept, or it has a recipe itself whose inputs exist. The recursion is as deep as the
+  // longest chain of ops with recipes.
   bool has_cheap_recipe(ValueId id) const {
     const auto recipe = recipe_of(id);
     if (!recipe) return false;

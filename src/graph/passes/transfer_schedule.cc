@@ -54,8 +54,8 @@ class EarlySchedule {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
-  // Returns the bytes that stay free from position p to the update that follows the one whose states are copied next.
-  // At that update, ops can wait until further bytes become free.
+  // The next copy brings the states of an update. Returns the bytes that are free at every position from p to the
+  // update after that one. From there on, ops can wait until further bytes become free.
   int64_t free_until_next(uint32_t p) const {
     const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;

@@ -169,7 +169,10 @@ OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
   const auto version = state.find("schema_version");
   const auto value = state.find("state");
   if (version == state.end() || *version != kCheckpointSchemaVersion || value == state.end()) {
-    throw_error(ErrorCode::kBadData, "{}: expected schema version {} and a 'state', found version {}{}",
+    throw_error(ErrorCode::kBadData,
+                "{}: expected schema version {} and a 'state', found version {}{}; resume with the version "
+                "of Plimsoll that wrote the "
+                "checkpoint",
                 state_path, kCheckpointSchemaVersion, version == state.end() ? "none" : version->dump(),
                 value == state.end() ? " and no 'state'" : "");
   }

@@ -118,7 +118,10 @@ int64_t count_file(const std::string& path, Counter* counter) {
     lines.push_back(std::move(line));
     if (batch_bytes >= kBatchBytes) flush();
   }
-  if (file.bad()) throw_error(ErrorCode::kDevice, "{}: reading failed before the end", path);
+  if (file.bad())
+    throw_error(ErrorCode::kDevice,
+                "{}: reading failed before the end of the file; check the disk, or copy the file again",
+                path);
   flush();
   return num_bytes;
 }
@@ -243,7 +246,9 @@ TrainedTokenizer train_tokenizer(const std::vector<std::string>& paths, const Tr
   Counter counter(options);
   for (const std::string& path : paths) result.num_bytes += count_file(path, &counter);
   const WordCounts words = counter.finish();
-  if (words.empty()) throw_error(ErrorCode::kBadData, "{}: the text has no words", paths.front());
+  if (words.empty())
+    throw_error(ErrorCode::kBadData, "{}: the text has no words; give files that contain text",
+                paths.front());
   const TrainedBpe trained = train_bpe(words, training_of(options));
   result.num_words = narrow<int64_t>(words.size());
   result.num_tokens = narrow<int64_t>(trained.tokens.size());

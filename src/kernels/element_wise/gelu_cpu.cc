@@ -20,8 +20,8 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// gelu(x) = max(x, 0) - z * Phi(-z) and gelu'(x) = step(x) + sign(x) * (z * phi(z) - Phi(-z)) with z = |x|.
-// The small quantities are computed directly. The comparison is false for NaN, so NaN is passed through.
+// gelu(x) = max(x, 0) - z * Phi(-z) and gelu'(x) = step(x) + sign(x) * (z * phi(z) - Phi(-z)) with z = |x|. The small
+// quantities are computed directly. For NaN the comparison with kNormalTailEnd is false, so the result is NaN too.
 struct GeluForm {
   static HWY_INLINE F32Vec value(F32Vec x) {
     const F32Tag d;

@@ -304,8 +304,10 @@ std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem)
   try {
     return std::make_unique<OnednnMatmul>(problem);
   } catch (const dnnl::error& error) {
-    throw_error(ErrorCode::kDevice, "oneDNN failed to prepare a product of [{}, {}] and [{}, {}] in {}: {}",
-                problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
+    throw_error(
+        ErrorCode::kDevice,
+        "oneDNN failed to prepare a product of [{}, {}] and [{}, {}] in {}: {}; choose another precision",
+        problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
   }
 }
 

@@ -50,8 +50,8 @@ class Skyline {
     }
   }
 
-  // Puts a buffer on the stretch that was taken, which contains all its positions. The rest of the stretch
-  // on either side is the lowest then, the left side first.
+  // Puts a buffer on the stretch that was taken, which contains all its positions. The parts of the stretch to the
+  // left and to the right of the buffer are then the lowest stretches, and the left one is taken first.
   void put(const Stretch& below, const LiveBuffer& buffer) {
     if (buffer.bytes == 0) {
       beside_.push_back(below.first);

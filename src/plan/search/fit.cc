@@ -233,8 +233,8 @@ class SetSearch {
     }
   }
 
-  // Finds the fastest split that fits in the plan of a run. It searches with placed graphs, which are exact
-  // except for the choice of what is recomputed, for which they give bounds.
+  // Finds the fastest split whose plan fits. The order of the search comes from placed graphs, whose figures are
+  // exact except for sets that choose what is recomputed, for which they are bounds.
   void build(Node& node) {
     const RecomputeChosen chosen = node.planner->chosen();
     const bool by_budget = chosen == RecomputeChosen::kByBudget;

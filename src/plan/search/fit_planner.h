@@ -110,9 +110,9 @@ struct FitLimits {
   int64_t longest_sequence = 0;  // tokens per sequence in batches of the shape
 };
 
-// Searches up to `most_sequences` and `most_tokens`, from a shape that fits. If each plan chooses what it
-// recomputes, both limits are those of the policy that bounds it, which needs at least as much. Cost: about
-// twenty placements and two plans.
+// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`, starting from a
+// shape that fits. If each plan chooses what it recomputes, both limits are those of the policy that bounds it, which
+// needs at least as much. Cost: about twenty placements and two plans.
 FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_sequences,
                       int64_t most_tokens);
 

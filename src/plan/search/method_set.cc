@@ -45,8 +45,8 @@ void set_method(const Method& method, const RunSpec& run, Arguments& arguments) 
     const std::string value = format_value(method_settings.values, *setting);
     if (!is_replaceable(*setting) && !is_default(run.arguments, *setting) &&
         format_value(run.arguments, *setting) != value) {
-      throw_error(ErrorCode::kUsage, "--{} {}: the run has --{} {}", setting->info.name, value,
-                  setting->info.name, format_value(run.arguments, *setting));
+      throw_error(ErrorCode::kUsage, "--{} {}: the run already has --{} {}; give one of them",
+                  setting->info.name, value, setting->info.name, format_value(run.arguments, *setting));
     }
     assign(arguments, method_settings.values, *setting);
   }

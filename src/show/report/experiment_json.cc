@@ -145,8 +145,8 @@ PeerFigures parse_peer_figures(std::string_view text, std::string_view source) {
   try {
     return peer_of(Json::parse(text));
   } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: this is not the output of a peer's script: {}", source,
-                error.what());
+    throw_error(ErrorCode::kBadData, "{}: this is not the output that the script of --peer should write: {}",
+                source, error.what());
   }
 }
 
