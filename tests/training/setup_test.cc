@@ -101,8 +101,8 @@ TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
   EXPECT_LT(uneven - even, 4 * kMiB);
 }
 
-// BERT-large with exact masters and everything possible in host memory: weights in bf16 and embeddings in
-// fp32 stay, with the backward pass of one layer and the states of some elements.
+// Plans BERT-large with exact masters and with everything in host memory that can be there. The card then holds the
+// weights in bf16, the embeddings in fp32, the backward pass of one layer and the states of some elements.
 TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   const TestFolder folder("matmul_workspace");
   Arguments arguments;

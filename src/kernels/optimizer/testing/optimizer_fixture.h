@@ -1,6 +1,6 @@
-// Shared by the fixtures of PyTorch's optimizers: 50 updates of six weights from
-// fixtures/make_torch_values.py, compared after steps 1, 2, 10 and 50. For tests of this folder. Thread-safe:
-// no state.
+// Code that the tests against PyTorch's optimizers share: 50 updates of six weights with the values of
+// fixtures/make_torch_values.py, compared after steps 1, 2, 10 and 50. For tests of this folder. Thread-safe: no
+// state.
 #pragma once
 
 #include <gtest/gtest.h>
