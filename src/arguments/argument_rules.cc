@@ -12,7 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the setting requests nothing, so that it needs neither a refusal nor a note.
+// Returns true if the value of the setting has no meaning for this version (its default, for example), so that
+// neither a refusal nor a note is needed.
 bool is_inert(const Arguments& arguments, const Setting& setting) {
   if (is_default(arguments, setting)) return true;
   const auto* flag = std::get_if<std::optional<bool> Arguments::*>(&setting.member);
@@ -67,7 +68,7 @@ void check_optimizer(const Arguments& a) {
 }
 
 void check_device(const Arguments& a) {
-  if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device: is empty; give auto, cpu or cuda:0");
+  if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device is empty; give auto, cpu or cuda:0");
   if (!a.device.starts_with("cuda")) return;
   const std::string_view rest = std::string_view(a.device).substr(4);
   const bool is_number = rest.size() >= 2 && rest.size() <= 5 && rest[0] == ':' &&
@@ -100,7 +101,8 @@ void check_interval_setting(std::string_view name, double steps, std::string_vie
 }
 
 void resolve_strategies(Arguments& a) {
-  // Trainer's default of both settings. Here only that of --logging_steps differs (logging_interval()).
+  // Trainer's default of --logging_steps and --eval_steps. Plimsoll uses it for --eval_steps only; see
+  // logging_interval() for --logging_steps.
   constexpr double kTrainersInterval = 500.0;
   if (a.eval_strategy == "steps" && a.eval_steps.value_or(0.0) == 0.0) {
     if (a.logging_steps == 0.0) {
@@ -133,19 +135,19 @@ void check_best_model(const Arguments& a) {
   if (a.eval_strategy != a.save_strategy) {
     throw_error(ErrorCode::kUsage,
                 "--load_best_model_at_end needs equal strategies, but --eval_strategy is {} and "
-                "--save_strategy is {}",
+                "--save_strategy is {}; give both the same value",
                 a.eval_strategy, a.save_strategy);
   }
   if (a.eval_strategy != "steps") return;
   const double eval_steps = *a.eval_steps;
-  // Fractions are compared in millionths, as Hugging Face compares them.
+  // Two fractions are scaled to millionths before they are compared, as in Trainer.
   const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;
   if (is_mixed || std::fmod(a.save_steps * scale, eval_steps * scale) != 0.0) {
     throw_error(ErrorCode::kUsage,
                 "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but {} is not "
-                "a multiple of {}{}",
+                "a multiple of {}{}; change one of them",
                 a.save_steps, eval_steps,
                 is_mixed ? " (one is a fraction of all steps, the other a number)" : "");
   }

@@ -173,7 +173,8 @@ TEST(Completion, KnowsEverything) {
   EXPECT_THROW(shell_completion(""), Error);
 }
 
-// Names that only a higher room knows are offered for their setting, next to folders if the setting takes one.
+// Completion offers the names that the caller passes for a setting, in addition to folders if the setting takes a
+// folder.
 TEST(Completion, OffersTheNamesThatItIsGiven) {
   const ValueNames names{{"config_name", {"some-preset"}},
                          {"device", {"cpu"}},

@@ -31,7 +31,7 @@ void add_interval(Json& schema, std::string_view range) {
     return value;
   };
   const auto add = [&](const char* name, double value) {
-    // Whole numbers are written as such.
+    // Whole numbers are written without a fraction.
     if (value == static_cast<double>(static_cast<int64_t>(value))) {
       schema[name] = static_cast<int64_t>(value);
     } else {

@@ -94,8 +94,8 @@ constexpr std::optional<ProblemType> find_problem_type(std::string_view word) {
   return found->type;
 }
 
-// Returns the type that the name of a model's class states, as "BertForTokenClassification" does, or nothing if the class
-// leaves it to `problem_type` or is one without such a head.
+// Returns the type that the name of a model's class states, as "BertForTokenClassification" does, or nothing if the
+// class leaves the type to `problem_type` or has no head that Plimsoll knows.
 constexpr std::optional<ProblemType> problem_type_of_class(std::string_view class_name) {
   for (const ProblemTypeRecord& record : kProblemTypes) {
     if (record.is_in_config) continue;

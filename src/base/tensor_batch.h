@@ -65,8 +65,8 @@ class TensorBatch {
   const BatchTensorSpec& spec(std::string_view name) const;
   bool has_ints(std::string_view name) const { return has(name, DType::kI32); }
   bool has_floats(std::string_view name) const { return has(name, DType::kF32); }
-  // Return the elements of a tensor at the present size. Errors: kInternal if there is no tensor of this name and
-  // type.
+  // Return the elements of a tensor for the current size of the batch. Errors: kInternal if there is no tensor of
+  // this name and type.
   std::span<int32_t> ints(std::string_view name);
   std::span<const int32_t> ints(std::string_view name) const;
   std::span<float> floats(std::string_view name);
@@ -74,7 +74,7 @@ class TensorBatch {
 
  private:
   bool has(std::string_view name, DType dtype) const;
-  // Returns the place of a tensor in the elements of its type. Errors: as ints().
+  // Returns where the elements of a tensor are stored among all elements of its type. Errors: as ints().
   struct Place {
     size_t begin = 0;
     size_t count = 0;

@@ -60,7 +60,7 @@ struct Architecture {
   std::span<const ConfigKey> config_keys;
   // Sets the defaults that differ from ModelConfig's.
   void (*set_defaults)(ModelConfig& config) = nullptr;
-  // Errors: kUsage for a configuration whose forward pass this architecture does not compute.
+  // Refuses configurations with a forward pass that Plimsoll does not compute for this architecture. Errors: kUsage.
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
   // Sets the sizes that a file may leave out because they follow from others; null if there are none.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
@@ -77,7 +77,8 @@ struct Architecture {
   // The endings of names in a checkpoint that no weight needs and that are not reported as unused: buffers that
   // transformers once saved, and copies of tied weights.
   std::span<const std::string_view> ignored_on_disk = {};
-  // The matrices of its linear layers are stored transposed. Adapters then say fan_in_fan_out, as PEFT's do.
+  // True if checkpoints store the matrices of linear layers transposed. Adapters are then saved with fan_in_fan_out,
+  // as PEFT does.
   bool stores_transposed = false;
 };
 
@@ -87,7 +88,8 @@ std::span<const Architecture* const> architectures();
 // Returns null if no architecture has this model_type.
 const Architecture* find_architecture(std::string_view model_type);
 
-// Requires: the model_type is one of an architecture, as every checked configuration's is.
+// Returns the architecture with this model_type. Requires: there is one, which is true for every checked
+// configuration.
 const Architecture& architecture_of(std::string_view model_type);
 
 // Returns the id of the padding token if positions follow it (Architecture::positions_follow_padding), else -1. The first

@@ -58,8 +58,8 @@ const Head& head_of(const ModelConfig& config) {
   const HeadKind& kind = head_kind_of(config);
   const auto found = std::ranges::find(architecture.heads, &kind, &Head::kind);
   if (found != architecture.heads.end()) return *found;
-  throw_error(ErrorCode::kUsage, "a model of type '{}' has no head for {}", config.model_type,
-              kind.description);
+  throw_error(ErrorCode::kUsage, "a model of type '{}' has no head for {}; use a model of another type",
+              config.model_type, kind.description);
 }
 
 std::string hugging_face_class(const ModelConfig& config) {

@@ -59,7 +59,8 @@ std::optional<int64_t> label_key(std::string_view text) {
   return key;
 }
 
-// Returns a label as Python's str() writes it, which is how programs that save such maps compare them with the data.
+// Returns a label as Python's str() writes it, because programs that save label maps compare labels with the data in
+// this form.
 std::string label_text(const Json& label) {
   if (label.is_string()) return label.get<std::string>();
   if (label.is_null()) return "None";
@@ -93,8 +94,8 @@ std::vector<std::string> labels_of(const Json& id2label, std::string_view where)
   return names;
 }
 
-// Reads the labels as transformers 5.24 does: num_labels counts where it differs from the length of the map, and the labels
-// are then LABEL_0, LABEL_1, ...
+// Reads the labels as transformers 5.24 does. If num_labels differs from the length of the map, num_labels decides,
+// and the labels become LABEL_0, LABEL_1, ...
 void read_labels(ModelConfig& config, const Json& json, const ConfigReader& reader, std::string_view where) {
   // transformers wrote "_num_labels" before it wrote "num_labels".
   reader.read(config.num_labels, "_num_labels");
@@ -115,7 +116,8 @@ constexpr std::array kCommonKeys{
     ConfigKey{"initializer_range", &ModelConfig::initializer_range},
 };
 
-// Returns the data type that transformers states as "dtype", and stated as "torch_dtype"; "" for none.
+// Returns the data type of the weights: the key "dtype", or "torch_dtype" in files of older transformers; "" if
+// neither is present.
 std::string dtype_of(const ConfigReader& reader) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const Json* dtype = reader.find(key);
@@ -137,7 +139,8 @@ std::string dtype_of(const ConfigReader& reader) {
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   const Json json = parse_json(text, where);
   if (!json.is_object())
-    throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}", where, json.type_name());
+    throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}; correct the file", where,
+                json.type_name());
   const ConfigReader reader(json, where);
   ModelConfig config;
   config.model_type.clear();
@@ -162,8 +165,8 @@ ModelConfig parse_model_config(std::string_view text, std::string_view where) {
 void check_model_config(const ModelConfig& config, std::string_view where) {
   const auto positive = [&](std::string_view name, int64_t value, int64_t limit) {
     if (value >= 1 && value <= limit) return;
-    throw_error(ErrorCode::kBadData, "{}: {} is {}, it must be between 1 and {}; correct the value", where,
-                name, value, limit);
+    throw_error(ErrorCode::kBadData, "{}: {} is {}, but it must be between 1 and {}; correct the value",
+                where, name, value, limit);
   };
   positive("vocab_size", config.vocab_size, 1 << 24);
   if (config.pad_token_id < -1 || config.pad_token_id >= config.vocab_size) {
@@ -220,8 +223,8 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
                 where, config.initializer_range);
   }
   if (!(config.layer_norm_eps > 0.0)) {
-    throw_error(ErrorCode::kBadData, "{}: layer_norm_eps is {}, it must be above 0", where,
-                config.layer_norm_eps);
+    throw_error(ErrorCode::kBadData, "{}: layer_norm_eps is {}, but it must be above 0; correct the value",
+                where, config.layer_norm_eps);
   }
 }
 
@@ -283,7 +286,7 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     throw_error(ErrorCode::kUsage,
                 "--config_overrides: a value is not UTF-8; use the encoding of config.json");
   } catch (const Error& error) {
-    // The value came from the command line, not from a file.
+    // The value came from the command line, not from a file, so the error is one of usage.
     throw Error(ErrorCode::kUsage, error.what());
   }
   config.id2label = labels;

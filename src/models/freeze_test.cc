@@ -84,7 +84,7 @@ TEST(RateFactors, RefusesByName) {
   };
   EXPECT_NE(message({{"bert.encodr.*", 2}}).find("--learning_rate_factors bert.encodr.*=2: no parameter"),
             std::string::npos);
-  EXPECT_NE(message({{"bert.pooler.*", 2}}).find("trains none of these"), std::string::npos);
+  EXPECT_NE(message({{"bert.pooler.*", 2}}).find("trains none of the parameters"), std::string::npos);
   EXPECT_NE(message({{"*.key.*", 2}}).find("key"), std::string::npos);
   EXPECT_EQ(message({{"*.query.*", 2}, {"*.key.*", 2}, {"*.value.*", 2}}), "");
   EXPECT_EQ(message({}), "");

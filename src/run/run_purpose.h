@@ -1,5 +1,5 @@
-// The purpose of a run, and the warnings and notes that its preparation collects: small values that every part of
-// this room uses.
+// The purpose of a run, and the warnings and notes that its preparation collects: small types that every file of
+// src/run uses.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The purpose of a run, as its caller states it. It never changes. A plan (kPlan) is the plan of a run that trains.
+// The purpose of a run, as its caller states it. It never changes. kPlan plans a run that trains.
 enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
 
 inline bool is_training(RunPurpose purpose) {

@@ -95,7 +95,9 @@ std::vector<std::string> evaluation_metrics(const Arguments& arguments, const Da
 // Checks the names of the metrics that the program defines.
 void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std::vector<std::string> taken) {
   for (const std::shared_ptr<Metric>& metric : metrics) {
-    if (!metric) throw_error(ErrorCode::kUsage, "TrainerParts::metrics contains a null pointer");
+    if (!metric)
+      throw_error(ErrorCode::kUsage,
+                  "TrainerParts::metrics contains a null pointer; pass a Metric in every element");
     std::string name = metric->name();
     const bool is_word = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';

@@ -41,14 +41,14 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
                                 kTokenizerArgument);
   }
   if (!model.weights || model.base_model.empty()) return {};
-  // An adapter that contains a tokenizer was trained with it.
+  // If an adapter's folder contains a tokenizer, the adapter was trained with that one.
   const bool adapter_has_one = model.adapter && !model.adapter->tokenizer_files().empty();
   return adapter_has_one ? model.adapter->path() : model.weights->path();
 }
 
 DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                         const std::string& tokenizer_folder, FileSystem& files, Diagnostics& diagnostics) {
-  // Random ids need no file, so that a plan can generate those of the run.
+  // Random ids need no file, so even a plan can generate the data of the run.
   if (purpose != RunPurpose::kPlan || is_dummy(arguments)) return DataUse::kReads;
   const std::string given = data_argument(arguments);
   if (given.empty()) return DataUse::kNone;
@@ -94,7 +94,9 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
 TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,
                                const ModelConfig& config) {
   if (folder.empty()) {
-    throw_error(ErrorCode::kUsage, "no tokenizer: with --config_name alone give --tokenizer_name FOLDER too");
+    throw_error(ErrorCode::kUsage,
+                "the run has no tokenizer, because --config_name names only a configuration; give "
+                "--tokenizer_name FOLDER too");
   }
   const std::string model_type = arguments.tokenizer_name.empty() ? config.model_type : "";
   TokenizerSource source{.tokenizer = Tokenizer::load(folder, model_type), .folder = folder};
@@ -113,7 +115,7 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
                        const ModelConfig& config) {
   const bool pair = texts == TextsPerRow::kTwo;
   const int32_t type = tokenizer.max_type_id(pair);
-  // A model without token types ignores them.
+  // A model without an embedding for token types ignores them.
   if (config.type_vocab_size == 0 || type < config.type_vocab_size) return;
   throw_error(
       ErrorCode::kBadData,

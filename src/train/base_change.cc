@@ -13,7 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Enough for the threads of a small machine. More would hold many large matrices.
+// The largest number of weights that are changed at the same time. Eight occupy the threads of a small machine; more
+// would hold many large matrices in memory.
 constexpr size_t kMostAtOnce = 8;
 
 struct ChangedWeight {
@@ -106,7 +107,8 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder) {
   for (const LoraTarget& target : targets) {
     ChangedWeight weight = find_part(specs, target);
     const ModelFolder::Located stored = find_stored(folder, weight.spec->parts[weight.part]);
-    // A weight that the base lacks is initialised, and the adapter's is refused or unchanged.
+    // A weight that the base does not contain is initialised later; the adapter's change is then refused or has no
+    // effect.
     if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
       continue;
     weight.values = read_finite(stored);

@@ -104,7 +104,7 @@ TEST(BadInput, ACheckpointOfADeeperModel) {
   EXPECT_EQ(result.exit_code, 4) << result.output;
   EXPECT_NE(result.output.find("deeper/checkpoint-3: the tensor 'bert.encoder.layer.1."), std::string::npos)
       << result.output;
-  EXPECT_NE(result.output.find("has no place in this run's model"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("is not part of this run's model"), std::string::npos) << result.output;
 }
 
 // If standard output is a full disk, every subcommand reports it by its exit code and one line. A training

@@ -159,7 +159,7 @@ std::vector<Case> plan_cases() {
   };
 }
 
-// A file that is named is read, or the command refuses it.
+// Tests that a command reads every file that is named, or refuses it.
 std::vector<Case> named_file_cases() {
   const auto with = [](Words command, const Words& more) {
     command.insert(command.end(), more.begin(), more.end());
@@ -302,7 +302,7 @@ std::vector<Case> column_cases() {
     words[4] = file;
     return words;
   };
-  // Uses a model that was trained with the labels of the column 'kind'.
+  // Makes a case that uses a model which was trained with the labels of the column 'kind'.
   const auto labels_of_kind = [](std::string name, Words words, std::string file, std::string text,
                                  Words more) {
     return Case{

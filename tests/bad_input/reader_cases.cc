@@ -15,7 +15,7 @@ Case data(std::string name, int exit_code, Words words, std::string file, std::s
           }};
 }
 
-// Trains a model whose folder has no tokenizer.
+// Returns the arguments of a run with a model whose folder has no tokenizer.
 Words without_tokenizer(const Ground& ground, const std::string& file) {
   Words words = ground.train(file);
   words[2] = ground.model_without("vocab.txt");

@@ -135,7 +135,7 @@ def all_patterns():
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=3, save_strategy="best", metric_for_best_model="loss"),
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=2, eval_on_start=True, lr_scheduler_type="reduce_lr_on_plateau",
                     lr_scheduler_kwargs={"factor": 0.5, "patience": 0}),
-            # A loss that falls at every evaluation, by less than the threshold: stops all the same.
+            # The loss decreases at every evaluation, but by less than the threshold, so the run stops early.
             pattern(learning_rate=1e-4, validation_file="data/single.tsv", eval_strategy="steps", eval_steps=2, eval_on_start=True,
                     metric_for_best_model="loss", early_stopping_patience=3, early_stopping_threshold=0.01),
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2,

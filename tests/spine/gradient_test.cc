@@ -71,7 +71,7 @@ std::vector<GradientCase> gradient_cases() {
   return cases;
 }
 
-// The gradient of every weight in f64, from one backward pass without clipping. With SGD and a learning rate
+// Returns the gradient of every weight in f64, from one backward pass without clipping. With SGD and a learning rate
 // of 1, the gradient is the difference between the weights before and after the step.
 std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool reference, const TinyBatch& batch) {
   TinyCase test = base;
@@ -168,9 +168,9 @@ TEST(Gradient, FastKernelsAgreeWithDouble) {
   EXPECT_GE(checked, 9);
 }
 
-// bf16 activations with fp32 weights. The gradient equals that of fp64 up to the unit roundoff of bf16, 2^-8,
-// times a factor for the number of roundings that an element passes through: about 8 per layer in the forward
-// pass and as many in the backward pass, whose errors add up like a random walk (sqrt(2 * 2 * 8) = 6).
+// Activations are bf16, and weights are fp32. The gradient equals that of fp64 up to the unit roundoff of bf16, 2^-8,
+// times a factor for the number of roundings that an element passes through: about 8 per layer in the forward pass
+// and as many in the backward pass, whose errors add up like a random walk (sqrt(2 * 2 * 8) = 6).
 TEST(Gradient, Bf16ActivationsAgreeWithDouble) {
   for (const char* model : {"bert", "distilbert"}) {
     for (const bool reference : {true, false}) {

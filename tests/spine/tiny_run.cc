@@ -127,7 +127,8 @@ TensorBatch TinyBatch::tensors(const ProgramPlan& program) const {
                                                                       {"positions", &positions},
                                                                       {"cu_seqlens", &cu_seqlens},
                                                                       {"labels", &class_labels}};
-  // A test may pass a batch that is too large on purpose, so that the size of the batch is its capacity.
+  // The capacity is the size of this batch and not that of the plan, because some tests pass a batch that is too
+  // large.
   const BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
   TensorBatch batch({.tensors = batch_tensors(program.graph), .capacity = size});
   batch.resize(size);

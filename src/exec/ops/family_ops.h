@@ -165,7 +165,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
 std::vector<OptimizerTensor> adamw_tensors(const BindContext& context);
 std::vector<OptimizerTensor> sgd_tensors(const BindContext& context);
 std::vector<OptimizerTensor> one_state_tensors(const BindContext& context);  // lion, adagrad
-// Updates with 8-bit states have a tensor per part of a parameter (graph/ops/update.h).
+// If states are stored in 8 bits, the list contains one tensor per part of a parameter (graph/ops/update.h) instead
+// of one per parameter.
 std::vector<OptimizerTensor> adamw_8bit_tensors(const BindContext& context);
 std::vector<OptimizerTensor> one_state_8bit_tensors(const BindContext& context);  // lion, sgd, adagrad
 std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context);

@@ -35,7 +35,8 @@ Args classifier_args(const BindContext& context) {
   return args;
 }
 
-// Returns the call of the reference, or of the chunks that `prepare` makes ready.
+// Returns the call of the reference, or the call of the fast kernel, which works on chunks of rows and is prepared by
+// `prepare`.
 template <typename Args, typename Prepare>
 std::function<void()> bind_chunks(const BindContext& context, const Args& args,
                                   void (*reference)(const LinearCrossEntropyProblem&, const Args&),

@@ -81,7 +81,7 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
     return wanted;
   }
 
-  // Emits the sorted ids of each of these tables.
+  // Emits one sort per table whose gradient is wanted.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
     std::vector<ValueId> inputs{op.inputs[kCuSeqlens]};

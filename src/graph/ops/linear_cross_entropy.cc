@@ -48,8 +48,8 @@ double num_logits(const OpView& op, const Bucket& bucket) {
   return static_cast<double>(op.in_shape(In::kX)[0].at(bucket)) *
          static_cast<double>(op.in_shape(In::kW)[0].at(bucket));
 }
-// Returns the bytes that the chunks after the first move each time that they read or write a matrix of the size of
-// the weight.
+// Returns the additional bytes that chunking moves: from the second chunk on, each read or write of a matrix of the
+// size of the weight is repeated.
 double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
   const int64_t rows = op.in_shape(In::kX)[0].at(bucket);
   const int64_t chunk = op.attributes().integer("chunk_rows");

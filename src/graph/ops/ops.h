@@ -19,9 +19,9 @@ std::span<const OpSchema* const> all_ops();
 
 enum class MatmulTranspose : uint8_t { kNo, kYes };
 
-// The operands of each op by name: the positions of its inputs and outputs, and the rows of its operand table.
-// An op with conditional outputs (bias_dropout_residual_norm_bwd) has some at earlier positions than their rows.
-// d_x is the gradient of x.
+// The operands of each op by name: the positions of its inputs and outputs, and the rows of its operand table. If an
+// op has conditional outputs (bias_dropout_residual_norm_bwd), an output may be at an earlier position than its row
+// of the table, because absent outputs leave no gap. d_x is the gradient of x.
 
 // Tensor contractions.
 struct MatmulOp {
@@ -137,7 +137,8 @@ struct DropoutOp {
   enum Out { kY };
 };
 
-// Embeddings and rows of sequences. ids and table of embedding_sum repeat, and so do the ids of sort_ids.
+// Embeddings and rows of sequences. The operands ids and table of embedding_sum are repeated per table, and so are
+// the ids of sort_ids.
 struct EmbeddingSumOp {
   enum In { kCuSeqlens, kIds, kTable };
   enum Out { kX };

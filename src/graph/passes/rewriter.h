@@ -50,8 +50,8 @@ class Rewriter {
 Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> inputs,
                  Attributes attributes = {});
 
-// The patterns that the passes share which fuse a linear layer with the ops that read its output (linear_gelu,
-// linear_norm, linear_add, first_token_attention). Pure functions; thread-safe.
+// Patterns shared by the passes that fuse a linear layer with the ops after it (linear_gelu, linear_norm, linear_add,
+// first_token_attention). Pure functions; thread-safe.
 
 enum class LinearBias : uint8_t { kWithout, kWith };
 

@@ -1,8 +1,8 @@
 // The last product of a classifier and its softmax cross-entropy loss over chunks of rows, and the gradients:
-// contracts. The kernels know no graph and do not allocate while they run. Logits exist for chunk_rows rows
-// at a time, in the scratch; the gradient kernels recompute them. The implementation combines the kernels of
-// matmul.h, softmax_cross_entropy.h, count_correct.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts
-// apply to these parts.
+// contracts. The kernels do not use graphs and do not allocate while they run. Logits exist for chunk_rows rows at a
+// time, in the scratch; the gradient kernels recompute them. The implementation combines the kernels of matmul.h,
+// softmax_cross_entropy.h, count_correct.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts apply to these
+// parts.
 //
 // Shape letters: B rows, H width, K classes; dense, row-major. With z = x w^T + bias, rounded to the type of
 // x:
@@ -14,24 +14,19 @@
 // Source: the chain rule; chunks of rows as in "Cut Your Losses in Large-Vocabulary Language Models" (Wijmans
 // et al., arXiv 2411.09009), which has the same purpose but other kernels.
 //
-// Types: x is f32, or bf16 with w of bf16 or f32 (which is rounded to bf16); on a GPU also f16, with w of the
-// type of x. d_w is f32 or the type of x; d_bias is f32; the reference takes any floating types. denominator,
-// loss and d_loss are f32 or f64; labels are i32 below K, negative ones are ignored.
-// Accumulation: the loss is summed in f64 over rows and chunks and rounded once. d_w and d_bias are summed
-// within a chunk by their kernels, and then chunk after chunk in order, in their own type; a 16-bit d_w is
-// rounded once per chunk.
-// Error of a row's loss and of d_z: linear_cross_entropy_row_error() and linear_cross_entropy_d_logit_error()
-// below. Error of a sum over rows: matmul_error_bound() for B terms more than a chunk has rows. The loss has
-// the bits of the unchunked kernels if the products of a chunk's rows have the bits of the whole product; d_w
-// and d_bias do not, because they add the same terms in another order.
-// Aliasing: none.
-// Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64 bytes (GPU: 256).
-// Repeatability: as in matmul.h: the same bits for the same problem, number of threads, CPU and library; on a
-// GPU in every run.
-// Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w. Each chunk reads w (twice for d_x); from
-// the second chunk on d_w is read and written.
-// Thread-safety: a prepared object runs one call at a time.
-// Ownership: views borrow.
+// Types: x is f32, or bf16 with w of bf16 or f32 (which is rounded to bf16); on a GPU also f16, with w of the type of
+// x. d_w is f32 or the type of x; d_bias is f32; the reference takes any floating types. denominator, loss and d_loss
+// are f32 or f64; labels are i32 below K, negative ones are ignored. Accumulation: the loss is summed in f64 over
+// rows and chunks and rounded once. d_w and d_bias are summed within a chunk by their kernels, and then chunk after
+// chunk in order, in their own type; a 16-bit d_w is rounded once per chunk. Error of a row's loss and of d_z:
+// linear_cross_entropy_row_error() and linear_cross_entropy_d_logit_error() below. Error of a sum over rows:
+// matmul_error_bound() for B terms more than a chunk has rows. The loss has the bits of the unchunked kernels if the
+// products of a chunk's rows have the bits of the whole product; d_w and d_bias do not, because they add the same
+// terms in another order. Aliasing: none. Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64
+// bytes (GPU: 256). Repeatability: as in matmul.h: the same bits for the same problem, number of threads, CPU and
+// library; on a GPU in every run. Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w. Each chunk reads w
+// (twice for d_x); from the second chunk on d_w is read and written. Thread-safety: a prepared object runs one call
+// at a time. Ownership: views do not own memory.
 #pragma once
 
 #include <memory>

@@ -67,7 +67,7 @@ class Chunks {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
   }
 
-  // Computes the gradients of these logits in the type of x.
+  // Computes the gradients of the logits of the current chunk in the type of x.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
     compute_logits(args, first, rows);

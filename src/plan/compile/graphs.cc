@@ -45,8 +45,8 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
   return QuantizedFormat::kNf4;
 }
 
-// Returns the matrices of the base model; the pass skips embedding tables. Each part of a weight is one
-// module of the checkpoint.
+// Returns the matrices of the base model that are quantized. The list includes embedding tables, which the pass skips
+// later. Each part of a weight is one module of the checkpoint.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
@@ -237,10 +237,10 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   return program;
 }
 
-// Computing a table's gradient in pieces sorts the tokens once more per piece, and adds captured ops on a
-// GPU. It is worth that only if the table is a large part of the peak. A graph does not show the scratch of
-// its kernels, which is 32 MiB where a GPU runs a product, so that a peak which falls by less than this may
-// not fall at all.
+// Computing the gradient of an embedding table in pieces sorts the tokens once more per piece, and adds captured ops
+// on a GPU. This is worth it only if the table is a large part of the peak. A graph does not show the scratch memory
+// of its kernels, which is 32 MiB for products on a GPU. If the peak of the graph falls by less than that, the peak
+// of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Requires: resolve_arguments() has checked that they are numbers.
+// Requires: resolve_arguments() has checked that the elements are numbers.
 std::vector<int64_t> layers_of(const Arguments& arguments) {
   std::vector<int64_t> layers;
   for (const std::string& layer : arguments.layers_to_transform) layers.push_back(std::stoll(layer));
