@@ -15,6 +15,12 @@ ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& opti
       specs_(std::move(specs)) {
   cu_seqlens_ = graph_.add_input("cu_seqlens", {DType::kI32, Shape{Dim(1, Symbol::kSequences, 1)}},
                                  {.content = InputContent::kSequenceStarts});
+  if (options.cache) {
+    const Dim pages = options.cache->pages_per_sequence;
+    page_table_ = graph_.add_input("page_table", {DType::kI32, Shape{kDimB, pages}});
+    lengths_ = graph_.add_input("lengths", {DType::kI32, Shape{kDimB}});
+    copy_from_ = graph_.add_input("copy_from", {DType::kI32, Shape{kDimB}}, {.unused = -1});
+  }
   const bool draws = config.hidden_dropout_prob > 0 || config.attention_probs_dropout_prob > 0 ||
                      config.embedding_dropout_prob.value_or(0.0) > 0 ||
                      config.classifier_dropout.value_or(0.0) > 0;
@@ -40,8 +46,30 @@ ValueId ModelBuilder::positions() {
                            .position_padding_id = static_cast<int32_t>(position_padding_id(config_))});
 }
 
+ValueId ModelBuilder::cached_attention(ValueId qkv, Attributes attributes, const std::string& name) {
+  const int64_t heads = attributes.integer("heads");
+  const int64_t kv_heads = attributes.integer_or("kv_heads", heads);
+  const int64_t width = graph_.value(qkv).type.shape[1].offset / (heads + 2 * kv_heads);
+  const KvCacheSizes& sizes = *options_.cache;
+  const ValueId cache = graph_.add_value(
+      name + ".cache",
+      {graph_.value(qkv).type.dtype, Shape{sizes.num_pages, 2, sizes.page_size, kv_heads * width}},
+      Storage::kCache);
+  const ValueId written = emit(graph_, append_kv_op(),
+                               {qkv, cu_seqlens_, page_table_, lengths_, copy_from_, cache}, attributes,
+                               name + ".appended");
+  return emit(graph_, paged_attention_op(), {qkv, cu_seqlens_, page_table_, lengths_, written}, attributes,
+              name);
+}
+
 ValueId ModelBuilder::attention(ValueId qkv, AttentionDirection direction, const std::string& name) {
   const int64_t head_width = config_.hidden_size / config_.num_attention_heads;
+  if (options_.cache) {
+    return cached_attention(qkv,
+                            {{"heads", config_.num_attention_heads},
+                             {"scale", 1.0 / std::sqrt(static_cast<double>(head_width))}},
+                            name);
+  }
   const DropoutSpec dropout = next_dropout(config_.attention_probs_dropout_prob);
   return emit(graph_, attention_op(), {qkv, cu_seqlens_, dropout.p > 0 ? rng_ : kNoValue},
               {{"heads", config_.num_attention_heads},

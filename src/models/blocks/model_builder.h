@@ -53,6 +53,9 @@ class ModelBuilder {
   ValueId positions();
   // qkv_T(3C) -> [T, C]: the attention of all heads, with dropout.
   ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name);
+  // qkv -> [T, C]: stores keys and values in the cache, and attends to all of the sequence. `attributes`: heads, scale and, if
+  // they differ from their defaults, kv_heads and window. Requires: options with a cache.
+  ValueId cached_attention(ValueId qkv, Attributes attributes, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
   // Numbers a new dropout site, from which its random numbers derive. Its p is 0 in an evaluation.
@@ -68,6 +71,9 @@ class ModelBuilder {
   std::vector<WeightSpec> specs_;
   ValueId cu_seqlens_;
   ValueId rng_ = kNoValue;
+  ValueId page_table_ = kNoValue;  // of a model with a cache
+  ValueId lengths_ = kNoValue;
+  ValueId copy_from_ = kNoValue;
   int64_t next_site_ = 0;
 };
 
