@@ -137,6 +137,10 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
   // A program that passes its own batches reads the logits of each.
   facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
+  if (setup.purpose == RunPurpose::kGenerate) {
+    facts.train = facts.evaluate = false;
+    facts.generation = setup.generation;
+  }
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
   facts.host = host_facts(setup, facts.train_bucket);
   if (device.kind == KernelDevice::kCuda) {
