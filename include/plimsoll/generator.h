@@ -43,8 +43,8 @@ class Generator {
   // Reads the model's configuration, tokenizer and generation_config.json, encodes the prompts, and plans. Settings that the arguments leave open
   // are those of generation_config.json. Without prompts the plan has room for prompts of `longest_prompt` tokens (0: as many as the
   // model's positions allow). Errors: kUsage, kBadData.
-  explicit Generator(const Arguments& arguments, std::vector<std::string> prompts = {}, int64_t longest_prompt = 0,
-                     const Environment& environment = process_environment());
+  explicit Generator(const Arguments& arguments, std::vector<std::string> prompts = {},
+                     int64_t longest_prompt = 0, const Environment& environment = process_environment());
   ~Generator();
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;

@@ -38,7 +38,7 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
   read_generation_config(tokens, "config.json", &settings);
   if (setup.model.weights) {
     const std::string path = setup.model.weights->path() + "/generation_config.json";
-    if (files.exists(path))
+    if (files.status(path))
       read_generation_config(parse_json(read_text_file(files, path, kMaxConfigBytes), path), path, &settings);
   }
   if (arguments.max_new_tokens) settings.length.max_new_tokens = arguments.max_new_tokens;
@@ -62,10 +62,11 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
   check_generation_settings(settings);
   check_generation_vocabulary(settings, config.vocab_size);
   if (settings.num_return_sequences > 1 && settings.beams.num_beams == 1 && !settings.sampling.do_sample) {
-    throw_error(ErrorCode::kUsage,
-                "--num_return_sequences {}: without sampling and beams all texts of a prompt are the same; add "
-                "--do_sample or --num_beams {}",
-                settings.num_return_sequences, settings.num_return_sequences);
+    throw_error(
+        ErrorCode::kUsage,
+        "--num_return_sequences {}: without sampling and beams all texts of a prompt are the same; add "
+        "--do_sample or --num_beams {}",
+        settings.num_return_sequences, settings.num_return_sequences);
   }
   return settings;
 }
@@ -109,7 +110,8 @@ struct Generator::Impl {
       const int64_t wanted = settings.length.max_new_tokens.value_or(kDefaultNewTokens);
       result.longest_prompt = std::max<int64_t>(1, positions - wanted);
     }
-    const std::vector<std::vector<int32_t>> longest{std::vector<int32_t>(static_cast<size_t>(result.longest_prompt))};
+    const std::vector<std::vector<int32_t>> longest{
+        std::vector<int32_t>(static_cast<size_t>(result.longest_prompt))};
     for (const std::vector<int32_t>& prompt : prompts.empty() ? longest : prompts) {
       if (prompt.empty()) continue;
       result.max_new_tokens =
@@ -126,7 +128,8 @@ struct Generator::Impl {
   }
 
   Continuation continuation_of(const GeneratedText& text) const {
-    Continuation result{.text = {}, .tokens = text.tokens, .end = std::string(end_name(text.end)), .score = text.score};
+    Continuation result{
+        .text = {}, .tokens = text.tokens, .end = std::string(end_name(text.end)), .score = text.score};
     result.text = tokenizer().decode(text.tokens, {.skip_special_tokens = true});
     return result;
   }
@@ -234,13 +237,12 @@ std::vector<std::string> read_prompts(std::istream& input, const std::string& na
     const auto prompt = row.is_object() ? row.find("prompt") : row.end();
     if (!row.is_object() || prompt == row.end() || !prompt->is_string()) {
       throw_error(ErrorCode::kBadData,
-                  "{}:{}: a JSON object with the text \"prompt\" is expected, found {}; correct the line", name,
-                  number, line.substr(0, 40));
+                  "{}:{}: a JSON object with the text \"prompt\" is expected, found {}; correct the line",
+                  name, number, line.substr(0, 40));
     }
     prompts.push_back(prompt->get<std::string>());
   }
-  if (prompts.empty())
-    throw_error(ErrorCode::kBadData, "{}: there is no prompt; write one per line", name);
+  if (prompts.empty()) throw_error(ErrorCode::kBadData, "{}: there is no prompt; write one per line", name);
   return prompts;
 }
 

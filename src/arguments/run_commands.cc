@@ -129,14 +129,20 @@ bool names_exist() {
 }
 
 // Settings of other groups that generation uses.
-constexpr std::string_view kGenerationToo[] = {"seed",       "per_device_eval_batch_size", "output_dir", "device",
-                                               "use_cpu",    "no_cuda",                    "num_threads", "quiet",
-                                               "log_level",  "memory_limit",               "dry_run",    "json",
-                                               "bf16",       "fp16",  "bf16_full_eval", "fp16_full_eval", "tf32",
-                                               "why",        "modules",                    "matmul_workspace"};
+constexpr std::string_view kGenerationToo[] = {"seed",           "per_device_eval_batch_size",
+                                               "output_dir",     "device",
+                                               "use_cpu",        "no_cuda",
+                                               "num_threads",    "quiet",
+                                               "log_level",      "memory_limit",
+                                               "dry_run",        "json",
+                                               "bf16",           "fp16",
+                                               "bf16_full_eval", "fp16_full_eval",
+                                               "tf32",           "why",
+                                               "modules",        "matmul_workspace"};
 
 bool is_generation(const ArgumentInfo& info) {
-  const bool is_model = info.group == ArgumentGroup::kModel && info.name != "num_labels" && info.name != "problem_type";
+  const bool is_model =
+      info.group == ArgumentGroup::kModel && info.name != "num_labels" && info.name != "problem_type";
   return is_model || info.name == "adapter_name_or_path" || has(kGenerationToo, info.name);
 }
 
@@ -198,7 +204,8 @@ void refuse_unused_files(RunCommand command, const ParseResult& parsed) {
         setting != nullptr && (setting->info.unit == "file" || setting->info.unit == "folder");
     if (!is_path || is_used(command, setting->info)) continue;
     std::string others;
-    for (const RunCommand other : {RunCommand::kTrain, RunCommand::kEvaluate, RunCommand::kPredict, RunCommand::kGenerate}) {
+    for (const RunCommand other :
+         {RunCommand::kTrain, RunCommand::kEvaluate, RunCommand::kPredict, RunCommand::kGenerate}) {
       if (is_used(other, setting->info))
         others += fmt::format("{}{}", others.empty() ? "" : " and ", to_string(other));
     }
@@ -218,12 +225,11 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
     if (is_here && name != "report_to" && !is_used(command, setting->info)) unused.push_back("--" + name);
   }
   if (unused.empty()) return {};
-  return fmt::format(
-      "{} {} no effect here: {}", fmt::join(unused, ", "), unused.size() == 1 ? "has" : "have",
-      command == RunCommand::kTrain      ? "train does not generate texts"
-      : command == RunCommand::kEvaluate ? "eval does not train"
-      : command == RunCommand::kPredict  ? "predict neither trains nor evaluates"
-                                         : "generate only continues texts");
+  return fmt::format("{} {} no effect here: {}", fmt::join(unused, ", "), unused.size() == 1 ? "has" : "have",
+                     command == RunCommand::kTrain      ? "train does not generate texts"
+                     : command == RunCommand::kEvaluate ? "eval does not train"
+                     : command == RunCommand::kPredict  ? "predict neither trains nor evaluates"
+                                                        : "generate only continues texts");
 }
 
 }  // namespace plimsoll

@@ -21,8 +21,8 @@ std::vector<std::string> prompts_of(const std::string& path) {
   errno = 0;
   std::ifstream file(path);
   if (!file) {
-    throw Error(ErrorCode::kUsage, "--prompt_file " + path + ": cannot read the file: " + std::strerror(errno) +
-                                       "; check the path and its permissions");
+    throw Error(ErrorCode::kUsage, "--prompt_file " + path + ": cannot read the file: " +
+                                       std::strerror(errno) + "; check the path and its permissions");
   }
   return read_prompts(file, path);
 }
@@ -32,8 +32,8 @@ void say_speed(const GenerationSpeed& speed) {
   if (tokens == 0 || speed.seconds <= 0) return;
   char line[160];
   std::snprintf(line, sizeof line, "%lld prompt tokens, %lld new tokens in %.2f s: %.1f new tokens/s",
-                static_cast<long long>(speed.prompt_tokens), static_cast<long long>(speed.new_tokens), speed.seconds,
-                static_cast<double>(speed.new_tokens) / speed.seconds);
+                static_cast<long long>(speed.prompt_tokens), static_cast<long long>(speed.new_tokens),
+                speed.seconds, static_cast<double>(speed.new_tokens) / speed.seconds);
   say(line);
 }
 
@@ -41,7 +41,8 @@ void say_speed(const GenerationSpeed& speed) {
 std::vector<Continuation> print_one(Generator& generator, const std::string& prompt, bool streams) {
   print(prompt);
   const std::vector<Continuation> texts = generator.generate(
-      prompt, streams ? Generator::OnText([](int64_t, int64_t, const std::string& text) { print(text); }) : Generator::OnText());
+      prompt, streams ? Generator::OnText([](int64_t, int64_t, const std::string& text) { print(text); })
+                      : Generator::OnText());
   print(streams ? std::string("\n") : texts.front().text + "\n");
   for (size_t i = 1; i < texts.size(); ++i) print(prompt + texts[i].text + "\n");
   return texts;
@@ -85,8 +86,9 @@ int run_generate(const std::vector<std::string>& words) {
     prompts = prompts_of(arguments.prompt_file);
   }
   if (prompts.empty() && !interactive) {
-    throw Error(ErrorCode::kUsage,
-                "there is no prompt; give a text, --prompt_file FILE, or --interactive (plimsoll generate --help)");
+    throw Error(
+        ErrorCode::kUsage,
+        "there is no prompt; give a text, --prompt_file FILE, or --interactive (plimsoll generate --help)");
   }
   Remarks remarks(parsed.warnings, std::move(notes));
   Generator generator(arguments, prompts, 0, program_environment());
@@ -99,7 +101,8 @@ int run_generate(const std::vector<std::string>& words) {
   }
   say(generator.plan().line.substr(0, generator.plan().line.find('\n')));
   generator.start();
-  const bool streams = arguments.num_beams.value_or(1) == 1 && arguments.num_return_sequences.value_or(1) == 1;
+  const bool streams =
+      arguments.num_beams.value_or(1) == 1 && arguments.num_return_sequences.value_or(1) == 1;
   if (interactive) {
     for (const std::string& prompt : prompts) print_one(generator, prompt, streams);
     converse(generator, streams);

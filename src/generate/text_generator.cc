@@ -112,13 +112,13 @@ class TextGenerator::Group {
       results_[i].resize(static_cast<size_t>(settings_.num_return_sequences));
       for (int64_t number = 0; number < settings_.num_return_sequences; ++number) {
         const bool is_last = number + 1 == settings_.num_return_sequences;
-        Text text{.prompt = i,
-                  .number = number,
-                  .sequence = is_last ? sequences_[i] : generator_.pages_.fork(sequences_[i]),
-                  .history = prompts_[i],
-                  .max_new = max_new_tokens(settings_, std::ssize(prompts_[i]),
-                                            config_.max_position_embeddings),
-                  .processors = std::make_unique<LogitsProcessors>(settings_, config_.vocab_size)};
+        Text text{
+            .prompt = i,
+            .number = number,
+            .sequence = is_last ? sequences_[i] : generator_.pages_.fork(sequences_[i]),
+            .history = prompts_[i],
+            .max_new = max_new_tokens(settings_, std::ssize(prompts_[i]), config_.max_position_embeddings),
+            .processors = std::make_unique<LogitsProcessors>(settings_, config_.vocab_size)};
         texts.push_back(std::move(text));
       }
     }
@@ -147,8 +147,8 @@ class TextGenerator::Group {
       const std::span<float> own = logits_of(scores, row);
       const auto prompt_length = std::ssize(prompts_[text.prompt]);
       text.processors->apply(text.history, prompt_length, own);
-      const int64_t number = (first_prompt_ + static_cast<int64_t>(text.prompt)) *
-                                 settings_.num_return_sequences + text.number;
+      const int64_t number =
+          (first_prompt_ + static_cast<int64_t>(text.prompt)) * settings_.num_return_sequences + text.number;
       const auto position = static_cast<uint32_t>(std::ssize(text.history) - prompt_length);
       tokens[row] = settings_.sampling.do_sample
                         ? select_sampled(own, sampling_number(settings_.sampling.seed,
@@ -198,13 +198,12 @@ class TextGenerator::Group {
     for (size_t i = 0; i < prompts_.size(); ++i) {
       const int64_t max_new =
           max_new_tokens(settings_, std::ssize(prompts_[i]), config_.max_position_embeddings);
-      searches.push_back({.beams = BeamSearch(settings_, prompts_[i], max_new,
-                                              [this](std::span<const int32_t> tokens) {
-                                                return has_stop_string(tokens);
-                                              }),
-                          .sequences = {sequences_[i]},
-                          .candidates = {},
-                          .processors = {}});
+      searches.push_back(
+          {.beams = BeamSearch(settings_, prompts_[i], max_new,
+                               [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); }),
+           .sequences = {sequences_[i]},
+           .candidates = {},
+           .processors = {}});
       for (int64_t beam = 0; beam < settings_.beams.num_beams; ++beam)
         searches.back().processors.push_back(
             std::make_unique<LogitsProcessors>(settings_, config_.vocab_size));
@@ -262,7 +261,9 @@ class TextGenerator::Group {
 
   void add_results(size_t prompt, const BeamSearch& beams) {
     for (BeamResult& found : beams.results()) {
-      GeneratedText text{.tokens = std::move(found.tokens), .end = TextEnd::kLength, .score = static_cast<double>(found.score)};
+      GeneratedText text{.tokens = std::move(found.tokens),
+                         .end = TextEnd::kLength,
+                         .score = static_cast<double>(found.score)};
       std::vector<int32_t> history = prompts_[prompt];
       history.insert(history.end(), text.tokens.begin(), text.tokens.end());
       if (!text.tokens.empty() && is_end_token(settings_, text.tokens.back())) {
@@ -327,8 +328,7 @@ std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
     std::ranges::copy(row.tokens, ids.begin() + at);
     if (batch_.has_ints("positions")) {
       const std::span<int32_t> positions = batch_.ints("positions");
-      for (int32_t k = 0; k < std::ssize(row.tokens); ++k)
-        positions[static_cast<size_t>(at + k)] = first + k;
+      for (int32_t k = 0; k < std::ssize(row.tokens); ++k) positions[static_cast<size_t>(at + k)] = first + k;
     }
     at += static_cast<int32_t>(row.tokens.size());
     sequences.push_back(row.sequence);
@@ -350,8 +350,9 @@ std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
   return std::span(logits_).first(count);
 }
 
-std::vector<std::vector<GeneratedText>> TextGenerator::generate(
-    std::span<const std::vector<int32_t>> prompts, int64_t first_prompt, const OnToken& on_token) {
+std::vector<std::vector<GeneratedText>> TextGenerator::generate(std::span<const std::vector<int32_t>> prompts,
+                                                                int64_t first_prompt,
+                                                                const OnToken& on_token) {
   const int64_t vocab_size = session_.setup().model.config.vocab_size;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::vector<int32_t>& prompt = prompts[i];
@@ -363,8 +364,7 @@ std::vector<std::vector<GeneratedText>> TextGenerator::generate(
       throw_error(ErrorCode::kUsage, "prompt {} has {} tokens, but the plan has room for {}; shorten it",
                   number, prompt.size(), sizes_.longest_prompt);
     }
-    const auto outside =
-        std::ranges::find_if(prompt, [&](int32_t id) { return id < 0 || id >= vocab_size; });
+    const auto outside = std::ranges::find_if(prompt, [&](int32_t id) { return id < 0 || id >= vocab_size; });
     if (outside != prompt.end()) {
       throw_error(ErrorCode::kUsage,
                   "prompt {} has the token id {}, but the model's vocab_size is {}; use the tokenizer of the "
@@ -377,7 +377,8 @@ std::vector<std::vector<GeneratedText>> TextGenerator::generate(
   for (size_t first = 0; first < prompts.size(); first += at_once) {
     const auto part = prompts.subspan(first, std::min(at_once, prompts.size() - first));
     Group group(*this, part, first_prompt + static_cast<int64_t>(first), on_token);
-    for (std::vector<GeneratedText>& of_prompt : std::move(group).run()) texts.push_back(std::move(of_prompt));
+    for (std::vector<GeneratedText>& of_prompt : std::move(group).run())
+      texts.push_back(std::move(of_prompt));
   }
   return texts;
 }

@@ -55,9 +55,9 @@ ValueId ModelBuilder::cached_attention(ValueId qkv, Attributes attributes, const
       name + ".cache",
       {graph_.value(qkv).type.dtype, Shape{sizes.num_pages, 2, sizes.page_size, kv_heads * width}},
       Storage::kCache);
-  const ValueId written = emit(graph_, append_kv_op(),
-                               {qkv, cu_seqlens_, page_table_, lengths_, copy_from_, cache}, attributes,
-                               name + ".appended");
+  const ValueId written =
+      emit(graph_, append_kv_op(), {qkv, cu_seqlens_, page_table_, lengths_, copy_from_, cache}, attributes,
+           name + ".appended");
   return emit(graph_, paged_attention_op(), {qkv, cu_seqlens_, page_table_, lengths_, written}, attributes,
               name);
 }
@@ -65,10 +65,10 @@ ValueId ModelBuilder::cached_attention(ValueId qkv, Attributes attributes, const
 ValueId ModelBuilder::attention(ValueId qkv, AttentionDirection direction, const std::string& name) {
   const int64_t head_width = config_.hidden_size / config_.num_attention_heads;
   if (options_.cache) {
-    return cached_attention(qkv,
-                            {{"heads", config_.num_attention_heads},
-                             {"scale", 1.0 / std::sqrt(static_cast<double>(head_width))}},
-                            name);
+    return cached_attention(
+        qkv,
+        {{"heads", config_.num_attention_heads}, {"scale", 1.0 / std::sqrt(static_cast<double>(head_width))}},
+        name);
   }
   const DropoutSpec dropout = next_dropout(config_.attention_probs_dropout_prob);
   return emit(graph_, attention_op(), {qkv, cu_seqlens_, dropout.p > 0 ? rng_ : kNoValue},
