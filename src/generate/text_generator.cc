@@ -316,14 +316,10 @@ std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
   const std::span<int32_t> ids = batch_.ints("ids");
   std::vector<SequenceId> sequences;
   int32_t at = 0;
-  std::vector<PageCopy> copies;
   for (size_t i = 0; i < rows.size(); ++i) {
     const NewTokens& row = rows[i];
     const auto first = static_cast<int32_t>(pages_.length(row.sequence));
-    copies.clear();
-    pages_.grow(row.sequence, std::ssize(row.tokens), &copies);
-    PLIMSOLL_CHECK(copies.size() <= 1, "{} pages are copied for one sequence", copies.size());
-    copy_from[i] = copies.empty() ? -1 : copies.front().from;
+    copy_from[i] = pages_.grow(row.sequence, std::ssize(row.tokens));
     starts[i] = at;
     std::ranges::copy(row.tokens, ids.begin() + at);
     if (batch_.has_ints("positions")) {
