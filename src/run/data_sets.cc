@@ -71,7 +71,7 @@ class DataReading {
  private:
   void warn(std::string text) { diagnostics_.warn(std::move(text)); }
 
-  // Reads a file. All files have the columns of the first one that is read. A task names its own.
+  // Reads a file. All files have the columns of the first one that is read. A GLUE task names its columns itself.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
     if (path == "-") {
@@ -534,7 +534,8 @@ class DataReading {
       for (std::string_view metric : task->metrics) data_.metric_names.emplace_back(metric);
     }
     data_.reading_bytes = reading_.peak_bytes();
-    // Otherwise the allocator keeps the memory of the texts, and the arena is taken in addition.
+    // Returns the memory of the texts to the system. Otherwise the allocator would keep it, and the arena would be
+    // taken in addition.
     malloc_trim(0);
   }
 
@@ -557,7 +558,8 @@ class DataReading {
   }
 
   void generate() {
-    // 4 GiB of ids. A larger number is a typing error, which would otherwise exhaust the memory of the machine.
+    // The ids of this number of tokens take 4 GiB. A larger number is a typing error, which would otherwise exhaust
+    // the memory of the machine.
     constexpr int64_t kMostTokens = int64_t{1} << 31;
     if (arguments_.dummy_num_samples > kMostTokens / max_seq_length(arguments_, config_)) {
       throw_error(ErrorCode::kUsage,

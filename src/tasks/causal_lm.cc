@@ -1,5 +1,5 @@
-// The next token at every token of a text: softmax cross entropy over the vocabulary, perplexity and the share of tokens that
-// are predicted correctly, as transformers' run_clm reports them.
+// Learns to predict the next token at every token of a text: softmax cross entropy over the vocabulary, perplexity
+// and the share of tokens that are predicted correctly, as transformers' run_clm reports them.
 #include <array>
 #include <cmath>
 

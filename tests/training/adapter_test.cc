@@ -225,7 +225,7 @@ TEST(Lora, SaysWhatIsWrong) {
   EXPECT_NE(unknown.find("near it are query"), std::string::npos) << unknown;
   arguments.lora_target_modules = {"word_embeddings"};
   const std::string table = message_of(arguments, ErrorCode::kUsage);
-  EXPECT_NE(table.find("no linear module"), std::string::npos) << table;
+  EXPECT_NE(table.find("it is not a linear module"), std::string::npos) << table;
   arguments.lora_target_modules = {};
   arguments.lora_bias = "all";
   EXPECT_NE(message_of(arguments, ErrorCode::kUsage).find("--lora_bias all"), std::string::npos);

@@ -266,8 +266,9 @@ TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file
     }
     split_mrpc(rows, ids, split);
     if (rows.num_rows() == 0) {
-      throw_error(ErrorCode::kBadData, "{}: no row is left after splitting by {}", file.string(),
-                  ids.string());
+      throw_error(ErrorCode::kBadData,
+                  "{}: no row is left after splitting by {}; check that both files belong together",
+                  file.string(), ids.string());
     }
   }
   return rows;
