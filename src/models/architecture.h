@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,7 +24,7 @@ class ModelBuilder;
 
 // A key of config.json and the field that it sets.
 using ConfigField = std::variant<int64_t ModelConfig::*, double ModelConfig::*, std::string ModelConfig::*,
-                                 std::optional<double> ModelConfig::*>;
+                                 bool ModelConfig::*, std::optional<double> ModelConfig::*>;
 struct ConfigKey {
   const char* name = nullptr;
   ConfigField field;
@@ -39,6 +40,8 @@ struct Preset {
   int64_t heads = 0;
   int64_t intermediate_size = 0;
   int64_t embedding_size = 0;  // 0: hidden_size
+  // Sets what the sizes above and the architecture's defaults leave open; null if nothing is.
+  void (*complete)(ModelConfig& config) = nullptr;
 };
 
 // The part of a model that turns the encoder's output into logits.
@@ -60,6 +63,8 @@ struct Architecture {
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
   // Sets the sizes that a file may leave out because they follow from others; null if there are none.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
+  // Writes the keys that config_keys cannot state; null if there are none.
+  void (*write_config)(nlohmann::json& json, const ModelConfig& config) = nullptr;
   bool has_token_types = false;
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
   // Builds the encoder and returns x_TC, the hidden state of every token.

@@ -94,6 +94,7 @@ ModelConfig config_of(const Architecture& architecture, const Preset& preset) {
   config.num_attention_heads = preset.heads;
   config.intermediate_size = preset.intermediate_size;
   config.embedding_size = preset.embedding_size;
+  if (preset.complete != nullptr) preset.complete(config);
   return config;
 }
 

@@ -32,6 +32,13 @@ void ConfigReader::read(std::string& value, const char* key) const {
   value = found->get<std::string>();
 }
 
+void ConfigReader::read(bool& value, const char* key) const {
+  const Json* found = find(key);
+  if (found == nullptr) return;
+  if (!found->is_boolean()) wrong_type(key, *found, "true or false");
+  value = found->get<bool>();
+}
+
 void ConfigReader::read(std::optional<double>& value, const char* key) const {
   if (find(key) == nullptr) return;
   double number = 0;

@@ -25,7 +25,7 @@ std::vector<Case> spelling_cases() {
   return {
       model("NameShort", {"did you mean 'bert-large-uncased'"}, "bert-large"),
       model("NameShortDistilbert", {"did you mean 'distilbert-base-uncased'"}, "distilbert"),
-      model("NameOfGptNeo", {"GPT model", "this version trains bert, distilbert, electra, gpt2"},
+      model("NameOfGptNeo", {"GPT model", "this version trains bert, distilbert, electra, gpt2, llama"},
             "EleutherAI/gpt-neo-125m"),
       model("NameOfRoberta", {"RoBERTa model", "this version trains"}, "FacebookAI/xlm-roberta-base"),
       model("NameOfT5", {"T5 model", "this version trains"}, "t5-small"),

@@ -29,10 +29,13 @@ class ModelBuilder {
   ValueId cu_seqlens() const { return cu_seqlens_; }
   ValueId rng() const { return rng_; }
 
+  bool has_weight(const std::string& name) const;
   // Declares the weight of that name. Requires: it is one of the model's.
   ValueId weight(const std::string& name);
+  // The bias is that of the model, if it has one.
   ValueId linear(ValueId x, const std::string& name) {
-    return emit_linear(graph_, x, weight(name + ".weight"), weight(name + ".bias"), name);
+    const std::string bias = name + ".bias";
+    return emit_linear(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue, name);
   }
   ValueId norm(ValueId x, const std::string& name) {
     return emit_layer_norm(graph_, x, weight(name + ".weight"), weight(name + ".bias"),
@@ -49,8 +52,15 @@ class ModelBuilder {
     return graph_.add_input(name, {DType::kI32, Shape{kDimT}},
                             {.content = InputContent::kTableRows, .table_rows = num_rows});
   }
-  // qkv_T(3C) -> [T, C]: the attention of all heads, with dropout.
-  ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name);
+  // qkv_T((H+2G)D) -> [T, HD]: the attention of all heads, with dropout, limited to a window of rows if it is not 0.
+  ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name, int64_t window = 0);
+  // x_TC -> [T, C], with the weight of that name as gain.
+  ValueId rms_norm(ValueId x, const std::string& name);
+  // qkv_T((H+2G)D) -> the same with the heads of q and of k normalized, each with its gain.
+  ValueId norm_of_heads(ValueId qkv, const std::string& q_name, const std::string& k_name,
+                        const std::string& name);
+  // qkv_T((H+2G)D) -> the same with the heads of q and k rotated by the configuration's rotary embedding.
+  ValueId rotate_heads(ValueId qkv, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
   // Numbers a new dropout site, from which its random numbers derive. Its p is 0 in an evaluation.
@@ -66,6 +76,7 @@ class ModelBuilder {
   std::vector<WeightSpec> specs_;
   ValueId cu_seqlens_;
   ValueId rng_ = kNoValue;
+  ValueId rope_table_ = kNoValue;  // emitted by the first layer that rotates
   int64_t next_site_ = 0;
 };
 

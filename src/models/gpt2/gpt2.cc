@@ -63,7 +63,7 @@ ValueId build_encoder(ModelBuilder& builder) {
 }
 
 void add_sequence_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
-  add_table_spec(specs, "score", config.num_labels, config.hidden_size, {""});
+  add_matrix_spec(specs, "score", config.num_labels, config.hidden_size, {""});
 }
 
 ValueId build_sequence_head(ModelBuilder& builder, ValueId x) {
