@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// `value` has the width and the type of the table's rows.
+// Describes an op whose rows have the width and the type of those of `value`.
 LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
   return {.dtype = value.type.dtype,
           .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
@@ -18,7 +18,7 @@ LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const K
   return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
 }
 
-// The op has no floating operand. Its inputs after cu_seqlens are the lists.
+// The op has no floating-point operand. Its inputs after cu_seqlens are the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.family = SortIdsProblem{.tokens = bucket.tokens,
                                    .rows = op.attributes().integer("rows"),

@@ -41,7 +41,6 @@ struct DecoderSettings {
   bool output_bias = false;  // of the projection after attention
   bool mlp_bias = false;
   bool head_norms = false;  // q and k of each head are normalized
-  bool tie_word_embeddings = false;
   RopeParameters rope;
   friend bool operator==(const DecoderSettings&, const DecoderSettings&) = default;
 };
@@ -63,6 +62,8 @@ struct ModelConfig : DropoutRates, DecoderSettings {
   int64_t num_labels = 2;
   std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
   std::optional<ProblemType> problem_type;
+  // The head for language modelling multiplies by the table of word embeddings instead of a matrix of its own.
+  bool tie_word_embeddings = true;
   ConfigSource source;
 
   // The width of the embedding tables.
@@ -75,6 +76,9 @@ struct ModelConfig : DropoutRates, DecoderSettings {
   int64_t window_of(int64_t layer) const {
     return slides.empty() || slides[static_cast<size_t>(layer)] ? sliding_window : 0;
   }
+  // The number of logits per prediction: the vocabulary's for language modelling, otherwise one per label.
+  int64_t num_outputs() const { return predicts_tokens() ? vocab_size : num_labels; }
+  bool predicts_tokens() const { return problem_type && record_of(*problem_type).head->predicts_tokens; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

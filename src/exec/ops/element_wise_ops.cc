@@ -186,8 +186,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // The longer of the two values contains the complete parameter; its size is a multiple of the number of
-      // parameters.
+      // One of the two values contains the complete parameter and is the longer one.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;

@@ -124,6 +124,7 @@ Args element_loss_bwd_args(const BindContext& context) {
           .num_classes = context.input_size(ElementLossBwdOp::kLogits, 1)};
 }
 
+CountCorrectArgs count_correct_args(const BindContext& context);
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context);
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context);
 LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);
@@ -164,7 +165,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
 std::vector<OptimizerTensor> adamw_tensors(const BindContext& context);
 std::vector<OptimizerTensor> sgd_tensors(const BindContext& context);
 std::vector<OptimizerTensor> one_state_tensors(const BindContext& context);  // lion, adagrad
-// Updates with 8-bit states have a tensor per part of a parameter (graph/ops/update.h).
+// If states are stored in 8 bits, the list contains one tensor per part of a parameter (graph/ops/update.h) instead
+// of one per parameter.
 std::vector<OptimizerTensor> adamw_8bit_tensors(const BindContext& context);
 std::vector<OptimizerTensor> one_state_8bit_tensors(const BindContext& context);  // lion, sgd, adagrad
 std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context);

@@ -7,8 +7,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if every row attends to all rows of its sequence, without dropout and with its own head of keys and
-// values per head, and if the sequences are those of the first tokens.
+// Returns true if every row attends to all rows of its sequence, without dropout and with as many heads of keys and
+// values as of queries, and if the attention divides rows into the same sequences (cu_seqlens) as first_token does.
 bool sees_all(const Op& attention, ValueId cu_seqlens) {
   const int64_t heads = attention.attributes.integer("heads");
   return attention.attributes.integer("causal") == 0 && attention.attributes.integer("lse") == 0 &&

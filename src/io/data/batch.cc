@@ -1,6 +1,7 @@
 #include "io/data/batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/problem_type.h"
@@ -33,8 +34,16 @@ void write_token_types(const Dataset& data, std::span<const int32_t> rows, Tenso
 }
 
 void write_positions(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+  const int32_t padding_id = out.spec("positions").position_padding_id;
   write_per_token(data.tokens, rows, out.ints("positions"), [&](int32_t row, int32_t* to) {
-    for (int32_t i = 0; i < data.tokens.length(row); ++i) to[i] = i;
+    const auto length = static_cast<int32_t>(data.tokens.length(row));
+    if (padding_id < 0) {
+      std::iota(to, to + length, 0);
+      return;
+    }
+    data.tokens.copy_ids(row, to);
+    int32_t next = padding_id + 1;
+    for (int32_t i = 0; i < length; ++i) to[i] = to[i] == padding_id ? padding_id : next++;
   });
 }
 
@@ -48,8 +57,20 @@ void write_starts(const Dataset& data, std::span<const int32_t> rows, TensorBatc
   starts[rows.size()] = at;
 }
 
+// Writes the next id of the sequence at every token, and kNoLabel at the last one.
+void write_next_tokens(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
+  write_per_token(data.tokens, rows, out, [&](int32_t row, int32_t* to) {
+    const int64_t length = data.tokens.length(row);
+    if (length == 0) return;
+    data.tokens.copy_ids(row, to);
+    std::copy(to + 1, to + length, to);
+    to[length - 1] = kNoLabel;
+  });
+}
+
 void write_classes(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
   const Labels& labels = data.labels;
+  if (labels.is_next_token) return write_next_tokens(data, rows, out);
   if (labels.classes.empty()) {
     std::ranges::fill(out, kNoLabel);
     return;

@@ -37,8 +37,18 @@ TokenSet TokenSet::from_parts(std::vector<uint16_t> narrow_ids, std::vector<int3
   return set;
 }
 
+TokenSet TokenSet::of_length(int64_t num_rows, int64_t length, int64_t id_bytes) {
+  TokenSet set;
+  set.offsets_.reserve(static_cast<size_t>(num_rows) + 1);
+  for (int64_t row = 0; row < num_rows; ++row) set.offsets_.push_back(set.offsets_.back() + length);
+  set.longest_ = num_rows == 0 ? 0 : length;
+  set.absent_bytes_ = set.num_tokens() * id_bytes;
+  return set;
+}
+
 int64_t TokenSet::held_bytes() const {
-  return static_cast<int64_t>(narrow_.capacity() * sizeof(uint16_t) + wide_.capacity() * sizeof(int32_t) +
+  return absent_bytes_ +
+         static_cast<int64_t>(narrow_.capacity() * sizeof(uint16_t) + wide_.capacity() * sizeof(int32_t) +
                               types_.capacity() + offsets_.capacity() * sizeof(int64_t));
 }
 
@@ -81,8 +91,12 @@ int64_t Dataset::held_bytes() const {
 }
 
 int64_t Dataset::num_labels(std::span<const int32_t> rows) const {
-  if (!labels.is_per_token) return std::ssize(rows);
   int64_t count = 0;
+  if (labels.is_next_token) {
+    for (const int32_t row : rows) count += std::max<int64_t>(0, tokens.length(row) - 1);
+    return count;
+  }
+  if (!labels.is_per_token) return std::ssize(rows);
   for (const int32_t row : rows) {
     count +=
         std::ranges::count_if(of_row(labels.classes, row), [](int32_t label) { return label != kNoLabel; });

@@ -53,6 +53,10 @@ class TokenSet {
                              std::vector<uint8_t> types, std::vector<int64_t> offsets,
                              TruncationCount truncation);
 
+  // Creates a set of rows of one length without their ids, for a plan: lengths and held_bytes() are as if there were ids,
+  // of `id_bytes` bytes each. Ids and types must not be read.
+  static TokenSet of_length(int64_t num_rows, int64_t length, int64_t id_bytes);
+
   bool operator==(const TokenSet&) const = default;
 
  private:
@@ -63,6 +67,7 @@ class TokenSet {
   TruncationCount truncation_;
   int64_t longest_ = 0;
   int64_t max_id_ = 0;
+  int64_t absent_bytes_ = 0;  // of ids that are only counted
 };
 
 // Rows of ready-made token ids, as Hugging Face's tokenizers write them: the columns input_ids and, optionally,

@@ -14,7 +14,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Every 4093rd finite fp32 there is, both signs, and all around 0: over a million numbers.
+// Returns every 4093rd finite fp32 number of both signs, and all numbers around 0: more than a million numbers.
 GuardedBuffer the_whole_range() {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -195,7 +195,7 @@ TEST(BiasGeluCuda, AgreesWithTheReference) {
   }
 }
 
-// One case per kernel, for tools that make every allocation slow.
+// Has one case per kernel, for sanitizers, under which every allocation is slow.
 TEST(BiasGeluCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_gelu({{70, 384}, dtype, DType::kF32, Activation::kGelu, true});
@@ -284,7 +284,7 @@ TEST(ScaleShiftCuda, AgreesWithTheReference) {
   }
 }
 
-// One case per kernel, for tools that make every allocation slow.
+// Has one case per kernel, for sanitizers, under which every allocation is slow.
 TEST(ScaleShiftCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_scale_shift({{70, 384}, dtype, DType::kF32, true});

@@ -118,7 +118,7 @@ TEST(SortIdsCuda, EqualsTheReference) {
   }
 }
 
-// More tokens than the blocks process at once.
+// Tests batches with more tokens than the blocks process at once.
 TEST(SortIdsCuda, TakesLargeBatches) {
   check_sort(70000, 69000, {30522, 512, 2});
   check_sort(140000, 140000, {2});
@@ -205,8 +205,8 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({300, 2052, 40, 290, 3, DType::kF32, Spread::kFew, false});
 }
 
-// Uses longer pieces: 64 tokens of 40000, 128 of the others. One id in 1094 pieces is more than a block loads
-// at once.
+// Tests batches that are so large that pieces are longer: 64 tokens for a batch of 40000, and 128 for the larger
+// ones. One id occurs in 1094 pieces, which is more than a block loads at once.
 TEST(EmbeddingBwdCuda, TakesLargeBatches) {
   for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
     check_table_gradient({40000, 8, 600, 39000, -1, DType::kBF16, spread, false});
@@ -274,7 +274,7 @@ TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   check_parts({1000, 2, 2, {{0, 1}, {1, 1}}});
 }
 
-// Captures the kernel after a copy and at a point where streams join.
+// Tests that the kernel can be captured after a copy and after two streams were joined.
 TEST(EmbeddingBwdCuda, IsCapturedAfterCopies) {
   constexpr int64_t T = 300, C = 64, V = 40;
   GuardedBuffer d_x("captured/d_x", DType::kBF16, T * C), ids("captured/ids", DType::kI32, T),

@@ -109,7 +109,8 @@ TEST(NormCuda, ForwardAgreesWithTheReference) {
   for (const NormCase& test : cuda_norm_cases()) check_forward(test);
 }
 
-// Tests of this name have one case per kernel, for tools that make every allocation slow.
+// Tests whose names contain "Small" have one case per kernel. Sanitizers, under which every allocation is slow, run
+// only these.
 TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }

@@ -52,6 +52,8 @@ class ModelBuilder {
     return graph_.add_input(name, {DType::kI32, Shape{kDimT}},
                             {.content = InputContent::kTableRows, .table_rows = num_rows});
   }
+  // Declares the input that has the position of every token: the row of a table of max_position_embeddings rows.
+  ValueId positions();
   // qkv_T((H+2G)D) -> [T, HD]: the attention of all heads, with dropout, limited to a window of rows if it is not 0.
   ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name, int64_t window = 0);
   // x_TC -> [T, C], with the weight of that name as gain.
@@ -95,6 +97,23 @@ inline ValueId build_token_head(ModelBuilder& builder, ValueId x, double dropout
 inline ValueId build_token_head(ModelBuilder& builder, ValueId x) {
   const ModelConfig& config = builder.config();
   return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
+}
+
+// The head for language modelling of every decoder: a product with the table of words, or with a matrix of its own if they are
+// not tied.
+inline constexpr const char* kLanguageHead = "lm_head";
+inline void add_language_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  if (config.tie_word_embeddings) return;
+  add_table_spec(specs, kLanguageHead, config.vocab_size, config.hidden_size, {""});
+}
+
+// x_TC -> logits_TV. `words`: the module of the table of words.
+inline ValueId build_language_head(ModelBuilder& builder, ValueId x, const std::string& words) {
+  builder.graph().set_module(kLanguageHead);
+  const std::string table = builder.config().tie_word_embeddings ? words : kLanguageHead;
+  return emit(builder.graph(), matmul_op(),
+              {x, builder.weight(table + ".weight"), kNoValue, kNoValue, kNoValue},
+              {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,8 @@
 // attention and feed-forward, grouped queries and a gated feed-forward layer. Mistral limits attention to a window, Qwen2 has
 // biases on q, k and v, and Qwen3 normalizes the heads of q and k.
 //
-// Head for sequences: a linear layer without bias over the last token of each sequence. Head for tokens: dropout, linear.
+// Head for sequences: a linear layer without bias over the last token of each sequence. Head for tokens: dropout, linear. Head
+// for language modelling: the table of words, or a matrix of its own.
 #include <array>
 
 #include "graph/ops/activation_op.h"
@@ -131,6 +132,9 @@ constexpr std::array kHeads{
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_score_weights,
          .build = build_token_score},
+    Head{.kind = &kCausalLmHead,
+         .add_weights = add_language_head_weights,
+         .build = [](ModelBuilder& builder, ValueId x) { return build_language_head(builder, x, kWords); }},
 };
 
 Architecture record_of_variant(std::string_view model_type, std::string_view class_prefix,

@@ -41,6 +41,7 @@ void set_family_defaults(ModelConfig& config) {
   config.hidden_dropout_prob = 0.0;
   config.attention_probs_dropout_prob = 0.0;
   config.classifier_dropout = 0.1;  // of the head for tokens
+  config.tie_word_embeddings = false;
 }
 
 // Fills in the sizes that follow from others, and reads the rotary embedding.

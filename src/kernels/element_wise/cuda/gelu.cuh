@@ -71,7 +71,7 @@ __device__ __forceinline__ NormalTail normal_tail(float z) {
   return {fast_exp2(-(w * w)), Tail::ratio(z, fast_reciprocal(z + 3.5f))};
 }
 
-// An infinity gives NaN. The contract allows this because NaN is not finite.
+// An infinite input gives NaN. The contract allows this, because it requires only that the result is not finite.
 template <class Tail>
 struct ErfGeluWith {
   static __device__ __forceinline__ float value(float x) {
