@@ -447,7 +447,8 @@ class DataReading {
     const auto [type, line] = split.largest_type();
     if (config_.type_vocab_size > 0 && type >= config_.type_vocab_size) {
       throw_error(ErrorCode::kBadData,
-                  "{}:{}: token_type_ids has the type {}, but the model's type_vocab_size is {}",
+                  "{}:{}: token_type_ids has the type {}, but the model's type_vocab_size is {}; correct the "
+                  "row, or use a model with more types",
                   split.table().file_name(), line, type, config_.type_vocab_size);
     }
     Dataset data;
@@ -625,9 +626,12 @@ void check_data_against_model(const DataSets& data, const ModelConfig& config) {
   for (const std::optional<Dataset>* set :
        {&data.train, &data.evaluate, &data.evaluate_mismatched, &data.predict, &data.predict_mismatched}) {
     if (!*set) continue;
-    if ((*set)->num_rows() == 0) throw_error(ErrorCode::kBadData, "a data file has a header but no rows");
+    if ((*set)->num_rows() == 0)
+      throw_error(ErrorCode::kBadData, "a data file has a header but no rows; add rows");
     if ((*set)->tokens.max_id() >= config.vocab_size) {
-      throw_error(ErrorCode::kBadData, "the data has the token id {}, the model's vocab_size is {}",
+      throw_error(ErrorCode::kBadData,
+                  "the data has the token id {}, but the model's vocab_size is {}; use the tokenizer that "
+                  "came with the model",
                   (*set)->tokens.max_id(), config.vocab_size);
     }
   }

@@ -27,7 +27,9 @@ class Sums final : public MetricSums {
         list.emplace_back(name, static_cast<double>(num_correct_) / labels);
       } else {
         throw_error(ErrorCode::kUsage,
-                    "causal language modelling has the metrics perplexity and accuracy, not '{}'", name);
+                    "causal language modelling has the metrics perplexity and accuracy, not '{}'; choose one "
+                    "of these",
+                    name);
       }
     }
     return list;

@@ -355,7 +355,7 @@ std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& bat
 }
 
 Dataset Session::read_rows(const std::vector<DataRow>& rows, LongIds long_ids) const {
-  if (rows.empty()) throw_error(ErrorCode::kBadData, "a batch needs at least one row");
+  if (rows.empty()) throw_error(ErrorCode::kBadData, "a batch needs at least one row; pass rows");
   RowRules rules =
       row_rules(setup_.arguments, setup_.model.config, setup_.tokenizer, setup_.data.labels, "batch");
   rules.num_threads = 1;

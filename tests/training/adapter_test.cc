@@ -88,8 +88,8 @@ TEST(Lora, PlansTheBaseInItsBits) {
   arguments.load_in_8bit = false;
   arguments.load_in_4bit = true;
   const int64_t four = weights_of(arguments);
-  // There are 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers, and those of the pooler; small arrays end at
-  // multiples of 64 bytes.
+  // The base has 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers and a pooler of 16 * 16. Small arrays end at multiples
+  // of 64 bytes.
   const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
   // On a GPU they end at multiples of 256, which may leave gaps after codes or scales.
   const int64_t places = std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr ? 2 * 256 : 0;

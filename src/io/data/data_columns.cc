@@ -76,13 +76,17 @@ void require_column(const Table& table, const std::string& name) {
 
 ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
   if (options.text.size() > 2) {
-    throw_error(ErrorCode::kUsage, "{} text columns are given, but at most 2 (a text or a pair) are possible",
-                options.text.size());
+    throw_error(
+        ErrorCode::kUsage,
+        "{} text columns are given, but at most 2 (a text or a pair) are possible; leave the others out",
+        options.text.size());
   }
   ColumnChoice choice;
   for (const std::string& name : options.text) {
     if (name == options.label) {
-      throw_error(ErrorCode::kUsage, "the column '{}' is given both as text and as label", name);
+      throw_error(ErrorCode::kUsage,
+                  "the column '{}' is given both as text and as label; choose another column for one of them",
+                  name);
     }
     require_column(table, name);
   }

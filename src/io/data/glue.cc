@@ -199,7 +199,7 @@ const GlueTask& find_glue_task(std::string_view name) {
     }
     known += fmt::format("{}{}", known.empty() ? "" : ", ", task.name);
   }
-  throw_error(ErrorCode::kUsage, "'{}' is not a GLUE task: {}", name, known);
+  throw_error(ErrorCode::kUsage, "'{}' is not a GLUE task; choose from {}", name, known);
 }
 
 std::filesystem::path glue_file(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split) {
