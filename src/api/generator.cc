@@ -54,20 +54,13 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
   set_if(arguments.no_repeat_ngram_size, settings.no_repeat_ngram_size);
   set_if(arguments.num_beams, settings.beams.num_beams);
   set_if(arguments.length_penalty, settings.beams.length_penalty);
-  if (arguments.early_stopping == "true") settings.beams.early_stopping = EarlyStopping::kWhenFull;
-  if (arguments.early_stopping == "false") settings.beams.early_stopping = EarlyStopping::kHeuristic;
-  if (arguments.early_stopping == "never") settings.beams.early_stopping = EarlyStopping::kNever;
+  if (arguments.early_stopping == "true") settings.beams.early_stopping = BeamStopping::kWhenFull;
+  if (arguments.early_stopping == "false") settings.beams.early_stopping = BeamStopping::kHeuristic;
+  if (arguments.early_stopping == "never") settings.beams.early_stopping = BeamStopping::kNever;
   set_if(arguments.num_return_sequences, settings.num_return_sequences);
   if (!arguments.stop_strings.empty()) settings.stop_strings = arguments.stop_strings;
   check_generation_settings(settings);
   check_generation_vocabulary(settings, config.vocab_size);
-  if (settings.num_return_sequences > 1 && settings.beams.num_beams == 1 && !settings.sampling.do_sample) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--num_return_sequences {}: without sampling and beams all texts of a prompt are the same; add "
-        "--do_sample or --num_beams {}",
-        settings.num_return_sequences, settings.num_return_sequences);
-  }
   return settings;
 }
 

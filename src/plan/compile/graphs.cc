@@ -327,6 +327,7 @@ ProgramPlan build_generate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
   const GenerationOptions& generation = request.generation;
   ForwardOptions options = forward_options(request, Mode::kEvaluate);
+  options.outputs_logits = true;
   options.cache = KvCacheSizes{.num_pages = generation.num_pages,
                                .page_size = generation.page_size,
                                .pages_per_sequence = generation.pages_per_sequence};
