@@ -141,6 +141,7 @@ Purpose purpose_of(Storage storage) {
     case Storage::kInput:
     case Storage::kOutput:
       return Purpose::kStaging;
+    case Storage::kCache:
     case Storage::kDeferred:
       return Purpose::kFunctionality;
   }
