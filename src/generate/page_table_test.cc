@@ -33,8 +33,8 @@ class SimulatedCache {
       const int32_t to = table.pages(sequence)[static_cast<size_t>(length / table.page_size())];
       copies.push_back({from, to, length % table.page_size()});
     }
-    const std::vector<uint64_t> before =
-        slots_;  // copies may run at the same time: each reads the contents before all of them
+    // Copies may run at the same time, so each reads the contents before all of them.
+    const std::vector<uint64_t> before = slots_;
     for (const PageCopy& copy : copies) {
       for (int64_t i = 0; i < copy.tokens; ++i) slot(copy.to, i) = before[index(copy.from, i)];
     }
