@@ -141,11 +141,10 @@ Purpose purpose_of(Storage storage) {
       return Purpose::kOptimizerStates;
     case Storage::kGradient:
       return Purpose::kGradients;
-    case Storage::kCache:
-      return Purpose::kFunctionality;
     case Storage::kInput:
     case Storage::kOutput:
       return Purpose::kStaging;
+    case Storage::kCache:
     case Storage::kDeferred:
       return Purpose::kFunctionality;
   }

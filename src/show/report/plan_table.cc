@@ -39,6 +39,18 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
+// Returns the work that the plan has room for, with an estimate of its speed where there is one.
+std::string describe_work(const Plan& plan) {
+  const GenerationOptions& generation = plan.request.generation;
+  if (generation.num_pages > 0) {
+    const Bucket& bucket = plan.request.batches.generate;
+    return fmt::format(
+        "{} of up to {} tokens, a KV cache of {} pages x {} tokens", counted(bucket.sequences, "sequence"),
+        generation.pages_per_sequence * generation.page_size, generation.num_pages, generation.page_size);
+  }
+  return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
+}
+
 std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.trains() ? request.batches.train : request.batches.evaluate;
@@ -49,7 +61,9 @@ std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   if (plan.trains() && plan.num_trainable_parameters() < plan.num_parameters())
     first += describe_trainable(plan);
   std::string text =
-      fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
+      request.generation.num_pages > 0
+          ? describe_work(plan)
+          : fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   if (plan.trains() && request.batches.accumulation_steps > 1) {
     text += fmt::format(", {} accumulated to {}", request.batches.accumulation_steps,
                         bucket.sequences * request.batches.accumulation_steps);
@@ -336,18 +350,6 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
 }
 
 namespace {
-
-// Returns the work that the plan has room for, with an estimate of its speed where there is one.
-std::string describe_work(const Plan& plan) {
-  const GenerationOptions& generation = plan.request.generation;
-  if (generation.num_pages > 0) {
-    const Bucket& bucket = plan.request.batches.generate;
-    return fmt::format(
-        "{} of up to {} tokens, a KV cache of {} pages x {} tokens", counted(bucket.sequences, "sequence"),
-        generation.pages_per_sequence * generation.page_size, generation.num_pages, generation.page_size);
-  }
-  return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
-}
 
 std::string describe_batch(const Plan& plan) {
   const Bucket& bucket = plan.trains() ? plan.request.batches.train : plan.request.batches.evaluate;
