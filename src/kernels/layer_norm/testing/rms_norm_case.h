@@ -98,7 +98,7 @@ struct RmsCase {
     }
     return bounds;
   }
-  // Of d_gain, or of d_second_gain; each term has three roundings.
+  // The bounds of d_gain or of d_second_gain. Each term has three roundings.
   std::vector<double> gain_bounds(const GuardedBuffer& which, double depth) const {
     std::vector<double> bounds(static_cast<size_t>(dims.C));
     for (int64_t at = 0; at < dims.T * dims.N; ++at) {
