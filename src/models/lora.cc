@@ -428,8 +428,10 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
   layers.erase(-1);
   for (const int64_t layer : config.layers_to_transform) {
     if (layers.contains(layer)) continue;
-    throw_error(ErrorCode::kUsage, "--layers_to_transform {}: there is no such layer; this model has {}",
-                layer, layers.empty() ? "none" : fmt::format("{} to {}", *layers.begin(), *layers.rbegin()));
+    throw_error(
+        ErrorCode::kUsage,
+        "--layers_to_transform {}: there is no such layer; this model has {}; give numbers in this range",
+        layer, layers.empty() ? "none" : fmt::format("{} to {}", *layers.begin(), *layers.rbegin()));
   }
   for (const std::string& name : config.as_loaded_modules) {
     const bool exists = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {

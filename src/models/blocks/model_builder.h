@@ -93,7 +93,8 @@ inline ValueId build_token_head(ModelBuilder& builder, ValueId x, double dropout
   return builder.linear(builder.dropout(x, dropout), "classifier");
 }
 
-// Does the same with classifier_dropout, or hidden_dropout_prob without it.
+// Builds the head as the function above does, with classifier_dropout, or with hidden_dropout_prob if that is not
+// set.
 inline ValueId build_token_head(ModelBuilder& builder, ValueId x) {
   const ModelConfig& config = builder.config();
   return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
