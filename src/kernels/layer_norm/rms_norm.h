@@ -12,6 +12,7 @@
 // gains another. Rows of zeros give y = 0 and the finite rstd = 1 / sqrt(eps).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 

@@ -201,7 +201,7 @@ void write_qwen3(Json& json, const ModelConfig& config) {
   json["attention_bias"] = config.output_bias;
 }
 
-// What presets add to the sizes of their rows.
+// The settings of a preset that its row does not state.
 struct PresetDetails {
   int64_t kv_heads = 1, head_dim = 64, positions = 2048;
   double theta = 10000.0;
