@@ -13,9 +13,10 @@
 
 namespace plimsoll {
 
-// When beam search of a prompt ends although beams could continue. kHeuristic (false in GenerationConfig): when the best
-// running beam, with its score at the present length, cannot enter the finished beams. kWhenFull (true): as soon as num_beams
-// beams are finished. kNever ("never"): as kHeuristic, but with the best score that any longer text could have.
+// The condition under which beam search of a prompt ends although beams could continue. kHeuristic (false in
+// GenerationConfig): when the best running beam, with its score at the present length, cannot enter the finished
+// beams. kWhenFull (true): as soon as num_beams beams are finished. kNever ("never"): as kHeuristic, but with the
+// best score that any longer text could have.
 enum class EarlyStopping : uint8_t { kHeuristic, kWhenFull, kNever };
 
 // The number of tokens of a text. A text has max_new_tokens new tokens at most; without it, max_length tokens including its

@@ -23,8 +23,8 @@ class SimulatedCache {
   void step(const std::vector<std::pair<SequenceId, std::vector<uint64_t>>>& appended) {
     std::vector<PageCopy> copies;
     for (const auto& [sequence, tokens] : appended) table.grow(sequence, std::ssize(tokens), &copies);
-    const std::vector<uint64_t> before =
-        slots_;  // copies may run at the same time: each reads what was there before all of them
+    // Copies may run at the same time, so each reads the contents before all of them.
+    const std::vector<uint64_t> before = slots_;
     for (const PageCopy& copy : copies) {
       for (int64_t i = 0; i < table.page_size(); ++i) slot(copy.to, i) = before[index(copy.from, i)];
     }

@@ -25,6 +25,7 @@ ModelConfig tiny_model(const TinyCase& test) {
   for (const ConfigKey& key : architecture.config_keys) {
     if (key.name == std::string_view("embedding_size")) config.embedding_size = test.hidden / 2;
   }
+  static_cast<DecoderSettings&>(config) = test.decoder;
   config.model_type = test.model_type;
   config.hidden_act = test.hidden_act;
   config.vocab_size = 37;
