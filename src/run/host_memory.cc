@@ -104,7 +104,7 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
   for (const std::optional<Dataset>* data : {&setup.data.evaluate, &setup.data.evaluate_mismatched,
                                              &setup.data.predict, &setup.data.predict_mismatched}) {
     if (!*data) continue;
-    const std::vector<int32_t> lengths = (*data)->tokens.lengths();
+    const std::vector<int32_t> lengths = (*data)->row_lengths();
     for (size_t row = 0; row < lengths.size(); ++row) {
       if (row % batch_size == 0) batches.push_back(0);
       batches.back() += lengths[row];
@@ -145,6 +145,11 @@ void ReadingMemory::add_data(const Dataset& data) {
   // Tokens are stored in parts before they are joined; lengths and labels grow by doubling.
   note(2 * data.held_bytes() + 16 * data.num_rows());
   held_bytes_ += data.held_bytes();
+}
+
+void ReadingMemory::hold(int64_t bytes) {
+  note(bytes);
+  held_bytes_ += bytes;
 }
 
 void ReadingMemory::release(const TextSplit& text) {

@@ -34,11 +34,11 @@ Bucket evaluate_bucket(const RunSetup& setup) {
     if (!*data) continue;
     const Sampler sampler(
         {.strategy = SamplingStrategy::kSequential, .batch_size = setup.arguments.per_device_eval_batch_size},
-        (*data)->tokens.lengths());
+        (*data)->row_lengths(), (*data)->row_sequences());
     const BatchSize size = count_batches(sampler, 1).largest;
     largest.tokens = std::max(largest.tokens, size.tokens);
     largest.sequences = std::max(largest.sequences, size.sequences);
-    largest.longest = std::max(largest.longest, size.longest);
+    largest.longest = std::max(largest.longest, (*data)->tokens.longest());
     any = true;
   }
   if (!any)

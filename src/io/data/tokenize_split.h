@@ -14,12 +14,17 @@
 
 namespace plimsoll {
 
+// What a text without tokens is.
+enum class EmptyRows : uint8_t { kRefuse, kKeep };
+
 struct TokenizeOptions {
   int64_t max_seq_length = 128;
   int num_threads = 1;
   // Called from time to time with the number of finished rows, from any of the threads but never from two at
   // once. May be empty.
-  std::function<void(int64_t rows_done)> progress;
+  std::function<void(int64_t rows_done)> progress = {};
+  EmptyRows empty_rows = EmptyRows::kRefuse;
+  std::optional<int32_t> end_token = {};  // appended to the tokens of each text
 };
 
 // Tokenizes all rows. Requires: max_seq_length >= 1, num_threads >= 1. Errors: those of the encoder, preceded
