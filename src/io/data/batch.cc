@@ -49,8 +49,20 @@ void write_starts(const Dataset& data, std::span<const int32_t> rows, TensorBatc
   starts[count] = at;
 }
 
+// Writes the next id of the sequence at every token, and kNoLabel at the last one.
+void write_next_tokens(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
+  write_per_token(data, rows, out, [&](int32_t sequence, int32_t* to) {
+    const int64_t length = data.tokens.length(sequence);
+    if (length == 0) return;
+    data.tokens.copy_ids(sequence, to);
+    std::copy(to + 1, to + length, to);
+    to[length - 1] = kNoLabel;
+  });
+}
+
 void write_classes(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
   const Labels& labels = data.labels;
+  if (labels.is_next_token) return write_next_tokens(data, rows, out);
   if (labels.classes.empty()) {
     std::ranges::fill(out, kNoLabel);
     return;
@@ -129,6 +141,7 @@ void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBat
     writer->write(data, rows, batch.tensors);
   }
   batch.info.num_labels = data.num_labels(rows);
+  data.tokens.release_pages();
 }
 
 }  // namespace plimsoll

@@ -153,7 +153,10 @@ Dataset pack(const TokenSet& documents, const BlockOptions& options) {
 
 Dataset make_blocks(const TokenSet& documents, const BlockOptions& options) {
   PLIMSOLL_CHECK(options.block_size >= 1 && options.max_blocks.value_or(1) >= 1);
-  return options.rule == BlockRule::kPack ? pack(documents, options) : concatenate(documents, options);
+  Dataset data =
+      options.rule == BlockRule::kPack ? pack(documents, options) : concatenate(documents, options);
+  data.labels.is_next_token = true;
+  return data;
 }
 
 }  // namespace plimsoll

@@ -27,7 +27,7 @@ struct BlockOptions {
   std::optional<int64_t> max_blocks = {};  // keep only the first ones
 };
 
-// Returns the blocks as rows without labels. They share the tokens of `documents`, of which a row is a document; documents
+// Returns the blocks as rows whose labels are the next tokens. They share the tokens of `documents`, of which a row is a document; documents
 // without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more sequences. Cost: linear in
 // the number of documents and blocks. Memory: 8 bytes per block; if they are packed, also 12 bytes per sequence, and 12
 // more while they are.

@@ -80,6 +80,7 @@ TEST(Blocks, BatchesOfPackedRowsCountSequencesAndRestartPositions) {
   EXPECT_EQ(size, (BatchSize{.tokens = 7, .sequences = 4, .longest = 3}));
   MicroBatch batch = make_micro_batch({.tensors = {{.name = "cu_seqlens", .per_sequence = 1, .constant = 1},
                                                    {.name = "ids", .per_token = 1},
+                                                   {.name = "labels", .per_token = 1},
                                                    {.name = "positions", .per_token = 1}},
                                        .capacity = size});
   assemble_batch(data, rows, batch);
@@ -88,6 +89,8 @@ TEST(Blocks, BatchesOfPackedRowsCountSequencesAndRestartPositions) {
     return std::vector<int32_t>(values.begin(), values.end());
   };
   EXPECT_EQ(ints("ids"), (std::vector<int32_t>{6, 7, 8, 9, 10, 5, 11}));
+  EXPECT_EQ(ints("labels"), (std::vector<int32_t>{7, 8, kNoLabel, 10, kNoLabel, kNoLabel, kNoLabel}));
+  EXPECT_EQ(batch.info.num_labels, 3);
   EXPECT_EQ(ints("positions"), (std::vector<int32_t>{0, 1, 2, 0, 1, 0, 0}));
   EXPECT_EQ(ints("cu_seqlens"), (std::vector<int32_t>{0, 3, 5, 6, 7}));
   const Sampler sampler({.strategy = SamplingStrategy::kSequential, .batch_size = 2}, data.row_lengths(),

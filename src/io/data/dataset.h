@@ -72,7 +72,7 @@ struct DummyOptions {
   int64_t length = 512;
   int32_t first_id = 100;  // ids are in [first_id, end_id)
   int32_t end_id = 30000;
-  int32_t num_labels = 2;  // 0: the rows have no labels
+  int32_t num_labels = 2;  // 0: the labels are the next tokens
   uint64_t seed = 42;
 };
 

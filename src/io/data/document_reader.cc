@@ -19,6 +19,11 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+bool is_jsonl(const fs::path& path) {
+  const std::string extension = data_extension(path);
+  return extension == ".jsonl" || extension == ".ndjson";
+}
+
 // Cuts a text into parts at line breaks and reads each as a table.
 class LineParts {
  public:
@@ -52,12 +57,14 @@ class LineParts {
       line_ += num_lines;
       return;
     }
+    const auto text_bytes = std::ssize(text_);
     TextFile part = text_file_from_memory(name_, std::move(text_), line_);
     text_.clear();
     line_ += num_lines;
     Table table =
         is_jsonl_ ? read_jsonl(part, known_columns()) : read_lines(std::move(part), options_.line_breaks);
     part = {};
+    table.set_text_bytes(text_bytes);
     if (!columns_) columns_ = choose_document_column(table, options_.column);
     visit_(TextSplit(std::move(table), *columns_));
   }
@@ -134,6 +141,10 @@ void refuse_arrow(const fs::path& path, const std::string& extension) {
 
 }  // namespace
 
+bool is_read_in_parts(const fs::path& path) {
+  return compression_of(path) == Compression::kNone && (is_plain_text(path) || is_jsonl(path));
+}
+
 bool is_plain_text(const fs::path& path) {
   return data_extension(path) == ".txt";
 }
@@ -142,10 +153,10 @@ ColumnChoice read_documents(const fs::path& path, const DocumentOptions& options
   const std::string extension = data_extension(path);
   refuse_arrow(path, extension);
   std::error_code ignored;
-  const bool is_jsonl = extension == ".jsonl" || extension == ".ndjson";
-  if ((is_plain_text(path) || is_jsonl) && !fs::is_directory(path, ignored))
-    return read_by_lines(path, is_jsonl, options, visit);
+  if ((is_plain_text(path) || is_jsonl(path)) && !fs::is_directory(path, ignored))
+    return read_by_lines(path, is_jsonl(path), options, visit);
   Table table = read_table(path, {.quotes = options.quotes, .max_bytes = options.max_bytes});
+  if (table.text_bytes() == 0) table.set_text_bytes(static_cast<int64_t>(fs::file_size(path, ignored)));
   ColumnChoice columns = choose_document_column(table, options.column);
   visit(TextSplit(std::move(table), columns));
   return columns;

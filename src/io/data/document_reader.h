@@ -33,6 +33,9 @@ using DocumentPart = std::function<void(const TextSplit& part)>;
 ColumnChoice read_documents(const std::filesystem::path& path, const DocumentOptions& options,
                             const DocumentPart& visit);
 
+// Returns true if a file is read in parts. Any other is read at once.
+bool is_read_in_parts(const std::filesystem::path& path);
+
 // Returns true if the extension of a path is that of a text, which may be compressed: .txt, .txt.gz.
 bool is_plain_text(const std::filesystem::path& path);
 

@@ -79,7 +79,7 @@ TokenSet TokenSet::from_parts(std::vector<uint16_t> narrow_ids, std::vector<int3
 TokenSet TokenSet::from_mapped(MappedTokens tokens, TruncationCount truncation) {
   check_arrays(tokens.arrays);
   TokenSet set;
-  set.ids_ = std::move(tokens.file);
+  set.mapping_ = std::move(tokens.file);
   set.arrays_ = tokens.arrays;
   set.find_longest();
   set.mapped_bytes_ =
@@ -216,8 +216,13 @@ int64_t Dataset::held_bytes() const {
 }
 
 int64_t Dataset::num_labels(std::span<const int32_t> rows) const {
-  if (!labels.is_per_token) return std::ssize(rows);
   int64_t count = 0;
+  if (labels.is_next_token) {
+    each_sequence(rows,
+                  [&](int32_t sequence) { count += std::max<int64_t>(0, tokens.length(sequence) - 1); });
+    return count;
+  }
+  if (!labels.is_per_token) return std::ssize(rows);
   for (const int32_t row : rows) {
     count +=
         std::ranges::count_if(of_row(labels.classes, row), [](int32_t label) { return label != kNoLabel; });

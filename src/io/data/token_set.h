@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/file.h"
 #include "io/data/data_table.h"
 
 namespace plimsoll {
@@ -32,7 +33,7 @@ struct TokenArrays {
 
 // Arrays in a mapped file.
 struct MappedTokens {
-  std::shared_ptr<const void> file;  // keeps the mapping alive
+  std::shared_ptr<const FileMapping> file;
   TokenArrays arrays;
   int64_t max_id = 0;  // known without reading the pages
 };
@@ -53,6 +54,11 @@ class TokenSet {
   bool is_narrow() const { return arrays_.wide_ids.empty(); }
   int64_t held_bytes() const { return ids_bytes_ + offsets_bytes_; }
   int64_t mapped_bytes() const { return mapped_bytes_; }
+  // Releases the pages of a mapped file that were read, so that they do not count as memory of this process. Does nothing
+  // for tokens in memory. Thread-safe.
+  void release_pages() const {
+    if (mapping_) mapping_->release_pages();
+  }
   // Returns the length of each row, in the form that samplers need.
   std::vector<int32_t> lengths() const;
 
@@ -87,7 +93,8 @@ class TokenSet {
   void set_rows(std::vector<int64_t> offsets);
   void find_longest();
 
-  std::shared_ptr<const void> ids_;      // keeps the ids and types alive
+  std::shared_ptr<const void> ids_;  // keeps the ids and types alive, unless they are mapped
+  std::shared_ptr<const FileMapping> mapping_;
   std::shared_ptr<const void> offsets_;  // keeps the offsets alive
   TokenArrays arrays_;
   int64_t ids_bytes_ = 0;
@@ -101,6 +108,9 @@ class TokenSet {
 // Joins sets part by part. Memory: that of the result, which doubles as it grows. One thread at a time.
 class TokenJoiner {
  public:
+  // `max_id`: ids up to this one may come; a larger one widens those that were added.
+  explicit TokenJoiner(int64_t max_id = 0) : is_wide_(max_id > 0xFFFF) {}
+
   void add(const TokenSet& part);
   TokenSet finish() &&;
   int64_t held_bytes() const;
@@ -108,7 +118,7 @@ class TokenJoiner {
  private:
   std::vector<uint16_t> narrow_ids_;
   std::vector<int32_t> wide_ids_;
-  bool is_wide_ = false;
+  bool is_wide_;
   std::vector<uint8_t> types_;  // empty as long as every type is 0
   std::vector<int64_t> offsets_ = {0};
   TruncationCount truncation_;

@@ -59,7 +59,8 @@ struct WordTokens {
   // One entry per token, with the offsets of `tokens`: the index of the word in its row whose first token this
   // is, or -1 for special tokens and for the further tokens of a word. A word that gives no token, or that is
   // cut, does not occur.
-  std::vector<int32_t> word_starts;
+  std::vector<int32_t> word_starts = {};
+  uint64_t content_hash = 0;  // of tokens from a file: content_hash() of token_cache.h
 };
 
 // Tokenizes all rows of words, with the requirements, errors and memory of tokenize_split, and 4 more bytes per
