@@ -74,7 +74,7 @@ def peak_of_process():
     return int(line.split()[1]) * 1024
 
 
-# Arguments for which Trainer has no equivalent unless they have these values.
+# Arguments of plimsoll train for which Trainer has an equivalent only if they have these values.
 WITHOUT_PEER = {
     "recompute": ("auto", "none", "cheap", "full"),
     "recompute_budget": (),
@@ -98,7 +98,7 @@ def refuse_what_has_no_peer(options):
         if options.get(name, others[0] if others else None) not in (*others, None):
             sys.exit(f"Trainer has nothing like --{name} {options[name]}")
     if "momentum_dtype" in options.get("optim_args", "") or "variance_dtype" in options.get("optim_args", ""):
-        # Among Trainer's optimizers only this one reads them.
+        # adamw_anyprecision is the only optimizer of Trainer that reads these options.
         options.setdefault("optim", "adamw_anyprecision")
 
 

@@ -1,8 +1,8 @@
 # The files that `cmake --install` installs, and the target `plimsoll_product` that builds them.
 #
-# Other programs link one shared library, libplimsoll. The rooms of the implementation and the libraries that
+# Other programs link one shared library, libplimsoll. The libraries of the implementation and those that
 # they need stay private, so a user's project sees only headers and plimsoll::plimsoll. The command line links
-# the rooms statically: it starts faster, and the file runs from anywhere.
+# them statically: it starts faster, and the file runs from anywhere.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

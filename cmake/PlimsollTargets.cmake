@@ -1,4 +1,4 @@
-# plimsoll_library(NAME [APART] SOURCES ... DEPS ...): one room or sub-room of the house. APART, here and below: never several
+# plimsoll_library(NAME [APART] SOURCES ... DEPS ...): the library of one folder of src/. APART, here and below: never several
 #   sources compiled as one (tests and instrumented builds do that), for sources that use a name twice. A folder that sets
 #   PLIMSOLL_LIBRARIES_APART says so for all its libraries.
 # plimsoll_test(NAME [APART] SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
@@ -112,7 +112,7 @@ endfunction()
 
 # plimsoll_fuzz(NAME SOURCES ... DEPS ... [DICTIONARY FILE]): a libFuzzer program, built only with PLIMSOLL_BUILD_FUZZ (and
 # clang). Run it as `NAME -dict=NAME.dict -max_total_time=600 CORPUS_FOLDER`; PLIMSOLL_SANITIZE=ON makes it find more. The
-# dictionary, words of the format that it reads, is put beside the program under the program's name.
+# dictionary, words of the format that it reads, is put next to the program under the program's name.
 function(plimsoll_fuzz name)
   if(NOT PLIMSOLL_BUILD_FUZZ)
     return()

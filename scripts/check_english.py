@@ -82,7 +82,7 @@ def main():
     parser.add_argument("--show", type=int, default=10, help="how many findings to print")
     options = parser.parse_args()
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
-    # The list of words is in this file, and the tables of Unicode are data.
+    # This file is skipped because it contains the list of words, and the tables of Unicode because they are data.
     paths = [path for path in listed if TEXT_FILES.search(path) and "/tables/" not in path
              and path != "scripts/check_english.py"]
     total_lines, counts, shown = 0, collections.Counter(), []

@@ -16,7 +16,7 @@ report "unfinished work; finish it or open an issue" \
   "$(git grep -nIwE '[T]ODO|[F]IXME|[X]XX|[H]ACK' -- src include cmake scripts tests bench examples Makefile .ci)"
 report "a path of one machine" \
   "$(git grep -nIE '(^|[^A-Za-z0-9_.])/[w]ork/' -- src include cmake scripts tests bench examples docs README.md)"
-report "more than 800 lines; which room is this file hiding?" \
+report "more than 800 lines; split the file" \
   "$(git ls-files 'src/*' 'include/*' 'tests/*' 'bench/*' 'examples/*' | grep -E '\.(cc|h|cu|cuh|py|sh)$' |
     xargs -r wc -l 2>/dev/null | awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines" }')"
 report "blanks at the end of a line" \

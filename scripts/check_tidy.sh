@@ -3,8 +3,8 @@
 #
 #   scripts/check_tidy.sh [BASE]     (default: the merge base with origin/main, or the commit before the last)
 #
-# All of them, as long as TIDY_SECONDS (600) are not spent; those that were left out are named. Needs a configured build/ for the
-# compile commands.
+# It checks all of them unless that takes longer than TIDY_SECONDS (600), and then names those that it skipped. Needs
+# a configured build/ for the compile commands.
 set -euo pipefail
 scripts/setup.sh tidy
 seconds=${TIDY_SECONDS:-600}

@@ -37,7 +37,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100"], ["--device", "v100-16gb"]]
 PRESETS = ["bert-base-uncased", "bert-large-uncased", "distilbert-base-cased", "MiniLM-L6-H384-uncased"]
-# Keys of plan.json that hold times or words.
+# Keys of plan.json whose values are times or descriptions, which may differ between two builds.
 IGNORED_KEYS = {"build_ms", "estimated_ms", "constant_provenance", "difference", "made_of", "version"}
 TINY_CONFIG = {"model_type": "bert", "vocab_size": 150, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
                "intermediate_size": 32, "max_position_embeddings": 32}

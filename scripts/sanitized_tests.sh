@@ -4,13 +4,13 @@
 #   scripts/sanitized_tests.sh FOLDER [BASE]     (FOLDER: a configured build, such as build-asan;
 #                                                 BASE: default as in scripts/check_tidy.sh)
 #
-# These are the tests of the rooms that parse untrusted input, and every test that links code of a folder with a CMakeLists.txt in
+# These are the tests of the folders that parse untrusted input, and every test that links code of a folder with a CMakeLists.txt in
 # which a file changed since BASE. A change of the build system or of src/base selects every test. `make test-long` runs every test
 # under the sanitizers, whatever changed.
 set -euo pipefail
 folder=$1
 base=${2:-}
-# The rooms that read files which somebody else wrote, and the tests that give them broken ones.
+# The folders that read files which somebody else wrote, and the tests that give them broken ones.
 untrusted='src/(io|arguments|models|hardware|base)/|tests/bad_input/'
 
 if [ -z "$base" ]; then

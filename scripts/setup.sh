@@ -3,8 +3,8 @@
 #
 #   scripts/setup.sh [build|demo|format|tidy|fuzz|bench|package:NAME]...     (default: build)
 #
-# Needs root or sudo that asks no password. Otherwise it names what is missing and the command that installs it, and exits
-# with 2. On a system without dpkg it only says what it would have looked for.
+# Needs root or sudo that asks no password. Otherwise it names what is missing and the command that installs it, and
+# exits with 2. On a system without dpkg it only prints the names of the packages.
 set -eu
 
 packages_of() {

@@ -6,9 +6,9 @@
 #   long   tests with the label long: kill loops, 200 configurations, parity at length
 #   asan   every test but the long ones under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan   every test but the long ones under ThreadSanitizer, loops on std::thread, which it understands
-#   fuzz   every fuzzer for FUZZ_SECONDS (600) of CPU time; what it finds is kept in build-fuzz/findings
+#   fuzz   every fuzzer for FUZZ_SECONDS (600) of CPU time; its findings are kept in build-fuzz/findings
 #
-# All stages run even if one fails; the last lines say which did. OMP_NUM_THREADS, where it is set, is obeyed.
+# All stages run even if one fails; the last lines say which did. If OMP_NUM_THREADS is set, it applies.
 set -uo pipefail
 jobs=${JOBS:-$(nproc)}
 [ $# -gt 0 ] || set -- long asan tsan fuzz

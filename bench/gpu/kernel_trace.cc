@@ -3,8 +3,8 @@
 //
 //   CUDA_INJECTION64_PATH=$PWD/libkernel_trace.so plimsoll train ...
 //
-// KERNEL_TRACE_FILE     the output file (default: standard error) KERNEL_TRACE_GRAPHS   1: one record per
-// launched CUDA graph instead of one per kernel
+//   KERNEL_TRACE_FILE     the output file (default: standard error)
+//   KERNEL_TRACE_GRAPHS   1: one record per launched CUDA graph instead of one per kernel
 //
 // Records per graph cost the program almost nothing, but count the pauses between two kernels of a graph as
 // work. With a record per kernel, CUPTI itself makes these pauses longer. The true value is between the two.

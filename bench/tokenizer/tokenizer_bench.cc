@@ -148,7 +148,8 @@ int run(const std::vector<std::string>& args) {
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (args[0] == "encode" && rest.size() >= 3) return encode(rest);
   if (args[0] == "time" && rest.size() == 4) return time(rest);
-  throw_error(ErrorCode::kUsage, "see the comment at the top of tokenizer_bench.cc");
+  throw_error(ErrorCode::kUsage,
+              "wrong arguments; the comment at the top of tokenizer_bench.cc describes them");
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ TEST(WordNet, SplitsByTheWordAloneIntoEightyTenTen) {
   EXPECT_NEAR(members[0], 0.8 * kNames, 5 * 57);
   EXPECT_NEAR(members[1], 0.1 * kNames, 5 * 43);
   EXPECT_NEAR(members[2], 0.1 * kNames, 5 * 43);
-  // The hash must not change: that would move words between the splits of two versions.
+  // The hash must not change, because it decides in which split a word is, and two versions must have the same
+  // splits.
   EXPECT_EQ(name_hash(""), 17665956581633026203u);
 }
 

@@ -16,7 +16,8 @@
 
 namespace plimsoll {
 
-// How an option takes a value: never, always (the last one counts), always and more than once, or if one follows.
+// States if an option takes a value. kFlag: never. kValue: always; if it is given several times, the last value
+// counts. kRepeated: always, and all values count. kOptional: only if the next word is a value.
 enum class OptionForm : uint8_t { kFlag, kValue, kRepeated, kOptional };
 
 struct CommandOption {
@@ -53,7 +54,7 @@ const std::vector<CommandInfo>& command_table();
 // Returns the command with this name, or null.
 const CommandInfo* find_command(std::string_view name);
 
-// The words of a command line, sorted by the options of the command.
+// The words of a command line, grouped by the options of the command.
 struct CommandWords {
   std::map<std::string, std::vector<std::string>, std::less<>> values;  // of a flag: one empty text
   std::vector<std::string> positionals;
@@ -66,9 +67,10 @@ struct CommandWords {
   std::string value(std::string_view option, std::string_view otherwise = "") const;
 };
 
-// Sorts the words of a command. A command with settings passes every other word on in `rest`. Names may have dashes
-// instead of underscores, and values may follow after "=". Errors: kUsage for an unknown option (the message suggests the
-// nearest), a missing value, and a value that is not one of the choices.
+// Groups the words after the name of a command by its options. If the command takes settings of runs, words that are
+// none of its options are returned in `rest`, for parse_arguments(). Names may have dashes instead of underscores,
+// and values may follow after "=". Errors: kUsage for an unknown option (the message suggests the nearest), a missing
+// value, and a value that is not one of the choices.
 CommandWords read_command_words(const CommandInfo& command, std::span<const std::string> words);
 
 // Returns the list of commands: --help of the program. At most 80 columns and 23 lines.
@@ -84,8 +86,8 @@ using ValueNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 // Returns the presets of --config_name, and the devices of each command: only plans can be made for every card.
 ValueNames known_value_names();
 
-// Returns a script that completes commands, options, choices, these names, and paths. Errors: kUsage for another shell than
-// bash, zsh or fish.
+// Returns a script with which a shell completes commands, options, choices, paths, and the names in `names`. Errors:
+// kUsage for another shell than bash, zsh or fish.
 std::string shell_completion(std::string_view shell, const ValueNames& names = {});
 // Returns the manual page of a command in the language of man(7), or that of the program for "". Errors: kUsage for an
 // unknown command.

@@ -56,9 +56,10 @@ class DataRows {
 // Returns a data set with these rows.
 std::shared_ptr<const DataRows> rows_in_memory(std::vector<DataRow> rows);
 
-// The data sets of a Trainer that reads no data files. The task is problem_type, or, if that is not set, what the training
-// rows show: classes are a classification, of words if a row has several; values are a multi-label task if there are
-// label_names, otherwise a regression. Without training rows it is the task of the model.
+// The data sets of a Trainer that reads no data files. The task is problem_type. If that is not set, the training
+// rows determine it: rows with classes make it a classification (of words if a row has several classes), and rows
+// with values make it a multi-label task if there are label_names, otherwise a regression. Without training rows it
+// is the task of the model.
 //
 // A null pointer means that there is no such set. If the task of the Trainer has no set, then its batches come from
 // Trainer::make_batch(), and the plan has room for batches of per_device_train_batch_size rows

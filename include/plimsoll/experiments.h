@@ -113,8 +113,9 @@ struct PlannedExperiment {
   int64_t total_bytes = 0;
   bool fits = true;     // into the memory of the device, or --memory_limit
   std::string refused;  // the reason if the row cannot be planned, otherwise empty
-  // Empty for rows of Plimsoll, for the settings of the DataLoader, for which the page states none, and unless the row
-  // trains the model of the page on sequences of its length on a GPU.
+  // The figures of Hugging Face's page for this row. Empty for rows that Plimsoll adds, for the rows about settings
+  // of the DataLoader (the page states no figures for them), and if the row does not train the page's model on a GPU
+  // with sequences of the page's length.
   std::optional<DocumentFigures> document = {};
 };
 
@@ -133,10 +134,10 @@ struct ExperimentPlan {
   std::string json;
 };
 
-// Plans the rows of document_experiments(), with the further arguments `more`, which may name any device that plan_run()
-// accepts. It needs no GPU, no weights and no data. Errors: kUsage for the arguments in `more`; a row that is refused
-// only because of its own arguments says so. Cost: some milliseconds per row, and up to a second for the rows that choose
-// what they recompute.
+// Plans the rows of document_experiments(), with the further arguments `more`, which may name any device that
+// plan_run() accepts. It needs no GPU, no weights and no data. Errors: kUsage if the arguments in `more` are refused.
+// If only a row's own arguments are refused, the row contains the reason. Cost: some milliseconds per row, and up to
+// a second for the rows that choose what they recompute.
 ExperimentPlan plan_experiments(const std::vector<std::string>& more,
                                 PlannedRows rows = PlannedRows::kDocuments,
                                 const Environment& environment = process_environment());
@@ -172,9 +173,9 @@ std::string keep_calibration(const std::string& json, const std::map<std::string
 // the precision.
 std::vector<Experiment> gpu_constant_runs(const std::vector<std::string>& more);
 
-// Writes the results of those runs, read from their output folders, to the user's cache. Later plans for the
-// same card, driver and build of the program use them. Returns the path. Reads files and asks the driver.
-// Errors: kBadData if a file is missing or invalid; kDevice; kUsage if other processes used the card during
+// Reads the output folders of the runs of gpu_constant_runs() and writes the measured memory to the user's cache.
+// Later plans for the same card, driver and build of the program use them. Returns the path. Reads files and asks the
+// driver. Errors: kBadData if a file is missing or invalid; kDevice; kUsage if other processes used the card during
 // the runs, or if the environment does not define a cache.
 std::string keep_gpu_constant(const std::vector<std::string>& folders,
                               const std::map<std::string, std::string>& environment);

@@ -66,10 +66,10 @@ struct FitRow {
 };
 
 struct FitReport {
-  // The rows that fit, fastest first. Of the rows of a tie, the one that changes the run least is the first: rows that
-  // keep the numbers before those that round, these before other update rules, then by the number of arguments. A set
-  // of methods is listed only if it would not fit without each of its methods. The unchanged run follows if it does not
-  // fit.
+  // The rows that fit, fastest first. Rows whose speeds are tied are sorted by how much they change the run: first
+  // rows that keep the numbers, then rows that round, then rows with another update rule, and among equal ones by the
+  // number of arguments. A set of methods is listed only if it would not fit without each of its methods. The
+  // unchanged run follows if it does not fit.
   std::vector<FitRow> rows;
   int64_t num_plans = 0;
   double plans_per_s = 0;

@@ -15,8 +15,8 @@
 
 namespace plimsoll {
 
-// Selects if a report lists the cheapest ways to save memory. Each of them is planned, so such a report takes
-// up to five times as long; if the run does not fit, up to a hundred times as long.
+// Selects whether a report lists the cheapest ways to save memory. Each of them is planned, so such a report takes up
+// to five times as long; if the run does not fit, up to a hundred times as long.
 enum class Savings : uint8_t { kLeaveOut, kPlan };
 
 // The run that was planned, as the title of the table describes it.
@@ -79,7 +79,8 @@ struct PlannedBytes {
   int64_t bytes = 0;
 };
 
-// Memory of one module of the model. The figures "at most" are the module's own highest sums in a step.
+// Memory of one module of the model. The figures "at most" are the largest that the module reaches in a step; modules
+// reach theirs at different ops.
 struct PlannedModule {
   std::string name;  // empty for values of no module
   int64_t num_parameters = 0;
@@ -167,12 +168,13 @@ struct PlanReport {
   PlannedRun run;
   PlannedMemory memory;
   PlannedSpeed speed;
-  // Ways to save memory, cheapest first, or, if the run does not fit, changes with which it would need less: those
-  // that fit come first. Empty with kLeaveOut.
+  // Ways to save memory, cheapest first. If the run does not fit: changes that reduce its memory, and first those
+  // with which it fits. Empty with kLeaveOut.
   std::vector<PlannedChange> changes;
-  // Why the run does not fit, and the cheapest changes with which it would. "" with kLeaveOut or if it fits.
+  // The reason why the run does not fit, and the cheapest changes with which it would fit. "" with kLeaveOut or if it
+  // fits.
   std::string refusal;
-  // The same for people and for files.
+  // The same report as texts for people and for files.
   std::string table;    // memory by purpose and phase, operations by group: for people
   std::string summary;  // its five most important lines
   std::string line;     // its most important line
@@ -190,7 +192,7 @@ struct PlanReport {
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
 
-// Plans such a run and returns if it fits. Errors: kWillNotFit if the plan exceeds --memory_limit; the
+// Plans a run as plan_run() does and returns if it fits. Errors: kWillNotFit if the plan exceeds --memory_limit; the
 // message names the cheapest changes that make it fit. Otherwise as plan_run().
 void require_fit(const Arguments& arguments, const Environment& environment = process_environment());
 

@@ -109,14 +109,15 @@ class Trainer {
   // Reads the model, the tokenizer and the data, tokenizes, and plans. Errors: kUsage, kBadData.
   explicit Trainer(Arguments arguments, Task task = Task::kTrain,
                    const Environment& environment = process_environment());
-  // Does the same with data and metrics that the program provides. Errors: also those of DataRows and Metric; kBadData
-  // for a row that the model cannot read; kUsage for the name of a metric, and if the arguments name data files as well.
+  // Constructs a Trainer as above, but for data and metrics that the program provides. Errors: those above and those
+  // of DataRows and Metric; kBadData for a row that the model cannot read; kUsage for the name of a metric, and if
+  // the arguments name data files as well.
   Trainer(Arguments arguments, const TrainerParts& parts, Task task = Task::kTrain,
           const Environment& environment = process_environment());
   ~Trainer();
-  // Moves everything, the memory of the run included: batches that this Trainer made stay valid. A Trainer that was
-  // moved from can only be assigned to or destroyed; every other call throws kUsage. Requires: no call is running,
-  // also not request_stop().
+  // Moves the complete state, including the memory of the run. Batches that this Trainer made remain valid. A Trainer
+  // that was moved from can only be assigned to or destroyed; every other call throws kUsage. Requires: no call is
+  // running, also not request_stop().
   Trainer(Trainer&& other) noexcept;
   Trainer& operator=(Trainer&& other) noexcept;
 

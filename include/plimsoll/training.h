@@ -19,8 +19,8 @@ namespace plimsoll {
 // ASCII unless it is a UTF-8 locale), and COLUMNS, the width of the terminal that shows the tables.
 using Environment = std::map<std::string, std::string>;
 
-// Returns those of the variables above that this process has. If HOME is not set, it is the home directory of
-// the user in the password database. Thread-safe unless another thread changes the environment.
+// Returns the variables listed above that are set in this process. If HOME is not set, the result contains the home
+// directory of the user in the password database. Thread-safe unless another thread changes the environment.
 Environment process_environment();
 
 // The figures of one optimizer step, complete at the end of the step.
@@ -144,8 +144,8 @@ struct MemoryFigures {
   // Observed end of the used part of the arena, rounded up to 64 bytes (256 on a GPU). Used bytes are bytes
   // that were written and the scratch memory of kernels that ran.
   int64_t arena_high_water_bytes = 0;
-  // Observed end of the written part of the arena. It can be smaller because a kernel need not write all its
-  // scratch memory.
+  // Observed end of the written part of the arena. It can be smaller than arena_high_water_bytes because a kernel
+  // need not write all its scratch memory.
   int64_t arena_written_bytes = 0;
   int64_t lower_bound_bytes = 0;
   int64_t constant_bytes = 0;

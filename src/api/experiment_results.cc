@@ -90,7 +90,7 @@ ExperimentFigures read_experiment(const std::string& folder) {
         .is_calibrated = plan.at("estimate").at("is_calibrated"),
         .date = date_of(join_path(folder, "train_results.json")),
         .evaluation = {}};
-    // A run of one or two steps reaches no steady state.
+    // A run of one or two steps has no steady state, so the mean over the whole run is used.
     if (figures.samples_per_s <= 0) figures.samples_per_s = results.at("train_samples_per_second");
     const std::string evaluation_path = join_path(folder, "eval_results.json");
     if (!posix_file_system().status(evaluation_path)) return figures;
@@ -100,8 +100,10 @@ ExperimentFigures read_experiment(const std::string& folder) {
     }
     return figures;
   } catch (const nlohmann::json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: a file of the run was not written by this version: {}", folder,
-                error.what());
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: a file of the run was not written by this version: {}; remove the folder and run the row again",
+        folder, error.what());
   }
 }
 

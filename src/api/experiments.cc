@@ -104,7 +104,7 @@ Words common_words(ExperimentDevice device) {
           "True"};
 }
 
-// Makes a row. `methods`: the methods that it uses; the summary contains rows that use one.
+// A row of the table. `methods`: the methods that the row uses. Rows with a single method appear in the summary.
 struct Row {
   std::string name;
   Words methods;
@@ -238,7 +238,9 @@ Words split_values(std::string_view values, std::string_view sweep) {
   Words parts;
   for (size_t at = 0; at <= values.size();) {
     const size_t end = std::min(values.find(separator, at), values.size());
-    if (end == at) throw_error(ErrorCode::kUsage, "--sweep {}: a value is empty", sweep);
+    if (end == at)
+      throw_error(ErrorCode::kUsage, "--sweep {}: a value is empty; write the value or remove a comma",
+                  sweep);
     parts.emplace_back(values.substr(at, end - at));
     at = end + 1;
   }
@@ -263,7 +265,8 @@ std::vector<Words> values_of(const std::string& sweep) {
                 name);
   }
   const std::string_view text = std::string_view(sweep).substr(equals + 1);
-  // A comma may separate two values of the sweep or be part of a list; the program does not guess.
+  // For a setting whose values are lists, a comma may separate two values of the sweep or two elements of one list.
+  // The user has to say which.
   const bool has_commas_of_its_own = info->type == "list" || info->type == "key=value";
   if (has_commas_of_its_own && text.find(',') != std::string_view::npos &&
       text.find(';') == std::string_view::npos) {
@@ -356,8 +359,9 @@ std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps
       for (const Words& value : values_of(sweep)) longer.push_back(merged(before, value));
     }
     if (longer.size() > kMostRows) {
-      throw_error(ErrorCode::kUsage, "--sweep: {} rows and more; at most {} are run", longer.size(),
-                  kMostRows);
+      throw_error(ErrorCode::kUsage,
+                  "--sweep: the values give {} rows or more, but at most {} are run; give fewer values",
+                  longer.size(), kMostRows);
     }
     combinations = std::move(longer);
   }

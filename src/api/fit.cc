@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "hardware/gpu_target.h"
+#include "models/architecture.h"
 #include "models/model.h"
 #include "plan/search/fit.h"
 #include "run/captured_buckets.h"
@@ -69,10 +70,10 @@ Arguments without_recompute_choice(Arguments arguments) {
   return arguments;
 }
 
-// The command that trains what `fit` was asked about.
+// The command that trains the run that `fit` searched for.
 struct FitCommand {
-  // The arguments of the run, without those that the search chooses and without the name of a card, which is no device of
-  // the machine that runs it.
+  // The arguments of the run, without those that the search chooses, and without a --device that names a card of the
+  // table, on which the user's machine cannot run.
   std::string words = {};
   // A sentence that names the arguments that the user has to add; empty if the command is complete.
   std::string to_fill_in = {};
@@ -86,7 +87,8 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-// Returns true for an argument that the search chooses, or that was filled in and not given by the user.
+// Returns true for an argument that is left out of the command: the search chooses it, or it was filled in and not
+// given by the user.
 bool is_no_word(const ArgumentDifference& difference) {
   for (const std::string_view name :
        {"per_device_train_batch_size", "gradient_accumulation_steps", "eval_steps", "metric_for_best_model",
@@ -236,14 +238,14 @@ class Fit {
     run.arguments.recompute_budget = arguments.recompute_budget;
     run.facts.evaluate = evaluates_;
     run.facts.lengths = SequenceLengths::kAllLongest;
-    // `fit` reads only random data.
+    // The only data that `fit` reads is random data, whose lengths are known for every batch size.
     if (setup.data.train && run.facts.device.is_gpu()) {
       run.facts.count_captured = [counted = counted_run(setup)](const BatchOptions& batches) {
         return captured_buckets_of_dummy(counted, batches);
       };
     }
     length_ = run.facts.train_bucket.longest;
-    most_tokens_ = setup.model.config.max_position_embeddings;
+    most_tokens_ = max_sequence_length(setup.model.config);
     if (label_.empty()) label_ = setup.model.label;
     if (!compares_cards()) {
       device_label_ = setup.device.label;
@@ -424,7 +426,8 @@ class Fit {
     return std::min(limit, base_.recompute_budget.value_or(limit));
   }
 
-  // Returns a text about other methods, or a run without clipping, if nothing fits and they need less memory.
+  // Returns a text for the case that nothing fits: other methods, or a run without clipping, if these need less
+  // memory.
   std::string what_else_is_there(const std::string& device, int64_t needed) {
     std::string text;
     const auto note = [&](const std::string& how, const AskedDevice& asked_device,

@@ -51,8 +51,9 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   ModelFolder adapter =
       ModelFolder::open(files, resolve_model_folder(files, hub, options.adapter, "main", argument));
   if (!adapter.is_adapter()) {
-    throw_error(ErrorCode::kBadData, "{}: it has no {}, so it is a complete model already", options.adapter,
-                kAdapterConfigFile);
+    throw_error(ErrorCode::kBadData,
+                "{}: it has no {}, so it is a complete model already and there is nothing to merge",
+                options.adapter, kAdapterConfigFile);
   }
   std::string base_name = options.base;
   if (base_name.empty()) {

@@ -1,4 +1,4 @@
-// The calls for a loop that the user writes: batches, forward and backward passes, updates.
+// Implements the functions of Trainer for custom training loops: batches, forward and backward passes, updates.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -45,15 +45,15 @@ double Batch::epoch() const {
 
 namespace {
 
-// Scales the gradients that were accumulated over micro-batches. Done once per step if the loop used another number of
-// samples than expected.
+// Multiplies the accumulated gradients by a factor. Called once per step if the loop used another number of samples
+// than forward_backward() had assumed.
 void scale_gradients(Executor& executor, double factor) {
   std::vector<std::byte> piece(size_t{1} << 20);
   int64_t num_scaled = 0;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kGradient) continue;
-    // Only the elements: the size of the buffer is rounded up, and with --debug_allocations the memory ends after the last
-    // element.
+    // Only the elements are scaled. The size of the buffer is rounded up, and with --debug_allocations its memory
+    // ends after the last element.
     const int64_t width = dtype_bytes(buffer.type.dtype);
     const int64_t bytes = executor.elements(buffer.name) * width;
     for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece)) {
@@ -157,7 +157,7 @@ ForwardOutput Trainer::forward(const Batch& batch) {
   impl().session.require_room(kEvaluateProgram, made.batch, "forward()");
   impl().start();
   BatchOutputs outputs = impl().session.forward(made.batch);
-  const int64_t num_labels = impl().session.setup().model.config.num_labels;
+  const int64_t num_labels = impl().session.setup().model.config.num_outputs();
   ForwardOutput result{.num_rows = std::ssize(outputs.logits) / num_labels,
                        .num_labels = num_labels,
                        .logits = std::move(outputs.logits)};
@@ -185,8 +185,8 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = made.batch.info;
   if (step.micro_batches == 0) {
-    // As in the Trainer's own loop, these are the labels of a full step, or those that remain in the epoch. The real number is known
-    // at update(), which corrects the difference.
+    // The loss is divided by the number of labels of a full step, or of the rest of the epoch, as in train(). The
+    // loop may use another number of batches; update() then corrects the gradients.
     step.labels = 0;
     step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));
   }
@@ -249,7 +249,7 @@ void Trainer::update_by(const UpdateRule& rule) {
   impl().finish_gradients();
   Executor& executor = impl().session.executor();
   if (impl().own_parameters.empty()) impl().own_parameters = executor.updated_parameters();
-  // No optimizer has more states with the shape of a weight.
+  // No optimizer has more than four states with the shape of a weight.
   std::array<std::span<float>, 4> states;
   for (const UpdatedParameter& parameter : impl().own_parameters) {
     const auto count = static_cast<size_t>(parameter.count);

@@ -160,7 +160,7 @@ void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels,
     const std::vector<Suggestion> savings = cheapest_savings(plan, run);
     report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
-    // Each needs less than the plan, which fits.
+    // The plan itself fits, and each of these changes needs less memory.
     for (PlannedChange& change : report.changes) change.fits = true;
     return;
   }

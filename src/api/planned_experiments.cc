@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-// "How to fit a bigger model and train it faster", Hugging Face's page on training on one GPU, and its notebook: Trainer
-// with BERT-large, 512 random sequences of 512 tokens, on a Tesla V100-SXM2-16GB in January 2022. In the order of the
-// page, which is that of document_experiments().
+// "How to fit a bigger model and train it faster", Hugging Face's page on training on one GPU, and its notebook:
+// Trainer with BERT-large, 512 random sequences of 512 tokens, on a Tesla V100-SXM2-16GB in January 2022. The figures
+// are in the order of the page, which is also the order of document_experiments().
 constexpr std::array<DocumentFigures, 9> kDocumentFigures{{{8.86, 14949},
                                                            {7.75, 8681},
                                                            {5.99, 6775},
@@ -44,7 +44,7 @@ bool trains_as_the_page(const Experiment& vanilla) {
 ExperimentPlan plan_experiments(const std::vector<std::string>& more, PlannedRows rows,
                                 const Environment& environment) {
   ExperimentPlan plan;
-  // Faults of these arguments are faults of the whole table.
+  // Errors in these arguments concern all rows, so they are thrown and not reported per row.
   ParseResult own = parse_arguments(more);
   plan.warnings = std::move(own.warnings);
   plan.notes = std::move(own.notes);

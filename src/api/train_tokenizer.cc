@@ -24,11 +24,13 @@ std::string train_tokenizer(const TokenizerTraining& training, const std::string
     throw_error(ErrorCode::kUsage, "--train is '{}', but should be bpe or wordpiece", training.kind);
   }
   if (training.files.empty())
-    throw_error(ErrorCode::kUsage, "training a tokenizer needs at least one text file");
+    throw_error(ErrorCode::kUsage, "training a tokenizer needs at least one text file; name one or more");
   check_range("vocab_size", training.vocab_size, 1);
   check_range("min_frequency", training.min_frequency, 0);
   for (const std::string& token : training.special_tokens) {
-    if (token.empty()) throw_error(ErrorCode::kUsage, "--special_tokens has an empty token");
+    if (token.empty())
+      throw_error(ErrorCode::kUsage,
+                  "--special_tokens has an empty token; write the token or remove a comma");
   }
   FileSystem& files = posix_file_system();
   if (const auto found = find_tokenizer_files(files, output_dir); !found.empty()) {

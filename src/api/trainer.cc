@@ -43,7 +43,7 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
 
 std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {
   return task_of(setup.request.model.problem_type)
-      .format_prediction(row, setup.model.config.id2label, setup.model.config.num_labels);
+      .format_prediction(row, setup.model.config.id2label, setup.model.config.num_outputs());
 }
 
 // Returns the prediction of a row, without its texts.
@@ -52,15 +52,15 @@ Prediction prediction_of(const RunSetup& setup, std::vector<float> logits) {
   Prediction prediction{
       .logits = {}, .probabilities = {}, .label = predicted_label(setup, logits), .texts = {}};
   if (task.probabilities != nullptr)
-    prediction.probabilities = task.probabilities(logits, setup.model.config.num_labels);
+    prediction.probabilities = task.probabilities(logits, setup.model.config.num_outputs());
   prediction.logits = std::move(logits);
   return prediction;
 }
 
 }  // namespace
 
-// A call of train(). When it ends, in any way, it clears the request to stop, and a loop that the user writes continues the
-// count of updates of the run.
+// The scope of a call of train(). When the call returns or throws, the destructor clears a request to stop and lets a
+// custom loop continue the run's count of updates.
 class Trainer::Impl::TrainCall {
  public:
   explicit TrainCall(Impl& impl) : impl_(impl) {}
@@ -71,7 +71,7 @@ class Trainer::Impl::TrainCall {
   TrainCall(const TrainCall&) = delete;
   TrainCall& operator=(const TrainCall&) = delete;
 
-  // From here on weights, states, batches and reported figures are those of this run.
+  // Called when the run has begun: from then on, weights, states, batches and reported figures are those of this run.
   void begin(std::unique_ptr<TrainLoop> begun) {
     impl_.loop = std::move(begun);
     impl_.batches_started = false;
@@ -203,7 +203,7 @@ TrainOutput Trainer::train(const Announce& announce) {
     output = loop.run([&](const std::vector<std::string>& lines) {
       call.begin(std::move(next));
       announce_all(lines);
-      // Written first, so that the file describes a run that does not reach its end as well.
+      // plan.json is written before training, so that it exists even if the run does not reach its end.
       if (!loop.is_complete()) replace_file(files, join_path(folder, kPlanFile), impl().plan.json);
     });
   } catch (const Error& error) {
@@ -226,7 +226,7 @@ MetricMap Trainer::evaluate() {
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl().callbacks) callback->on_evaluate_progress(done, all);
   };
-  // Each set has its own time, number of rows and memory.
+  // Each validation set reports its own time, number of rows and memory.
   const auto evaluate_set = [&](const Dataset& data) {
     const MemoryPhase memory;
     MetricMap metrics = impl().session.evaluate(data, "eval", nullptr, progress);
@@ -266,9 +266,9 @@ std::vector<Prediction> Trainer::predict(const std::vector<DataRow>& rows) {
     impl().start();
     const std::vector<float> logits = session.forward(batch).logits;
     for (size_t i = 0; i < part.size(); ++i) {
-      predictions.push_back(prediction_of(
-          setup,
-          logits_of_sequence(data, batch, i, logits, setup.data.labels.kind, setup.model.config.num_labels)));
+      predictions.push_back(
+          prediction_of(setup, logits_of_sequence(data, batch, i, logits, setup.data.labels.kind,
+                                                  setup.model.config.num_outputs())));
     }
     part.clear();
   };
@@ -295,7 +295,8 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
   impl().require_no_gradients("predict()");
   const RunSetup& setup = impl().session.setup();
   if (setup.data.predict && !has_test_set(set)) {
-    throw_error(ErrorCode::kUsage, "there is no mismatched test data: only MNLI's own folder has it");
+    throw_error(ErrorCode::kUsage,
+                "there is no mismatched test data: only MNLI's own folder has it; predict TestSet::kTest");
   }
   if (!setup.data.predict) {
     throw_error(
@@ -351,7 +352,7 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   if (!output.interrupted && write_model_card(posix_file_system(), folder, impl().session.setup(), output)) {
     written.emplace_back("README.md");
   }
-  // The last file that is written shows that all of them are complete.
+  // memory.json is written last, so that its existence shows that all files are complete.
   const std::vector<std::string> plots =
       write_run_reports(posix_file_system(), folder, impl().session, impl().plan, memory(), output,
                         impl().arguments().run_name);

@@ -27,14 +27,14 @@ struct Batch::Impl {
   int64_t batch_size = 1;
 };
 
-// The current optimizer step of a loop that the user wrote.
+// The current optimizer step of a custom training loop.
 struct OwnStep {
   int64_t micro_batches = 0;  // number of micro-batches whose gradients were added
   int64_t labels = 0;         // number of labels in them
   double denominator = 1;     // the divisor of each loss
 };
 
-// The state, apart from tensors, that a checkpoint of a loop that the user wrote stores.
+// The state of a custom training loop that its checkpoints store in addition to tensors.
 struct OwnRun {
   std::optional<RunState> state = {};  // of the last checkpoint; none before the first
   DataPosition position = {};          // of the batch after the last one that was used
@@ -54,7 +54,7 @@ struct Trainer::Impl {
   std::unique_ptr<TrainLoop> loop;  // the last one that began
   std::string loaded;
   MetricMap init_metrics;  // the metrics of init_memory, until a phase reports them
-  // The state of a loop that the user wrote.
+  // The following members are the state of a custom training loop.
   bool batches_started = false;
   int64_t steps = 0;
   OwnStep own_step;
@@ -64,18 +64,21 @@ struct Trainer::Impl {
   class TrainCall;
 
   void start();
-  // Returns the batch. Throws kUsage if it is empty or of another Trainer. `action`: "forward()".
+  // Returns the batch's data. Throws kUsage if the batch is empty or belongs to another Trainer. `action`: the name
+  // of the call for the message, such as "forward()".
   const Batch::Impl& require_batch(const Batch& batch, const char* action) const;
   // Throws kUsage, naming the call that must come first, if this Trainer was not made to train.
   void require_training(const char* function) const;
   // Throws kUsage if there are no training rows.
   void require_training_data(const char* function) const;
   void require_gradients(const char* function) const;
-  // Throws kUsage, with the reason, if a rule of the user cannot update the weights as the plan stores them.
+  // Throws kUsage, with the reason, if update_by() cannot update the weights in the form in which the plan stores
+  // them.
   void require_own_update() const;
   // Completes the gradients of a step: afterwards they are those of the mean over its samples.
   void finish_gradients();
-  // Throws kUsage if gradients wait for update(), since other programs use the same memory.
+  // Throws kUsage if update() has not been called since forward_backward(): other programs would overwrite the
+  // gradients.
   void require_no_gradients(const char* function) const;
   // Adds the metrics of the initialisation to those of the first phase that ends, as in Trainer.
   void add_init_metrics(MetricMap& metrics) { metrics.merge(std::exchange(init_metrics, {})); }

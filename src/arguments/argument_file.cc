@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Names the schema by which editors complete and check a file. It is no setting.
+// The key "$schema" names the schema by which editors complete and check a settings file. It is not a setting.
 constexpr std::string_view kSchemaKey = "$schema";
 
 constexpr int kMaxDepth = 32;
@@ -87,7 +87,7 @@ std::string line_until(std::string_view text, size_t offset) {
   return fmt::format("'{}{}'", begin > first ? "..." : "", text.substr(begin));
 }
 
-// The text of a file with its name and, for messages, the line numbers, if the user can look up lines.
+// The text of a file and its name for messages. Messages contain line numbers if the user can look lines up.
 class Source {
  public:
   Source(std::string_view name, std::string_view text, SourceLines lines)
@@ -104,7 +104,7 @@ class Source {
                ? fmt::format("{}:{}:{}", name_, position.line, position.column)
                : fmt::format("{}: line {}, column {}", name_, position.line, position.column);
   }
-  // Refuses bytes that no reader accepts. Errors: kUsage.
+  // Refuses NUL bytes and invalid UTF-8. Errors: kUsage.
   void require_text(std::string_view language) const {
     if (const size_t nul = text_.find('\0'); nul != std::string_view::npos) {
       throw_error(ErrorCode::kUsage, "{}: not {}: a NUL byte (0x00); a file of settings is text in UTF-8",
@@ -169,8 +169,9 @@ size_t end_of_line(std::string_view text, size_t line) {
 Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, size_t& num_nodes) {
   constexpr size_t kMaxNodes = 10000;
   if (depth > kMaxDepth || ++num_nodes > kMaxNodes) {
-    throw_error(ErrorCode::kUsage, "{}: nested deeper than {} or more than {} values", where, kMaxDepth,
-                kMaxNodes);
+    throw_error(ErrorCode::kUsage,
+                "{}: nested deeper than {} levels or more than {} values, which no setting needs", where,
+                kMaxDepth, kMaxNodes);
   }
   if (node.IsScalar()) return Json(node.Scalar());
   if (node.IsSequence()) {
@@ -181,7 +182,8 @@ Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, s
   if (node.IsMap()) {
     Json object = Json::object();
     for (const auto& item : node) {
-      if (!item.first.IsScalar()) throw_error(ErrorCode::kUsage, "{}: a key is not a text", where);
+      if (!item.first.IsScalar())
+        throw_error(ErrorCode::kUsage, "{}: a key is not a text; write the name of a setting", where);
       object[item.first.Scalar()] = yaml_to_json(item.second, where, depth + 1, num_nodes);
     }
     return object;
@@ -214,8 +216,8 @@ class DocumentsAdvance final : public YAML::EventHandler {
 };
 
 std::vector<YAML::Node> load_documents(const std::string& text) {
-  // The check reads the text without the blanks at its end: after an open quote yaml-cpp takes a line end before the end
-  // of the text for the closing quote, and the quote would swallow all settings that follow it.
+  // The text is checked without the white space at its end. If a quote is not closed, yaml-cpp otherwise accepts the
+  // last line end as the closing quote, and all settings after the quote become part of one text.
   std::istringstream stream(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
   YAML::Parser parser(stream);
   DocumentsAdvance check;

@@ -17,8 +17,8 @@ bool is_argument_file(std::string_view word);
 // MiB, or is not a single object of settings.
 std::vector<Assignment> read_argument_file(const std::string& path);
 
-// Selects if messages contain line numbers. A text that a program wrote, or that is part of a larger file,
-// has no lines that the user could look up.
+// Selects whether messages contain line numbers. A text that a program wrote, or that is part of a larger file, has
+// no lines that the user could look up.
 enum class SourceLines { kSay, kOmit };
 
 // Reads settings from a text. Every message starts with `name` and the line. Objects may be nested at most 32

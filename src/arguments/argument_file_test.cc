@@ -175,7 +175,8 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
   EXPECT_EQ(file_error("a.yaml", "seed: 1\nmax_steps: [1, 2\n"),
             "a.yaml:2: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
             "`setting: value`");
-  // yaml-cpp would take the end of the text for the closing quote, and the settings after it for a part of the value.
+  // yaml-cpp by itself would accept the end of the text as the closing quote, and read the settings after the open
+  // quote as a part of the value.
   for (const char* quote : {"\"", "'"}) {
     EXPECT_EQ(file_error("a.yaml", fmt::format("run_name: {}abc\nseed: 3\n\n", quote)),
               "a.yaml:2: not YAML: illegal EOF in scalar, at 'seed: 3'; expected lines of `setting: value`");

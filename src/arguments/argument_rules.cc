@@ -12,119 +12,23 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the setting requests nothing, so that it needs neither a refusal nor a note.
+// Returns true if the value of the setting has no meaning for this version (its default, for example), so that
+// neither a refusal nor a note is needed.
 bool is_inert(const Arguments& arguments, const Setting& setting) {
   if (is_default(arguments, setting)) return true;
   const auto* flag = std::get_if<std::optional<bool> Arguments::*>(&setting.member);
   return flag != nullptr && arguments.**flag == false;
 }
 
-void check_contradictions(const Arguments& a) {
-  if (a.fp16 && a.bf16)
-    throw_error(ErrorCode::kUsage, "--fp16 and --bf16 exclude each other; give one of them");
-  if (a.fp16_full_eval && a.bf16_full_eval) {
-    throw_error(ErrorCode::kUsage,
-                "--fp16_full_eval and --bf16_full_eval exclude each other; give one of them");
-  }
-  if (a.use_cpu && a.device != "auto" && a.device != "cpu") {
-    throw_error(ErrorCode::kUsage, "--use_cpu and --device {} exclude each other; give one of them",
-                a.device);
-  }
-  if (a.dataloader_num_workers == 0 && a.dataloader_prefetch_factor) {
-    throw_error(ErrorCode::kUsage,
-                "--dataloader_prefetch_factor {} needs --dataloader_num_workers above 0, but it is 0",
-                *a.dataloader_prefetch_factor);
-  }
-}
-
-// Merges the two names of gradient checkpointing into one setting.
-std::optional<bool> checkpointing(const Arguments& a) {
-  if (a.gradient_checkpointing && a.activation_checkpointing &&
-      *a.gradient_checkpointing != *a.activation_checkpointing) {
-    throw_error(ErrorCode::kUsage,
-                "--gradient_checkpointing {} and --activation_checkpointing {} are two names of one setting; "
-                "give one of them",
-                *a.gradient_checkpointing ? "True" : "False", *a.activation_checkpointing ? "True" : "False");
-  }
-  return a.gradient_checkpointing ? a.gradient_checkpointing : a.activation_checkpointing;
-}
-
-void check_chunked_loss(const Arguments& a) {
-  if (a.chunked_loss == "always" &&
-      std::ranges::find(a.disable_pass, "chunked_loss") != a.disable_pass.end()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--disable_pass chunked_loss disables the pass that --chunked_loss always needs; give one of them");
-  }
-}
-
-void check_recompute(const Arguments& a) {
-  const std::optional<bool> flag = checkpointing(a);
-  const std::string name = a.gradient_checkpointing ? "gradient_checkpointing" : "activation_checkpointing";
-  if (flag == true && a.recompute != "auto" && a.recompute != "full") {
-    throw_error(ErrorCode::kUsage,
-                "--{} means --recompute full, and --recompute {} excludes it; give one of them", name,
-                a.recompute);
-  }
-  if (flag == false && a.recompute == "full") {
-    throw_error(ErrorCode::kUsage, "--{} False and --recompute full exclude each other; give one of them",
-                name);
-  }
-  const std::string asked = a.recompute_budget                               ? "--recompute_budget"
-                            : flag == true                                   ? "--" + name
-                            : a.recompute == "auto" || a.recompute == "none" ? ""
-                                                                             : "--recompute " + a.recompute;
-  if (!asked.empty() && std::ranges::find(a.disable_pass, "recompute") != a.disable_pass.end()) {
-    throw_error(ErrorCode::kUsage,
-                "--disable_pass recompute disables the pass that {} needs; give one of them", asked);
-  }
-  if (!a.recompute_budget) return;
-  if (a.offload_activations) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--recompute_budget chooses which activations stay on the card, but --offload_activations moves them "
-        "to the host; give one of them, or combine --recompute full with --offload_activations");
-  }
-  if (flag == true || a.recompute != "auto") {
-    throw_error(ErrorCode::kUsage,
-                "--recompute_budget and {} both choose what is recomputed; give one of them",
-                flag == true ? "--" + name : "--recompute " + a.recompute);
-  }
-  if (a.memory_limit && *a.memory_limit < *a.recompute_budget) {
+void check_budget(const Arguments& a) {
+  if (a.recompute_budget && a.memory_limit && *a.memory_limit < *a.recompute_budget) {
     throw_error(ErrorCode::kUsage,
                 "--recompute_budget {} is more than --memory_limit {} allows; give a budget of at most that",
                 *a.recompute_budget, *a.memory_limit);
   }
 }
 
-void check_optimizer_in_backward(const Arguments& a) {
-  if (!a.optimizer_in_backward) return;
-  if (a.max_grad_norm != 0.0) {
-    throw_error(ErrorCode::kUsage,
-                "--optimizer_in_backward updates weights before all gradients are known, so it cannot clip "
-                "them to --max_grad_norm {}; give --max_grad_norm 0",
-                a.max_grad_norm);
-  }
-  if (a.gradient_accumulation_steps > 1) {
-    throw_error(ErrorCode::kUsage,
-                "--optimizer_in_backward frees each gradient after its use, but "
-                "--gradient_accumulation_steps {} must keep it; give one of them",
-                a.gradient_accumulation_steps);
-  }
-  if (a.fp16) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--optimizer_in_backward updates weights before it is known whether a step's loss scale was too "
-        "large, which --fp16 needs; give --bf16 instead of it");
-  }
-}
-
 void check_output(const Arguments& a) {
-  if (a.quiet && a.log_level != "passive" && a.log_level != "warning") {
-    throw_error(ErrorCode::kUsage,
-                "--quiet means --log_level warning, and --log_level {} excludes it; give one of them",
-                a.log_level);
-  }
   if (a.output_dir.empty())
     throw_error(ErrorCode::kUsage,
                 "--output_dir is empty; name a folder, or leave it out for trainer_output");
@@ -146,20 +50,6 @@ void check_data(const Arguments& a) {
                 "--dataset_name {}: --task_name {} reads files of words and tags; give --train_file FILE",
                 a.dataset_name, a.task_name);
   }
-  if (is_dummy && !a.task_name.empty()) {
-    throw_error(ErrorCode::kUsage,
-                "--dataset_name dummy and --task_name {} exclude each other; give one of them", a.task_name);
-  }
-  const auto exclude = [&](std::string_view name, const std::string& file) {
-    if (file.empty()) return;
-    throw_error(ErrorCode::kUsage, "--dataset_name {} and --{} {} exclude each other; give one of them",
-                a.dataset_name, name, file);
-  };
-  // A GLUE folder may be combined with other files for evaluation and prediction.
-  exclude("train_file", a.train_file);
-  if (!is_dummy) return;
-  exclude("validation_file", a.validation_file);
-  exclude("test_file", a.test_file);
 }
 
 void check_optimizer(const Arguments& a) {
@@ -178,7 +68,7 @@ void check_optimizer(const Arguments& a) {
 }
 
 void check_device(const Arguments& a) {
-  if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device: is empty; give auto, cpu or cuda:0");
+  if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device is empty; give auto, cpu or cuda:0");
   if (!a.device.starts_with("cuda")) return;
   const std::string_view rest = std::string_view(a.device).substr(4);
   const bool is_number = rest.size() >= 2 && rest.size() <= 5 && rest[0] == ':' &&
@@ -211,7 +101,8 @@ void check_interval_setting(std::string_view name, double steps, std::string_vie
 }
 
 void resolve_strategies(Arguments& a) {
-  // Trainer's default of both settings. Here only that of --logging_steps differs (logging_interval()).
+  // Trainer's default of --logging_steps and --eval_steps. Plimsoll uses it for --eval_steps only; see
+  // logging_interval() for --logging_steps.
   constexpr double kTrainersInterval = 500.0;
   if (a.eval_strategy == "steps" && a.eval_steps.value_or(0.0) == 0.0) {
     if (a.logging_steps == 0.0) {
@@ -233,44 +124,37 @@ void resolve_strategies(Arguments& a) {
   }
 }
 
-// Returns the setting that requires evaluations during training, or an empty string.
-std::string needs_evaluation(const Arguments& a) {
-  if (a.lr_scheduler_type == "reduce_lr_on_plateau" || a.lr_scheduler_type == "greedy") {
-    return "--lr_scheduler_type " + a.lr_scheduler_type;
-  }
-  if (a.save_strategy == "best") return "--save_strategy best";
-  if (a.early_stopping_patience) return "--early_stopping_patience";
-  return {};
+// Returns true if a setting requires evaluations during training.
+bool needs_evaluation(const Arguments& a) {
+  return a.lr_scheduler_type == "reduce_lr_on_plateau" || a.lr_scheduler_type == "greedy" ||
+         a.save_strategy == "best" || a.early_stopping_patience.has_value();
 }
 
 void check_best_model(const Arguments& a) {
-  if (const std::string what = needs_evaluation(a); !what.empty() && a.eval_strategy == "no") {
-    throw_error(ErrorCode::kUsage, "{} needs evaluations: give --eval_strategy steps or epoch", what);
-  }
   if (!a.load_best_model_at_end || a.save_strategy == "best") return;
   if (a.eval_strategy != a.save_strategy) {
     throw_error(ErrorCode::kUsage,
                 "--load_best_model_at_end needs equal strategies, but --eval_strategy is {} and "
-                "--save_strategy is {}",
+                "--save_strategy is {}; give both the same value",
                 a.eval_strategy, a.save_strategy);
   }
   if (a.eval_strategy != "steps") return;
   const double eval_steps = *a.eval_steps;
-  // Fractions are compared in millionths, as Hugging Face compares them.
+  // Two fractions are scaled to millionths before they are compared, as in Trainer.
   const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;
   if (is_mixed || std::fmod(a.save_steps * scale, eval_steps * scale) != 0.0) {
     throw_error(ErrorCode::kUsage,
                 "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but {} is not "
-                "a multiple of {}{}",
+                "a multiple of {}{}; change one of them",
                 a.save_steps, eval_steps,
                 is_mixed ? " (one is a fraction of all steps, the other a number)" : "");
   }
 }
 
 void resolve_metric(Arguments& a) {
-  const bool is_needed = a.load_best_model_at_end || !needs_evaluation(a).empty();
+  const bool is_needed = a.load_best_model_at_end || needs_evaluation(a);
   if (is_needed && a.metric_for_best_model.empty()) a.metric_for_best_model = "loss";
   if (!a.greater_is_better && !a.metric_for_best_model.empty()) {
     a.greater_is_better = !a.metric_for_best_model.ends_with("loss");
@@ -334,9 +218,6 @@ void resolve_adapter(Arguments& a) {
                 "train complete modules including their biases",
                 a.lora_bias);
   }
-  if (a.load_in_4bit && a.load_in_8bit) {
-    throw_error(ErrorCode::kUsage, "--load_in_4bit and --load_in_8bit exclude each other; give one of them");
-  }
   const bool wants = a.lora_alpha || a.lora_dropout > 0.0 || !a.lora_target_modules.empty() ||
                      !a.exclude_modules.empty() || !a.layers_to_transform.empty() ||
                      !a.modules_to_save.empty() || a.use_rslora;
@@ -365,12 +246,10 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
   for (const Setting& setting : settings()) {
     check_range(arguments, setting, fmt::format("--{}", setting.info.name));
   }
-  check_contradictions(arguments);
-  check_recompute(arguments);
-  check_chunked_loss(arguments);
-  check_optimizer_in_backward(arguments);
-  check_output(arguments);
   check_data(arguments);
+  check_exclusions(arguments);
+  check_budget(arguments);
+  check_output(arguments);
   check_optimizer(arguments);
   check_device(arguments);
   refuse_what_is_not_here(arguments);

@@ -141,7 +141,8 @@ TEST(ResolveArguments, WhatNeedsEvaluationsSaysSo) {
   EXPECT_NE(error_of({"--early_stopping_patience", "2"}).find("needs evaluations"), std::string::npos);
 }
 
-// Trainer's default is 500 steps for both. Here a run of any length logs about 20 points.
+// Trainer's default of --logging_steps and --eval_steps is 500. Plimsoll logs about 20 records in a run of any length
+// by default.
 TEST(ResolveArguments, TheDefaultOfLoggingStepsIsAShareOfTheRun) {
   const Arguments plain = parse({"--eval_strategy", "steps"}).arguments;
   EXPECT_FALSE(plain.logging_steps);

@@ -171,7 +171,7 @@ std::string did_you_mean_setting(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Setting& setting : settings()) names.push_back(setting.info.name);
   if (const std::string_view best = nearest(name, names); !best.empty()) return question(best);
-  // Part of a long name needs many edits although its meaning is near.
+  // A word that is a part of a long name is far from it in edits, but is likely to mean it.
   if (name.size() >= 4) {
     for (std::string_view candidate : names) {
       if (candidate.find(name) != std::string_view::npos) return question(candidate);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -62,6 +63,31 @@ struct OldValue {
 const std::vector<OldValue>& old_values();
 // Returns the row for this old value, or null.
 const OldValue* find_old_value(std::string_view setting, std::string_view value);
+
+// The values of a setting that a rule between two settings names.
+enum class StateKind : uint8_t {
+  kTrue,
+  kFalse,    // given as False; an unset optional is not
+  kGiven,    // not empty, not unset
+  kOneOf,    // one of `values`
+  kNoneOf,   // none of `values`
+  kContains  // a list that contains `values`
+};
+struct SettingState {
+  std::string_view setting;
+  StateKind kind = StateKind::kTrue;
+  std::string_view values = {};  // "a|b" for kOneOf and kNoneOf
+};
+
+// Two states that exclude each other. resolve_arguments() refuses them, and the schema of settings files states them.
+struct Exclusion {
+  SettingState first, second;
+  std::string_view message;  // {0} and {1}: the settings with their values
+};
+std::span<const Exclusion> exclusions();
+bool holds(const Arguments& arguments, const SettingState& state);
+// Errors: kUsage for the first row whose states both hold.
+void check_exclusions(const Arguments& arguments);
 
 // Splits the choices of "a|b|c".
 std::vector<std::string_view> split_choices(std::string_view choices);

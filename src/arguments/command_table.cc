@@ -26,7 +26,7 @@ std::vector<std::string_view> split_forms(std::string_view words) {
 }
 
 std::vector<CommandInfo> make_table() {
-  // The settings of a command, as commands.inc names them.
+  // The values of the column `settings` in commands.inc.
   constexpr std::optional<RunCommand> kNone = std::nullopt;
   constexpr std::optional<RunCommand> kTrain = RunCommand::kTrain;
   constexpr std::optional<RunCommand> kPlan = RunCommand::kPlan;

@@ -29,7 +29,7 @@ struct Option {
   bool is_negated = false;
 };
 
-// The file and line that a setting comes from; empty for the command line.
+// For each setting, the file and line that it comes from; empty if it comes from the command line.
 using Places = std::map<std::string, std::string, std::less<>>;
 
 // Adds the origin of settings to a message that names them as on the command line. The position of the first
@@ -108,7 +108,7 @@ class CommandLine {
   }
 
   void read_positional(const std::string& word) {
-    // A text with a blank in it is not the name of a file.
+    // `predict` accepts texts as words. A word with a blank in it is taken as a text, not as the name of a file.
     const bool is_text = options_.allow_positionals && word.find(' ') != std::string::npos;
     if (is_argument_file(word) && !is_text) {
       files_.push_back(word);
@@ -152,8 +152,9 @@ class CommandLine {
     }
   }
 
-  // Returns true if the next word is the value of an option that may stand alone: of an option with choices one of them, a
-  // flag, or a word near to a choice, which is then refused with a suggestion.
+  // For an option whose value may be omitted: returns true if the next word is its value. That is the case for a word
+  // that is one of the option's choices, True or False, or similar to a choice; a similar word is then refused with a
+  // suggestion.
   bool takes_next(const Option& option) const {
     if (!has_value_next()) return false;
     const Setting* setting = find_setting(option.name);
@@ -184,7 +185,8 @@ class CommandLine {
   }
 
   std::string take_value(const std::string& where) {
-    if (!has_value_next()) throw_error(ErrorCode::kUsage, "{}: the value is missing", where);
+    if (!has_value_next())
+      throw_error(ErrorCode::kUsage, "{}: the value is missing; write it after the name", where);
     return words_[next_++];
   }
 
@@ -237,7 +239,8 @@ class CommandLine {
   ParseResult result_;
 };
 
-// Refuses a file whose use is disabled. Whether a flag was given is known only here: resolve_arguments() sees its value.
+// Refuses a file if a flag disables its use. This is checked here because resolve_arguments() cannot tell a flag that
+// was given from its default.
 void check_disabled_files(const ParseResult& result) {
   const auto check = [&](std::string_view flag, bool value, std::string_view name, const std::string& file) {
     if (value || file.empty() || !result.explicitly_set.contains(std::string(flag))) return;

@@ -158,8 +158,8 @@ constexpr std::array kRunGlue = {"model_name_or_path",
                                  "validation_file",
                                  "test_file"};
 
-// The settings of the first release of version 5, of which its documentation lists 110, and those of later
-// releases.
+// Settings of transformers 5: those of its first release (its documentation lists 110), and those that later releases
+// added.
 constexpr std::array kSinceVersion5 = {"activation_checkpointing", "activation_checkpointing_kwargs",
                                        "dataloader_multiprocessing_context", "dataloader_in_order"};
 
@@ -373,8 +373,9 @@ TEST(ParseArguments, SaysBothTypesWhenOneIsWrong) {
   EXPECT_EQ(error_of({"--adam_beta1", "1"}), "--adam_beta1: 1 is outside [0, 1)");
   EXPECT_EQ(error_of({"--eval_strategy", "epochs"}),
             "--eval_strategy: 'epochs' is not one of no, steps, epoch, did you mean 'epoch'?");
-  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: the value is missing");
-  EXPECT_EQ(error_of({"--learning_rate", "--do_train"}), "--learning_rate: the value is missing");
+  EXPECT_EQ(error_of({"--learning_rate"}), "--learning_rate: the value is missing; write it after the name");
+  EXPECT_EQ(error_of({"--learning_rate", "--do_train"}),
+            "--learning_rate: the value is missing; write it after the name");
   EXPECT_EQ(error_of({"--run_name", std::string("a\0b", 3)}),
             "--run_name: expected a text, got one with a NUL byte in it");
 }
@@ -432,8 +433,8 @@ TEST(ParseArguments, ReadsPeftsNames) {
   EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
 }
 
-// A refused setting accepts only its default, in upper or lower case; for a flag among texts, any word for
-// that value.
+// A refused setting accepts only its default, in upper or lower case. If the default is True or False, any word for
+// that value is accepted.
 TEST(ParseArguments, TakesTheDefaultsOfPeftAndRefusesTheRest) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--task_type", "seq_cls"},
                                                 {"--peft_type", "lora"},
@@ -483,7 +484,7 @@ TEST(ParseArguments, ResumeStandsAloneOrTakesAFolder) {
   EXPECT_EQ(parse({"--resume_from_checkpoint", "False"}).arguments.resume_from_checkpoint, "");
 }
 
-// An option with choices may stand alone, and a text after it is not its value.
+// An option with choices may have no value, and a text after it is not its value.
 TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   const auto scores = [](const std::vector<std::string>& words) {
     return parse_arguments(words, {.allow_positionals = true}).arguments.scores;
@@ -502,7 +503,7 @@ TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   EXPECT_THROW(scores({"--scores", "logit"}), Error);
 }
 
-// A settings file is read where texts are taken, unless the word is a text with blanks or follows "--".
+// A command that takes texts still reads a settings file, unless the word contains blanks or follows "--".
 TEST(Parse, TextsAndSettingsFilesAreToldApart) {
   const std::vector<std::string> words{"parse the config.json", "--use_cpu", "good", "--",
                                        "settings.yaml",         "--x"};

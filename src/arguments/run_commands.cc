@@ -119,7 +119,8 @@ bool has(Names names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Returns true if all names above exist. A misspelled name would count as used.
+// Checks that all names in the lists above are settings. Without this check, a misspelled name would count as used by
+// every command.
 bool names_exist() {
   for (const Names names : {Names(kTrainingOnly), Names(kEvaluationOnly), Names(kNotPlanned)}) {
     for (std::string_view name : names) PLIMSOLL_CHECK(find_setting(name) != nullptr, "no setting {}", name);
@@ -197,7 +198,7 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
   std::vector<std::string> unused;
   for (const std::string& name : given) {
     const Setting* setting = find_setting(name);
-    // Other settings have their own note or refusal.
+    // Settings that are not implemented have their own note or refusal.
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
     if (is_here && name != "report_to" && !is_used(command, setting->info)) unused.push_back("--" + name);
   }

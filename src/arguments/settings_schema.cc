@@ -1,4 +1,8 @@
-// The JSON Schema of settings files, generated from the table of settings.
+// The JSON Schema of settings files, generated from the table of settings and the rules between two settings.
+//
+// It refuses what the reader of a JSON file refuses, except for what a schema cannot express: a number such as 1.0 is an
+// integer to it, rules about an order (a budget above a limit), and rules that depend on the command, the model or files.
+// YAML has no types of its own; there the reader also accepts "5" for a number and "yes" for a flag.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -6,6 +10,7 @@
 #include "arguments/argument_table.h"
 #include "arguments/value.h"
 #include "base/check.h"
+#include "base/optimizer_names.h"
 #include "plimsoll/commands.h"
 
 namespace plimsoll {
@@ -26,7 +31,7 @@ void add_interval(Json& schema, std::string_view range) {
     return value;
   };
   const auto add = [&](const char* name, double value) {
-    // Whole numbers are written as such.
+    // Whole numbers are written without a fraction.
     if (value == static_cast<double>(static_cast<int64_t>(value))) {
       schema[name] = static_cast<int64_t>(value);
     } else {
@@ -39,53 +44,191 @@ void add_interval(Json& schema, std::string_view range) {
     add(range.back() == ')' ? "exclusiveMaximum" : "maximum", *high);
 }
 
-Json text_list() {
-  return {{"type", Json::array({"string", "array"})},
-          {"items", {{"type", Json::array({"string", "integer"})}}}};
+// Patterns of texts, in the syntax that JSON Schema and JavaScript share.
+constexpr const char* kSizePattern = R"(^\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*([bB]|[kKmMgGtT]([iI]?[bB])?)?\s*$)";
+// Sizes of less than 1 MB without a unit are typing errors.
+constexpr const char* kSmallSizePattern = R"(^\+?0*[1-9][0-9]{0,5}$)";
+constexpr const char* kPairsPattern =
+    R"(^\s*$|^\s*\{|^[\s,]*[^=,\s][^=,]*=[^,]*(,\s*([^=,\s][^=,]*=[^,]*)?)*$)";
+constexpr const char* kDevicePattern = "^(?!cuda)[\\s\\S]|^cuda(:[0-9]{1,4})?$";
+constexpr const char* kLayerPattern = "^\\s*[0-9]{1,6}\\s*$";
+constexpr const char* kLayersPattern = "^[\\s,]*([0-9]{1,6}\\s*(,[\\s,]*|$))*$";
+// The words that bool_from_text() reads as False, and as True.
+constexpr const char* kNoPattern = "^([nN][oO]?|[fF]([aA][lL][sS][eE])?|[oO][fF][fF]|0)$";
+constexpr const char* kYesPattern = "^([yY]([eE][sS])?|[tT]([rR][uU][eE])?|[oO][nN]|1)$";
+
+std::string in_upper_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return result;
+}
+
+// Returns the schema of one of these texts. A setting with the choice "no" or "all" also reads a switch, because YAML reads
+// a bare no as false.
+Json choices_schema(const Setting& setting, std::vector<std::string_view> choices) {
+  const auto has = [&](std::string_view word) { return std::ranges::find(choices, word) != choices.end(); };
+  const bool is_flag = setting.info.unit == "flag";
+  const bool reads_no = has("no") || is_flag;
+  const bool reads_yes = has("all") || is_flag;
+  Json values = Json::array();
+  for (const std::string_view choice : choices) values.push_back(choice);
+  for (const OldValue& old : old_values()) {
+    if (old.setting == setting.info.name) values.push_back(old.value);
+  }
+  // run_glue also reads upper case.
+  if (setting.info.name == "task_name") {
+    for (const std::string_view choice : choices) values.push_back(in_upper_case(choice));
+  }
+  if (const std::string text = format_value(Arguments{}, setting); !has(text)) values.push_back(text);
+  if (reads_no) values.push_back(false);
+  if (reads_yes) values.push_back(true);
+  values.push_back(nullptr);
+  Json schema = {{"enum", values}};
+  if (!reads_no && !reads_yes) return schema;
+  Json forms = Json::array({schema});
+  if (reads_no) forms.push_back({{"type", "string"}, {"pattern", kNoPattern}});
+  if (reads_yes) forms.push_back({{"type", "string"}, {"pattern", kYesPattern}});
+  return {{"anyOf", forms}};
+}
+
+// Returns the schema of a setting that has one value in this version: its default.
+Json refused_schema(const Setting& setting) {
+  Json values = Json::array({nullptr, value_json(Arguments{}, setting)});
+  if (setting.info.type == "flag" && values.back().is_null()) values.back() = false;
+  if (setting.info.type == "text") {
+    values.push_back(in_upper_case(values.back().get<std::string>()));
+    if (setting.info.unit == "flag") values.push_back(true);
+    if (setting.info.unit == "json") values.push_back(false);
+  }
+  return {{"enum", values}};
+}
+
+std::vector<std::string_view> choices_of(const Setting& setting) {
+  if (setting.info.name == "optim") {
+    std::vector<std::string_view> names;
+    for (const OptimizerName& row : optimizer_names()) {
+      if (row.is_here()) names.push_back(row.name);
+    }
+    return names;
+  }
+  return split_choices(setting.info.range.find('|') == std::string_view::npos ? "" : setting.info.range);
+}
+
+Json list_schema(bool is_of_layers) {
+  Json number = {{"type", "integer"}, {"minimum", 0}, {"maximum", 999999}};
+  Json item = {{"type", "string"}};
+  if (is_of_layers) item["pattern"] = kLayerPattern;
+  Json text = {{"type", "string"}};
+  if (is_of_layers) text["pattern"] = kLayersPattern;
+  Json items = is_of_layers ? Json{{"anyOf", Json::array({item, number})}} : item;
+  Json forms = Json::array({text, {{"type", "array"}, {"items", items}}, {{"type", "null"}}});
+  if (is_of_layers) forms.push_back(number);
+  return {{"anyOf", forms}};
+}
+
+Json size_schema(std::string_view range) {
+  Json number = {{"type", Json::array({"integer", "null"})}};
+  add_interval(number, range);
+  return {{"anyOf", Json::array({number,
+                                 {{"type", "string"},
+                                  {"pattern", kSizePattern},
+                                  {"not", {{"pattern", kSmallSizePattern}}}}})}};
 }
 
 // Returns the schema of the value of a setting. Null means the default.
 Json schema_of(const Setting& setting) {
   const ArgumentInfo& info = setting.info;
-  const std::vector<std::string_view> choices =
-      split_choices(info.range.find('|') == std::string_view::npos ? "" : info.range);
+  if (info.status == ArgumentStatus::kRefused) return refused_schema(setting);
+  if (const std::vector<std::string_view> choices = choices_of(setting); !choices.empty())
+    return choices_schema(setting, choices);
+  if (info.type == "list") return list_schema(info.unit == "layers");
+  if (info.unit == "bytes") return size_schema(info.range);
   Json schema;
   if (info.type == "flag") {
     schema["type"] = Json::array({"boolean", "null"});
-  } else if (info.type == "integer") {
-    schema["type"] =
-        info.unit == "bytes" ? Json::array({"integer", "string", "null"}) : Json::array({"integer", "null"});
-  } else if (info.type == "number") {
-    schema["type"] = Json::array({"number", "null"});
-  } else if (info.type == "list") {
-    schema = text_list();
-    schema["type"].push_back("null");
-    if (info.unit == "layers") schema["type"].push_back("integer");
+  } else if (info.type == "integer" || info.type == "number") {
+    schema["type"] = Json::array({info.type, "null"});
+    add_interval(schema, info.range);
   } else if (info.type == "key=value") {
     schema["type"] = Json::array({"string", "object", "null"});
-  } else if (!choices.empty()) {
-    schema["enum"] = Json::array();
-    bool has_switch = info.unit == "flag";
-    for (const std::string_view choice : choices) {
-      schema["enum"].push_back(choice);
-      has_switch = has_switch || choice == "no" || choice == "all";
-    }
-    const std::string default_text = format_value(Arguments{}, setting);
-    if (std::ranges::find(choices, std::string_view(default_text)) == choices.end())
-      schema["enum"].push_back(default_text);
-    // YAML reads a bare no as false.
-    if (has_switch) {
-      schema["enum"].push_back(true);
-      schema["enum"].push_back(false);
-    }
-    schema["enum"].push_back(nullptr);
+    schema["pattern"] = kPairsPattern;
+    schema["additionalProperties"] = {{"type", Json::array({"string", "number", "boolean", "null"})}};
   } else if (info.unit == "json") {
     schema["type"] = Json::array({"string", "object", "array", "boolean", "null"});
   } else {
     schema["type"] =
         info.unit == "flag" ? Json::array({"string", "boolean", "null"}) : Json::array({"string", "null"});
+    if (info.name == "device") schema["pattern"] = kDevicePattern;
+    if (info.name == "output_dir") schema["minLength"] = 1;
   }
-  if (info.type == "integer" || info.type == "number") add_interval(schema, info.range);
+  return schema;
+}
+
+// Returns the schema of an old name, whose value is that of its replacement, or a flag that requests one value.
+Json schema_of(const OldName& old) {
+  const Setting* setting = find_setting(old.replacement);
+  const std::string help =
+      setting == nullptr
+          ? fmt::format("Old name, ignored: {}.", old.note)
+          : fmt::format("{} name of {}.", old.kind == NameKind::kPeft ? "PEFT's" : "Old", old.replacement);
+  Json schema = Json::object();
+  if (setting != nullptr && old.true_value.empty()) schema = schema_of(*setting);
+  if (setting != nullptr && !old.true_value.empty()) {
+    const Json words = {{"type", "string"}, {"pattern", fmt::format("{}|{}", kNoPattern, kYesPattern)}};
+    schema["anyOf"] = Json::array({{{"type", Json::array({"boolean", "null"})}}, words});
+  }
+  if (old.name == "warmup_ratio") schema["exclusiveMaximum"] = 1;
+  schema["description"] = help;
+  schema["deprecated"] = old.kind == NameKind::kOld;
+  return schema;
+}
+
+// Returns the values of a state in the type of the setting.
+Json values_of(const SettingState& state, const Setting& setting) {
+  Json values = Json::array();
+  for (const std::string_view value : split_choices(state.values)) {
+    if (setting.info.type == "integer" || setting.info.type == "number") {
+      values.push_back(Json::parse(value));
+    } else {
+      values.push_back(value);
+      // The choice "no" may be written as a switch.
+      if (value == "no") values.push_back(false);
+    }
+  }
+  return values;
+}
+
+// Returns the schema of an object in which a state holds. An absent setting, and null, have the default.
+Json state_schema(const SettingState& state) {
+  const Setting& setting = *find_setting(state.setting);
+  const bool is_default_so = holds(Arguments{}, state);
+  Json value;
+  switch (state.kind) {
+    case StateKind::kTrue:
+      value = {{"const", true}};
+      break;
+    case StateKind::kFalse:
+      value = {{"const", false}};
+      break;
+    case StateKind::kGiven:
+      value = {{"not", {{"enum", Json::array({nullptr, ""})}}}};
+      break;
+    case StateKind::kOneOf:
+    case StateKind::kNoneOf: {
+      Json values = values_of(state, setting);
+      if (is_default_so == (state.kind == StateKind::kOneOf)) values.push_back(nullptr);
+      value = {{"enum", values}};
+      if (state.kind == StateKind::kNoneOf) value = {{"not", value}};
+      break;
+    }
+    case StateKind::kContains:
+      value = {{"anyOf", Json::array({{{"type", "array"}, {"contains", {{"const", state.values}}}},
+                                      {{"type", "string"},
+                                       {"pattern", fmt::format("(^|,)\\s*{}\\s*(,|$)", state.values)}}})}};
+      break;
+  }
+  Json schema = {{"properties", {{std::string(state.setting), value}}}};
+  if (!is_default_so) schema["required"] = Json::array({state.setting});
   return schema;
 }
 
@@ -108,20 +251,18 @@ std::string settings_schema() {
     if (setting.info.status == ArgumentStatus::kRefused) schema["deprecated"] = true;
     properties[std::string(setting.info.name)] = schema;
   }
-  for (const OldName& old : old_names()) {
-    const std::string help =
-        old.replacement.empty()
-            ? fmt::format("Old name, ignored: {}.", old.note)
-            : fmt::format("{} name of {}.", old.kind == NameKind::kPeft ? "PEFT's" : "Old", old.replacement);
-    properties[std::string(old.name)] = {{"description", help}, {"deprecated", old.kind == NameKind::kOld}};
-  }
+  for (const OldName& old : old_names()) properties[std::string(old.name)] = schema_of(old);
+  Json rules = Json::array();
+  for (const Exclusion& row : exclusions())
+    rules.push_back({{"not", {{"allOf", Json::array({state_schema(row.first), state_schema(row.second)})}}}});
   const Json schema = {
       {"$schema", "https://json-schema.org/draft/2020-12/schema"},
       {"title", "Settings of Plimsoll"},
       {"description", "A settings file of plimsoll train, plan, eval, predict, fit and bench."},
       {"type", "object"},
       {"properties", properties},
-      {"additionalProperties", false}};
+      {"additionalProperties", false},
+      {"allOf", rules}};
   return schema.dump(2) + "\n";
 }
 

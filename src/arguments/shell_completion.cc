@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The words that may follow an option.
-// kNames: names of a list, or a folder.
+// The kind of word that may follow an option. kNames: a name from a list that the program knows, such as the presets,
+// or a folder.
 enum class ValueKind : uint8_t { kNone, kText, kChoices, kNames, kFile, kFolder };
 
 struct Completed {
@@ -49,7 +49,7 @@ Completed completed(const ArgumentInfo& info) {
   return row;
 }
 
-// Takes the names that the caller knows for a setting of a command.
+// Sets the names that completion offers for a setting of a command, if the caller passed any.
 void take_names(const CommandInfo& command, const ValueNames& names, Completed& row) {
   auto it = names.find(fmt::format("{} {}", command.name, row.name));
   if (it == names.end()) it = names.find(row.name);
@@ -73,7 +73,8 @@ std::vector<Completed> options_of(const CommandInfo& command, const ValueNames& 
   return rows;
 }
 
-// Returns the words that follow a command as they are: the names of shells, and of commands.
+// Returns the words that may follow a command in addition to options: names of shells for `completion`, names of
+// commands for `man`.
 std::vector<std::string_view> words_after(const CommandInfo& command) {
   if (command.name == "completion") return {"bash", "zsh", "fish"};
   std::vector<std::string_view> names;
@@ -216,7 +217,7 @@ std::string zsh_completion(const ValueNames& names) {
   }
   return out +
          "  esac\n}\n"
-         // The file is either found in fpath, where its body is the function, or sourced.
+         // zsh either finds the file in fpath and runs it as the body of the function, or the user sources it.
          "if [[ ${funcstack[1]} == _plimsoll ]]; then\n  _plimsoll \"$@\"\nelse\n  compdef _plimsoll "
          "plimsoll\nfi\n";
 }

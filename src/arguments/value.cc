@@ -160,7 +160,7 @@ std::string choice_from_text(const Setting& setting, std::string_view text) {
     return std::ranges::find(choices, word) != choices.end();
   };
   if (is_choice(text)) return std::string(text);
-  // The name MRPC means mrpc, as in run_glue.
+  // Names of tasks may be in upper case, as in run_glue.
   if (std::string word = lower(text); setting.info.name == "task_name" && is_choice(word)) return word;
   if (const auto flag = bool_from_text(text)) {
     const std::string_view word = *flag ? "all" : "no";
@@ -180,7 +180,7 @@ void from_text(int64_t& value, const Setting& setting, std::string_view text, st
   const auto number = is_bytes ? bytes_from_text(text) : number_from_text<int64_t>(text);
   if (!number)
     fail_type(where, is_bytes ? "a size such as 2GiB, 500MB or 1048576" : "an integer", in_quotes(text));
-  // "--memory_limit 16" hardly means 16 bytes.
+  // Smaller sizes need a unit, because "--memory_limit 16" hardly means 16 bytes.
   constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
   if (is_bytes && *number > 0 && *number < kLeastWithoutUnit && number_from_text<int64_t>(text)) {
     throw_error(ErrorCode::kUsage, "{}: {} has no unit and would be {} bytes; write {}GiB, {}MiB or {}B",
@@ -332,7 +332,7 @@ Json to_json(const T& value) {
   } else if constexpr (std::is_same_v<T, KeyValues>) {
     Json object = Json::object();
     for (const auto& [key, word] : value) {
-      // A number is written as a number if its text is reproduced exactly.
+      // A value is written as a JSON number if that number has exactly the same text.
       const Json number = Json::parse(word, nullptr, /*allow_exceptions=*/false);
       object[key] = number.is_number() && number.dump() == word ? number : Json(word);
     }

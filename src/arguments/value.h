@@ -46,8 +46,8 @@ void check_range(const Arguments& arguments, const Setting& setting, std::string
 
 // Layers of settings: the words of a command line or the keys of a file, before they are converted to values.
 //
-// Command lines are read in parse.cc and files in argument_file.h. This is where both meet, where old names are
-// translated, and where later layers override earlier ones. Thread-safe: pure functions.
+// Command lines are read in parse.cc and files in argument_file.h. Here both kinds of layers are applied, old names
+// are translated, and later layers override earlier ones. Thread-safe: pure functions.
 
 struct Assignment {
   std::string name;              // name as written, with underscores

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the characters of a literal, which may contain zeros.
+// Returns the characters of a literal as a view. The literal may contain NUL characters.
 template <size_t N>
 constexpr std::string_view bytes(const char (&literal)[N]) {
   return {literal, N - 1};
@@ -66,8 +66,8 @@ void refuse_disguised_text(std::string_view start, std::string_view path) {
   }
   // A safetensors file begins with the length of its header in 8 bytes.
   if (start.size() > 9 && start[8] == '{' && start.substr(2, 6) == std::string_view("\0\0\0\0\0\0", 6)) {
-    throw_error(ErrorCode::kBadData, "{}: the file contains weights (safetensors), but text is expected",
-                path);
+    throw_error(ErrorCode::kBadData,
+                "{}: the file contains weights (safetensors), but text is expected; name a text file", path);
   }
   if (begins_with_tag(start, "<!doctype html") || begins_with_tag(start, "<html")) {
     throw_error(

@@ -238,7 +238,7 @@ void replace_file(FileSystem& files, const std::string& path, std::string_view c
     try {
       files.remove_file(temporary);
     } catch (const FileError&) {
-      // The temporary file was not created, or the disk failed again. The first error is reported.
+      // Ignored: the temporary file was not created, or the disk failed again. The first error is thrown below.
     }
     throw;
   }

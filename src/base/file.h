@@ -149,8 +149,9 @@ std::string file_name(std::string_view path);
 // than this.
 inline constexpr int64_t kFileChunkBytes = 256 * 1024;
 
-// Reads a complete text file. Errors: kBadData if it is larger than max_bytes (the message states both sizes), and if its
-// first bytes are those of something else, such as a Git LFS pointer; see disguised_file.h.
+// Reads a complete text file. Errors: kBadData if it is larger than max_bytes (the message states both sizes), and if
+// its first bytes show that it is not text, such as a compressed file, or not the real content, such as a Git LFS
+// pointer (disguised_file.h).
 std::string read_text_file(FileSystem& files, const std::string& path, int64_t max_bytes);
 
 // Fills the destination with the bytes from `offset`. Errors: kBadData if the file is too short; the message

@@ -22,7 +22,7 @@ enum class AfterCrash : uint8_t {
   kLoseUnsynced,   // names and bytes that were not synced are lost
   kKeepNamesOnly,  // all names exist, but bytes that were not synced are lost (a journal of metadata only)
   kTornData,       // all names exist, and half of the bytes that were not synced
-  // changes in the innermost folders are kept, but names in their parents that were not synced are lost
+  // changes in the innermost folders survive, but names in their parents that were not synced are lost
   kInnerFirst,
 };
 
@@ -80,7 +80,8 @@ class FaultyFileSystem final : public FileSystem {
   // Makes call number `call` fail with this errno. Calls that change or sync something are counted from 0. A
   // failing write first writes half of its bytes, as a full disk does.
   void fail_at(int64_t call, int error_number) { fail_at_ = call, error_number_ = error_number; }
-  // Makes all such calls from this one on fail, as on a disk that stays full.
+  // Makes call number `call` and all later calls that change or sync something fail with this errno, as on a disk
+  // that stays full.
   void fail_from(int64_t call, int error_number) { fail_at(call, error_number), persistent_ = true; }
   // Simulates a power failure just before call number `call` takes effect (a write first writes half of its
   // bytes).

@@ -32,7 +32,8 @@ nlohmann::json parse_json(std::string_view text, std::string_view where) {
   using Json = nlohmann::json;
   const auto guard = [&](int level, Json::parse_event_t, Json&) {
     if (level > kMaxJsonDepth) {
-      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels", where, kMaxJsonDepth);
+      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels; check that it is the right file",
+                  where, kMaxJsonDepth);
     }
     return true;
   };
@@ -58,8 +59,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Escapes to ASCII; the library escapes the same characters as Python and in the same way. Bytes that are not
-// valid UTF-8 become U+FFFD.
+// Writes a text in quotes with escapes for all characters outside ASCII. The JSON library escapes the same characters
+// as Python and in the same way. Bytes that are not valid UTF-8 become U+FFFD.
 std::string python_string(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }

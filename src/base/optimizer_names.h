@@ -1,7 +1,6 @@
-// The values of --optim: every name that Hugging Face's Trainer accepts (OptimizerNames in its
-// training_args.py), with the optimizer that it selects or the reason for its refusal. The rooms below optim
-// need the names, so they are here and not in the rows of optim/optimizers.h; a test compares both. Pure
-// data; thread-safe.
+// The values of --optim: every name that Hugging Face's Trainer accepts (OptimizerNames in its training_args.py),
+// with the optimizer that it selects or the reason for its refusal. Folders on which src/optim depends need the
+// names, so they are here and not in the rows of optim/optimizers.h; a test compares both. Pure data; thread-safe.
 #pragma once
 
 #include <span>
@@ -14,7 +13,7 @@ struct OptimizerName {
   // The optimizer that this name selects, by the name of its row in optim/optimizers.h; empty if the name is
   // refused.
   std::string_view runs = {};
-  // Its states are in the memory of the host; on a GPU they are copied for each update.
+  // The optimizer's states are stored in host memory; on a GPU they are copied to the device for each update.
   bool is_paged = false;
   // The reason for a refusal, and the most similar name that is accepted.
   std::string_view reason = {};

@@ -14,24 +14,36 @@ namespace plimsoll {
 
 struct HeadKind {
   std::string_view class_suffix;    // the model's class is the architecture's prefix and this
+  std::string_view old_suffix;      // the ending that older architectures use instead, or empty
   std::string_view description;     // description of a model with this head in tables and model cards
   std::string_view pipeline_tag;    // the hub's word for the task
   std::string_view peft_task_type;  // the task type in adapter_config.json
+  bool predicts_tokens = false;     // the outputs are the tokens of the vocabulary, which have no labels
 };
 
 // One prediction per sequence: classes, sets of classes, or numbers.
 inline constexpr HeadKind kSequenceClassificationHead{.class_suffix = "ForSequenceClassification",
+                                                      .old_suffix = "",
                                                       .description = "sequence classification",
                                                       .pipeline_tag = "text-classification",
                                                       .peft_task_type = "SEQ_CLS"};
 
 // One class per word of a text, predicted at the word's first token.
 inline constexpr HeadKind kTokenClassificationHead{.class_suffix = "ForTokenClassification",
+                                                   .old_suffix = "",
                                                    .description = "token classification",
                                                    .pipeline_tag = "token-classification",
                                                    .peft_task_type = "TOKEN_CLS"};
 
-enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression, kTokenClassification };
+// The next token of a text, predicted at every token. The classes are the vocabulary.
+inline constexpr HeadKind kCausalLmHead{.class_suffix = "ForCausalLM",
+                                        .old_suffix = "LMHeadModel",
+                                        .description = "causal language modelling",
+                                        .pipeline_tag = "text-generation",
+                                        .peft_task_type = "CAUSAL_LM",
+                                        .predicts_tokens = true};
+
+enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression, kTokenClassification, kCausalLm };
 
 struct ProblemTypeRecord {
   ProblemType type;
@@ -47,6 +59,7 @@ inline constexpr std::array kProblemTypes{
     ProblemTypeRecord{ProblemType::kRegression, "regression", &kSequenceClassificationHead},
     ProblemTypeRecord{ProblemType::kTokenClassification, "token_classification", &kTokenClassificationHead,
                       false},
+    ProblemTypeRecord{ProblemType::kCausalLm, "causal_lm", &kCausalLmHead, false},
 };
 
 constexpr const ProblemTypeRecord& record_of(ProblemType type) {
@@ -81,11 +94,14 @@ constexpr std::optional<ProblemType> find_problem_type(std::string_view word) {
   return found->type;
 }
 
-// Returns the type that the name of a model's class states, as "BertForTokenClassification" does, or nothing if the class
-// leaves it to `problem_type` or is one without such a head.
+// Returns the type that the name of a model's class states, as "BertForTokenClassification" does, or nothing if the
+// class leaves the type to `problem_type` or has no head that Plimsoll knows.
 constexpr std::optional<ProblemType> problem_type_of_class(std::string_view class_name) {
   for (const ProblemTypeRecord& record : kProblemTypes) {
-    if (!record.is_in_config && class_name.ends_with(record.head->class_suffix)) return record.type;
+    if (record.is_in_config) continue;
+    const HeadKind& head = *record.head;
+    if (class_name.ends_with(head.class_suffix)) return record.type;
+    if (!head.old_suffix.empty() && class_name.ends_with(head.old_suffix)) return record.type;
   }
   return std::nullopt;
 }
@@ -93,11 +109,17 @@ constexpr std::optional<ProblemType> problem_type_of_class(std::string_view clas
 // The kinds of labels that the rows of a data set may have. Values only.
 
 enum class LabelKind : uint8_t {
-  kClass,         // one class: its id, i32[B] in a batch
-  kClasses,       // any number of classes: 0 or 1 for each, f32[B, num_labels]
-  kNumbers,       // real numbers, f32[B, num_labels]
-  kClassPerToken  // one class for each word: its id at the word's first token, i32[T], and kNoLabel at all others
+  kClass,          // one class: its id, i32[B] in a batch
+  kClasses,        // any number of classes: 0 or 1 for each, f32[B, num_labels]
+  kNumbers,        // real numbers, f32[B, num_labels]
+  kClassPerToken,  // one class for each word: its id at the word's first token, i32[T], and kNoLabel at all others
+  kNextToken  // the next token of the sequence, i32[T], and kNoLabel at its last token; a data set stores no labels
 };
+
+// Returns true if every token of a sequence has a prediction, instead of the sequence as a whole.
+constexpr bool is_per_token(LabelKind kind) {
+  return kind == LabelKind::kClassPerToken || kind == LabelKind::kNextToken;
+}
 
 // The kinds of tags of words, which --task_name takes besides the tasks of GLUE. Pure functions.
 

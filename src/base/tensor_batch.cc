@@ -25,6 +25,12 @@ void TensorBatch::resize(const BatchSize& size) {
   size_ = size;
 }
 
+const BatchTensorSpec& TensorBatch::spec(std::string_view name) const {
+  const auto found = std::ranges::find(specs_, name, &BatchTensorSpec::name);
+  PLIMSOLL_CHECK(found != specs_.end(), "a batch has no tensor '{}'", name);
+  return *found;
+}
+
 bool TensorBatch::has(std::string_view name, DType dtype) const {
   return std::ranges::any_of(
       specs_, [&](const BatchTensorSpec& spec) { return spec.name == name && spec.dtype == dtype; });

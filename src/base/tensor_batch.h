@@ -32,6 +32,7 @@ struct BatchTensorSpec {
   int64_t per_token = 0;
   int64_t per_sequence = 0;
   int64_t constant = 0;
+  int32_t position_padding_id = -1;  // of positions: as InputRule's in graph/ir/graph.h
   int64_t elements(const BatchSize& size) const {
     return per_token * size.tokens + per_sequence * size.sequences + constant;
   }
@@ -60,10 +61,12 @@ class TensorBatch {
   const BatchSize& size() const { return size_; }
 
   const std::vector<BatchTensorSpec>& specs() const { return specs_; }
+  // Errors: kInternal if there is no tensor of this name.
+  const BatchTensorSpec& spec(std::string_view name) const;
   bool has_ints(std::string_view name) const { return has(name, DType::kI32); }
   bool has_floats(std::string_view name) const { return has(name, DType::kF32); }
-  // Return the elements of a tensor at the present size. Errors: kInternal if there is no tensor of this name and
-  // type.
+  // Return the elements of a tensor for the current size of the batch. Errors: kInternal if there is no tensor of
+  // this name and type.
   std::span<int32_t> ints(std::string_view name);
   std::span<const int32_t> ints(std::string_view name) const;
   std::span<float> floats(std::string_view name);
@@ -71,7 +74,7 @@ class TensorBatch {
 
  private:
   bool has(std::string_view name, DType dtype) const;
-  // Returns the place of a tensor in the elements of its type. Errors: as ints().
+  // Returns where the elements of a tensor are stored among all elements of its type. Errors: as ints().
   struct Place {
     size_t begin = 0;
     size_t count = 0;

@@ -1,4 +1,4 @@
-// Units that several rooms use.
+// Units that several folders use.
 #pragma once
 
 #include <fmt/format.h>

@@ -125,7 +125,7 @@ struct View {
   }
 };
 
-// Selects if a kernel that computes a gradient overwrites its destination or adds to it.
+// Selects whether a kernel that computes a gradient overwrites its destination or adds to it.
 enum class Accumulate : uint8_t { kOverwrite, kAdd };
 
 }  // namespace plimsoll

@@ -61,7 +61,7 @@ class Bench {
     for (const Experiment& experiment : chosen_experiments())
       rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
     for (size_t i = 0; i < rows_.size(); ++i) take_kept(i);
-    // Each row runs once per round, so that a disturbance of the machine does not meet all runs of one row.
+    // Each row runs once per round, so that a disturbance of the machine does not affect all runs of one row.
     for (int round = 0; round < most_rounds(); ++round) {
       for (size_t i = 0; i < rows_.size(); ++i) {
         if (needs_run(rows_[i], round)) run_row(i, round);
@@ -171,7 +171,7 @@ class Bench {
     throw Error(is_ours ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, "bench: " + context + said);
   }
 
-  // Returns those arguments that select the device.
+  // Returns the arguments that select the device.
   std::vector<std::string> device_arguments() const {
     std::vector<std::string> words;
     for (size_t i = 0; i < words_.more.size(); ++i) {
@@ -193,7 +193,7 @@ class Bench {
 
   // Starts a run in its own process, in a folder that contains nothing but its output.
   static Child start_run(const Experiment& run, const std::string& folder) {
-    // The result of earlier runs of a row is kept in case this one is interrupted.
+    // row.json contains the result of earlier runs of the row. It is kept in case this run is interrupted.
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
       if (entry.path().filename() != "row.json") fs::remove_all(entry.path());
@@ -289,7 +289,8 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // Records a refusal by the program as a result of the row; any other failure ends the bench.
+  // If the program refused the row's arguments, the refusal is recorded as the result of the row. Any other failure
+  // ends the bench.
   static void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
@@ -367,7 +368,7 @@ int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
   Trainer trainer(arguments, Task::kTrain, program_environment());
-  // The arguments were written by the bench, not by the user, so no remarks are printed.
+  // The bench itself wrote the arguments, so remarks about them are not printed.
   Remarks none({}, {});
   if (!show_and_start(trainer, arguments, Task::kTrain, none)) return 0;
   const TrainOutput output = trainer.train(say);

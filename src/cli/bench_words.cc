@@ -76,7 +76,8 @@ BenchWords read_bench_words(const CommandWords& words) {
     throw Error(ErrorCode::kUsage,
                 "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");
   }
-  // The rows of a sweep are often long, and compared by their metrics.
+  // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not
+  // by their speed.
   if (read.repeats == 0) read.repeats = read.experiments ? kRepeats : 1;
   if (!read.peer) return read;
   if (read.peer_script.empty()) read.peer_script = own_peer_script();

@@ -1,4 +1,4 @@
-// The subcommands of the program, one file each. This room uses only the public API. It is the only room that
+// The subcommands of the program, one file each. src/cli uses only the public API. It is the only folder whose code
 // prints, reads the environment and determines the exit code.
 #pragma once
 
@@ -48,7 +48,8 @@ class Remarks {
   std::vector<std::string> notes_;
 };
 
-// Writes what --json asks for to its file. Returns false if it was printed instead of the tables. Errors: kDevice.
+// Writes the JSON to the file that --json names. Returns false if it was printed instead of the tables. Errors:
+// kDevice.
 bool write_json(const std::string& json, const Arguments& arguments);
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
 // a file; --json - prints only JSON.
@@ -58,7 +59,7 @@ void print_plan(const PlanReport& plan, const Arguments& arguments);
 // weights, except with --dry_run. Returns true if the run continues.
 bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks);
 
-// The test data of a command line, other than a file.
+// The texts to predict that are given on the command line or by standard input instead of a file.
 struct TestInput {
   TestTexts texts;     // of standard input (--test_file -), or the texts on the command line
   bool shows = false;  // print predictions to standard output

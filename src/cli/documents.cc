@@ -6,7 +6,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// Reads the words of a command that takes at most `at_most` of them. Returns nothing if its help was printed.
+// Parses the words of a command that takes at most `at_most` words in addition to its options. Returns nothing if the
+// help was printed instead.
 std::optional<CommandWords> words_or_help(const char* name, const std::vector<std::string>& words,
                                           size_t at_most) {
   const CommandInfo& command = command_named(name);

@@ -107,7 +107,8 @@ int run(int argc, char** argv) {
   refuse_command(words[0]);
 }
 
-// Output counts as written only after it was flushed. If the run failed, its own exit code is kept.
+// Flushes standard output and returns the exit code of the program: `exit_code`, or kDevice if some output could not
+// be written and the run itself did not fail.
 int end_of_output(int exit_code) {
   flush_output();
   if (output_fault() == 0) return exit_code;
@@ -140,7 +141,7 @@ int run_and_report(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plimsoll::cli::obey_sent_interrupts();
-  // Writing a file beyond the size limit then fails with an error like that of a full disk.
+  // Without the signal, writing beyond the limit for the size of files returns an error, as a full disk does.
   std::signal(SIGXFSZ, SIG_IGN);
   return plimsoll::cli::end_of_output(plimsoll::cli::run_and_report(argc, argv));
 }

@@ -61,7 +61,7 @@ bool is_ended_within(double wait_s, const sigset_t& signals) {
   left.tv_nsec = static_cast<long>((wait_s - std::floor(wait_s)) * 1e9);
   while (true) {
     if (sigtimedwait(&signals, nullptr, &left) >= 0) return true;
-    // The shell stopped and continued the process, so the sample may be early.
+    // EINTR: the process was stopped and continued. The next sample is then taken early, which does no harm.
     if (errno == EAGAIN || errno == EINTR) return false;
   }
 }

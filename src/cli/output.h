@@ -26,9 +26,9 @@ std::string character_locale();
 // Returns true if that locale is not UTF-8, so that only ASCII can be drawn.
 bool is_ascii_only();
 
-// Print a line to standard error: a message about the progress of the work, a warning, a note, or an error. Verbosity
-// omits the first, and notes, below kAll and warnings below kWarnings. On a terminal the word "warning:" and the name of
-// the program before an error have a colour, unless NO_COLOR is set.
+// Print a line to standard error: a message about the progress of the work, a warning, a note, or an error. Messages
+// about progress and notes are printed only with Verbosity kAll, and warnings only with kWarnings or kAll. On a
+// terminal the word "warning:" and the name of the program before an error have a colour, unless NO_COLOR is set.
 void say(const std::string& line);
 void say_warning(const std::string& text);
 void say_error(const std::string& text);

@@ -39,7 +39,7 @@ void print_summary(const PlanReport& plan, const Arguments& arguments, Task task
   if (task == Task::kTrain) {
     print_talk(plan.summary);
   } else {
-    // The results of these commands may be read from a pipe.
+    // Results of `eval` and `predict` may be piped to another program, so the plan is printed to standard error.
     say(plan.line.substr(0, plan.line.find('\n')));
   }
 }
@@ -60,7 +60,7 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Rem
   say_all(trainer.plan().warnings, trainer.plan().notes);
   if (arguments.dry_run) {
     print_plan(trainer.plan(), arguments);
-    // Refuses before it takes anything: the same plan, the same words as a run's.
+    // Refuses before anything is allocated. The plan and the message are those of a real run.
     if (!trainer.plan().fits) throw Error(ErrorCode::kWillNotFit, trainer.plan().refusal);
     return false;
   }

@@ -25,14 +25,14 @@ volatile std::sig_atomic_t signals_seen = 0;
 static_assert(std::atomic<Trainer*>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
               "a signal handler may take no lock");
 
-// While this object exists, a signal asks the Trainer to stop. Its destructor waits for running handlers, so
-// that none uses the Trainer afterwards.
+// While this object exists, a signal makes the Trainer stop after its current step. Its destructor waits for running
+// handlers, so that none uses the Trainer afterwards.
 class StoppedBySignals {
  public:
   explicit StoppedBySignals(Trainer& trainer) { running = &trainer; }
   ~StoppedBySignals() {
     running = nullptr;
-    // A handler in this thread would have returned, so the remaining ones run in other threads.
+    // Handlers that are still running are in other threads; one in this thread would have returned by now.
     while (handlers_at_work != 0) std::this_thread::yield();
   }
   StoppedBySignals(const StoppedBySignals&) = delete;
@@ -113,7 +113,7 @@ int run_train(const std::vector<std::string>& words) {
   Remarks remarks(parsed.warnings, parsed.notes);
   const Arguments& arguments = parsed.arguments;
   TestInput input = read_test_input(parsed);
-  // Training writes its predictions into the output folder.
+  // When `train` also predicts, it writes the predictions into the output folder instead of printing them.
   input.shows = false;
   input.saves = true;
   if (parsed.explicitly_set.contains("do_train") && !arguments.do_train) {

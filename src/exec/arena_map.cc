@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// A transient buffer's bytes before they were rounded up for its neighbour's sake.
+// Returns the bytes of a transient buffer without the padding that the arena adds at its end.
 int64_t exact_bytes(const ProgramPlan& program, const TransientBuffer& buffer) {
   return buffer.root == kNoValue ? program.ops[buffer.op].scratch_bytes
                                  : program.graph.value(buffer.root).bytes(program.bucket);
@@ -30,7 +30,7 @@ ArenaMap::ArenaMap(const Plan& plan, Space space, const std::function<std::byte*
       blocks_.push_back({buffer.offset, exact_bytes(program, buffer)});
     }
   }
-  // A buffer without bytes has no address either.
+  // Buffers of zero bytes need no address.
   std::erase_if(blocks_, [](const Block& block) { return block.bytes <= 0; });
   std::sort(blocks_.begin(), blocks_.end(),
             [](const Block& a, const Block& b) { return a.offset < b.offset; });

@@ -36,7 +36,7 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// Tells if the previous run left work for the deferred ops of this run (OpPlan::is_deferred).
+// States whether the previous run left work for the deferred ops of this run (OpPlan::is_deferred).
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
 // The two groups of inputs that the host writes at different times: a batch with its random counter before the forward
@@ -46,7 +46,7 @@ constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
 }
 
-// How an executor runs a plan, which does not depend on it.
+// Options of an executor that do not affect the plan.
 struct ExecutorOptions {
   uint8_t fill = kArenaPoison;  // the initial value of every byte of the arenas
   int gpu_ordinal = 0;          // the GPU to run on, among the visible ones
@@ -66,20 +66,20 @@ class ExecutorBackend {
   // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU it
   // is in the arena. On a GPU it is in pinned memory that holds a copy of that part of the arena.
   virtual std::byte* exchange(int64_t offset) const = 0;
-  // Returns when the inputs that the host wrote before have been copied, so that the host may write new ones. Inputs are
-  // copied to the device with the next segment. A batch is copied while the device still works on the previous one, into
-  // a staging buffer where it remains until its segment starts.
+  // Waits until the inputs that the host wrote earlier have been copied, so that the host may write new ones. Inputs
+  // are copied to the device with the next segment. A batch is copied while the device still works on the previous
+  // one, into a staging buffer where it remains until its segment starts.
   virtual void before_host_writes(Inputs inputs) = 0;
-  // Returns when the outputs are those of all enqueued work, so that the host may read them.
+  // Waits until the outputs are the results of all enqueued work, so that the host may read them.
   virtual void before_host_reads() = 0;
   // Starts to copy the outputs to the host, as they will be after all work that is enqueued now. Does not wait.
   virtual void fetch_outputs() = 0;
   // Returns the output at this offset as of the last fetch_outputs(). Waits for that fetch, but not for work that was
   // enqueued after it.
   virtual const std::byte* fetched(int64_t offset) = 0;
-  // Tells if fetched() would wait.
+  // Returns true if fetched() would have to wait.
   virtual bool is_fetching() const = 0;
-  // Returns when the device has finished all enqueued work.
+  // Waits until the device has finished all enqueued work.
   virtual void wait() = 0;
 
   // Read, write and fill persistent memory that is not an input or output: weights, states, gradients. All three wait
@@ -119,7 +119,7 @@ std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const Execut
 // Errors: also kDevice if the program was built without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const ExecutorOptions& options);
 
-// Tells if an op has nothing to do in this run: it is deferred, and the previous run left no work.
+// Returns true if an op is skipped in this run: it is deferred, and the previous run left no work for it.
 bool is_idle(const BoundProgram& program, const BoundOp& op, DeferredWork deferred);
 
 // Adds the cost of one run of an op, as its schema states it, to `time`.

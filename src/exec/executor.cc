@@ -235,7 +235,7 @@ void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
   backend_->before_host_writes(Inputs::kUpdate);
   const PersistentBuffer* number = input_with(InputSource::kUpdateNumber);
   PLIMSOLL_CHECK(number != nullptr, "the plan has no update");
-  // Parameters with a factor on the learning rate have an input of their own.
+  // Parameters with their own factor on the learning rate read a separate input.
   for (const PersistentBuffer* input : program_of(kTrainProgram).inputs) {
     if (input->input.source == InputSource::kLearningRate)
       input_view(*input).as<double>()[0] = learning_rate * input->input.factor;

@@ -68,8 +68,8 @@ class Executor {
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
-  // Sets the inputs of the next update. `step` counts from 1. Optimizers count only updates that were done, so that the
-  // steps that were skipped before are subtracted: skipped_steps(), or `skipped` if the caller passes it.
+  // Sets the inputs of the next update. `step` counts from 1. Optimizers count only updates that were executed, so
+  // the number of skipped steps is subtracted: skipped_steps(), or `skipped` if the caller passes it.
   void set_update(double learning_rate, int64_t step) { set_update(learning_rate, step, skipped_steps()); }
   void set_update(double learning_rate, int64_t step, int64_t skipped);
 
@@ -81,17 +81,17 @@ class Executor {
   // Returns an output as of the last fetch(). Waits for that fetch, but, if the plan runs ahead, not for work that was
   // enqueued after it.
   ConstView fetched(const std::string& name);
-  // Tells if fetched() would wait.
+  // Returns true if fetched() would have to wait.
   bool is_fetching() const { return backend_->is_fetching(); }
-  // Returns when the device is done with all that ran, and with what the last step leaves to the next.
+  // Waits until the device has finished all segments, including the work that the last step defers to the next one.
   void wait() {
     run_deferred_updates();
     backend_->wait();
   }
   // Requires: the last fetch() came after an optimizer segment.
   StepOutputs fetched_step();
-  // Tells if the memory is still as the last segments of training left it: since then no other program ran and no caller
-  // wrote weights or states.
+  // Returns true if the memory is as the last segments of training left it: since then no other program has run, and
+  // no caller has written weights or states.
   bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
   double loss() { return tensor("loss").load(0); }
@@ -103,7 +103,7 @@ class Executor {
   // gradients are valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and
   // gradients that outlive the backward segment.
   std::vector<UpdatedParameter> updated_parameters();
-  // To be called after the host changed weights or states in place (updated_parameters()).
+  // Has to be called after the host changed weights or states in place (updated_parameters()).
   void note_own_update() {
     copies_are_stale_ = true;
     updated_ = false;
@@ -135,9 +135,9 @@ class Executor {
   Ceilings measure_ceilings() { return backend_->measure_ceilings(); }
 
   void set_profiling(bool on) { profiling_ = on; }
-  // Returns the times of each op of the program since profiling was switched on. The first run of a segment in a bucket is
-  // counted separately, in first_times(): in that run libraries allocate their memory, and pages are touched for the first
-  // time.
+  // Returns the times of each op of the program since profiling was switched on. first_times() has the times of the
+  // first run of each segment in a bucket, which is slower: libraries allocate their memory, and pages are touched
+  // for the first time.
   const std::vector<OpTime>& times(std::string_view program) const { return program_of(program).times; }
   const std::vector<OpTime>& first_times(std::string_view program) const {
     return program_of(program).first_times;
@@ -162,8 +162,8 @@ class Executor {
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
   void note_scratch(const ProgramPlan& program, Segment segment);
-  // Does the work that the last step left to the next one, updates of weights and copies to the host. To be
-  // called before anybody reads or writes weights or states, and before another program takes the bytes.
+  // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
+  // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
@@ -172,7 +172,8 @@ class Executor {
   View input_view(const PersistentBuffer& input) {
     return {backend_->exchange(input.offset), input.type.dtype};
   }
-  // Writes a batch's tensor of the name of the input, and fills the rest of the bucket.
+  // Writes the batch's tensor that has the name of the input into the input, and fills the unused elements of the
+  // bucket.
   void fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
 
   const Plan& plan_;

@@ -1,4 +1,5 @@
-// Finds the first tensor that is not finite, which a run that stops because of it reports. Not part of a step.
+// Finds the first tensor that contains a number that is not finite. A run that stops because of such a number reports
+// the tensor. Not part of a step.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -55,7 +56,8 @@ std::string Executor::bad_gradient(int64_t operand) const {
   if (operand < 0) return {};
   const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {
-    // If weights are updated in the backward pass, the optimizer segment reads norms of modules.
+    // Only the norm op of the optimizer segment has all gradients. If weights are updated in the backward pass, each
+    // module also has a norm op in that pass.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
       return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;
   }

@@ -15,7 +15,7 @@ QuantizedFormat format_of(const Plan& plan) {
                                      : QuantizedFormat::kNf4;
 }
 
-// Writes the part's share of an array. All parts have shares of the same size.
+// Writes the elements of an array that belong to one part. All parts have the same number of elements in an array.
 void write_share(Executor& executor, const std::string& array, size_t part,
                  const std::vector<std::byte>& bytes) {
   executor.write(array, static_cast<int64_t>(part * bytes.size()), bytes);

@@ -10,11 +10,13 @@ namespace plimsoll {
 // Tells if the plan stores this weight in 4 or 8 bits.
 bool is_quantized(const Plan& plan, const std::string& weight);
 
-// Quantizes one part (of WeightSpec::parts) of such a weight and writes it. `values` are the rows of the part. Cost: linear
-// in the size of the part, on one thread; it allocates the part's codes and scales.
+// Quantizes one part (of WeightSpec::parts) of a weight that the plan stores in 4 or 8 bits, and writes it. `values`
+// are the rows of the part. Cost: linear in the size of the part, on one thread; it allocates the part's codes and
+// scales.
 void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, ConstView values);
 
-// Reads one part of such a weight and writes its values, as products use them, into `values`, fp32. Cost: as above.
+// Reads one part of a quantized weight and converts it to fp32 numbers as products use them. Cost: as
+// write_quantized().
 void read_quantized(Executor& executor, const WeightSpec& spec, size_t part, View values);
 
 }  // namespace plimsoll

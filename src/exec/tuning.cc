@@ -42,7 +42,8 @@ class Tuner {
  private:
   double elapsed() const { return measurer_.seconds() - begin_; }
 
-  // Measures the products of a bucket that the table lacks. Returns true if it lacked none.
+  // Measures the products of a bucket that the table lacks. Returns true if all products of the bucket were in the
+  // table already.
   bool measure_bucket(const ProgramPlan& program, const Bucket& bucket, double until) {
     bool had_all = true;
     for (const auto& [key, product] : list_matmuls(program, bucket, plan_.request)) {
@@ -66,7 +67,7 @@ class Tuner {
     return *middle;
   }
 
-  // Measures one round and removes algorithms that are refused. The order stays.
+  // Measures every algorithm of the list once and removes those that are refused. The order does not change.
   void measure_round(const PlannedMatmul& product, std::vector<Timed>& list) {
     std::erase_if(list, [&](Timed& timed) {
       const std::optional<double> ms = measurer_.measure(product, timed.algorithm);
@@ -121,7 +122,8 @@ class Tuner {
     return {saves_enough(two[1], two[0]) ? two[1] : two[0], median(two[0].ms)};
   }
 
-  // Keeps the library's first choice and those of the others that were close to the fastest in the first round.
+  // Removes the algorithms that were much slower than the fastest one in the first round. The library's first choice
+  // always stays.
   void leave_near(std::vector<Timed>& list) const {
     double least = list.front().ms.front();
     for (const Timed& timed : list) least = std::min(least, timed.ms.front());

@@ -1,4 +1,4 @@
-// The choice of algorithms, with a measurer that makes up times and a clock: no GPU is needed.
+// Tests the choice of algorithms with a measurer that invents times and a clock, so that no GPU is needed.
 #include "exec/tuning.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ PlanRequest gpu_request() {
   return request;
 }
 
-// Times by the number of the candidate; every measurement takes a tenth of a second.
+// A measurer whose times depend on the number of the candidate. Every measurement takes a tenth of a second of its
+// clock.
 class StubMeasurer final : public ProductMeasurer {
  public:
   std::string card() const override { return card_name; }
@@ -74,7 +75,7 @@ TEST(Tuning, TakesTheFastest) {
   EXPECT_EQ(product.ms, 0.9);
   EXPECT_EQ(product.first_ms, 1.0);
   EXPECT_EQ(product.num_candidates, 3);
-  // Every product of every bucket, for time is not short.
+  // Every product of every bucket is in the table, because the time limit is not reached.
   for (const ProgramPlan& program : plan.programs) {
     for (const Bucket& bucket : program.ladder) {
       for (const auto& [key, planned] : list_matmuls(program, bucket, plan.request))
@@ -91,8 +92,8 @@ TEST(Tuning, KeepsTheFirstChoiceWithinTheNoise) {
   EXPECT_EQ(chosen(tune_products(build_plan(gpu_request()), measurer)), 2);
 }
 
-// Clocks that rise, a neighbour for some milliseconds, one time that is far too good: none changes the
-// choice.
+// Rising clocks, another process that disturbs for some milliseconds, and one time that is far too short do not
+// change the choice.
 TEST(Tuning, WhatDisturbsForAWhileChangesNoChoice) {
   const Plan plan = build_plan(gpu_request());
   StubMeasurer rising;
@@ -104,8 +105,8 @@ TEST(Tuning, WhatDisturbsForAWhileChangesNoChoice) {
   busy.times = {1.0, 1.01, 0.9};
   busy.disturbance = [](int turn, int) { return turn % 50 < 3 ? 1.2 : 1.0; };
   EXPECT_EQ(chosen(tune_products(plan, busy)), 2);
-  // One candidate after the other has a round that looks better than it is; its duel with the best does not
-  // confirm that.
+  // Candidate 1 seems fast in the three rounds of the selection. The duel of five with candidate 0, the library's
+  // first choice, does not confirm it.
   StubMeasurer lucky;
   lucky.times = {1.0, 1.0, 1.0};
   lucky.disturbance = [count = 0](int, int candidate) mutable {
@@ -179,7 +180,8 @@ TEST(Tuning, TimeIsShort) {
   for (const auto& [key, product] :
        list_matmuls(plan.programs.at(kTrainProgram), plan.programs.at(kTrainProgram).bucket, plan.request))
     EXPECT_NE(largest_only.find(key), nullptr);
-  // Nine seconds are the end even of those. The first measurement warms up.
+  // Even the largest buckets are not measured completely: after nine seconds the measurement ends. The first
+  // measurement only warms up.
   StubMeasurer slower;
   slower.seconds_each = 0.25;
   EXPECT_EQ(tune_products(plan, slower).products.size(), 2u);

@@ -60,8 +60,8 @@ struct CpuCalibration {
 
 // Formats a calibration as JSON with the version of the schema.
 std::string cpu_calibration_json(const CpuCalibration& calibration);
-// Parses a calibration. Errors: kBadData with `source` if the text is not such JSON, has another schema
-// version, or contains a factor that is not positive.
+// Parses a calibration. Errors: kBadData with `source` if the text is not the JSON text of a calibration, has another
+// schema version, or contains a factor that is not positive.
 CpuCalibration parse_cpu_calibration(std::string_view text, const std::string& source);
 
 }  // namespace plimsoll

@@ -19,12 +19,15 @@ constexpr int64_t kFurthestApart = 48 * kMiB;
 using Json = nlohmann::ordered_json;
 
 int64_t gpu_constant_bytes(std::span<const int64_t> beside_arenas) {
-  if (beside_arenas.empty()) throw_error(ErrorCode::kUsage, "no run told what it held beside its arena");
+  if (beside_arenas.empty())
+    throw_error(ErrorCode::kUsage,
+                "none of the runs reported the GPU memory that it held outside its arena; remove the output "
+                "folder and calibrate again");
   const auto [least, most] = std::ranges::minmax(beside_arenas);
   if (least <= 0 || most - least > kFurthestApart) {
     throw_error(ErrorCode::kUsage,
-                "runs held {} to {} MiB beside their arenas: others took or gave back memory of the card "
-                "meanwhile; measure again when nobody else uses it",
+                "the runs held {} to {} MiB outside their arenas: other processes allocated or freed memory "
+                "of the card in the meantime; measure again when no other process uses it",
                 least / kMiB, most / kMiB);
   }
   return most + kOtherShapesBytes;

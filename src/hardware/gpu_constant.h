@@ -37,8 +37,8 @@ std::string describe_gpu_constant(const MeasuredGpuConstant& constant);
 
 // Formats the constant as JSON with the version of the schema.
 std::string gpu_constant_json(const MeasuredGpuConstant& constant);
-// Parses a constant. Errors: kBadData with `source` if the text is not such JSON, has another schema version,
-// or the bytes are not positive.
+// Parses a constant. Errors: kBadData with `source` if the text is not the JSON text of a constant, has another
+// schema version, or the bytes are not positive.
 MeasuredGpuConstant parse_gpu_constant(std::string_view text, const std::string& source);
 
 }  // namespace plimsoll

@@ -17,9 +17,9 @@ constexpr const char* kTakenConstant =
     "not measured on this card: an H200's of 2026-11-21, driver 580, CUDA 13.0";
 constexpr const char* kSheet = "NVIDIA's data sheet, dense";
 
-// Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. For cards with
-// several forms, the SXM form. Links are PCI Express with 16 lanes of the generation named in the data sheet:
-// 16 GB/s each way for the third, 32 for the fourth and 64 for the fifth.
+// Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. A card with several forms has
+// the figures of its SXM form. Links are PCI Express with 16 lanes of the generation named in the data sheet: 16 GB/s
+// each way for the third, 32 for the fourth and 64 for the fifth.
 const std::array kTargets{
     GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, kConstant, kSheet,
               kMeasuredConstant},
@@ -48,7 +48,7 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-// Returns the letters and digits of a card's name in lower case, without the names of brands and forms.
+// Returns the letters and digits of a card's name in lower case, without brand names and form factors such as "SXM".
 std::string bare_card_name(std::string_view name) {
   std::string text = lower_case(name);
   for (const std::string_view word :
@@ -79,7 +79,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name) {
   if (wanted.size() < 2) return similar;
   for (const GpuTarget& target : kTargets) {
     const std::string own = bare_card_name(target.name);
-    // "v100" means every V100, and "h200141gb" begins with the name of the only H200.
+    // A name without a memory size means every card whose name begins with it: "v100". A name with a memory size may
+    // mean a card whose own name has none: "h200141gb" means "h200".
     const bool is_memory_left_out = own.starts_with(wanted);
     const bool is_memory_added = wanted.starts_with(own) && own.size() > 2;
     if (is_memory_left_out || is_memory_added) similar.emplace_back(target.name);
@@ -90,7 +91,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name) {
 GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes) {
   for (const GpuTarget& target : kTargets) {
     if (cuda_name.find(target.product) == std::string_view::npos) continue;
-    // "L4" is a part of "L40S"; the compute capability and the memory (within a tenth) distinguish them.
+    // The name alone is ambiguous: "L4" is a part of "L40S". The compute capability and the memory (within 10 %)
+    // decide.
     const double ratio = static_cast<double>(memory_bytes) / static_cast<double>(target.memory_bytes);
     if (target.sm != sm || ratio < 0.9 || ratio > 1.1) continue;
     GpuTarget found = target;

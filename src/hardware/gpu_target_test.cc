@@ -53,9 +53,9 @@ TEST(GpuTarget, RowsAreWholeAndDistinct) {
   }
 }
 
-// NVIDIA's data sheets, dense, with 16-bit products accumulated in fp32: GB/s of memory; TFLOP/s of fp32,
-// tf32 and bf16 or fp16. SXM forms; for the A10G the sheet of the card itself, whose fp32 rate is not the
-// A10's 31.2.
+// The rates of NVIDIA's data sheets without sparsity, with 16-bit products accumulated in fp32: GB/s of memory;
+// TFLOP/s of fp32, tf32 and bf16 or fp16. Cards with several forms have the rates of the SXM form. The A10G has a
+// data sheet of its own, whose fp32 rate is not the A10's 31.2.
 TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
   struct Sheet {
     const char* name;

@@ -31,8 +31,9 @@ std::optional<int> digit_of(char c) {
 std::array<uint8_t, kTunedAlgorithmBytes> bytes_of(const std::string& hex, const std::string& source) {
   std::array<uint8_t, kTunedAlgorithmBytes> bytes{};
   const auto bad = [&] {
-    throw_error(ErrorCode::kBadData, "{}: an algorithm is '{}', expected {} hexadecimal digits", source, hex,
-                2 * kTunedAlgorithmBytes);
+    throw_error(ErrorCode::kBadData,
+                "{}: an algorithm is '{}', but {} hexadecimal digits are expected; the file is damaged",
+                source, hex, 2 * kTunedAlgorithmBytes);
   };
   if (hex.size() != size_t{2} * kTunedAlgorithmBytes) bad();
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -81,7 +82,8 @@ TuningTable table_of(const MeasuredJson& json, const Json& content, const std::s
                          .num_candidates = json.get<int>(entry, "candidates"),
                          .words = json.get<std::string>(entry, "words")};
     if (!table.products.emplace(key, std::move(product)).second) {
-      throw_error(ErrorCode::kBadData, "{}: the product {} is there twice", source, format_product_key(key));
+      throw_error(ErrorCode::kBadData, "{}: the product {} occurs twice; the file is damaged", source,
+                  format_product_key(key));
     }
   }
   return table;

@@ -71,8 +71,8 @@ uint64_t tuning_table_hash(const TuningTable& table);
 
 // Formats the table as JSON with the version of the schema and a hash of the content.
 std::string tuning_table_json(const TuningTable& table);
-// Parses a table. Errors: kBadData with `source` if the text is not such JSON, has another schema version, or
-// does not match its hash.
+// Parses a table. Errors: kBadData with `source` if the text is not the JSON text of a table, has another schema
+// version, or does not match its hash.
 TuningTable parse_tuning_table(std::string_view text, const std::string& source);
 
 }  // namespace plimsoll

@@ -5,13 +5,17 @@
 namespace plimsoll {
 namespace {
 
-AttentionDims dims_of(const OpView& op, const Bucket& bucket, int64_t columns_of_heads) {
+// `width` is the number of columns of the `num_heads` heads that it contains.
+AttentionDims dims_of(const OpView& op, const Bucket& bucket, int64_t width, int64_t num_heads) {
   const int64_t heads = op.attributes().integer("heads");
+  const int64_t kv_heads = op.attributes().integer_or("kv_heads", heads);
   return {.tokens = bucket.tokens,
           .sequences = bucket.sequences,
           .longest = bucket.longest,
           .heads = heads,
-          .head_dim = columns_of_heads / heads};
+          .head_dim = width / num_heads,
+          .kv_heads = kv_heads,
+          .window = op.attributes().integer_or("window", 0)};
 }
 
 LoweredOp describe_attention(const OpView& op, const Bucket& bucket, const KernelTarget&) {
@@ -25,11 +29,14 @@ LoweredOp describe_first_token_attention(const OpView& op, const Bucket& bucket,
 }  // namespace
 
 AttentionDims attention_dims(const OpView& op, const Bucket& bucket) {
-  return dims_of(op, bucket, op.in_shape(AttentionOp::kQkv)[1].at(bucket) / 3);
+  const int64_t heads = op.attributes().integer("heads");
+  return dims_of(op, bucket, op.in_shape(AttentionOp::kQkv)[1].at(bucket),
+                 heads + 2 * op.attributes().integer_or("kv_heads", heads));
 }
 
 FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const Bucket& bucket) {
-  return {.dims = dims_of(op, bucket, op.out_shape(FirstTokenAttentionOp::kO)[1].at(bucket)),
+  return {.dims = dims_of(op, bucket, op.out_shape(FirstTokenAttentionOp::kO)[1].at(bucket),
+                          op.attributes().integer("heads")),
           .columns = op.in_shape(FirstTokenAttentionOp::kX)[1].at(bucket),
           .w = op.input(FirstTokenAttentionOp::kW).type.dtype};
 }

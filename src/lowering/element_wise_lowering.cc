@@ -26,6 +26,8 @@ std::vector<Lowering> element_wise_lowerings() {
           {&dropout_op(), "dropout_fwd", describe_rows<DropoutOp::kX>},
           {&gelu_op(), "gelu_fwd", describe_rows<PointwiseOp::kX>},
           {&gelu_bwd_op(), "gelu_bwd", describe_rows<PointwiseBwdOp::kSaved>},
+          {&glu_op(), "glu_fwd", describe_rows<PointwiseOp::kX>},
+          {&glu_bwd_op(), "glu_bwd", describe_rows<PointwiseBwdOp::kDY>},
           {&relu_op(), "relu_fwd", describe_rows<PointwiseOp::kX>},
           {&relu_bwd_op(), "relu_bwd", describe_rows<PointwiseBwdOp::kSaved>},
           {&scale_shift_op(), "scale_shift_fwd", describe_rows<ScaleShiftOp::kN>},

@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// `value` has the width and the type of the table's rows.
+// Describes an op whose rows have the width and the type of those of `value`.
 LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
   return {.dtype = value.type.dtype,
           .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
@@ -18,11 +18,17 @@ LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const K
   return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
 }
 
-// The op has no floating operand. Its inputs after cu_seqlens are the lists.
+// The op has no floating-point operand. Its inputs after cu_seqlens are the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.family = SortIdsProblem{.tokens = bucket.tokens,
                                    .rows = op.attributes().integer("rows"),
                                    .num_lists = op.num_inputs() - SortIdsOp::kIds}};
+}
+
+// The op has no floating operand but its output.
+LoweredOp describe_rope_table(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = op.output(RopeTableOp::kTable).type.dtype,
+          .family = RowsProblem{.rows = bucket.tokens, .columns = op.attributes().integer("dim")}};
 }
 
 }  // namespace
@@ -31,6 +37,8 @@ std::vector<Lowering> embedding_lowerings() {
   return {{&embedding_sum_op(), "embedding_sum_fwd", describe_embedding_sum},
           {&embedding_bwd_op(), "embedding_bwd", describe_embedding_bwd},
           {&sort_ids_op(), "sort_ids", describe_sort_ids},
+          {&rope_op(), "rope", describe_rows<RopeOp::kX>},
+          {&rope_table_op(), "rope_table", describe_rope_table},
           {&first_token_op(), "first_token_fwd", describe_rows<FirstTokenOp::kX>},
           {&first_token_bwd_op(), "first_token_bwd", describe_rows<FirstTokenBwdOp::kDY>}};
 }

@@ -51,6 +51,7 @@ std::vector<Lowering> loss_lowerings() {
       {&nll_bwd_op(), "nll_bwd", describe_rows<ClassLossBwdOp::kLogits>},
       {&softmax_cross_entropy_op(), "softmax_cross_entropy_fwd", describe_rows<ClassLossOp::kLogits>},
       {&softmax_cross_entropy_bwd_op(), "softmax_cross_entropy_bwd", describe_rows<ClassLossBwdOp::kLogits>},
+      {&count_correct_op(), "count_correct", describe_rows<CountCorrectOp::kLogits>},
       {&linear_cross_entropy_op(), "linear_cross_entropy_fwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_bwd_op(), "linear_cross_entropy_bwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_grad_op(), "linear_cross_entropy_grad", describe_linear_cross_entropy},

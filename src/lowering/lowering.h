@@ -1,6 +1,6 @@
-// Lowering: from an op of a graph to the problem that the catalog of kernels is asked about. The planner chooses kernels
-// by these problems and the executor runs them, so that both describe an op in the same way. This room does not choose a
-// kernel and knows neither plans nor addresses.
+// Lowering: from an op of a graph to the problem that the catalog of kernels is asked about. The planner chooses
+// kernels by these problems and the executor runs them, so that both describe an op in the same way. This folder does
+// not choose a kernel and knows neither plans nor addresses.
 //
 // A family of kernels has a file, <family>_lowering.cc, with a row per op: the op, the name of its kernel in the catalog,
 // and the function that describes the op. Thread-safe: pure functions.

@@ -1,12 +1,28 @@
 // The description of layer norms.
+#include <algorithm>
+
 #include "graph/ops/ops.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
+namespace {
+
+// The rows of the problem are the vectors of the gain that has more of them.
+template <int kX, int kGain>
+LoweredOp describe_rms_norm(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  const int64_t vectors = std::max(op.attributes().integer("heads"), op.attributes().integer("second_heads"));
+  return {.dtype = op.input(kX).type.dtype,
+          .family = RowsProblem{.rows = op.in_shape(kX)[0].at(bucket) * vectors,
+                                .columns = op.in_shape(kGain)[0].at(bucket)}};
+}
+
+}  // namespace
 
 std::vector<Lowering> norm_lowerings() {
   return {{&normalize_op(), "normalize_fwd", describe_rows<NormalizeOp::kX>},
           {&normalize_bwd_op(), "normalize_bwd", describe_rows<NormalizeBwdOp::kN>},
+          {&rms_norm_op(), "rms_norm_fwd", describe_rms_norm<RmsNormOp::kX, RmsNormOp::kGain>},
+          {&rms_norm_bwd_op(), "rms_norm_bwd", describe_rms_norm<RmsNormBwdOp::kX, RmsNormBwdOp::kGain>},
           {&bias_dropout_residual_norm_op(), "bias_dropout_residual_norm_fwd",
            describe_rows<BiasDropoutResidualNormOp::kX>},
           {&bias_dropout_residual_norm_bwd_op(), "bias_dropout_residual_norm_bwd",

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The type of the tag O, of which "B" alone is an entity too.
+// The type of a tag without a type, such as O. A tag "B" without a type is an entity of this type.
 constexpr std::string_view kNoType = "_";
 
 bool is_one_of(char letter, std::string_view letters) {
@@ -47,7 +47,8 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
       tags_.push_back({});
       continue;
     }
-    // All letters but those above mean the same, so that one stands for every character of several bytes.
+    // All characters other than the letters above have the same meaning, so a character of several bytes is stored as
+    // one letter.
     const size_t first = std::max<size_t>(1, utf8_sequence_length(name));
     std::string_view type = std::string_view(name).substr(first);
     if (const size_t hyphen = type.find('-'); hyphen != std::string_view::npos)
@@ -120,8 +121,10 @@ MetricList entity_metrics(const EntityCounts& counts, std::span<const std::strin
     } else if (name == "accuracy") {
       metrics.emplace_back(name, counts.accuracy());
     } else {
-      throw_error(ErrorCode::kUsage,
-                  "'{}' is not a metric of a token classification: precision, recall, f1, accuracy", name);
+      throw_error(
+          ErrorCode::kUsage,
+          "'{}' is not a metric of a token classification; choose from precision, recall, f1, accuracy",
+          name);
     }
   }
   return metrics;

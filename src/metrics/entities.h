@@ -25,7 +25,8 @@ class EntityCounts {
   void add_sequence(std::span<const int32_t> labels, std::span<const int32_t> predictions);
 
   int64_t num_words() const { return num_words_; }
-  // An entity is right if its type, its first and its last word are. Each is 0 where it would be 0 / 0.
+  // An entity is predicted correctly if its type, its first word and its last word are correct. Each metric is 0
+  // where it would be 0 / 0.
   double precision() const;
   double recall() const;
   double f1() const;

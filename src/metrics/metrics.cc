@@ -94,9 +94,9 @@ double ClassCounts::f1(F1Average average) const {
 }
 
 double ClassCounts::matthews() const {
-  // Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004, in terms
-  // of counts: (c s - sum p_k t_k) / sqrt((s^2 - sum p_k^2) (s^2 - sum t_k^2)), c right ones, s rows, t
-  // labels, p predictions.
+  // The formula of Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004,
+  // written with counts: (c s - sum p_k t_k) / sqrt((s^2 - sum p_k^2) (s^2 - sum t_k^2)), where c is the number of
+  // correct predictions, s the number of rows, t_k the labels of class k and p_k its predictions.
   double right = 0.0;
   double cross = 0.0;
   double labels_squared = 0.0;
@@ -209,7 +209,7 @@ double RegressionPairs::spearman() const {
 double pearson_correlation(std::span<const double> x, std::span<const double> y) {
   PLIMSOLL_CHECK(x.size() == y.size());
   const double nothing = std::numeric_limits<double>::quiet_NaN();
-  // The values themselves show whether a side is constant. The spread around a rounded mean would not be
+  // The values themselves are compared, because the spread of a constant side around its rounded mean need not be
   // zero.
   const auto constant = [](std::span<const double> values) {
     return std::all_of(values.begin(), values.end(), [&](double value) { return value == values[0]; });
@@ -280,8 +280,8 @@ MetricList classification_metrics(const ClassCounts& counts, std::span<const std
       metrics.emplace_back(name, counts.matthews());
     } else {
       throw_error(ErrorCode::kUsage,
-                  "'{}' is not a metric of a classification: accuracy, f1, f1_macro, f1_weighted, "
-                  "matthews_correlation",
+                  "'{}' is not a metric of a classification; choose from accuracy, f1, f1_macro, "
+                  "f1_weighted, matthews_correlation",
                   name);
     }
   }
@@ -300,8 +300,10 @@ MetricList multi_label_metrics(const MultiLabelCounts& counts, std::span<const s
     } else if (name == "f1_weighted") {
       metrics.emplace_back(name, counts.f1(F1Average::kWeighted));
     } else {
-      throw_error(ErrorCode::kUsage,
-                  "'{}' is not a metric of a multi-label problem: accuracy, f1, f1_macro, f1_weighted", name);
+      throw_error(
+          ErrorCode::kUsage,
+          "'{}' is not a metric of a multi-label problem; choose from accuracy, f1, f1_macro, f1_weighted",
+          name);
     }
   }
   return metrics;
@@ -317,7 +319,8 @@ MetricList regression_metrics(const RegressionPairs& pairs, std::span<const std:
     } else if (name == "spearmanr") {
       metrics.emplace_back(name, pairs.spearman());
     } else {
-      throw_error(ErrorCode::kUsage, "'{}' is not a metric of a regression: mse, pearson, spearmanr", name);
+      throw_error(ErrorCode::kUsage,
+                  "'{}' is not a metric of a regression; choose from mse, pearson, spearmanr", name);
     }
   }
   return metrics;

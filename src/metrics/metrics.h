@@ -30,7 +30,8 @@ class ClassCounts {
   void add(int64_t label, int64_t prediction);
   // Adds the arg max (the first, on ties) of each row of logits [rows, num_classes].
   void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
-  // Adds the counts of the same number of classes, such as those of another rank.
+  // Adds the counts of another object, such as those of another process. Requires: both have the same number of
+  // classes.
   void merge(const ClassCounts& other);
 
   int64_t num_classes() const { return num_classes_; }

@@ -23,7 +23,7 @@ class ModelBuilder;
 
 // A key of config.json and the field that it sets.
 using ConfigField = std::variant<int64_t ModelConfig::*, double ModelConfig::*, std::string ModelConfig::*,
-                                 std::optional<double> ModelConfig::*>;
+                                 std::optional<double> ModelConfig::*, bool ModelConfig::*>;
 struct ConfigKey {
   const char* name = nullptr;
   ConfigField field;
@@ -39,6 +39,8 @@ struct Preset {
   int64_t heads = 0;
   int64_t intermediate_size = 0;
   int64_t embedding_size = 0;  // 0: hidden_size
+  void (*adjust)(ModelConfig& config) =
+      nullptr;  // sets what else differs from set_defaults(); null: nothing does
 };
 
 // The part of a model that turns the encoder's output into logits.
@@ -51,16 +53,20 @@ struct Head {
 
 struct Architecture {
   std::string_view model_type;    // the value in config.json
-  std::string_view class_prefix;  // Hugging Face's class is this and HeadKind::class_suffix
+  std::string_view class_prefix;  // Hugging Face's class is this and a suffix of HeadKind
+  // Its class for language modelling has HeadKind::old_suffix, as GPT2LMHeadModel does.
+  bool has_old_class_names = false;
   // The keys of config.json that common_config_keys() lacks.
   std::span<const ConfigKey> config_keys;
   // Sets the defaults that differ from ModelConfig's.
   void (*set_defaults)(ModelConfig& config) = nullptr;
-  // Errors: kUsage for a configuration whose forward pass this architecture does not compute.
+  // Refuses configurations with a forward pass that Plimsoll does not compute for this architecture. Errors: kUsage.
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
   // Sets the sizes that a file may leave out because they follow from others; null if there are none.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
   bool has_token_types = false;
+  // Positions start at pad_token_id + 1, and a padding token has the position pad_token_id, as in RoBERTa.
+  bool positions_follow_padding = false;
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
   // Builds the encoder and returns x_TC, the hidden state of every token.
   ValueId (*build_encoder)(ModelBuilder& builder) = nullptr;
@@ -71,7 +77,8 @@ struct Architecture {
   // The endings of names in a checkpoint that no weight needs and that are not reported as unused: buffers that
   // transformers once saved, and copies of tied weights.
   std::span<const std::string_view> ignored_on_disk = {};
-  // The matrices of its linear layers are stored transposed. Adapters then say fan_in_fan_out, as PEFT's do.
+  // True if checkpoints store the matrices of linear layers transposed. Adapters are then saved with fan_in_fan_out,
+  // as PEFT does.
   bool stores_transposed = false;
 };
 
@@ -81,8 +88,16 @@ std::span<const Architecture* const> architectures();
 // Returns null if no architecture has this model_type.
 const Architecture* find_architecture(std::string_view model_type);
 
-// Requires: the model_type is one of an architecture, as every checked configuration's is.
+// Returns the architecture with this model_type. Requires: there is one, which is true for every checked
+// configuration.
 const Architecture& architecture_of(std::string_view model_type);
+
+// Returns the id of the padding token if positions follow it (Architecture::positions_follow_padding), else -1. The first
+// token of a text has the position after the result.
+int64_t position_padding_id(const ModelConfig& config);
+
+// Returns the number of tokens of the longest text that the model has positions for.
+int64_t max_sequence_length(const ModelConfig& config);
 
 // Returns the head of the model's problem type; a head for sequences if the configuration states no type. Errors: kUsage if
 // the architecture has no head of this kind.

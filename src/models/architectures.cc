@@ -37,6 +37,14 @@ const Architecture& architecture_of(std::string_view model_type) {
   return *architecture;
 }
 
+int64_t position_padding_id(const ModelConfig& config) {
+  return architecture_of(config.model_type).positions_follow_padding ? config.pad_token_id : -1;
+}
+
+int64_t max_sequence_length(const ModelConfig& config) {
+  return config.max_position_embeddings - (position_padding_id(config) + 1);
+}
+
 namespace {
 
 const HeadKind& head_kind_of(const ModelConfig& config) {
@@ -50,13 +58,16 @@ const Head& head_of(const ModelConfig& config) {
   const HeadKind& kind = head_kind_of(config);
   const auto found = std::ranges::find(architecture.heads, &kind, &Head::kind);
   if (found != architecture.heads.end()) return *found;
-  throw_error(ErrorCode::kUsage, "a model of type '{}' has no head for {}", config.model_type,
-              kind.description);
+  throw_error(ErrorCode::kUsage, "a model of type '{}' has no head for {}; use a model of another type",
+              config.model_type, kind.description);
 }
 
 std::string hugging_face_class(const ModelConfig& config) {
-  std::string name(architecture_of(config.model_type).class_prefix);
-  return name.append(head_kind_of(config).class_suffix);
+  const Architecture& architecture = architecture_of(config.model_type);
+  const HeadKind& kind = head_kind_of(config);
+  std::string name(architecture.class_prefix);
+  const bool is_old = architecture.has_old_class_names && !kind.old_suffix.empty();
+  return name.append(is_old ? kind.old_suffix : kind.class_suffix);
 }
 
 std::vector<WeightSpec> model_weights(const ModelConfig& config) {
@@ -94,6 +105,7 @@ ModelConfig config_of(const Architecture& architecture, const Preset& preset) {
   config.num_attention_heads = preset.heads;
   config.intermediate_size = preset.intermediate_size;
   config.embedding_size = preset.embedding_size;
+  if (preset.adjust != nullptr) preset.adjust(config);
   return config;
 }
 

@@ -59,7 +59,8 @@ std::optional<int64_t> label_key(std::string_view text) {
   return key;
 }
 
-// Returns a label as Python's str() writes it, which is how programs that save such maps compare them with the data.
+// Returns a label as Python's str() writes it, because programs that save label maps compare labels with the data in
+// this form.
 std::string label_text(const Json& label) {
   if (label.is_string()) return label.get<std::string>();
   if (label.is_null()) return "None";
@@ -93,8 +94,8 @@ std::vector<std::string> labels_of(const Json& id2label, std::string_view where)
   return names;
 }
 
-// Reads the labels as transformers 5.24 does: num_labels counts where it differs from the length of the map, and the labels
-// are then LABEL_0, LABEL_1, ...
+// Reads the labels as transformers 5.24 does. If num_labels differs from the length of the map, num_labels decides,
+// and the labels become LABEL_0, LABEL_1, ...
 void read_labels(ModelConfig& config, const Json& json, const ConfigReader& reader, std::string_view where) {
   // transformers wrote "_num_labels" before it wrote "num_labels".
   reader.read(config.num_labels, "_num_labels");
@@ -115,7 +116,8 @@ constexpr std::array kCommonKeys{
     ConfigKey{"initializer_range", &ModelConfig::initializer_range},
 };
 
-// Returns the data type that transformers states as "dtype", and stated as "torch_dtype"; "" for none.
+// Returns the data type of the weights: the key "dtype", or "torch_dtype" in files of older transformers; "" if
+// neither is present.
 std::string dtype_of(const ConfigReader& reader) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const Json* dtype = reader.find(key);
@@ -137,7 +139,8 @@ std::string dtype_of(const ConfigReader& reader) {
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   const Json json = parse_json(text, where);
   if (!json.is_object())
-    throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}", where, json.type_name());
+    throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}; correct the file", where,
+                json.type_name());
   const ConfigReader reader(json, where);
   ModelConfig config;
   config.model_type.clear();
@@ -162,8 +165,8 @@ ModelConfig parse_model_config(std::string_view text, std::string_view where) {
 void check_model_config(const ModelConfig& config, std::string_view where) {
   const auto positive = [&](std::string_view name, int64_t value, int64_t limit) {
     if (value >= 1 && value <= limit) return;
-    throw_error(ErrorCode::kBadData, "{}: {} is {}, it must be between 1 and {}; correct the value", where,
-                name, value, limit);
+    throw_error(ErrorCode::kBadData, "{}: {} is {}, but it must be between 1 and {}; correct the value",
+                where, name, value, limit);
   };
   positive("vocab_size", config.vocab_size, 1 << 24);
   if (config.pad_token_id < -1 || config.pad_token_id >= config.vocab_size) {
@@ -178,8 +181,22 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   positive("intermediate_size", config.intermediate_size, 1 << 20);
   positive("max_position_embeddings", config.max_position_embeddings, 1 << 20);
   positive("num_labels", config.num_labels, 1 << 20);
-  if (architecture_of(config.model_type).has_token_types)
-    positive("type_vocab_size", config.type_vocab_size, 1 << 16);
+  const Architecture& architecture = architecture_of(config.model_type);
+  if (architecture.positions_follow_padding && config.pad_token_id < 0) {
+    throw_error(ErrorCode::kBadData,
+                "{}: pad_token_id is null, and the positions of a model of type '{}' start after it; write "
+                "the id of the "
+                "padding token",
+                where, config.model_type);
+  }
+  if (max_sequence_length(config) < 1) {
+    throw_error(ErrorCode::kBadData,
+                "{}: max_position_embeddings is {}, and positions start at pad_token_id + 1 = {}, which "
+                "leaves no position "
+                "for a token; correct one of them",
+                where, config.max_position_embeddings, config.pad_token_id + 1);
+  }
+  if (architecture.has_token_types) positive("type_vocab_size", config.type_vocab_size, 1 << 16);
   if (config.hidden_size % config.num_attention_heads != 0) {
     throw_error(ErrorCode::kBadData,
                 "{}: hidden_size {} is not a multiple of num_attention_heads {}; correct one of them", where,
@@ -206,8 +223,8 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
                 where, config.initializer_range);
   }
   if (!(config.layer_norm_eps > 0.0)) {
-    throw_error(ErrorCode::kBadData, "{}: layer_norm_eps is {}, it must be above 0", where,
-                config.layer_norm_eps);
+    throw_error(ErrorCode::kBadData, "{}: layer_norm_eps is {}, but it must be above 0; correct the value",
+                where, config.layer_norm_eps);
   }
 }
 
@@ -220,16 +237,20 @@ std::string model_config_json(const ModelConfig& config) {
   write_config_keys(json, config, architecture_of(config.model_type).config_keys);
   json.erase("num_labels");
   json.erase("_num_labels");
+  // The outputs of a language model have no labels.
+  const bool has_labels = !config.predicts_tokens();
   Json id2label = Json::object();
   Json label2id = Json::object();
-  for (int64_t i = 0; i < config.num_labels; ++i) {
+  for (int64_t i = 0; has_labels && i < config.num_labels; ++i) {
     const std::string label =
         config.id2label.empty() ? "LABEL_" + std::to_string(i) : config.id2label[static_cast<size_t>(i)];
     id2label[std::to_string(i)] = label;
     label2id[label] = i;
   }
-  json["id2label"] = id2label;
-  json["label2id"] = label2id;
+  if (has_labels) {
+    json["id2label"] = id2label;
+    json["label2id"] = label2id;
+  }
   if (config.problem_type && record_of(*config.problem_type).is_in_config) {
     json["problem_type"] = problem_type_name(*config.problem_type);
   } else if (config.problem_type) {
@@ -265,7 +286,7 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     throw_error(ErrorCode::kUsage,
                 "--config_overrides: a value is not UTF-8; use the encoding of config.json");
   } catch (const Error& error) {
-    // The value came from the command line, not from a file.
+    // The value came from the command line, not from a file, so the error is one of usage.
     throw Error(ErrorCode::kUsage, error.what());
   }
   config.id2label = labels;

@@ -47,10 +47,15 @@ struct ModelConfig : DropoutRates {
   int64_t num_labels = 2;
   std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
   std::optional<ProblemType> problem_type;
+  // The head for language modelling multiplies by the table of word embeddings instead of a matrix of its own.
+  bool tie_word_embeddings = true;
   ConfigSource source;
 
   // The width of the embedding tables.
   int64_t embedding_width() const { return embedding_size == 0 ? hidden_size : embedding_size; }
+  // The number of logits per prediction: the vocabulary's for language modelling, otherwise one per label.
+  int64_t num_outputs() const { return predicts_tokens() ? vocab_size : num_labels; }
+  bool predicts_tokens() const { return problem_type && record_of(*problem_type).head->predicts_tokens; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 

@@ -32,6 +32,13 @@ void ConfigReader::read(std::string& value, const char* key) const {
   value = found->get<std::string>();
 }
 
+void ConfigReader::read(bool& value, const char* key) const {
+  const Json* found = find(key);
+  if (found == nullptr) return;
+  if (!found->is_boolean()) wrong_type(key, *found, "true or false");
+  value = found->get<bool>();
+}
+
 void ConfigReader::read(std::optional<double>& value, const char* key) const {
   if (find(key) == nullptr) return;
   double number = 0;
@@ -68,7 +75,7 @@ void refuse_encoder_variants(const ConfigReader& reader) {
   if (decoder != nullptr && decoder->is_boolean() && *decoder) {
     throw_error(ErrorCode::kUsage,
                 "{}: is_decoder is true; this version computes the architecture as an encoder, which attends "
-                "in both directions",
+                "in both directions; use a model with is_decoder false",
                 reader.where());
   }
   const Json* pruned = reader.find("pruned_heads");
@@ -82,7 +89,9 @@ void refuse_encoder_variants(const ConfigReader& reader) {
   std::string positions = "absolute";
   reader.read(positions, "position_embedding_type");
   if (positions != "absolute") {
-    throw_error(ErrorCode::kUsage, "{}: position_embedding_type is '{}'; this version has 'absolute' only",
+    throw_error(ErrorCode::kUsage,
+                "{}: position_embedding_type is '{}'; this version has 'absolute' only; use a model with "
+                "absolute positions",
                 reader.where(), positions);
   }
 }

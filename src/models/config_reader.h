@@ -25,6 +25,7 @@ class ConfigReader {
   void read(int64_t& value, const char* key) const;
   void read(double& value, const char* key) const;
   void read(std::string& value, const char* key) const;
+  void read(bool& value, const char* key) const;
   void read(std::optional<double>& value, const char* key) const;
   void read(ModelConfig& config, std::span<const ConfigKey> keys) const;
 
@@ -38,8 +39,8 @@ class ConfigReader {
 // Sets the keys to the configuration's values; an optional without a value becomes null.
 void write_config_keys(nlohmann::json& json, const ModelConfig& config, std::span<const ConfigKey> keys);
 
-// Refuses decoders and relative positions, which every encoder's configuration may ask for. To read them as
-// the plain model would train a model that nobody has. Errors: kUsage.
+// Refuses configurations of decoders and of relative positions, which encoders of transformers also have. If these
+// settings were ignored, a run would train a model that transformers does not have. Errors: kUsage.
 void refuse_encoder_variants(const ConfigReader& reader);
 
 }  // namespace plimsoll

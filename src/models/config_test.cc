@@ -2,6 +2,7 @@
 // files are in tests/bad_input and tests/parity.
 #include "models/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -87,7 +88,7 @@ TEST(ModelConfig, ReadsEveryActivationOfEveryArchitecture) {
 }
 
 TEST(ModelConfig, ListsTheArchitecturesWhenItRefusesOne) {
-  const std::string refusal = refusal_of(R"({"model_type": "roberta"})", ErrorCode::kUsage);
+  const std::string refusal = refusal_of(R"({"model_type": "deberta"})", ErrorCode::kUsage);
   for (const Architecture* architecture : architectures())
     EXPECT_NE(refusal.find(architecture->model_type), std::string::npos) << refusal;
 }
@@ -196,6 +197,59 @@ TEST(Gpt2Config, ReadsWhatItWrites) {
   EXPECT_EQ(again.intermediate_size, 48);
   EXPECT_EQ(again.embedding_dropout_prob, 0.25);
   EXPECT_EQ(again.hidden_dropout_prob, 0.125);
+}
+
+// Every RoBERTa of the hub states 514 positions and the padding token 1, which leaves 512 tokens.
+TEST(ModelConfig, RobertasPositionsStartAfterThePaddingToken) {
+  for (const char* type : {"roberta", "xlm-roberta", "camembert"}) {
+    const std::string start = fmt::format(R"({{"model_type": "{}", )", type);
+    const ModelConfig config =
+        parse_model_config(start + R"("max_position_embeddings": 514})", "config.json");
+    EXPECT_EQ(config.pad_token_id, 1);
+    EXPECT_EQ(position_padding_id(config), 1);
+    EXPECT_EQ(max_sequence_length(config), 512);
+    EXPECT_EQ(max_sequence_length(parse_model_config(
+                  start + R"("max_position_embeddings": 40, "pad_token_id": 0})", "config.json")),
+              39);
+    EXPECT_NE(
+        refusal_of(start + R"("pad_token_id": null})", ErrorCode::kBadData).find("pad_token_id is null"),
+        std::string::npos);
+    const std::string none =
+        refusal_of(start + R"("pad_token_id": 7, "max_position_embeddings": 8})", ErrorCode::kBadData);
+    EXPECT_NE(none.find("max_position_embeddings is 8"), std::string::npos) << none;
+    EXPECT_NE(none.find("pad_token_id + 1 = 8"), std::string::npos) << none;
+    for (const char* variant : {R"("is_decoder": true})", R"("position_embedding_type": "relative_key"})",
+                                R"("pruned_heads": {"0": [1]}})"})
+      EXPECT_FALSE(refusal_of(start + variant, ErrorCode::kUsage).empty()) << variant;
+  }
+  const ModelConfig bert = parse_model_config(R"({"model_type": "bert", "pad_token_id": 1})", "config.json");
+  EXPECT_EQ(max_sequence_length(bert), 512);
+  EXPECT_EQ(position_padding_id(bert), -1);
+}
+
+TEST(ModelConfig, PresetsOfRobertaAreThoseOfTheHub) {
+  const struct {
+    const char* name;
+    const char* type;
+    int64_t vocab_size, layers, hidden_size;
+  } kPresets[] = {{"roberta-base", "roberta", 50265, 12, 768},
+                  {"FacebookAI/roberta-large", "roberta", 50265, 24, 1024},
+                  {"distilbert/distilroberta-base", "roberta", 50265, 6, 768},
+                  {"FacebookAI/xlm-roberta-base", "xlm-roberta", 250002, 12, 768},
+                  {"xlm-roberta-large", "xlm-roberta", 250002, 24, 1024},
+                  {"almanach/camembert-base", "camembert", 32005, 12, 768}};
+  for (const auto& preset : kPresets) {
+    SCOPED_TRACE(preset.name);
+    const std::optional<ModelConfig> config = find_preset(preset.name);
+    ASSERT_TRUE(config.has_value());
+    EXPECT_EQ(config->model_type, preset.type);
+    EXPECT_EQ(config->vocab_size, preset.vocab_size);
+    EXPECT_EQ(config->num_hidden_layers, preset.layers);
+    EXPECT_EQ(config->hidden_size, preset.hidden_size);
+    EXPECT_EQ(config->type_vocab_size, 1);
+    EXPECT_EQ(config->layer_norm_eps, 1e-5);
+    EXPECT_EQ(max_sequence_length(*config), 512);
+  }
 }
 
 }  // namespace

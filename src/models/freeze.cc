@@ -76,7 +76,8 @@ std::vector<std::string> part_names(const WeightSpec& spec) {
 bool glob_matches(std::string_view pattern, std::string_view name) {
   size_t p = 0;
   size_t n = 0;
-  // The position of the last star, and the end of the characters that it matches: one more after each failure.
+  // The position of the last star, and the end of the characters that this star matches. After each failed match the
+  // star takes one character more.
   size_t star = std::string_view::npos;
   size_t taken = 0;
   while (n < name.size()) {
@@ -155,7 +156,8 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
              });
     });
     if (!is_trained) {
-      throw_error(ErrorCode::kUsage, "{}: this run trains none of these parameters; leave the pattern out",
+      throw_error(ErrorCode::kUsage,
+                  "{}: this run trains none of the parameters that the pattern names; leave it out",
                   argument(pattern));
     }
   }

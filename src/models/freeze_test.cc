@@ -84,7 +84,7 @@ TEST(RateFactors, RefusesByName) {
   };
   EXPECT_NE(message({{"bert.encodr.*", 2}}).find("--learning_rate_factors bert.encodr.*=2: no parameter"),
             std::string::npos);
-  EXPECT_NE(message({{"bert.pooler.*", 2}}).find("trains none of these"), std::string::npos);
+  EXPECT_NE(message({{"bert.pooler.*", 2}}).find("trains none of the parameters"), std::string::npos);
   EXPECT_NE(message({{"*.key.*", 2}}).find("key"), std::string::npos);
   EXPECT_EQ(message({{"*.query.*", 2}, {"*.key.*", 2}, {"*.value.*", 2}}), "");
   EXPECT_EQ(message({}), "");
@@ -103,7 +103,8 @@ TEST(Freeze, RefusesByName) {
 
 TEST(Freeze, NamesTheEncoderOfTheModel) {
   const std::pair<std::string, std::string> encoders[] = {
-      {"bert", "bert"}, {"distilbert", "distilbert"}, {"electra", "electra"}, {"gpt2", "transformer"}};
+      {"bert", "bert"},       {"distilbert", "distilbert"}, {"electra", "electra"},  {"gpt2", "transformer"},
+      {"roberta", "roberta"}, {"xlm-roberta", "roberta"},   {"camembert", "roberta"}};
   for (const auto& [model_type, encoder] : encoders) {
     ModelConfig config = small_model();
     config.model_type = model_type;

@@ -47,7 +47,7 @@ bool is_part_of(std::string_view parameter, std::string_view module) {
   return false;
 }
 
-// Returns every linear module of the model: a matrix that has a bias.
+// Returns every linear module of the model. A linear module is recognized as a matrix that has a bias.
 std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
   std::set<std::string_view> biases;
   for (const WeightSpec& spec : specs) {
@@ -106,12 +106,11 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
   for (const WeightSpec& spec : specs) {
     for (const WeightPart& part : spec.parts) {
       if (!is_part_of(part.disk_names.front(), target)) continue;
-      throw_error(ErrorCode::kUsage,
-                  "--{} {}: '{}' cannot be adapted, because it is no linear module, or because it is trained "
-                  "whole and "
-                  "saved with the adapter; the modules of this model that can be adapted are {}",
-                  argument, target, module_of(part.disk_names.front()),
-                  fmt::join(short_names(modules), ", "));
+      throw_error(
+          ErrorCode::kUsage,
+          "--{} {}: '{}' cannot be adapted, because it is not a linear module, or because it is trained "
+          "whole and saved with the adapter; the modules of this model that can be adapted are {}",
+          argument, target, module_of(part.disk_names.front()), fmt::join(short_names(modules), ", "));
     }
   }
   throw_error(ErrorCode::kUsage,
@@ -125,10 +124,12 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
 // bounds them if counted repetitions multiply them.
 std::regex expression_of(const std::string& text, std::string_view argument) {
   if (text.size() > kMaxExpressionLength) {
-    throw_error(ErrorCode::kUsage, "--{}: an expression of {} characters; at most {} are read", argument,
+    throw_error(ErrorCode::kUsage,
+                "--{}: the expression has {} characters, but at most {} are accepted; shorten it", argument,
                 text.size(), kMaxExpressionLength);
   }
-  // The library computes numbers (repetitions, references to groups) in an integer that overflows.
+  // std::regex reads numbers (repetitions, references to groups) into an integer that can overflow, so longer numbers
+  // are refused.
   size_t num_digits = 0;
   for (const char c : text) {
     num_digits = c >= '0' && c <= '9' ? num_digits + 1 : 0;
@@ -139,11 +140,12 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   try {
     return std::regex(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
   } catch (const std::regex_error& error) {
-    throw_error(ErrorCode::kUsage, "--{} {}: it is no regular expression ({})", argument, text, error.what());
+    throw_error(ErrorCode::kUsage, "--{} {}: this is not a valid regular expression ({}); correct it",
+                argument, text, error.what());
   }
 }
 
-// A number in the name of a module, between two other components, and the name before it.
+// A component of a module's name that is a number, and the component before it.
 struct NumberedPart {
   std::string_view before;
   int64_t number = 0;
@@ -209,12 +211,12 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   if (!config.layers_pattern.empty()) {
     throw_error(
         ErrorCode::kUsage,
-        "layers_pattern {}: no module that --{} chooses is in such a layer with the numbers {}, so none is "
-        "left to adapt; set layers_pattern to null in adapter_config.json",
+        "layers_pattern {}: none of the modules that --{} chooses is in a layer of this name with one of the "
+        "numbers {}, so no module is left to adapt; set layers_pattern to null in adapter_config.json",
         fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
   }
   throw_error(ErrorCode::kUsage,
-              "--{}: of the modules that --{} chooses none is left to adapt; exclude fewer",
+              "--{}: it excludes all modules that --{} chooses, so no module is left to adapt; exclude fewer",
               layers.empty() ? kExcluded : "layers_to_transform", kTargets);
 }
 
@@ -231,7 +233,8 @@ void check_layers(const LoraConfig& config) {
 
 void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfig& config) {
   for (const std::string& module : config.modules_to_save) {
-    // PEFT lists every name that a classifier may have.
+    // PEFT's default lists every name that a classifier may have, so a name that this model does not have is no
+    // error.
     if (std::ranges::find(kHeadModules, module) != kHeadModules.end()) continue;
     const auto is_inside = [&](const WeightPart& part) {
       return is_in_module_ending(part.disk_names.front(), module);
@@ -240,7 +243,10 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
       return std::any_of(spec.parts.begin(), spec.parts.end(), is_inside);
     };
     if (std::none_of(specs.begin(), specs.end(), has_part)) {
-      throw_error(ErrorCode::kUsage, "--modules_to_save {}: no module of this model has such a name", module);
+      throw_error(ErrorCode::kUsage,
+                  "--modules_to_save {}: no module of this model has such a name; give the end of a module's "
+                  "name, such as classifier",
+                  module);
     }
     for (const WeightSpec& spec : specs) {
       const bool is_whole = std::all_of(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {
@@ -290,9 +296,9 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // The value that later ops read instead of a value.
+    // For each value, the value that later ops read instead of it.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // Indexed by the value after which the adapters of a product are added: the product's weight and input.
+    // By the value after which adapters are added: the weight and the input of the product.
     struct Pending {
       ValueId weight;
       ValueId x;
@@ -347,7 +353,7 @@ class AddLora {
     return emit_dropout(graph_, x, rng, {.p = config_.dropout, .site = site}, module + ".lora_dropout");
   }
 
-  // Returns y plus the outputs of the adapters of this weight.
+  // Returns y plus the outputs of all adapters of the weight `base`, applied to x.
   ValueId adapted(ValueId y, ValueId base, ValueId x) {
     const DType dtype = graph_.value(base).type.dtype;
     for (size_t i = 0; i < targets_.size(); ++i) {
@@ -358,7 +364,7 @@ class AddLora {
       const ValueId input = dropped(x, kFirstSite + static_cast<int64_t>(i), target.module);
       ValueId low = emit_matmul(graph_, input, MatmulTranspose::kNo, a, MatmulTranspose::kYes,
                                 target.module + ".lora_A");
-      // Scaling the narrow product costs almost nothing.
+      // The product with A is narrow, so it is scaled instead of the output.
       if (config_.scale() != 1.0) {
         low = emit(graph_, columns_op(), {low},
                    {{"first", int64_t{0}}, {"count", config_.r}, {"scale", config_.scale()}},
@@ -393,7 +399,7 @@ double LoraConfig::scale() const {
 
 std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::string_view model_type,
                                      const LoraConfig& config) {
-  if (config.r < 1) throw_error(ErrorCode::kUsage, "--lora_r {}: a rank is at least 1", config.r);
+  if (config.r < 1) throw_error(ErrorCode::kUsage, "--lora_r {}: the rank must be at least 1", config.r);
   check_modules_to_save(specs, config);
   check_layers(config);
   std::vector<LoraTarget> modules = linear_modules(specs);
@@ -436,7 +442,7 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
       return std::any_of(spec.parts.begin(), spec.parts.end(),
                          [&](const WeightPart& part) { return is_part_of(part.disk_names.front(), name); });
     });
-    // PEFT's users list every name that a classifier may have.
+    // Users of PEFT list every name that a classifier may have, so these names may be missing.
     if (exists || name == "score" || name == "pre_classifier") continue;
     throw_error(ErrorCode::kUsage,
                 "--llm_int8_skip_modules {}: no module of this model has such a name; near it are {}", name,
@@ -453,7 +459,7 @@ bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config) {
   if (named == 0 || named == std::ssize(spec.parts)) return named > 0;
   throw_error(ErrorCode::kUsage,
               "--llm_int8_skip_modules {}: query, key and value of a layer are one matrix in memory and are "
-              "held in one form: name all three, or attention.self",
+              "stored in one format: name all three, or attention.self",
               fmt::join(config.as_loaded_modules, ","));
 }
 

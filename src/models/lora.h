@@ -36,8 +36,8 @@ struct LoraConfig {
   std::vector<int64_t> layers_to_transform = {};
   // Expressions for the name before a layer's number ("layer"); empty: any name. Used with layers_to_transform.
   std::vector<std::string> layers_pattern = {};
-  // Modules that are trained in full and saved with the adapter, in addition to the classifier. A module is meant if its
-  // name ends so, as in PEFT: "classifier" also means DistilBERT's "pre_classifier".
+  // Modules that are trained in full and saved with the adapter, in addition to the classifier. An entry selects
+  // every module whose name ends with it, as in PEFT: "classifier" also means DistilBERT's "pre_classifier".
   std::vector<std::string> modules_to_save = {};
   bool use_rslora = false;
   BaseChange base_change = BaseChange::kNone;

@@ -42,8 +42,8 @@ std::vector<std::string> names_of(const Json& config, const char* key, std::stri
     }
   }
   if (!value->is_array() || names.size() != value->size()) {
-    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, names of modules are wanted", where, key,
-                value->dump());
+    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, but names of modules are expected; correct the file",
+                where, key, value->dump());
   }
   if (order == Order::kSorted) std::sort(names.begin(), names.end());
   return names;
@@ -57,7 +57,8 @@ std::vector<int64_t> layers_of(const Json& config, const char* key, std::string_
   std::vector<int64_t> layers;
   for (const Json& layer : list) {
     if (!layer.is_number_unsigned() || layer.get<uint64_t>() > kMaxRank) {
-      throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, numbers of layers are wanted", where, key,
+      throw_error(ErrorCode::kBadData,
+                  "{}: \"{}\" is {}, but numbers of layers are expected; correct the file", where, key,
                   value->dump());
     }
     layers.push_back(layer.get<int64_t>());
@@ -70,7 +71,8 @@ double number_of(const Json& config, const char* key, double otherwise, double l
   const Json* value = present(config, key);
   if (value == nullptr) return otherwise;
   if (!value->is_number() || value->get<double>() < least) {
-    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, a number from {} is wanted", where, key,
+    throw_error(ErrorCode::kBadData,
+                "{}: \"{}\" is {}, but a number of at least {} is expected; correct the file", where, key,
                 value->dump(), least);
   }
   return value->get<double>();
@@ -80,7 +82,8 @@ bool flag_of(const Json& config, const char* key, std::string_view where) {
   const Json* value = present(config, key);
   if (value == nullptr) return false;
   if (!value->is_boolean()) {
-    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, true or false is wanted", where, key, value->dump());
+    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, but true or false is expected; correct the file",
+                where, key, value->dump());
   }
   return value->get<bool>();
 }
@@ -133,7 +136,7 @@ bool is_initialisation(const std::string& text, const Initialisation& row) {
   });
 }
 
-// Reads init_lora_weights, which also says which base the adapter belongs to.
+// Reads init_lora_weights, from which it follows if the adapter belongs to the original base or to a changed one.
 void read_initialisation(const Json& config, std::string_view where, AdapterConfig& adapter) {
   const Json* value = present(config, "init_lora_weights");
   if (value == nullptr || value->is_boolean()) return;
@@ -184,7 +187,8 @@ Json or_null(const List& list, const Json& json) {
 
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view where) {
   const Json config = parse_json(text, where);
-  if (!config.is_object()) throw_error(ErrorCode::kBadData, "{}: this is not a JSON object", where);
+  if (!config.is_object())
+    throw_error(ErrorCode::kBadData, "{}: this is not a JSON object; correct the file", where);
   const Json* type = present(config, "peft_type");
   if (type == nullptr || *type != "LORA") {
     refuse(where, "peft_type", type == nullptr ? Json(nullptr) : *type, "\"LORA\"");
@@ -193,15 +197,16 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   AdapterConfig adapter;
   const double r = number_of(config, "r", 8, 1, where);
   if (r > kMaxRank || std::floor(r) != r) {
-    throw_error(ErrorCode::kBadData, "{}: \"r\" is {}, an integer from 1 to {} is wanted", where, r,
+    throw_error(ErrorCode::kBadData,
+                "{}: \"r\" is {}, but an integer from 1 to {} is expected; correct the file", where, r,
                 kMaxRank);
   }
   adapter.lora.r = static_cast<int64_t>(r);
   adapter.lora.alpha = number_of(config, "lora_alpha", 8, 0, where);
   adapter.lora.dropout = number_of(config, "lora_dropout", 0, 0, where);
   if (adapter.lora.dropout >= 1) {
-    throw_error(ErrorCode::kBadData, "{}: \"lora_dropout\" is {}, it must be below 1", where,
-                adapter.lora.dropout);
+    throw_error(ErrorCode::kBadData, "{}: \"lora_dropout\" is {}, but it must be below 1; correct the file",
+                where, adapter.lora.dropout);
   }
   adapter.lora.use_rslora = flag_of(config, "use_rslora", where);
   adapter.lora.target_modules = names_of(config, "target_modules", where);

@@ -166,6 +166,9 @@ TEST(LoraTargets, LeaveOutWhatIsExcluded) {
 TEST(LoraTargets, DefaultsAreThoseOfPeft) {
   EXPECT_EQ(modules_of({}, "electra-small-discriminator").size(), 24U);
   EXPECT_TRUE(default_lora_targets("distilbert").empty());
+  EXPECT_EQ(modules_of({}, "roberta-base").size(), 24U);
+  EXPECT_EQ(modules_of({}, "xlm-roberta-large").size(), 48U);
+  EXPECT_TRUE(default_lora_targets("camembert").empty());
   // c_attn in each of 12 layers; all-linear adds three modules per layer, and not the head.
   EXPECT_EQ(modules_of({}, "gpt2").size(), 12U);
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}}, "gpt2").size(), 48U);
@@ -181,8 +184,8 @@ TEST(LoraTargets, LieInTheLayersThatAreNamed) {
             std::vector<std::string>{"distilbert.transformer.layer.0.attention.q_lin"});
 }
 
-// The layers that PEFT 0.21 chooses for the modules of a BERT with two layers: its expression takes the first number
-// that follows a name which the pattern matches as a whole or after a dot.
+// Tests the choice of layers against PEFT 0.21, with a BERT of two layers. The layer of a module is the first number
+// in its name that follows a component which the pattern matches, as a whole or after a dot.
 TEST(LoraTargets, LieInTheLayersOfAPattern) {
   const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
   const auto chosen = [&](std::vector<std::string> patterns) {
@@ -217,7 +220,7 @@ TEST(LoraTargets, ModulesAreSavedByTheEndsOfTheirNames) {
   EXPECT_FALSE(is_saved_with_adapter("bert.pooler.dense", {.modules_to_save = {"pool"}}));
 }
 
-// A module that is trained whole cannot have an adapter too. PEFT fails unless it is excluded.
+// A module that is trained in full cannot have an adapter as well. PEFT fails unless such a module is excluded.
 TEST(LoraTargets, ExcludeWhatIsSavedByItsEnding) {
   const std::vector<WeightSpec> specs = model_weights(*find_preset("distilbert-base-uncased"));
   const auto excluded = [&](std::vector<std::string> targets, std::vector<std::string> given = {}) {
@@ -254,9 +257,9 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
     for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << said;
   };
   expect_words({.exclude_modules = {"quary"}}, {"--exclude_modules quary", "near it are query"});
-  expect_words({.exclude_modules = {"query", "value"}}, {"--exclude_modules", "none is left"});
+  expect_words({.exclude_modules = {"query", "value"}}, {"--exclude_modules", "no module is left"});
   expect_words({.layers_to_transform = {12}}, {"--layers_to_transform 12", "0 to 11"});
-  expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"none is left"});
+  expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"no module is left"});
   expect_words({.target_modules = {"all-linear"}, .layers_to_transform = {0}},
                {"--layers_to_transform 0", "suffixes of names", "all-linear"});
   expect_words({.as_loaded_modules = {"poler"}}, {"--llm_int8_skip_modules poler", "near it are"});

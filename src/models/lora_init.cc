@@ -15,7 +15,7 @@ namespace {
 using internal::add_scaled;
 using internal::dot;
 
-// A matrix by rows, of which this file owns nothing.
+// A view of a matrix that is stored row by row.
 struct Matrix {
   std::span<double> values;
   size_t rows;

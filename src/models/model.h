@@ -18,7 +18,8 @@ enum class Mode : uint8_t { kTrain, kEvaluate };
 
 struct ForwardOptions {
   Mode mode = Mode::kTrain;
-  DType dtype = DType::kF32;  // type of weights and activations; f64 runs on the reference kernels
+  DType dtype = DType::kF32;   // type of weights and activations; f64 runs on the reference kernels
+  bool outputs_logits = true;  // of an evaluation: the host reads the logits
 };
 
 struct ForwardGraph {

@@ -60,7 +60,7 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
 void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<double>& z, size_t n) {
   constexpr int kMostSteps = 60;  // EISPACK allows 30; fewer than 2 per value are usual
   const double eps = std::numeric_limits<double>::epsilon();
-  // Relative to the whole matrix: the smallest eigenvalues of A^T A need no more accuracy than that.
+  // The tolerance is relative to the whole matrix, because the smallest eigenvalues of A^T A need no higher accuracy.
   double size = 0.0;
   for (size_t i = 0; i < n; ++i) size = std::max(size, std::abs(d[i]) + std::abs(e[i]));
   for (size_t l = 0; l < n; ++l) {

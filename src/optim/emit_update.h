@@ -28,7 +28,7 @@ DType whole_state_dtype(const ValueType& weight);
 // Returns the attribute part_rows of an update of this group.
 std::string format_part_rows(const Graph& graph, std::span<const Parameter> group);
 
-// kYes: an update rounds states stochastically, for all types of weights.
+// kYes: the update rounds its states stochastically, whatever the type of the weights is.
 enum class RoundedStates : uint8_t { kNo, kYes };
 // Sets noise_seed and noise_site of an update of this group if it rounds stochastically: with weights in bf16
 // alone, or with states that do. Stochastic rounding preserves, on average, changes smaller than the spacing

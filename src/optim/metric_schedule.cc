@@ -178,7 +178,8 @@ MetricScheduleState state_from_values(const MetricScheduleOptions& options,
     const auto found = values.find(name);
     if (found == values.end()) {
       throw_error(ErrorCode::kBadData,
-                  "state of schedule '{}' has no '{}'; the checkpoint is damaged or of another schedule",
+                  "the saved state of the learning-rate schedule '{}' has no '{}'; the checkpoint is damaged "
+                  "or was saved with another schedule: resume from another one",
                   schedule_name(options.kind), name);
     }
     return found->second;
@@ -187,7 +188,8 @@ MetricScheduleState state_from_values(const MetricScheduleOptions& options,
     const double value = number(name);
     if (!(std::fabs(value) <= 0x1p53) || value != std::floor(value)) {
       throw_error(ErrorCode::kBadData,
-                  "state of schedule '{}': '{}' is {}, which is no count; the checkpoint is damaged",
+                  "the saved state of the learning-rate schedule '{}' has '{}' = {}, which is not a count; "
+                  "the checkpoint is damaged: resume from another one",
                   schedule_name(options.kind), name, value);
     }
     return static_cast<int64_t>(value);

@@ -31,7 +31,7 @@ size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t fi
   return end;
 }
 
-// The number of noise sites of either kind that are in use.
+// The number of noise sites of each kind (NoiseSites) that are in use.
 using SitesTaken = std::array<int64_t, 2>;
 
 // Returns the distinct factors on the learning rate, in increasing order.
@@ -82,7 +82,7 @@ void declare_scalars(Graph& graph, std::span<const Parameter> parameters) {
   graph.add_input("step", {DType::kI64, Shape{1}}, {.source = InputSource::kUpdateNumber});
 }
 
-// Adds the loss to the gradients: if either is not finite, nothing is updated.
+// Adds the loss to the values that the norm checks: if the loss or a gradient is not finite, no parameter is updated.
 std::vector<ValueId> with_loss(const Graph& graph, std::vector<ValueId> gradients) {
   gradients.push_back(graph.find("loss"));
   return gradients;

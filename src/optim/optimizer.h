@@ -71,8 +71,8 @@ struct OptimizerConfig {
   DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
-  // The number of elements that one op updates at most, if these are more than one parameter; 0: no limit. It
-  // does not change the results.
+  // The largest number of elements that one op updates. A single parameter with more elements still has one op. 0: no
+  // limit. It does not change the results.
   int64_t most_elements_at_once = 0;
   // The seed for stochastic rounding of weights in bf16 alone and of variances in bf16.
   uint64_t noise_seed = 0;
@@ -81,7 +81,7 @@ struct OptimizerConfig {
 
 // If an optimizer updates parameters with two kinds of ops, each kind draws noise from its own sites.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
-// The noise sites of a parameter: one for each tensor that its op treats it as.
+// The noise sites of a parameter. If its op treats the parameter as several tensors, each tensor has a site.
 struct TakenSites {
   NoiseSites sites = NoiseSites::kFirst;
   int64_t count = 1;
@@ -123,11 +123,11 @@ struct OptimizerOutputs {
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 
-// Does the same in the backward segment: the parameters of a module are updated as soon as their gradients
-// are computed, so that no gradient lives longer than the backward pass of its module. If a gradient of a
-// module is not finite, that module is not updated. The optimizer segment computes the global norm from those
-// of the modules. The ops are appended to the end of the segment; the reorder pass moves them forward.
-// Requires: no clipping, and gradients that do not accumulate.
+// Appends the updates to the backward segment instead: the parameters of a module are updated as soon as their
+// gradients are computed, so that no gradient lives longer than the backward pass of its module. If a gradient of a
+// module is not finite, that module is not updated. The optimizer segment computes the global norm from the norms of
+// the modules. The ops are appended to the end of the segment; the reorder pass moves them forward. Requires: no
+// clipping, and gradients that do not accumulate.
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config);
 

@@ -13,21 +13,21 @@ double number_of(const std::string& key, const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw_error(ErrorCode::kUsage, "--optim_args: '{}' is '{}', a number is expected", key, text);
+    throw_error(ErrorCode::kUsage, "--optim_args: '{}' is '{}', but a number is expected", key, text);
   }
   return value;
 }
 double number_above(const std::string& key, const std::string& text, double least) {
   const double value = number_of(key, text);
   if (!(value >= least)) {
-    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, it must be at least {}", key, text, least);
+    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, but it must be at least {}", key, text, least);
   }
   return value;
 }
 double share_of(const std::string& key, const std::string& text) {
   const double value = number_of(key, text);
   if (!(value >= 0.0 && value < 1.0)) {
-    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, it must be in [0, 1)", key, text);
+    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, but it must be in [0, 1)", key, text);
   }
   return value;
 }
@@ -38,13 +38,13 @@ bool truth_of(const std::string& key, const std::string& text) {
   for (const char* no : {"False", "false", "0", "no", "None"}) {
     if (text == no) return false;
   }
-  throw_error(ErrorCode::kUsage, "--optim_args: {} is '{}', True or False is expected", key, text);
+  throw_error(ErrorCode::kUsage, "--optim_args: {} is '{}', but True or False is expected", key, text);
 }
 
 DType moment_dtype(const std::string& key, const std::string& text) {
   if (text == "float32" || text == "fp32") return DType::kF32;
   if (text == "bfloat16" || text == "bf16") return DType::kBF16;
-  throw_error(ErrorCode::kUsage, "--optim_args: {} is '{}', it must be float32 or bfloat16", key, text);
+  throw_error(ErrorCode::kUsage, "--optim_args: {} is '{}', but it must be float32 or bfloat16", key, text);
 }
 
 constexpr OptimizerOption kAdamwOptions[] = {
@@ -63,7 +63,7 @@ constexpr OptimizerOption kAdamwOptions[] = {
      }},
     {"master_weights", [](OptimizerConfig& c, const std::string&, const std::string& text) {
        if (text != "whole" && text != "split") {
-         throw_error(ErrorCode::kUsage, "--optim_args: master_weights is '{}', it must be whole or split",
+         throw_error(ErrorCode::kUsage, "--optim_args: master_weights is '{}', but it must be whole or split",
                      text);
        }
        c.master_weights = text == "whole" ? MasterWeights::kWhole : MasterWeights::kSplit;
@@ -84,7 +84,7 @@ constexpr OptimizerOption kAdagradOptions[] = {
 double number_below(const std::string& key, const std::string& text, double limit) {
   const double value = number_of(key, text);
   if (!(value < limit)) {
-    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, it must be below {}", key, text, limit);
+    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, but it must be below {}", key, text, limit);
   }
   return value;
 }
@@ -100,7 +100,7 @@ void set_epsilons(OptimizerConfig& c, const std::string& key, const std::string&
   const size_t second = gap == std::string::npos ? gap : words.find_first_not_of(' ', gap);
   if (second == std::string::npos) {
     throw_error(ErrorCode::kUsage,
-                "--optim_args: '{}' is '{}', two numbers are expected: eps1=1e-30,eps2=1e-3", key, text);
+                "--optim_args: '{}' is '{}', but two numbers are expected: eps1=1e-30,eps2=1e-3", key, text);
   }
   words.erase(words.find_last_not_of(' ') + 1);
   c.adafactor.epsilon1 = number_above(key, words.substr(first, gap - first), 0.0);
@@ -159,7 +159,9 @@ OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args) {
   const OptimizerName* name = find_optimizer_name(optim);
   const Optimizer* optimizer = name == nullptr ? nullptr : find_optimizer(name->runs);
-  if (optimizer == nullptr) throw_error(ErrorCode::kUsage, "--optim {}: there is no such optimizer", optim);
+  if (optimizer == nullptr)
+    throw_error(ErrorCode::kUsage,
+                "--optim {}: there is no such optimizer; plimsoll train --help optim lists them", optim);
   OptimizerConfig config{.kind = optimizer->kind};
   const std::span<const OptimizerOption> options = optimizer->options();
   for (const auto& [key, text] : optim_args) {
@@ -174,10 +176,14 @@ OptimizerConfig parse_optimizer(const std::string& optim,
                 optim);
   }
   if (config.nesterov && config.momentum == 0.0) {
-    throw_error(ErrorCode::kUsage, "--optim_args: nesterov needs momentum above 0, it is 0");
+    throw_error(ErrorCode::kUsage,
+                "--optim_args: nesterov needs a momentum above 0, but momentum is 0; give momentum=0.9, or "
+                "leave nesterov out");
   }
   if (config.adafactor.warmup_init && !config.adafactor.relative_step) {
-    throw_error(ErrorCode::kUsage, "--optim_args: warmup_init needs relative_step=True, it is False");
+    throw_error(ErrorCode::kUsage,
+                "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set it, or "
+                "leave warmup_init out");
   }
   return config;
 }

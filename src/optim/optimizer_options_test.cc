@@ -61,13 +61,14 @@ TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {
   EXPECT_EQ(error_of("adagrad", {{"momentum", "0.9"}}),
             "--optim_args: 'momentum' is no argument of adagrad (it has lr_decay, eps; the decay is "
             "--weight_decay)");
-  EXPECT_EQ(error_of("adagrad", {{"eps", "-1"}}), "--optim_args: eps is -1, it must be at least 0");
+  EXPECT_EQ(error_of("adagrad", {{"eps", "-1"}}), "--optim_args: eps is -1, but it must be at least 0");
   const OptimizerConfig sgd = parse_optimizer("sgd", {{"momentum", "0.9"}, {"nesterov", "True"}});
   EXPECT_EQ(sgd.momentum, 0.9);
   EXPECT_TRUE(sgd.nesterov);
-  EXPECT_EQ(error_of("sgd", {{"momentum", "1"}}), "--optim_args: momentum is 1, it must be in [0, 1)");
+  EXPECT_EQ(error_of("sgd", {{"momentum", "1"}}), "--optim_args: momentum is 1, but it must be in [0, 1)");
   EXPECT_EQ(error_of("sgd", {{"nesterov", "True"}}),
-            "--optim_args: nesterov needs momentum above 0, it is 0");
+            "--optim_args: nesterov needs a momentum above 0, but momentum is 0; give momentum=0.9, or leave "
+            "nesterov out");
   const OptimizerConfig sgd_8bit = parse_optimizer("sgd_bnb_8bit", {{"momentum", "0.9"}});
   EXPECT_EQ(sgd_8bit.kind, OptimizerKind::kSgd8Bit);
   EXPECT_EQ(sgd_8bit.momentum, 0.9);
@@ -87,7 +88,7 @@ TEST(OptimizerOptions, AdamwTakesTheTypesOfItsMoments) {
   EXPECT_EQ(config.momentum_dtype, DType::kBF16);
   EXPECT_EQ(config.variance_dtype, DType::kF32);
   EXPECT_EQ(error_of("adamw_torch", {{"variance_dtype", "float16"}}),
-            "--optim_args: variance_dtype is 'float16', it must be float32 or bfloat16");
+            "--optim_args: variance_dtype is 'float16', but it must be float32 or bfloat16");
   EXPECT_NE(error_of("adamw_anyprecision", {{"use_kahan_summation", "True"}}).find("master_weights=split"),
             std::string::npos);
 }
@@ -119,14 +120,15 @@ TEST(OptimizerOptions, AdafactorTakesAllOfHuggingFaces) {
   EXPECT_EQ(one_each.epsilon2, 0.5);
   EXPECT_EQ(parse_optimizer("adafactor", {{"beta1", "None"}}).adafactor, AdafactorOptions());
   EXPECT_EQ(error_of("adafactor", {{"eps", "1e-30"}}),
-            "--optim_args: 'eps' is '1e-30', two numbers are expected: eps1=1e-30,eps2=1e-3");
+            "--optim_args: 'eps' is '1e-30', but two numbers are expected: eps1=1e-30,eps2=1e-3");
   EXPECT_EQ(error_of("adafactor", {{"decay_rate", "0.8"}}),
-            "--optim_args: decay_rate is 0.8, it must be below 0");
+            "--optim_args: decay_rate is 0.8, but it must be below 0");
   EXPECT_EQ(error_of("adafactor", {{"relative_step", "Ture"}}),
-            "--optim_args: relative_step is 'Ture', True or False is expected");
+            "--optim_args: relative_step is 'Ture', but True or False is expected");
   EXPECT_EQ(parse_optimizer("adafactor", {{"relative_step", "False"}}).adafactor, AdafactorOptions());
   EXPECT_EQ(error_of("adafactor", {{"warmup_init", "True"}}),
-            "--optim_args: warmup_init needs relative_step=True, it is False");
+            "--optim_args: warmup_init needs relative_step=True, but relative_step is False; set it, or "
+            "leave warmup_init out");
   EXPECT_NE(error_of("adafactor", {{"beta2", "0.9"}}).find("it has eps, eps1, eps2, clip_threshold"),
             std::string::npos);
 }

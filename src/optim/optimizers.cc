@@ -44,7 +44,7 @@ std::vector<std::string> adafactor_states(const OptimizerConfig& config) {
   if (config.adafactor.beta1) names.emplace_back("adafactor.m");
   return names;
 }
-// Small tensors and embeddings keep their states in fp32 under the names of the plain optimizer.
+// The names of fp32 states are listed too, because small tensors and embeddings keep their states in fp32.
 std::vector<std::string> adamw_8bit_states(const OptimizerConfig&) {
   return {"adamw_8bit.m", "adamw_8bit.m.absmax", "adamw_8bit.v", "adamw_8bit.v.absmax", "adamw.m", "adamw.v"};
 }

@@ -1,8 +1,7 @@
-// The table of optimizers: one row per optimizer contains everything that other rooms ask about it. An
-// optimizer is this row, its update (plain_updates.cc, eight_bit_updates.cc, adafactor.cc), its op in
-// graph/ops and its kernels in kernels/optimizer. Not the values of --optim: base/optimizer_names.h lists
-// them, because the rooms below this one need them as well, and OptimizerName::runs is the name of a row.
-// Thread-safe: constant data and pure functions.
+// The table of optimizers: one row per optimizer contains everything that other folders ask about it. An optimizer is
+// this row, its update (plain_updates.cc, eight_bit_updates.cc, adafactor.cc), its op in graph/ops and its kernels in
+// kernels/optimizer. base/optimizer_names.h lists the values of --optim, because folders on which this one depends
+// need them as well; OptimizerName::runs is the name of a row. Thread-safe: constant data and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct OptimizerOption {
   void (*set)(OptimizerConfig&, const std::string& key, const std::string& text);
 };
 
-// A rule of thumb for the memory of one parameter's states, in the words that people use.
+// A rule of thumb for the memory of one parameter's states, as it is commonly quoted.
 struct StateRule {
   std::string_view variant;  // "SGD with momentum"
   std::string_view states;   // "4 momentum"; empty if the rule counts no states
@@ -37,9 +36,10 @@ struct Optimizer {
   std::string_view label;
   // The optimizer with the same update and states in fp32; the optimizer itself if it is that one.
   OptimizerKind family;
-  // It has a momentum as an option, without which it has no state.
+  // True if the optimizer has a momentum as an option, and has no state without it.
   bool has_optional_momentum = false;
-  // It needs that momentum, because the state is all that distinguishes it.
+  // True if the optimizer requires the momentum, because it differs from another optimizer only in how that state is
+  // stored.
   bool needs_momentum = false;
   // It updates split weights (base/split_f32.h).
   bool takes_split_weights = false;

@@ -20,8 +20,8 @@ class ScheduleOptionReader {
   // Returns the number of this name, or nothing if it is not given. Errors: kUsage if it is not a finite
   // number.
   std::optional<double> number(std::string_view name);
-  // Returns the integer of this name, or nothing. Errors: kUsage also if it is not an integer or below
-  // `least`.
+  // Returns the integer of this name, or nothing if it is not given. Errors: kUsage if it is not a finite number, not
+  // an integer, or below `least`.
   std::optional<int64_t> whole(std::string_view name, int64_t least);
   // Returns the text of this name, or nothing. Errors: kUsage if it is not one of the choices; the message
   // lists them.

@@ -23,7 +23,8 @@ AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const
   if (!folder.is_adapter()) {
     if (!is_named) return adapter;
     throw_error(ErrorCode::kBadData,
-                "--adapter_name_or_path {}: it has no {}; give a complete model as --model_name_or_path",
+                "--adapter_name_or_path {}: the folder has no {}, so it is not an adapter; give a complete "
+                "model as --model_name_or_path",
                 given, kAdapterConfigFile);
   }
   const AdapterConfig config =
@@ -69,7 +70,8 @@ std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose pur
                                       const ModelConfig& config, const AdapterFacts& adapter) {
   if (arguments.lora_r && !adapter.stored && !is_training(purpose)) {
     throw_error(ErrorCode::kUsage,
-                "--lora_r {}: there is no adapter to evaluate; give --adapter_name_or_path FOLDER",
+                "--lora_r {}: this command does not train, so it needs an existing adapter; give "
+                "--adapter_name_or_path FOLDER",
                 *arguments.lora_r);
   }
   return lora_of(arguments, config, adapter);

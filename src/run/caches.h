@@ -28,7 +28,7 @@ void keep_in_cache(FileSystem& files, const std::string& path, const std::string
                    const std::string& what);
 
 // Finds and reads calibrations, which correct estimates of time on a CPU: a file per CPU and number of threads in the
-// user's cache, or the file that --calibration names. `plimsoll bench --calibrate` measures. Thread-safety: free
+// user's cache, or the file that --calibration names. `plimsoll bench --calibrate` measures them. Thread-safety: free
 // functions; a file is replaced as a whole.
 
 // Returns the name of this machine's CPU in calibrations: "Intel(R) Xeon(R), amx".
@@ -43,9 +43,9 @@ std::string calibration_path(const std::string& cpu, int num_threads, const Envi
 CpuCalibration read_calibration(const std::string& word, int num_threads, const Environment& environment,
                                 FileSystem& files, std::vector<std::string>& warnings);
 
-// Finds and reads the GPU constant, the memory that a process holds on a card in addition to its arena: a file per card,
-// driver and build of the program in the user's cache. `plimsoll bench --calibrate` measures. Thread-safety: free
-// functions; a file is replaced as a whole.
+// Finds and reads the GPU constant, the memory that a process holds on a card in addition to its arena: a file per
+// card, driver and build of the program in the user's cache. `plimsoll bench --calibrate` measures it. Thread-safety:
+// free functions; a file is replaced as a whole.
 
 // Returns a word that differs between builds of the program. It is made of the executable's size and modification time.
 std::string program_build();
@@ -60,8 +60,9 @@ void take_gpu_constant(const std::string& card, const std::string& driver, const
                        const Environment& environment, FileSystem& files, GpuTarget& gpu,
                        std::vector<std::string>& warnings);
 
-// Stores tuning tables between runs. A run begins with the table of the checkpoint that it resumes from, otherwise with the
-// table that an earlier run of its kind stored in the user's cache, otherwise with none. exec/tuning.h measures.
+// Stores tuning tables between runs. A run begins with the table of the checkpoint that it resumes from, otherwise
+// with the table that an earlier run of its kind stored in the user's cache, otherwise with an empty table.
+// exec/tuning.h measures the algorithms.
 //
 // A file that is damaged or has another schema is no error: the run measures again and reports why.
 // Thread-safety: free functions; a file is replaced as a whole, so that concurrent runs do not damage it.

@@ -31,12 +31,12 @@ CpuCalibration read_calibration(const std::string& word, int num_threads, const 
     CpuCalibration calibration = parse_cpu_calibration(read_text_file(files, path, kMost), path);
     if (calibration.cpu == cpu && calibration.num_threads == num_threads) return calibration;
     warnings.push_back(fmt::format(
-        "{}: it was measured on {} with {} threads, and this is {} with {}; the estimate of time is not "
-        "calibrated (plimsoll bench --calibrate measures)",
+        "{}: the calibration was measured on {} with {} threads, but this run uses {} with {}; times are "
+        "estimated without calibration (run plimsoll bench --calibrate on this machine)",
         path, calibration.cpu, calibration.num_threads, cpu, num_threads));
   } catch (const Error& error) {
     if (word != "auto") throw;
-    warnings.push_back(std::string(error.what()) + "; the estimate of time is not calibrated");
+    warnings.push_back(std::string(error.what()) + "; times are estimated without calibration");
   }
   return {};
 }
@@ -65,7 +65,7 @@ void keep_in_cache(FileSystem& files, const std::string& path, const std::string
   if (path.empty()) {
     throw_error(ErrorCode::kUsage,
                 "the environment has neither HOME nor XDG_CACHE_HOME, so Plimsoll knows no folder in which "
-                "to save {}",
+                "to save {}; set HOME",
                 what);
   }
   make_folders(files, parent_folder(path));

@@ -44,7 +44,8 @@ TEST(CalibrationCache, RefusesWhatIsNamedAndWarnsOfItsOwn) {
   EXPECT_NE(warnings[0].find("not calibrated"), std::string::npos) << warnings[0];
 }
 
-// Nobody asked for the user's cache, so a folder that cannot be looked into has none: here a link to itself.
+// The cache is not something that the user requested, so a folder that cannot be read counts as empty. Here it is a
+// link to itself.
 TEST(CalibrationCache, ThatCannotBeLookedForIsNone) {
   MemoryFileSystem files;
   files.make_link("/loop", "/loop");

@@ -36,13 +36,15 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
   });
 }
 
-// If all epochs have the same batches, a first, partial epoch and two more contain every recurring bucket twice.
+// Number of epochs that are walked if all epochs have the same batches: a partial first one and two more. They
+// contain every bucket that recurs at least twice.
 constexpr int64_t kEnoughAlike = 3;
 
-// Fills `train` and `update`. An optimizer segment runs in the bucket of its step's last micro-batch.
+// Fills captured.train and captured.update. The optimizer segment of a step runs in the bucket of the step's last
+// micro-batch.
 void count_training(const CountedRun& run, const Bucket& largest, int64_t max_walked_rows,
                     CapturedBuckets& captured) {
-  // The program passes batches of any size.
+  // Without training data the batches come from the calling program and may have any size.
   if (run.train_lengths.empty()) {
     captured.train = captured.update = BucketRuns(largest).num_buckets();
     return;
@@ -131,7 +133,7 @@ CountedRun counted_run(const RunSetup& setup) {
 
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows) {
-  // Without data every batch of training is as large as it may be.
+  // Without data every training batch is assumed to have the largest size.
   if (run.purpose == RunPurpose::kPlan) return {.train = 1, .update = 1};
   CapturedBuckets captured{.train = 0, .update = 0, .evaluate = 0};
   const bool trains = run.purpose == RunPurpose::kTrain;

@@ -45,8 +45,8 @@ CountedRun counted_run(const RunSetup& setup);
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows = kMaxWalkedRows);
 
-// Counts them for random data with these batches instead of those of the run: all rows have the length of the longest row
-// of the training bucket.
+// Counts the captured buckets of a run for random data with these batches instead of those of the run: all rows have
+// the length of the longest row of the training bucket.
 CapturedBuckets captured_buckets_of_dummy(CountedRun run, const BatchOptions& batches);
 
 }  // namespace plimsoll

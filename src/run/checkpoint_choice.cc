@@ -34,7 +34,7 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
     if (const std::string foreign = describe_foreign_checkpoint(files, wanted); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}", wanted, foreign);
     if (const auto damage = find_damage(files, wanted, depth)) {
-      // The description of damage to a file begins with its path.
+      // The text in `damage` begins with the path of the damaged file.
       throw_error(
           ErrorCode::kBadData,
           "{}{}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that "
@@ -82,7 +82,7 @@ void check_resume(FileSystem& files, const Arguments& arguments) {
 }
 
 void check_output_dir(const std::string& output_dir) {
-  // The run creates the missing part of the path.
+  // The run will create the missing folders of the path, so the nearest existing folder is checked.
   fs::path there = fs::absolute(output_dir).lexically_normal();
   std::error_code ignored;
   while (!fs::exists(there, ignored) && there.has_relative_path()) {

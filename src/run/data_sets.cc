@@ -24,6 +24,7 @@
 #include "io/data/text_split.h"
 #include "io/data/token_cache.h"
 #include "io/data/word_labels.h"
+#include "models/architecture.h"
 #include "run/device_choice.h"
 #include "run/label_choice.h"
 #include "run/model_source.h"
@@ -294,8 +295,9 @@ class DataReading {
 
   // Returns the length that texts are cut to, and its origin.
   std::string describe_length() const {
-    if (arguments_.max_seq_length > config_.max_position_embeddings)
-      return fmt::format("the model's {}", counted(config_.max_position_embeddings, "position"));
+    const int64_t positions = max_sequence_length(config_);
+    if (arguments_.max_seq_length > positions)
+      return fmt::format("the model's {}", counted(positions, "position"));
     return fmt::format("--max_seq_length {}{}", arguments_.max_seq_length,
                        arguments_.max_seq_length == Arguments{}.max_seq_length ? ", the default" : "");
   }
@@ -307,6 +309,7 @@ class DataReading {
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
     keep_first(split, max_rows);
     if (split.has_ids()) return take_ready_tokens(split, use);
+    if (source_.data_use == DataUse::kReadsRows) return count_rows(split, use);
     require_tokenizer();
     const Tokenizer& tokenizer = *source_.tokenizer.tokenizer;
     check_token_types(tokenizer, split.is_pair() ? TextsPerRow::kTwo : TextsPerRow::kOne,
@@ -332,6 +335,19 @@ class DataReading {
     warn_of_truncation(split, data);
     // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
+    return data;
+  }
+
+  // Returns rows of the greatest length without tokens, for a plan that has no tokenizer. Words have no labels then, because
+  // these belong to tokens.
+  Dataset count_rows(const TextSplit& split, LabelUse use) const {
+    constexpr int64_t kMostNarrowIds = 65536;
+    Dataset data;
+    data.tokens =
+        TokenSet::of_length(split.num_rows(), max_seq_length(arguments_, config_),
+                            config_.vocab_size <= kMostNarrowIds ? sizeof(uint16_t) : sizeof(int32_t));
+    if (split.has_label() && !split.has_words() && use == LabelUse::kRequired)
+      data.labels = encode_labels(split, data_.labels, LabelUse::kRequired);
     return data;
   }
 

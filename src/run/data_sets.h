@@ -39,6 +39,7 @@ struct DataSets {
 struct DataSource {
   const Arguments& arguments;
   RunPurpose purpose;
+  DataUse data_use;  // kReadsRows: texts are counted, not tokenized
   const ModelSource& model;
   const TokenizerSource& tokenizer;
   KernelDevice device;

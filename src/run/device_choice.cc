@@ -45,17 +45,18 @@ ChosenDevice visible_gpu(const std::string& name, DeviceOptions options) {
   std::string why;
   const std::vector<CudaDeviceInfo> devices = visible_cuda_devices(&why);
   if (ordinal >= static_cast<int>(devices.size())) {
-    throw_error(ErrorCode::kDevice,
-                "--device {}: {}. Choose another device or --device cpu; plans can also be made for {}", name,
-                devices.empty() ? why
-                                : fmt::format("only {} GPU{} visible", devices.size(),
-                                              devices.size() == 1 ? " is" : "s are"),
-                table_names());
+    throw_error(
+        ErrorCode::kDevice,
+        "--device {}: {}. Choose another device, or --device cpu; plans can also be made for {}", name,
+        devices.empty()
+            ? why
+            : fmt::format("only {} GPU{} visible", devices.size(), devices.size() == 1 ? " is" : "s are"),
+        table_names());
   }
   return gpu_device(devices[static_cast<size_t>(ordinal)], std::move(options));
 }
 
-// Returns ", did you mean 'v100-16gb'?", or "" for a name that is like none.
+// Returns ", did you mean 'v100-16gb'?", or "" if no name of a device is similar.
 std::string suggested_device(const std::string& name) {
   std::vector<std::string> names = similar_gpu_targets(name);
   std::string lower = name;
@@ -107,7 +108,7 @@ int64_t needed_mib(const Plan& plan) {
   return (plan.total_bytes() + kMiB - 1) / kMiB;
 }
 
-// Returns a line for each process that computes on the card, if the driver names any.
+// Returns a line for each process that uses the card, if the driver lists any.
 std::string holders_text(const std::string& uuid) {
   std::string text;
   for (const GpuProcess& process : gpu_processes(uuid)) {
@@ -131,7 +132,7 @@ ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, int n
 }
 
 int64_t gpu_used_bytes(const PlanRequest& request) {
-  // Asking the driver takes 20 MiB of the process, which the plan of a run on a CPU does not count.
+  // Opening the driver takes 20 MiB of the process, which the plan of a run on a CPU does not contain.
   if (request.device.kind != KernelDevice::kCuda) return 0;
   const auto memory = gpu_memory(request.device.gpu.uuid);
   return memory ? memory->used_bytes : 0;

@@ -42,7 +42,7 @@ std::string device_line(const ChosenDevice& device);
 
 // Returns the number of hardware threads that this process may use.
 int available_threads();
-// Returns the number of threads of a run: --num_threads if it is set, otherwise all of those.
+// Returns the number of threads of a run: --num_threads if it is set, otherwise available_threads().
 int num_run_threads(const Arguments& arguments);
 
 }  // namespace plimsoll

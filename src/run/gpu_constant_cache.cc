@@ -38,7 +38,8 @@ void take_gpu_constant(const std::string& card, const std::string& driver, const
     gpu.constant_bytes = constant.bytes;
     gpu.constant_provenance = describe_gpu_constant(constant);
   } catch (const Error& error) {
-    warnings.push_back(std::string(error.what()) + "; the device constant of the table is used");
+    warnings.push_back(std::string(error.what()) +
+                       "; the GPU memory outside the arena is taken from the built-in table");
   }
 }
 

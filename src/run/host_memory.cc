@@ -44,7 +44,8 @@ int64_t bytes_of(const std::optional<Dataset>& data) {
   return data ? data->held_bytes() + kSamplerBytesPerRow * data->num_rows() : 0;
 }
 
-// Returns the bytes of the random data that the run generates and its plan does not.
+// Returns the bytes of the random data of a run that generates it only when it starts, so that the data sets of its
+// plan do not contain it.
 int64_t dummy_bytes(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   if (setup.reads_data() || arguments.dataset_name != "dummy") return 0;
@@ -91,7 +92,7 @@ int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   for (const Bucket& bucket : ladder) {
     const size_t first = count;
     while (count < counts.size() && counts[count].first <= bucket.tokens) ++count;
-    // Batches that were not walked may fall into any bucket above the smallest that was.
+    // If not all batches were examined, the others may fall into any bucket above the smallest one that was seen.
     if (count > first || (!setup.steps.census.is_exact && count > 0)) ++used;
   }
   return used;
@@ -180,7 +181,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   if (setup.data.reading_bytes > 0) {
     host.reading_bytes =
         kProcessBytes + threads * kBytesPerThread + setup.data.reading_bytes + tokenizer_bytes;
-    // The device was chosen before the files were read.
+    // The GPU driver was opened when the device was chosen, before the files were read.
     if (setup.device.holds_gpu_driver) host.reading_bytes += kGpuDriverBytes;
   }
   host.io_bytes = kIoBytes;

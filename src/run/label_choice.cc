@@ -16,15 +16,16 @@
 namespace plimsoll {
 namespace {
 
-// Warns if a head that was trained for other labels is kept because it has the same size: that is rarely intended.
+// Warns if the classifier of a model that was trained for other labels is kept because the number of labels is the
+// same. That is rarely intended.
 void warn_of_other_labels(const ModelConfig& config, const LabelScheme& labels, Diagnostics& diagnostics) {
   const std::vector<std::string>& model = config.id2label;
   const bool is_generic = std::all_of(model.begin(), model.end(),
                                       [](const std::string& name) { return name.starts_with("LABEL_"); });
   if (is_generic || config.num_labels != labels.num_labels) return;
   diagnostics.warn(
-      fmt::format("the model was trained with the labels {}, the data has {}: its classifier is kept, with "
-                  "the labels in this order",
+      fmt::format("the model was trained with the labels {}, the data has {}: its classifier is kept, and "
+                  "the labels of the data get these ids in this order",
                   fmt::join(model, ", "), fmt::join(labels.names, ", ")));
 }
 
@@ -43,7 +44,7 @@ LabelScheme labels_of_model(const ModelConfig& config, std::optional<LabelKind> 
   return labels;
 }
 
-// Returns the kind of labels that the rows of a split have if nothing else is known about the task.
+// Returns the kind of labels for the rows of a split, for a run whose task is otherwise unknown.
 LabelKind kind_of_rows(const TextSplit& split) {
   return split.has_words() ? LabelKind::kClassPerToken : LabelKind::kClass;
 }
@@ -111,7 +112,8 @@ LabelScheme choose_row_labels(const Arguments& arguments, const ModelSource& mod
       config.problem_type ? task_of(*config.problem_type)
                           : task_of(is_training(purpose) ? ProblemType::kSingleLabel
                                                          : default_task(config.num_labels).problem_type);
-  // A run that trains learns what its rows show, any other computes what the model learned.
+  // A run that trains learns the kind of labels that its rows show. Any other run computes the kind that the model
+  // has learned.
   const LabelKind kind = !arguments.problem_type.empty()      ? parse_task(arguments.problem_type).labels
                          : is_training(purpose) && shown.kind ? *shown.kind
                                                               : by_model.labels;
@@ -164,7 +166,7 @@ void warn_of_odd_labels(const LabelScheme& labels, const std::string& label_colu
         "{} labels for {} rows: is '{}' the column of the labels? Name it with --label_column_name",
         names.size(), train.num_rows(), label_column));
   }
-  // Most words of a text are outside every entity.
+  // The check below does not apply to labels of words, because most words of a text are outside every entity.
   if (labels.kind != LabelKind::kClass) return;
   const LabelBalance balance = label_balance(train.labels, labels.num_labels);
   if (balance.majority_share <= 0.9) return;

@@ -33,7 +33,8 @@ struct RowLabels {
 LabelScheme choose_row_labels(const Arguments& arguments, const ModelSource& model, RunPurpose purpose,
                               const RowLabels& shown);
 
-// Errors: kUsage if the rows of a split are lists of words and the labels are not those of words, or the other way round.
+// Checks that the rows of a split match the task. Errors: kUsage if the rows are lists of words but the task labels
+// texts, or if the rows are texts but the task labels words.
 void require_matching_rows(const TextSplit& split, LabelKind kind);
 
 // Returns the kind of labels of a plan that reads no data.

@@ -18,14 +18,15 @@ struct ForeignName {
   std::string_view architecture;
 };
 
-// Found anywhere in a name: long enough to mean nothing else. A longer name precedes those that are parts of it.
+// Parts of names that identify an architecture wherever they occur, because they are long enough to be unambiguous. A
+// part that contains another one comes before it.
 constexpr ForeignName kAnywhere[] = {
-    {"roberta", "RoBERTa"},
+    {"xlm-roberta-xl", "XLM-RoBERTa-XL"},
+    {"xlm-roberta-xxl", "XLM-RoBERTa-XL"},
     {"deberta", "DeBERTa"},
     {"modernbert", "ModernBERT"},
     {"mobilebert", "MobileBERT"},
     {"squeezebert", "SqueezeBERT"},
-    {"camembert", "CamemBERT"},
     {"albert", "ALBERT"},
     {"flaubert", "FlauBERT"},
     {"convbert", "ConvBERT"},
@@ -51,7 +52,8 @@ constexpr ForeignName kAnywhere[] = {
     {"ernie", "ERNIE"},
 };
 
-// Found as a word of a name, followed by a number or not: "t5", "opt-125m", "phi2".
+// Parts that identify an architecture only if they are a whole word of the name, which may end with a number: "t5",
+// "opt-125m", "phi2".
 constexpr ForeignName kWords[] = {
     {"gpt", "GPT"},     {"t", "T5"},          {"mt", "mT5"},        {"bart", "BART"},
     {"mbart", "mBART"}, {"opt", "OPT"},       {"xlm", "XLM"},       {"phi", "Phi"},
@@ -80,7 +82,7 @@ std::string_view foreign_word(std::string_view word) {
   const std::string_view digits = word.substr(letters);
   for (const ForeignName& row : kWords) {
     if (word.substr(0, letters) != row.part) continue;
-    // "t" and "mt" alone say nothing.
+    // The words "t" and "mt" identify T5 only together with the number 5.
     if (row.part.size() <= 2 && digits != "5") continue;
     return row.architecture;
   }
@@ -96,9 +98,15 @@ std::string trained_architectures() {
 }  // namespace
 
 std::string_view foreign_architecture(std::string_view name) {
-  const std::string model = model_part(name);
+  std::string model = model_part(name);
   for (const ForeignName& row : kAnywhere) {
     if (model.find(row.part) != std::string::npos) return row.architecture;
+  }
+  // The words of a trained architecture ("xlm-roberta") say nothing alone.
+  for (const Architecture* architecture : architectures()) {
+    if (architecture->model_type.find('-') == std::string_view::npos) continue;
+    if (const size_t at = model.find(architecture->model_type); at != std::string::npos)
+      model.erase(at, architecture->model_type.size());
   }
   for (size_t begin = 0; begin < model.size();) {
     const auto end = static_cast<size_t>(std::find_if_not(model.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -134,7 +142,7 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
   try {
     return resolve_model_folder(files, hub, name, revision, argument);
   } catch (const Error& error) {
-    // A path, or a name with a wrong revision, has a better message.
+    // The original error is more helpful for a path, and for a name with a wrong revision.
     if (!is_hub_name(name) || files.status(name) || find_preset(name)) throw;
     if (const std::string_view foreign = foreign_architecture(name); !foreign.empty()) {
       throw_error(

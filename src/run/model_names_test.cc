@@ -7,8 +7,10 @@ namespace {
 
 TEST(ModelNames, ForeignArchitecturesAreKnownByTheirNames) {
   EXPECT_EQ(foreign_architecture("EleutherAI/gpt-neo-125m"), "GPT");
-  EXPECT_EQ(foreign_architecture("FacebookAI/xlm-roberta-base"), "RoBERTa");
-  EXPECT_EQ(foreign_architecture("distilroberta-base"), "RoBERTa");
+  EXPECT_EQ(foreign_architecture("facebook/xlm-roberta-xl"), "XLM-RoBERTa-XL");
+  EXPECT_EQ(foreign_architecture("facebook/xlm-roberta-xxl"), "XLM-RoBERTa-XL");
+  EXPECT_EQ(foreign_architecture("FacebookAI/xlm-mlm-en-2048"), "XLM");
+  EXPECT_EQ(foreign_architecture("allenai/xlm-roberta-longformer-base"), "Longformer");
   EXPECT_EQ(foreign_architecture("microsoft/deberta-v3-base"), "DeBERTa");
   EXPECT_EQ(foreign_architecture("albert-base-v2"), "ALBERT");
   EXPECT_EQ(foreign_architecture("google-t5/t5-small"), "T5");
@@ -22,12 +24,28 @@ TEST(ModelNames, ForeignArchitecturesAreKnownByTheirNames) {
 }
 
 TEST(ModelNames, NamesOfTheTrainedArchitecturesAreNotForeign) {
-  for (const char* name :
-       {"bert-base-uncased", "google-bert/bert-large-cased", "distilbert-base-uncased",
-        "google/electra-small-discriminator", "sentence-transformers/all-MiniLM-L6-v2", "prajjwal1/bert-tiny",
-        "dbmdz/bert-base-german-cased", "nlptown/bert-base-multilingual", "my/optimal-bert",
-        "org/phishing-bert", "gpt2", "openai-community/gpt2-xl", "distilbert/distilgpt2",
-        "llamas/bert-base-uncased", "bert", "t", "a/b-t-c"}) {
+  for (const char* name : {"bert-base-uncased",
+                           "google-bert/bert-large-cased",
+                           "distilbert-base-uncased",
+                           "google/electra-small-discriminator",
+                           "sentence-transformers/all-MiniLM-L6-v2",
+                           "prajjwal1/bert-tiny",
+                           "dbmdz/bert-base-german-cased",
+                           "nlptown/bert-base-multilingual",
+                           "my/optimal-bert",
+                           "org/phishing-bert",
+                           "gpt2",
+                           "openai-community/gpt2-xl",
+                           "distilbert/distilgpt2",
+                           "FacebookAI/xlm-roberta-base",
+                           "distilroberta-base",
+                           "cardiffnlp/twitter-roberta-base-sentiment",
+                           "almanach/camembert-base",
+                           "papluca/xlm-roberta-base-language-detection",
+                           "llamas/bert-base-uncased",
+                           "bert",
+                           "t",
+                           "a/b-t-c"}) {
     EXPECT_EQ(foreign_architecture(name), "") << name;
   }
 }

@@ -55,8 +55,8 @@ void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_co
               adapter.path(), base.path(), adapter_config.model_type, base_type);
 }
 
-// Reads the folder of the base model. A plan needs no weights, and no folder for a preset. An adapter's own
-// configuration takes precedence.
+// Reads the folder of the base model. A plan needs no weights, and no folder for a preset. If the adapter has its own
+// configuration, that is used.
 void read_base(const Arguments& arguments, RunPurpose purpose, const std::optional<ModelFolder>& adapter,
                const HubEnvironment& hub, FileSystem& files, ModelSource& model) {
   const bool is_plan = purpose == RunPurpose::kPlan;
@@ -128,7 +128,7 @@ void check_weights(const Arguments& arguments, RunPurpose purpose, std::vector<W
   if (model.adapter) {
     add_lora_weights(specs, model.config.model_type, *model.lora);
     std::erase_if(specs, [](const WeightSpec& spec) { return spec.in_adapter; });
-    // The adapter was trained with values that only its base can provide.
+    // The adapter needs the exact base weights that it was trained with, so none may be missing.
     if (purpose == RunPurpose::kTrain) purpose = RunPurpose::kEvaluate;
   }
   check_stored_weights(specs, *model.weights, purpose, other_shapes(arguments));

@@ -87,8 +87,8 @@ struct TrainedColumns {
 // Returns the columns that a config.json names. Keys of an unexpected type are ignored, since another program wrote them.
 TrainedColumns trained_columns(std::string_view config_json);
 
-// Returns the text with these columns, or without the keys if the columns are not known. "" is returned as "" in that
-// case. Requires: the text is "" or a JSON object.
+// Returns the text with these columns, or without the keys if the columns are not known. An empty text remains empty
+// if the columns are not known. Requires: the text is "" or a JSON object.
 std::string with_trained_columns(const std::string& config_json, const TrainedColumns& columns);
 
 }  // namespace plimsoll

@@ -55,7 +55,8 @@ void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagn
   const auto is_beyond = [&](double interval) { return interval > static_cast<double>(length.max_steps); };
   if (a.logging_strategy == "steps" && is_beyond(logging_interval(a))) {
     diagnostics.note(
-        fmt::format("--logging_steps {} is more than the run's {}: no loss of a step is logged or plotted",
+        fmt::format("--logging_steps {} is more than the run's {}: no training loss is logged or plotted; "
+                    "choose a smaller number",
                     logging_interval(a), steps));
   }
   if (a.eval_strategy == "steps" && is_beyond(a.eval_steps.value_or(0.0))) {
@@ -76,10 +77,10 @@ void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagn
 void warn_of_long_warmup(const Arguments& arguments, const RunLength& length, Diagnostics& diagnostics) {
   const int64_t warmup = num_warmup_steps(arguments, length.max_steps);
   if (warmup <= 0 || length.max_steps > warmup) return;
-  diagnostics.warn(fmt::format("{} {} not above the {}: the learning rate never reaches {}",
-                               counted(length.max_steps, "optimizer step"),
-                               length.max_steps == 1 ? "is" : "are", counted(warmup, "warm-up step"),
-                               arguments.learning_rate));
+  diagnostics.warn(fmt::format(
+      "{} {} not above the {}: the learning rate never reaches {}; reduce the warm-up or train longer",
+      counted(length.max_steps, "optimizer step"), length.max_steps == 1 ? "is" : "are",
+      counted(warmup, "warm-up step"), arguments.learning_rate));
 }
 
 }  // namespace
@@ -114,7 +115,8 @@ RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Datas
   const Sampler sampler(sampler_options(arguments), train.row_lengths(), train.row_sequences());
   RunSteps steps{.length = run_length(arguments, sampler)};
   const RunLength& length = steps.length;
-  // A plan alone runs no steps; --dry_run is the plan of a run that does.
+  // The command `plan` runs no steps, so notes about intervals do not apply to it. --dry_run prints the plan of a run
+  // that does run steps.
   if (purpose != RunPurpose::kPlan || arguments.dry_run)
     note_unreached_intervals(arguments, length, diagnostics);
   // Reports faults of --lr_scheduler_kwargs before a plan is made instead of when the loop begins.
@@ -122,7 +124,8 @@ RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Datas
   warn_of_long_warmup(arguments, length, diagnostics);
   const int64_t epochs = (length.max_steps + length.steps_per_epoch - 1) / length.steps_per_epoch;
   steps.census = count_batches(sampler, epochs);
-  // The last batch of one epoch may drop a row that another epoch contains.
+  // The longest row may be missing in the batches that were examined, because the last batch of an epoch may be
+  // dropped.
   steps.census.largest.longest = train.tokens.longest();
   if (!steps.census.is_exact) {
     diagnostics.note(

@@ -26,7 +26,7 @@ struct RunLength {
 };
 RunLength run_length(const Arguments& arguments, const Sampler& sampler);
 
-// The position at which a run begins: its first step, or the position that a checkpoint stores.
+// The point at which a run begins: at its first step, or at the step and data position that a checkpoint stores.
 struct RunStart {
   int64_t step = 0;                // number of steps done before
   DataPosition position;           // of the next batch

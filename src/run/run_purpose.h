@@ -1,5 +1,5 @@
-// The purpose of a run, and the warnings and notes that its preparation collects: small values that every part of
-// this room uses.
+// The purpose of a run, and the warnings and notes that its preparation collects: small types that every file of
+// src/run uses.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The purpose of a run, as its caller states it. It never changes. A plan (kPlan) is the plan of a run that trains.
+// The purpose of a run, as its caller states it. It never changes. kPlan plans a run that trains.
 enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
 
 inline bool is_training(RunPurpose purpose) {
@@ -23,9 +23,10 @@ inline bool ends_with_plan(RunPurpose purpose, const Arguments& arguments) {
   return purpose == RunPurpose::kPlan || arguments.dry_run;
 }
 
-// The use of data by a run. A plan reads data only if it is given training data and a tokenizer; it then has the
-// exact sizes of the run's batches. Every other run reads its data.
-enum class DataUse : uint8_t { kNone, kReads };
+// The use of data by a run. A plan reads data only if it is given training data. With a tokenizer it then has the exact
+// sizes of the run's batches; without one it reads rows and labels, and every text counts as the longest one. Every other
+// run reads its data.
+enum class DataUse : uint8_t { kNone, kReadsRows, kReads };
 
 // Messages for people, in the order in which they were found.
 struct Diagnostics {

@@ -77,8 +77,8 @@ void take_measured_constant(RunSetup& setup, const Environment& environment, Fil
                     setup.diagnostics.warnings);
 }
 
-// Sets the algorithms of matrix products. A run that resumes uses those of its checkpoint, so that it computes the same
-// bits; other runs use the table of an earlier run of their kind, or measure.
+// Sets the algorithms of matrix products. A run that resumes uses those of its checkpoint, so that it computes the
+// same bits; other runs use the table that an earlier run with the same products stored, or measure.
 void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const bool only_plans = ends_with_plan(setup.purpose, arguments);
@@ -87,7 +87,7 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
     const std::string path = join_path(folder, kTuningFile);
     if (files.status(path)) {
       request.products.tuning = read_tuning_table(files, path, setup.diagnostics.warnings);
-      // The table of another kind of card does not apply.
+      // A table that was measured on another kind of card is not used.
       const bool is_ours = request.products.tuning.empty() ||
                            request.products.tuning.card.find(request.device.gpu.product) != std::string::npos;
       if (is_ours) return;
@@ -127,12 +127,15 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
                  .device = device};
   const bool trains_on_data = is_training(setup.purpose) && setup.reads_data();
   facts.train = trains_on_data || (!setup.reads_data() && !plans_full_evaluation(arguments));
-  // Without training data the program passes batches one by one, to either pass.
+  // Without training data the calling program passes single batches, to train or to evaluate, so the plan needs both
+  // programs.
   facts.evaluate = !trains_on_data || setup.data.evaluate || setup.data.predict || !setup.data.train;
   facts.train_bucket = bucket_of(
       setup.data.train ? setup.steps.census.largest
                        : largest_batch_without_data(arguments.per_device_train_batch_size,
                                                     max_seq_length(setup.arguments, setup.model.config)));
+  // A program that passes its own batches reads the logits of each.
+  facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
   facts.host = host_facts(setup, facts.train_bucket);

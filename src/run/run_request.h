@@ -1,5 +1,5 @@
-// Gathers the facts that plan/request needs to make the request for a run's plan. The last part of prepare_run
-// (run_setup.h), and the passes, which are its first part; not thread-safe.
+// Gathers the facts that plan/request needs to make the request for a run's plan. prepare_run() (run_setup.h) calls
+// set_passes() first and fill_request() last. Not thread-safe.
 #pragma once
 
 #include "base/file.h"
@@ -16,7 +16,8 @@ void set_passes(const Arguments& arguments, PassOptions& passes);
 // --recompute_budget.
 void fill_request(RunSetup& setup, const Environment& environment, FileSystem& files);
 
-// Estimates what the process holds on the host outside the arena, for the plan. Pure functions of the setup.
+// Estimates the host memory that the process uses outside the arena; the plan includes it. Pure functions of the
+// setup.
 
 struct RunSetup;
 struct Dataset;

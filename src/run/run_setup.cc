@@ -61,6 +61,11 @@ void complete_config(RunSetup& setup) {
   if (!setup.reads_data()) setup.data.labels = planned_labels(setup.arguments, config);
   config = with_labels(std::move(config), setup.arguments, setup.data.labels, setup.data_use);
   if (!setup.reads_data()) return;
+  if (setup.data.predict && !task_of(setup.data.labels.kind).has_logits) {
+    throw_error(ErrorCode::kUsage,
+                "a language model predicts no labels, so --test_file and --do_predict have no result; leave "
+                "them out, or compute its perplexity with `plimsoll eval --validation_file FILE`");
+  }
   warn_of_label_smoothing(setup.arguments, setup.data.labels, setup.diagnostics);
   if (is_training(setup.purpose)) {
     config.source.json = with_trained_columns(config.source.json, setup.data.columns);
@@ -90,7 +95,9 @@ std::vector<std::string> evaluation_metrics(const Arguments& arguments, const Da
 // Checks the names of the metrics that the program defines.
 void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std::vector<std::string> taken) {
   for (const std::shared_ptr<Metric>& metric : metrics) {
-    if (!metric) throw_error(ErrorCode::kUsage, "TrainerParts::metrics contains a null pointer");
+    if (!metric)
+      throw_error(ErrorCode::kUsage,
+                  "TrainerParts::metrics contains a null pointer; pass a Metric in every element");
     std::string name = metric->name();
     const bool is_word = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -141,7 +148,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   setup.model = find_model(arguments, purpose, hub, files);
   const std::string tokenizer = find_tokenizer_folder(arguments, purpose, setup.model, hub, files);
   setup.data_use = choose_data_use(arguments, purpose, setup.model.config, tokenizer, files, diagnostics);
-  const bool reads_text = setup.reads_data() && arguments.dataset_name != "dummy";
+  const bool reads_text = setup.data_use == DataUse::kReads && arguments.dataset_name != "dummy";
   if (reads_text) {
     try {
       setup.tokenizer = load_tokenizer(tokenizer, arguments, setup.model.config);
@@ -154,6 +161,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   if (setup.reads_data()) {
     setup.data = read_data({.arguments = arguments,
                             .purpose = purpose,
+                            .data_use = setup.data_use,
                             .model = setup.model,
                             .tokenizer = setup.tokenizer,
                             .device = setup.device.options.kind,

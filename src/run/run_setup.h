@@ -42,13 +42,13 @@ struct RunSetup {
   std::vector<std::shared_ptr<Metric>> metrics = {};  // that the program defines
   Diagnostics diagnostics = {};
 
-  bool reads_data() const { return data_use == DataUse::kReads; }
-  // Returns the run, to ask what its plan would be with other arguments.
+  bool reads_data() const { return data_use != DataUse::kNone; }
+  // Returns the arguments and facts of the run, from which callers can plan it with other arguments.
   RunSpec spec() const { return {.arguments = arguments, .facts = facts}; }
 };
 
-// Gathers it. `parts`: what a program provides in addition to arguments. The device is chosen before data is read.
-// Errors: kUsage and kBadData for arguments, files and rows; those of the functions above.
+// Gathers the setup of a run. `parts`: data and metrics that the calling program provides. The device is chosen
+// before data is read. Errors: kUsage and kBadData for arguments, files and rows; those of the functions above.
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts = {});
 

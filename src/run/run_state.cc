@@ -27,7 +27,7 @@ Json number_json(double value) {
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return value;
 }
-// Reads such a number. Errors: Json::exception for a value that number_json() does not write.
+// Reads a number that number_json() wrote. Errors: Json::exception for a value that number_json() does not write.
 double number_of(const Json& json) {
   if (!json.is_string()) return json.get<double>();
   const auto& text = json.get_ref<const std::string&>();
@@ -136,8 +136,9 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     const Json json = Json::parse(text.begin(), text.end());
     const int version = json.at("schema_version").get<int>();
     if (version != 1 && version != kRunStateSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: the schema version is {}, but Plimsoll reads 1 and {}", source,
-                  version, kRunStateSchemaVersion);
+      throw_error(ErrorCode::kBadData,
+                  "{}: the schema version is {}, but Plimsoll reads 1 and {}; use the version that wrote it",
+                  source, version, kRunStateSchemaVersion);
     }
     RunState state;
     if (version == 1) {
@@ -174,7 +175,9 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.arguments = arguments_from_json(json.at("arguments").dump(), source);
     return state;
   } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: not a run state ({})", source, error.what());
+    throw_error(ErrorCode::kBadData,
+                "{}: this is not the state of a run ({}); the checkpoint is damaged, choose another one",
+                source, error.what());
   }
 }
 
@@ -199,7 +202,8 @@ LogHistory read_log(FileSystem& files, const std::string& path) {
       try {
         history.push_back(parse_log_line(std::string_view(text).substr(begin, end - begin)));
       } catch (const Json::exception& error) {
-        throw_error(ErrorCode::kBadData, "{}:{}: not a line of a log ({})", path, line, error.what());
+        throw_error(ErrorCode::kBadData, "{}:{}: this is not a line of a run's log ({}); remove it", path,
+                    line, error.what());
       }
     }
     text.erase(0, begin);
@@ -216,7 +220,7 @@ std::string best_checkpoint_path(const RunState& state) {
 
 void write_trainer_state(const RunState& state, const PutText& put) {
   Json json;
-  // Trainer records no best step if it saves nothing.
+  // The best step is not recorded if nothing was saved, as in Trainer.
   json["best_global_step"] =
       state.best.metric && state.arguments.save_strategy != "no" ? Json(state.best.step) : Json(nullptr);
   json["best_metric"] = state.best.metric ? Json(*state.best.metric) : Json(nullptr);
@@ -232,7 +236,7 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["is_world_process_zero"] = true;
   json["logging_steps"] = interval_steps(logging_interval(state.arguments), state.max_steps);
   json["max_steps"] = state.max_steps;
-  // Trainer leaves it at zero unless it is asked to count.
+  // It is zero unless --include_num_input_tokens_seen is set, as in Trainer.
   json["num_input_tokens_seen"] =
       state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.totals.tokens;
   json["num_train_epochs"] = state.num_epochs;

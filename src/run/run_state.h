@@ -65,7 +65,8 @@ struct RunState {
   std::map<std::string, double> schedule_state;  // of a learning rate that follows a metric
   std::map<std::string, std::string> callback_states;
   LogHistory log_history;  // stored in a file of its own
-  // For Trainer's file; not stored, since a run that resumes has a checkpoint.
+  // True if a checkpoint was saved. Used for trainer_state.json only. It is not stored, because a run that resumes
+  // always has a checkpoint.
   bool has_checkpoint = false;
   bool saved_at_end = false;  // the last checkpoint is that of the last step
   Arguments arguments;
@@ -76,13 +77,13 @@ RunIdentity new_run_identity();
 
 // Returns run_state.json: everything but the log.
 std::string run_state_json(const RunState& state);
-// Parses it. Errors: kBadData naming `source` if the text is not a run state of a known schema.
+// Parses run_state.json. Errors: kBadData naming `source` if the text is not a run state of a known schema.
 RunState parse_run_state(std::string_view json, const std::string& source);
 
 inline constexpr const char* kLogFile = "log.jsonl";
 // Writes the log as lines of log.jsonl.
 void write_log(const LogHistory& history, const PutText& put);
-// Reads such a file in pieces of bounded size. Errors: kBadData naming file and line; FileError.
+// Reads log.jsonl in pieces of bounded size. Errors: kBadData naming file and line; FileError.
 LogHistory read_log(FileSystem& files, const std::string& path);
 
 // Returns the path of the best checkpoint; "" if there is none.

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The correlation with a constant is no number; a checkpoint that holds it must be one that resumes.
+// A correlation with a constant is NaN. A run must be able to resume from a checkpoint that contains it.
 TEST(RunState, KeepsNumbersThatAreNotFinite) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   RunState state;
@@ -81,7 +81,8 @@ TEST(RunState, RefusesWhatIsNoNumber) {
     FAIL() << "no error was raised";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kBadData);
-    EXPECT_TRUE(std::string(error.what()).starts_with("run_state.json: not a run state")) << error.what();
+    EXPECT_TRUE(std::string(error.what()).starts_with("run_state.json: this is not the state of a run"))
+        << error.what();
   }
 }
 

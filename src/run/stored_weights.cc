@@ -69,7 +69,7 @@ std::string remedy(RunPurpose purpose, const std::string& folder) {
 
 namespace {
 
-// Lets the matrices that a checkpoint stores transposed be found as the model has them.
+// Some checkpoints store matrices transposed. Makes the folder present them in the layout of the model.
 void transpose_stored(ModelFolder& folder, const std::vector<WeightSpec>& specs, std::string_view prefix) {
   for (const auto& names : names_of(specs, prefix, [](const WeightSpec& spec) { return spec.transposed; }))
     folder.transpose(names);
@@ -125,12 +125,12 @@ void check_stored_weights(const std::vector<WeightSpec>& specs, const ModelFolde
     for (const std::string_view name : folder.stored_names()) stored.emplace_back(name);
     const int64_t fitting = wanted - std::ssize(missing);
     throw_error(ErrorCode::kBadData,
-                "{}: {} of its {} tensors fit this model{}: it has {}, the model needs {}. {}", folder.path(),
-                fitting, folder.num_tensors(), fitting == 0 ? "" : ", and none of the encoder",
+                "{}: {} of its {} tensors fit this model{}: the file has {}, the model needs {}. {}",
+                folder.path(), fitting, folder.num_tensors(), fitting == 0 ? "" : ", and none of the encoder",
                 some_of(stored), some_of(missing), remedy(purpose, folder.path()));
   }
   if (purpose == RunPurpose::kTrain) return;
-  throw_error(ErrorCode::kBadData, "{}: it lacks {} of the {} tensors that this model needs: {}. {}",
+  throw_error(ErrorCode::kBadData, "{}: {} of the {} tensors that this model needs are missing: {}. {}",
               folder.path(), missing.size(), wanted, some_of(missing), remedy(purpose, folder.path()));
 }
 
@@ -141,7 +141,8 @@ std::vector<std::string> new_modules(const std::vector<WeightSpec>& specs, const
     const bool is_new = std::ranges::any_of(
         spec.parts, [&](const WeightPart& part) { return is_missing(spec, part, folder, other_shapes); });
     if (!is_new) continue;
-    // The parts of a weight are one matrix in memory and are trained together.
+    // All parts of a weight are one matrix in memory and are trained together, so the modules of all parts are
+    // listed.
     for (const WeightPart& part : spec.parts) {
       const std::string& name = part.disk_names.front();
       std::string module = name.substr(0, name.rfind('.'));

@@ -15,14 +15,14 @@
 
 namespace plimsoll {
 
-// States how a stored tensor is treated that has another shape than the weight's.
+// States how a stored tensor is treated if its shape differs from that of the weight.
 enum class OtherShapes : uint8_t { kCount, kAreMissing };
 
-// Removes wrappers such as "module." from the names in a model's folder (ModelFolder::unwrap_names()), and lets matrices
-// that the folder stores transposed be read as the model has them.
+// Removes wrappers such as "module." from the names in a model's folder (ModelFolder::unwrap_names()), and makes
+// matrices that the folder stores transposed appear in the layout of the model.
 void unwrap_model_names(ModelFolder& folder, const std::vector<WeightSpec>& specs);
 
-// The same for the folder of an adapter.
+// Does the same as unwrap_model_names() for the folder of an adapter.
 void unwrap_adapter_names(ModelFolder& adapter, const std::vector<WeightSpec>& specs,
                           const std::string& model_type, const LoraConfig& config);
 
@@ -52,8 +52,8 @@ struct ResumeChoice {
   std::vector<std::string> lines = {};
 };
 
-// Chooses it and verifies checkpoints to this depth. Errors: kBadData if the named checkpoint is missing or damaged, and
-// if --output_dir has checkpoints but none of them verifies.
+// Chooses the checkpoint to resume from, and verifies checkpoints to this depth. Errors: kBadData if the named
+// checkpoint is missing or damaged, and if --output_dir has checkpoints but none of them verifies.
 ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, VerifyDepth depth);
 
 // Returns the checkpoint that the run would resume from, verified only by the sizes of its files; "" if there is none, or

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "io/data/table_reader.h"
 #include "io/text/tokenizer_spec.h"
+#include "models/architecture.h"
 
 namespace plimsoll {
 namespace {
@@ -40,14 +41,14 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
                                 kTokenizerArgument);
   }
   if (!model.weights || model.base_model.empty()) return {};
-  // An adapter that contains a tokenizer was trained with it.
+  // If an adapter's folder contains a tokenizer, the adapter was trained with that one.
   const bool adapter_has_one = model.adapter && !model.adapter->tokenizer_files().empty();
   return adapter_has_one ? model.adapter->path() : model.weights->path();
 }
 
 DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                         const std::string& tokenizer_folder, FileSystem& files, Diagnostics& diagnostics) {
-  // Random ids need no file, so that a plan can generate those of the run.
+  // Random ids need no file, so even a plan can generate the data of the run.
   if (purpose != RunPurpose::kPlan || is_dummy(arguments)) return DataUse::kReads;
   const std::string given = data_argument(arguments);
   if (given.empty()) return DataUse::kNone;
@@ -62,8 +63,10 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
     diagnostics.note(fmt::format(
-        "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
-    return DataUse::kNone;
+        "{}: no tokenizer is given (--tokenizer_name FOLDER), so every text counts as {}, the most "
+        "that a text may have; with the tokenizer the plan can only become smaller",
+        given, counted(max_seq_length(arguments, config), "token")));
+    return DataUse::kReadsRows;
   }
   return DataUse::kReads;
 }
@@ -91,7 +94,9 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
 TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,
                                const ModelConfig& config) {
   if (folder.empty()) {
-    throw_error(ErrorCode::kUsage, "no tokenizer: with --config_name alone give --tokenizer_name FOLDER too");
+    throw_error(ErrorCode::kUsage,
+                "the run has no tokenizer, because --config_name names only a configuration; give "
+                "--tokenizer_name FOLDER too");
   }
   const std::string model_type = arguments.tokenizer_name.empty() ? config.model_type : "";
   TokenizerSource source{.tokenizer = Tokenizer::load(folder, model_type), .folder = folder};
@@ -110,7 +115,7 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
                        const ModelConfig& config) {
   const bool pair = texts == TextsPerRow::kTwo;
   const int32_t type = tokenizer.max_type_id(pair);
-  // A model without token types ignores them.
+  // A model without an embedding for token types ignores them.
   if (config.type_vocab_size == 0 || type < config.type_vocab_size) return;
   throw_error(
       ErrorCode::kBadData,
@@ -152,18 +157,18 @@ std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const Tokeni
 
 int64_t max_seq_length(const Arguments& arguments, const ModelConfig& config) {
   const int64_t length = is_dummy(arguments) ? arguments.dummy_seq_length : arguments.max_seq_length;
-  return std::min(length, config.max_position_embeddings);
+  return std::min(length, max_sequence_length(config));
 }
 
 void warn_of_cut_length(const Arguments& arguments, const ModelConfig& config, Diagnostics& diagnostics) {
   const bool dummy = is_dummy(arguments);
   const int64_t given = dummy ? arguments.dummy_seq_length : arguments.max_seq_length;
   const int64_t by_default = dummy ? Arguments{}.dummy_seq_length : Arguments{}.max_seq_length;
-  if (given <= config.max_position_embeddings) return;
+  const int64_t longest = max_sequence_length(config);
+  if (given <= longest) return;
   diagnostics.warn(fmt::format("--{} {}{} is more than the positions of the model; texts are truncated to {}",
                                dummy ? "dummy_seq_length" : "max_seq_length", given,
-                               given == by_default ? ", the default," : "",
-                               counted(config.max_position_embeddings, "token")));
+                               given == by_default ? ", the default," : "", counted(longest, "token")));
 }
 
 }  // namespace plimsoll

@@ -21,7 +21,8 @@ struct TokenizerSource {
   std::unique_ptr<Tokenizer> tokenizer =
       {};  // none for --dataset_name dummy and for a plan that reads no data
   std::string folder = {};
-  // Why there is none, if rows of token ids may do without it; thrown if a row is a text.
+  // Set if the run has no tokenizer but may have rows of token ids, which need none: the error that is thrown if a
+  // row is a text.
   std::optional<Error> missing = {};
 };
 
@@ -37,32 +38,33 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
 
 enum class TokenIdRows : uint8_t { kNone, kPossible, kFound };
 
-// Examines if a data file of the run has ready-made token ids, which need no tokenizer: kFound if the first 64 KiB
-// of a JSON file contain "input_ids", kPossible if one is compressed. Files that cannot be opened have none.
+// Examines whether a data file of the run contains token ids, for which no tokenizer is needed. kFound: the first 64
+// KiB of a JSON file contain "input_ids". kPossible: a file is compressed and was not examined. Files that cannot be
+// opened count as files without ids.
 TokenIdRows find_token_id_rows(const Arguments& arguments);
 
-// Loads the tokenizer from its folder. If neither --tokenizer_name names the folder nor a file in it the class of
-// the tokenizer, the class is that of the model's architecture. Errors: kUsage if `folder` is ""; kBadData if its
-// ids exceed the model's vocabulary.
+// Loads the tokenizer from its folder. If --tokenizer_name is not set and no file in the folder names the class of
+// the tokenizer, the class is that of the model's architecture. Errors: kUsage if `folder` is ""; kBadData if its ids
+// exceed the model's vocabulary.
 TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,
                                const ModelConfig& config);
 
-// Checks that the model has an embedding for the token types of the texts of a file, or of the pairs. Errors:
-// kBadData.
+// Checks that the model has an embedding for every token type that the tokenizer gives to the rows of a file, which
+// are single texts or pairs of texts. Errors: kBadData.
 enum class TextsPerRow : uint8_t { kOne, kTwo };
 void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std::string& file_name,
                        const ModelConfig& config);
 
 // Returns the files of the tokenizer for the folder of a saved model. If no tokenizer_config.json names the class of
-// the tokenizer, the one that is saved does, because the folder of the model may imply another class than that from
-// which the tokenizer came. Requires: a folder.
+// the tokenizer, the class is added to the saved one, because the architecture of the saved model may imply another
+// class. Requires: a folder.
 std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const TokenizerSource& source);
 
 // Returns the largest number of tokens that a text may have: the number that the arguments state, but no more than the
 // model has positions.
 int64_t max_seq_length(const Arguments& arguments, const ModelConfig& config);
 
-// Warns if that is less than the arguments state.
+// Warns if max_seq_length() is less than the length that the arguments state.
 void warn_of_cut_length(const Arguments& arguments, const ModelConfig& config, Diagnostics& diagnostics);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// The files of a tokenizer that are saved with a model.
+// Tests which files of a tokenizer are saved with a model.
 #include "run/tokenizer_source.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The columns that a config.json remembers.
+// Tests the names of data columns that are stored in config.json.
 #include "run/model_source.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ TEST(TrainedColumns, ComeBackAsTheyWereWritten) {
             R"({"label_column_name":"kind","mine":1,"model_type":"bert","text_column_names":["a","b"]})");
   EXPECT_EQ(trained_columns(text).text, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(trained_columns(text).label, "kind");
-  // Trained on other data, a model forgets.
+  // If a model is trained on data without known columns, the stored names are removed.
   EXPECT_EQ(with_trained_columns(text, {}), R"({"mine":1,"model_type":"bert"})");
   EXPECT_EQ(with_trained_columns("", {}), "");
   EXPECT_EQ(trained_columns(with_trained_columns("", {{"a"}, "label"})).label, "label");

@@ -16,7 +16,7 @@ std::string bucket_text(const Bucket& bucket) {
   return fmt::format("{} {} {}", bucket.tokens, bucket.sequences, bucket.longest);
 }
 
-// Returns a name such as "NVIDIA H200" in the form of a file name.
+// Converts a name such as "NVIDIA H200" to a word that may be part of a file name, such as "nvidia-h200".
 std::string file_word(const std::string& name) {
   std::string word;
   for (const char c : name) {
@@ -40,7 +40,7 @@ std::string tuning_cache_folder(const std::string& word, const Environment& envi
 
 std::string tuning_file_name(const PlanRequest& request) {
   const DType products = request.precision.activation_dtype.value_or(request.precision.dtype);
-  // Products do not depend on the columns that a model is trained on.
+  // The names of the data columns are part of the configuration but do not affect products.
   ModelConfig model = request.model.config;
   model.source.json = with_trained_columns(model.source.json, {});
   std::string text = model_config_json(model);

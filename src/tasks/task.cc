@@ -82,6 +82,11 @@ ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const Los
   return loss;
 }
 
+void add_num_correct(Graph& graph, ValueId logits) {
+  const ValueId count = emit(graph, count_correct_op(), {logits, graph.input("labels")}, {}, kNumCorrect);
+  graph.value(count).storage = Storage::kOutput;
+}
+
 const TaskRecord& task_of(ProblemType problem_type) {
   return find_task([&](const TaskRecord* task) { return task->problem_type == problem_type; });
 }

@@ -25,14 +25,18 @@ struct LossOptions {
   double label_smoothing = 0.0;
 };
 
-// A batch of an evaluation. A row is what has a prediction: a sequence, or a token if tokens have labels.
+// A batch of an evaluation. A row is what has a prediction: a sequence, or a token if tokens have labels. If the task has no
+// logits, its program states the number of correct predictions instead.
 struct EvaluatedBatch {
   std::span<const float> logits;  // [rows, K]
   std::span<const int32_t>
       classes;                    // [rows], kNoLabel for a row without a label; empty if labels are numbers
   std::span<const float> values;  // [rows, K]; empty if labels are classes
   std::span<const int32_t>
-      cu_seqlens;  // [B + 1]: the first token of each sequence, then the number of tokens
+      cu_seqlens;           // [B + 1]: the first token of each sequence, then the number of tokens
+  double loss = 0.0;        // mean loss over the rows with a label
+  int64_t num_labels = 0;   // number of rows with a label
+  int64_t num_correct = 0;  // number of these rows that are predicted correctly
 };
 
 // Adds up the metrics of an evaluation, batch by batch in the order of the rows.
@@ -51,6 +55,9 @@ struct TaskRecord {
   // A loss that has label smoothing, and one that can be computed over chunks of rows.
   bool has_label_smoothing = false;
   bool has_chunked_loss = false;
+  // False if the logits of a batch are too large to leave the device: those of every token over a vocabulary. An evaluation
+  // then has the output kNumCorrect.
+  bool has_logits = true;
   // Declares the inputs `labels`, `denominator` and, if the loss needs it, `num_sequences`, and returns loss_1 of
   // logits.
   ValueId (*build_loss)(Graph& graph, ValueId logits, const LossOptions& options) = nullptr;
@@ -68,6 +75,9 @@ struct TaskRecord {
   std::vector<float> (*probabilities)(std::span<const float> logits, int64_t num_labels) = nullptr;
 };
 
+// The output of an evaluation of a task without logits: i32[1], the number of rows that are predicted correctly.
+inline constexpr std::string_view kNumCorrect = "num_correct";
+
 // Returns the softmax of each row of `num_labels` logits, or the sigmoid of each logit.
 std::vector<float> softmax_of_rows(std::span<const float> logits, int64_t num_labels);
 std::vector<float> sigmoid_of_each(std::span<const float> logits, int64_t num_labels);
@@ -84,6 +94,9 @@ size_t most_likely_class(std::span<const float> logits);
 
 // Adds the task's loss over logits_BK to a forward graph, marks it as an output and returns it.
 ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options);
+
+// Adds the output kNumCorrect to the graph of an evaluation that has a loss. Requires: one class per row.
+void add_num_correct(Graph& graph, ValueId logits);
 
 // Every task, in the order in which messages list them.
 std::span<const TaskRecord* const> tasks();

@@ -33,20 +33,24 @@ TEST(Tasks, OneLabelIsARegressionUnlessTheModelSaysOtherwise) {
 TEST(Tasks, BuildALossThatVerifies) {
   for (const TaskRecord* task : tasks()) {
     Graph graph("train");
-    const Dim rows = task->labels == LabelKind::kClassPerToken ? kDimT : kDimB;
+    const Dim rows = is_per_token(task->labels) ? kDimT : kDimB;
     const ValueId logits = graph.add_value("logits", {DType::kF32, Shape{rows, 3}}, Storage::kInput);
     const ValueId loss = add_loss(graph, logits, *task, {.num_labels = 3});
     EXPECT_EQ(graph.value(loss).name, "loss");
     EXPECT_EQ(graph.value(loss).storage, Storage::kOutput);
     EXPECT_NE(graph.find("labels"), kNoValue);
     EXPECT_NE(graph.find("denominator"), kNoValue);
+    if (!task->has_logits) {
+      add_num_correct(graph, logits);
+      EXPECT_EQ(graph.value(graph.find(kNumCorrect)).storage, Storage::kOutput);
+    }
     verify(graph, "after add_loss");
   }
 }
 
 TEST(Tasks, AreFoundByHuggingFacesNames) {
-  for (const char* word :
-       {"single_label_classification", "multi_label_classification", "regression", "token_classification"})
+  for (const char* word : {"single_label_classification", "multi_label_classification", "regression",
+                           "token_classification", "causal_lm"})
     EXPECT_EQ(problem_type_name(parse_task(word).problem_type), word);
   try {
     parse_task("ranking");

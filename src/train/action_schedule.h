@@ -16,10 +16,11 @@ enum class ValidationData : uint8_t { kNone, kPresent };
 
 class ActionSchedule {
  public:
-  // `arguments` outlive the schedule.
+  // `arguments` have to outlive the schedule.
   ActionSchedule(const Arguments& arguments, int64_t max_steps, ValidationData validation);
 
-  // Adds what is due after a step to what callbacks asked for. `next`: position of the batch after the step.
+  // Adds the actions that are due after a step to those that callbacks requested. `next`: position of the batch after
+  // the step.
   void add_due(const StepInfo& info, const DataPosition& next, TrainControl& control) const;
 
   // Returns true if the strategy and interval of evaluations select this step, regardless of --eval_delay. A run

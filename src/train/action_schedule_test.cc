@@ -1,4 +1,4 @@
-// The actions that are due after a step: log, evaluation, checkpoint.
+// Tests the actions that are due after a step: log, evaluation, checkpoint.
 #include "train/action_schedule.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Actions after a step of a run of 10 steps with 5 steps per epoch.
+// Returns the actions that are due after a step of a run of 10 steps with 5 steps per epoch.
 TrainControl due_after(const Arguments& arguments, int64_t step,
                        ValidationData validation = ValidationData::kPresent) {
   const ActionSchedule schedule(arguments, 10, validation);

@@ -3,19 +3,24 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "device/cpu/parallel.h"
+#include "exec/quantized_weights.h"
 #include "models/lora.h"
 #include "models/model.h"
 
 namespace plimsoll {
 namespace {
 
-// Enough for the threads of a small machine. More would hold many large matrices.
+// The largest number of weights that are changed at the same time. Eight occupy the threads of a small machine; more
+// would hold many large matrices in memory.
 constexpr size_t kMostAtOnce = 8;
 
 struct ChangedWeight {
   const LoraTarget* target = nullptr;
+  const WeightSpec* spec = nullptr;
+  size_t part = 0;  // of spec->parts
   std::vector<double> values;
 };
 
@@ -29,22 +34,41 @@ std::vector<double> read_finite(const ModelFolder::Located& stored) {
               stored.file->path(), stored.tensor->name);
 }
 
-ModelFolder::Located find_weight(const ModelFolder& folder, const std::vector<WeightSpec>& specs,
-                                 const LoraTarget& target) {
+// Finds the part of a weight that an adapter changes. Requires: the target is one of the model's.
+ChangedWeight find_part(const std::vector<WeightSpec>& specs, const LoraTarget& target) {
   for (const WeightSpec& spec : specs) {
     if (spec.name != target.weight) continue;
-    for (const WeightPart& part : spec.parts) {
-      if (part.first_row != target.first_row) continue;
-      for (const std::string& name : part.disk_names) {
-        if (const auto stored = folder.find(name); stored.tensor != nullptr) return stored;
-      }
+    for (size_t part = 0; part < spec.parts.size(); ++part) {
+      if (spec.parts[part].first_row == target.first_row)
+        return {.target = &target, .spec = &spec, .part = part, .values = {}};
     }
+  }
+  PLIMSOLL_CHECK(false, "the model has no weight '{}' with a part at row {}", target.weight,
+                 target.first_row);
+}
+
+ModelFolder::Located find_stored(const ModelFolder& folder, const WeightPart& part) {
+  for (const std::string& name : part.disk_names) {
+    if (const auto stored = folder.find(name); stored.tensor != nullptr) return stored;
   }
   return {};
 }
 
+// Returns the values of a loaded weight in few bits, as products use them.
+std::vector<double> read_decoded(Executor& executor, const ChangedWeight& weight) {
+  std::vector<float> decoded(static_cast<size_t>(weight.target->out * weight.target->in));
+  read_quantized(executor, *weight.spec, weight.part, {decoded.data(), DType::kF32});
+  return {decoded.begin(), decoded.end()};
+}
+
 void write_rows(Executor& executor, const ChangedWeight& weight) {
   const LoraTarget& target = *weight.target;
+  if (is_quantized(executor.plan(), target.weight)) {
+    std::vector<float> values(weight.values.size());
+    std::ranges::transform(weight.values, values.begin(),
+                           [](double value) { return static_cast<float>(value); });
+    return write_quantized(executor, *weight.spec, weight.part, View{values.data(), DType::kF32});
+  }
   const DType dtype = executor.plan().type_of(target.weight).dtype;
   std::vector<std::byte> bytes(weight.values.size() * static_cast<size_t>(dtype_bytes(dtype)));
   const View view{bytes.data(), dtype};
@@ -81,11 +105,16 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder) {
     changed.clear();
   };
   for (const LoraTarget& target : targets) {
-    const ModelFolder::Located stored = find_weight(folder, specs, target);
-    // A weight that the base lacks is initialised, and the adapter's is refused or unchanged.
+    ChangedWeight weight = find_part(specs, target);
+    const ModelFolder::Located stored = find_stored(folder, weight.spec->parts[weight.part]);
+    // A weight that the base does not contain is initialised later; the adapter's change is then refused or has no
+    // effect.
     if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
       continue;
-    changed.push_back({&target, read_finite(stored)});
+    weight.values = read_finite(stored);
+    // PEFT too computes the change from the decoded base and quantizes the result again.
+    if (is_quantized(executor.plan(), target.weight)) weight.values = read_decoded(executor, weight);
+    changed.push_back(std::move(weight));
     if (changed.size() == at_once) flush();
   }
   flush();

@@ -45,8 +45,9 @@ void CheckpointPolicy::store_callbacks() {
   }
 }
 
-// The optimizer's states have twice the size of the weights with AdamW. A completed run needs them only if more
-// steps would continue it in the same way. After a schedule that decayed, more steps need another schedule.
+// With AdamW, the optimizer's states are twice as large as the weights. After the end of a run they are useful only
+// if further steps would continue the run in the same way. If the learning rate has decayed, further steps need
+// another schedule, so the states are left out.
 bool CheckpointPolicy::keeps_optimizer_states() const {
   const bool is_complete = state_.step >= state_.max_steps && !state_.evaluation_is_due;
   return arguments_.save_only_model.has_value() || !is_complete || !learning_rate_.has_decayed(state_.step);
@@ -138,7 +139,7 @@ std::vector<std::string> CheckpointPolicy::choose_final_weights() {
         fmt::format("stopped early: the weights are those of step {}, the last{}", state_.step,
                     best.empty() || state_.best.step == state_.step
                         ? ""
-                        : "; " + best + ". Give --load_best_model_at_end to keep the best weights"));
+                        : "; " + best + ". Set --load_best_model_at_end to keep the best weights"));
     return lines;
   }
   if (stopped_early)
@@ -150,7 +151,9 @@ std::vector<std::string> CheckpointPolicy::choose_final_weights() {
   }
   if (best.empty()) {
     lines.push_back(
-        fmt::format("warning: nothing was evaluated: the weights are those of step {}, the last", step));
+        fmt::format("warning: --load_best_model_at_end has no effect because nothing was evaluated: the "
+                    "weights are those of the last step, {}",
+                    step));
   } else if (step == state_.best.step) {
     lines.push_back(fmt::format("the weights are those of step {}: {}", step, best));
   } else {

@@ -15,30 +15,31 @@ namespace plimsoll {
 
 class CheckpointPolicy {
  public:
-  // All of them outlive the object. `state` and `learning_rate` are what a checkpoint stores of the run.
+  // The arguments have to outlive the object. A checkpoint stores `state` and `learning_rate`.
   CheckpointPolicy(Session& session, const Callbacks& callbacks, const LearningRate& learning_rate,
                    RunState& state);
 
-  // Compares the metrics of an evaluation with the best so far. Returns true if they are better. Nothing is the
-  // best until --metric_for_best_model is set or implied, as in Trainer. Errors: kUsage if the metric is missing.
+  // Compares the metrics of an evaluation with the best so far. Returns true if they are better. If
+  // --metric_for_best_model is neither set nor implied, no evaluation is the best one, as in Trainer. Errors: kUsage
+  // if the metric is missing.
   bool update_best(int64_t step, const MetricMap& metrics);
 
   // Saves a checkpoint of this step, removes old ones by --save_total_limit and moves the links "last" and
   // "best". Does nothing if the step was saved before. `control` tells whether the run ends with this step.
   void save(int64_t step, const TrainControl& control);
   bool is_saved(int64_t step) const { return saved_step_ == step; }
-  // Makes save() write the step again.
+  // Makes save() write a checkpoint of this step although it was saved before.
   void forget_saved_step() { saved_step_ = -1; }
-  // The run resumed from this checkpoint.
+  // Notes that the run resumed from this checkpoint, which therefore counts as saved.
   void set_resumed_from(const std::string& path, int64_t step);
 
-  // Loads the best weights if --load_best_model_at_end asks for them. Returns lines for people about which step's
-  // weights the run ends with, if it stopped early or looked for the best weights.
+  // Loads the best weights if --load_best_model_at_end is set. If it is, or if the run stopped early, returns lines
+  // for people that name the step whose weights the run ends with.
   std::vector<std::string> choose_final_weights();
 
-  // The last checkpoint; "" before the first.
+  // Returns the path of the last checkpoint; "" before the first one.
   const std::string& last_checkpoint() const { return last_checkpoint_; }
-  // Returns a line for an error message: how to resume after a failure.
+  // Returns a line for an error message that explains how to resume after the failure.
   std::string resume_hint() const;
 
   // Stores the states of the callbacks in the state of the run.

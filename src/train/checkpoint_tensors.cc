@@ -9,9 +9,9 @@
 namespace plimsoll {
 namespace {
 
-// Provides the transpose of a matrix of a buffer piece by piece, in the order of its rows, which are the columns of the
-// matrix. On a CPU, a window of some columns is held at a time, so that saving stays within the planned memory. Each read
-// from a GPU is a copy by the driver, so the window there is the whole matrix.
+// Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
+// On a CPU, only some columns are held at a time, so that saving stays within the planned memory. On a GPU each read
+// is a copy by the driver, so the whole matrix is read at once.
 class TransposedMatrix {
  public:
   TransposedMatrix(Executor& executor, std::string buffer, int64_t offset, const std::vector<int64_t>& shape,
@@ -58,7 +58,7 @@ class TransposedMatrix {
   std::vector<std::byte> window_;
 };
 
-// Returns a tensor of a checkpoint that is stored in a persistent buffer, `offset` bytes from its start.
+// Returns a tensor for a checkpoint whose values are read from a persistent buffer, `offset` bytes from its start.
 TensorSource source_of(Executor& executor, const std::string& buffer, int64_t offset, std::string name,
                        std::vector<int64_t> shape) {
   TensorSource source{

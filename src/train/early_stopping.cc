@@ -25,7 +25,7 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
                                        ": watch one of these");
   }
   const double value = it->second;
-  // As in Trainer, every improvement changes the best value, but only one above the threshold resets the patience.
+  // Every improvement changes the best value, but only one above the threshold resets the patience, as in Trainer.
   const bool is_better =
       !std::isnan(value) && (!has_best_ || (greater_is_better_ ? value > best_ : value < best_));
   const bool counts = is_better && (!has_best_ || std::fabs(value - best_) > threshold_);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// After which of these evaluations, from 1, the run is told to stop; 0: after none.
+// Returns the number (from 1) of the evaluation after which early stopping ends the run, or 0 if it does not.
 int64_t stops_after(EarlyStopping& stopping, const std::vector<double>& losses) {
   for (size_t i = 0; i < losses.size(); ++i) {
     TrainControl control;
@@ -28,7 +28,8 @@ TEST(EarlyStopping, StopsAfterSoManyEvaluationsInARowWithoutImprovement) {
   EXPECT_EQ(stops_after(greater, {0.1, 0.2, 0.3, 0.3}), 4);
 }
 
-// Steps below the threshold move what is best, so that they do not add up to an improvement.
+// Improvements below the threshold change the best value, so several of them do not add up to one above the
+// threshold.
 TEST(EarlyStopping, SmallImprovementsMoveTheBestAndCountAsNone) {
   EarlyStopping stopping("eval_loss", false, 2, 0.15);
   EXPECT_EQ(stops_after(stopping, {1.0, 0.9, 0.8}), 3);

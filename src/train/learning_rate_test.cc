@@ -1,4 +1,4 @@
-// The learning rate of a run, by the number of updates and by the metrics of evaluations.
+// Tests the learning rate of a run as a function of the number of updates, and of the metrics of evaluations.
 #include "train/learning_rate.h"
 
 #include <gtest/gtest.h>

@@ -34,15 +34,16 @@ Located find_any(const ModelFolder& folder, const std::vector<std::string>& name
 DType type_of(const Located& located) {
   const auto dtype = stored_type_dtype(located.tensor->type);
   if (!dtype || !is_floating(*dtype)) {
-    throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' is stored as {}; expected numbers of 16, 32 or 64 bits",
-                located.file->path(), located.tensor->name, stored_type_name(located.tensor->type));
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the tensor '{}' is stored as {}, but numbers of 16, 32 or 64 bits are expected; save it in F32",
+        located.file->path(), located.tensor->name, stored_type_name(located.tensor->type));
   }
   return *dtype;
 }
 
-// Provides a tensor piece by piece from memory that it holds from the first piece to the last.
-// A transposed matrix is made with `shape`, and stored as its transpose.
+// Provides a tensor piece by piece. make() computes it in memory, which is held from the first piece to the last. If
+// `is_transposed`, make() computes a matrix of `shape`, and its transpose is stored.
 template <typename Make>
 TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, bool is_transposed,
                          Make make) {

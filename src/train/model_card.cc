@@ -24,7 +24,7 @@ const HeadKind& head_of(const RunSetup& setup) {
 
 constexpr std::string_view kMark = "<!-- Written by Plimsoll after training.";
 
-// Returns YAML's plain form if it is safe, otherwise the JSON form, which YAML reads too.
+// Returns the text unquoted if YAML reads it as the same text, otherwise as a JSON string, which YAML reads too.
 std::string yaml_text(const std::string& text) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   const bool is_plain = !text.empty() && (is_letter(text.front()) || text.front() == '/') &&

@@ -38,7 +38,7 @@ std::string describe_storage(const Plan& plan, const std::string& weight) {
   }
 }
 
-// Returns the number of columns of the part of the weight in memory.
+// Returns the number of columns that the matrix of this part has in memory.
 int64_t columns_of(const NamedWeight& weight) {
   return weight.elements() / weight.spec->parts[weight.part].num_rows;
 }
@@ -51,7 +51,8 @@ std::vector<float> transpose(std::span<const float> values, int64_t columns) {
   return result;
 }
 
-// Returns the values of a matrix in memory as a checkpoint has them.
+// Converts the values of a weight from their order in memory to their order in a checkpoint, which may store the
+// transpose.
 std::vector<float> as_stored(const NamedWeight& weight, std::vector<float> values) {
   return weight.spec->transposed ? transpose(values, columns_of(weight)) : std::move(values);
 }
@@ -112,8 +113,10 @@ std::vector<float> read_weight(Executor& executor, const NamedWeight& weight) {
 
 void write_weight(Executor& executor, const NamedWeight& weight, std::span<const float> given) {
   if (std::ssize(given) != weight.elements()) {
-    throw_error(ErrorCode::kUsage, "write_weight('{}'): {} given, but its shape [{}] has {}", weight.name,
-                counted(given.size(), "value"), fmt::join(weight.shape, ", "), weight.elements());
+    throw_error(ErrorCode::kUsage,
+                "write_weight('{}'): {} given, but its shape [{}] has {}; give one value per element",
+                weight.name, counted(given.size(), "value"), fmt::join(weight.shape, ", "),
+                weight.elements());
   }
   // The rows of the stored matrix are the columns of the one in memory.
   const std::vector<float> transposed = weight.spec->transposed

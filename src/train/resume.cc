@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns "begun 2026-11-21 08:15:30 UTC", or a text for a run of an earlier version, which has no time.
+// Returns "begun 2026-11-21 08:15:30 UTC", or another text for a run of an earlier version of Plimsoll, whose
+// checkpoints contain no time.
 std::string describe_begin(const RunIdentity& run) {
   if (run.started.size() < 19) return "of an earlier version of this program";
   return "begun " + run.started.substr(0, 10) + " " + run.started.substr(11, 8) + " UTC";
@@ -41,22 +42,21 @@ void read_weights(Executor& executor, const OpenCheckpoint& checkpoint) {
   const LoadReport report = load_weights(executor, checkpoint.model, OnShapeMismatch::kTreatAsMissing);
   if (!report.mismatched.empty()) {
     const ShapeMismatch& first = report.mismatched.front();
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the tensor '{}' has the shape {}, this run's model needs {}; resume with the model and the "
-        "labels of that run",
-        checkpoint.path, first.name, format_shape(first.found), format_shape(first.wanted));
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensor '{}' has the shape {}, but this run's model needs {}; resume with the model "
+                "and the labels of that run",
+                checkpoint.path, first.name, format_shape(first.found), format_shape(first.wanted));
   }
   if (!report.missing.empty()) {
     throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' is missing; this checkpoint is of another model, resume with the model "
-                "of that run",
+                "{}: the tensor '{}' is missing, so the checkpoint belongs to another model; resume with the "
+                "model that it was saved from",
                 checkpoint.path, report.missing.front());
   }
   if (!report.unused.empty()) {
     throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' has no place in this run's model; this checkpoint is of another model, "
-                "resume with the model of that run",
+                "{}: the tensor '{}' is not part of this run's model, so the checkpoint belongs to another "
+                "model; resume with the model that it was saved from",
                 checkpoint.path, report.unused.front());
   }
 }
@@ -79,7 +79,7 @@ void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
   };
   if (std::ssize(states) != std::ranges::count_if(optimizer.tensors(), is_wanted)) {
     throw_error(ErrorCode::kBadData,
-                "{}: the optimizer's state has {}, this run's optimizer has {}; resume with the "
+                "{}: the saved optimizer state has {}, but this run's optimizer has {}; resume with the "
                 "--optim of that run, and with the same parameters frozen (--freeze)",
                 checkpoint.path, counted(optimizer.tensors().size(), "tensor"), states.size());
   }
@@ -108,16 +108,16 @@ void describe_changes(const RunState& saved, const RunState& now, std::vector<st
         is_model ? "the weights are still those of the checkpoint" : "the new value applies from now on"));
   }
   if (saved.data.hash != 0 && now.data.hash != 0 && saved.data.hash != now.data.hash) {
-    lines.push_back(fmt::format(
-        "warning: the training data is not that of the checkpoint (it had {}, now it has {}): the "
-        "run continues at its position in the order of the new data",
-        counted(saved.data.rows, "row"), now.data.rows));
+    lines.push_back(
+        fmt::format("warning: the training data is not that of the checkpoint (it had {}, now it has {}): "
+                    "the run continues at the saved position, in the order of the new data",
+                    counted(saved.data.rows, "row"), now.data.rows));
   }
 }
 
-// Completes the path of the best checkpoint: it is in the folder of the checkpoint that the run resumes from, which
-// need not be the output folder. Throws if the run may need it and it is missing, which would otherwise be found
-// only at the end of the run.
+// Completes the path of the best checkpoint. It is in the same folder as the checkpoint that the run resumes from,
+// which may differ from the output folder. Throws if the best checkpoint is missing and the run may need it, because
+// otherwise this would be found only at the end of the run.
 void find_best_checkpoint(FileSystem& files, const Arguments& arguments, const std::string& path,
                           RunState& state) {
   if (state.best.checkpoint.empty()) return;
@@ -194,7 +194,8 @@ void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegi
   std::vector<ListedCheckpoint> endangered;
   for (ListedCheckpoint& listed : list_checkpoints(files, arguments.output_dir)) {
     if (listed.run == state.run) continue;
-    // A damaged manifest does not name its run; a run that resumes has reported why it skipped the checkpoint.
+    // The manifest of this checkpoint is damaged and does not name its run. A run that resumes has already reported
+    // why it skipped the checkpoint.
     if (is_resumed && !listed.run) continue;
     if (!is_resumed || listed.step > state.step) endangered.push_back(listed);
     others.push_back(std::move(listed));
@@ -209,7 +210,8 @@ void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegi
                 arguments.output_dir, run ? " (" + describe_begin(*run) + ")" : "", list_names(endangered));
   }
   lines.push_back(fmt::format(
-      "{} in {}, but for steps that this run saves too: {}; --save_total_limit counts this run's only",
+      "{} in {}, but this run replaces those of steps that it saves too: {}; --save_total_limit counts only "
+      "checkpoints of this run",
       others.size() == 1 ? "the checkpoint of another run stays" : "the checkpoints of other runs stay",
       arguments.output_dir, list_names(others)));
   if (is_resumed) return;

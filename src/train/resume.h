@@ -22,11 +22,11 @@ RunState resumed_state(FileSystem& files, const OpenCheckpoint& checkpoint, cons
 // Returns the line that says from where the run resumes. `model`: the model that the checkpoint's run named.
 std::string describe_resume(const OpenCheckpoint& checkpoint, const RunState& state,
                             const std::string& model);
-// The model that the arguments of a run name.
+// Returns the model that the arguments of a run name.
 std::string named_model(const Arguments& arguments);
 
-// Reads weights and optimizer states from the checkpoint. Errors: kBadData if they do not fit this run; the
-// session is released then, since it may contain tensors of both.
+// Reads weights and optimizer states from the checkpoint. Errors: kBadData if they do not fit this run; the session
+// is then released, because it may contain tensors of this run and of the checkpoint.
 void restore_tensors(Session& session, const OpenCheckpoint& checkpoint);
 
 // The beginning of a run: its first step, or a checkpoint.

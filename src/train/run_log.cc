@@ -39,8 +39,8 @@ void RunLog::add_step(const FinishedStep& step) {
 
 void RunLog::warn_skipped_step(const StepInfo& info, int64_t num_skipped) const {
   warn(fmt::format(
-      "step {}: the gradients overflow fp16 at the loss scale {:g}: the step is skipped ({} so far), "
-      "the scale is {:g} from now on",
+      "step {}: the gradients overflow fp16 with the loss scale {:g}: the step is skipped ({} so far), and "
+      "the loss scale is reduced to {:g}",
       info.step, info.loss_scale, num_skipped, std::max(info.loss_scale / 2, kSmallestLossScale)));
 }
 

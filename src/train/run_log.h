@@ -20,7 +20,7 @@ using Callbacks = std::vector<std::shared_ptr<Callback>>;
 
 class RunLog {
  public:
-  // All of them outlive the log, which keeps its records in `state`.
+  // The arguments have to outlive the log, which stores its records in `state`.
   RunLog(const Session& session, const Callbacks& callbacks, RunState& state);
 
   // Counts a step for the next record.

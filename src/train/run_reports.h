@@ -38,13 +38,14 @@ bool write_model_card(FileSystem& files, const std::string& folder, const RunSet
 // Returns a table of the measured operations of the training program; "" if none was measured. `step_ms`: wall time of a
 // step, 0 if it is not known.
 std::string make_profile_table(const Session& session, double step_ms);
-// Writes them as profile.json into the folder. Returns false, and writes no file, if none was measured.
+// Writes the measured operations to profile.json in the folder. Returns false, and writes no file, if none was
+// measured.
 bool write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms);
 
 // The README.md of a run: a model card with the front matter, headings and table of Hugging Face's Trainer, and the settings
 // and results of this run. Pure; thread-safe.
 
-// Returns the text, with a newline at its end.
+// Returns the text of the model card, with a newline at its end.
 std::string model_card(const RunSetup& setup, const TrainOutput& output);
 
 // Returns true if model_card() wrote `text`, so that it may be overwritten. A README from another source must not be.

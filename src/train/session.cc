@@ -216,7 +216,7 @@ struct EvaluationSums {
                  std::span<const std::shared_ptr<Metric>> own_metrics)
       : data(evaluated),
         num_labels(model.num_labels),
-        kind(task.labels),
+        task_record(task),
         metrics(task.new_metric_sums(model.num_labels, model.id2label)),
         own(own_metrics) {
     for (const std::shared_ptr<Metric>& metric : own) metric->reset();
@@ -224,13 +224,27 @@ struct EvaluationSums {
 
   // Adds a batch, with the outputs that were fetched last.
   void add(Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
-    loss_sum += executor.fetched("loss").load(0);
-    num_sequences += batch.size().sequences;
-    const int64_t num_rows = kind == LabelKind::kClassPerToken ? batch.size().tokens : batch.size().sequences;
+    const double loss = executor.fetched("loss").load(0);
+    const double weight = weight_of(task_record, batch);
+    loss_sum += loss;
+    weight_sum += weight;
+    num_rows_done += std::ssize(batch.rows);
+    EvaluatedBatch evaluated{.logits = {},
+                             .classes = {},
+                             .values = {},
+                             .cu_seqlens = batch.tensors.ints("cu_seqlens"),
+                             .loss = loss / weight,
+                             .num_labels = batch.info.num_labels};
+    if (!task_record.has_logits) {
+      evaluated.num_correct = static_cast<int64_t>(executor.fetched(std::string(kNumCorrect)).load(0));
+      metrics->add(evaluated);
+      return;
+    }
+    const bool per_token = is_per_token(task_record.labels);
+    const int64_t num_rows = per_token ? batch.size().tokens : batch.size().sequences;
     const std::span<const float> logits(executor.fetched("logits").as<float>(),
                                         static_cast<size_t>(num_rows * num_labels));
-    EvaluatedBatch evaluated{
-        .logits = logits, .classes = {}, .values = {}, .cu_seqlens = batch.tensors.ints("cu_seqlens")};
+    evaluated.logits = logits;
     if (batch.tensors.has_ints("labels")) evaluated.classes = batch.tensors.ints("labels");
     if (batch.tensors.has_floats("labels")) evaluated.values = batch.tensors.floats("labels");
     metrics->add(evaluated);
@@ -243,23 +257,30 @@ struct EvaluationSums {
     }
     if (all_logits == nullptr) return;
     for (size_t i = 0; i < batch.rows.size(); ++i)
-      all_logits->push_back(logits_of_sequence(data, batch, i, logits, kind, num_labels));
+      all_logits->push_back(logits_of_sequence(data, batch, i, logits, task_record.labels, num_labels));
+  }
+
+  // The weight of a batch's mean loss in the loss of the evaluation: its number of rows, as in Trainer, or, without logits,
+  // its number of labels, so that perplexity does not depend on how a text is divided into rows.
+  static double weight_of(const TaskRecord& task, const MicroBatch& batch) {
+    return static_cast<double>(
+        std::max<int64_t>(1, task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels));
   }
 
   const Dataset& data;
   int64_t num_labels;
-  LabelKind kind;
+  const TaskRecord& task_record;
   std::unique_ptr<MetricSums> metrics;
   std::span<const std::shared_ptr<Metric>> own;
-  double loss_sum = 0;
-  int64_t num_sequences = 0;
+  double loss_sum = 0;  // of the mean loss of each batch times its weight
+  double weight_sum = 0;
+  int64_t num_rows_done = 0;
 };
 
-// Returns the denominator of the loss of a batch of evaluation. Losses of batches are added and divided by the number of
-// sequences. As in Trainer, a batch adds the mean over its labels times its number of sequences.
-double evaluation_denominator(const MicroBatch& batch) {
+// Returns the denominator by which the loss of a batch becomes the mean over its labels times the batch's weight.
+double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
-         static_cast<double>(batch.size().sequences);
+         EvaluationSums::weight_of(task, batch);
 }
 
 }  // namespace
@@ -284,14 +305,14 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   EvaluationSums sums(task, setup_.model.config, data, own_metrics);
   const auto read = [&](const MicroBatch& batch) {
     on_device(plan_, [&] { sums.add(*executor_, batch, all_logits); });
-    if (progress) progress(sums.num_sequences, data.num_rows());
+    if (progress) progress(sums.num_rows_done, data.num_rows());
   };
   const MicroBatch* given = nullptr;
   for (size_t next = 0;; next = (next + 1) % batches.size()) {
     MicroBatch& batch = batches[next];
     if (!loader.next(batch)) break;
     on_device(plan_, [&] {
-      executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(batch));
+      executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(task, batch));
       run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
     });
     if (given != nullptr) read(*given);
@@ -302,7 +323,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   if (given != nullptr) read(*given);
   MetricMap metrics;
   if (data.labels.empty()) return metrics;
-  metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.num_sequences, 1));
+  metrics["loss"] = sums.loss_sum / std::max(sums.weight_sum, 1.0);
   if (setup_.arguments.prediction_loss_only) return metrics;
   std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
   if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
@@ -317,7 +338,7 @@ std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& bat
                                       std::span<const float> logits, LabelKind labels, int64_t width) {
   const auto columns = static_cast<size_t>(width);
   const std::span<const int32_t> cu_seqlens = batch.tensors.ints("cu_seqlens");
-  if (labels != LabelKind::kClassPerToken) {
+  if (!is_per_token(labels)) {
     const auto part = logits.subspan(i * columns, columns);
     return {part.begin(), part.end()};
   }
@@ -377,8 +398,8 @@ void Session::require_room(std::string_view program, const MicroBatch& batch, st
 }
 
 BatchOutputs Session::forward(const MicroBatch& batch) {
-  const bool is_per_token = task_of(setup_.request.model.problem_type).labels == LabelKind::kClassPerToken;
-  const int64_t num_rows = is_per_token ? batch.size().tokens : batch.size().sequences;
+  const bool per_token = is_per_token(task_of(setup_.request.model.problem_type).labels);
+  const int64_t num_rows = per_token ? batch.size().tokens : batch.size().sequences;
   BatchOutputs outputs;
   on_device(plan_, [&] {
     executor_->stage(kEvaluateProgram, batch.tensors,
@@ -386,8 +407,9 @@ BatchOutputs Session::forward(const MicroBatch& batch) {
     run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
     executor_->fetch();
     outputs.loss = executor_->fetched("loss").load(0);
+    if (!plan_.request.model.outputs_logits) return;
     const auto* logits = executor_->fetched("logits").as<float>();
-    outputs.logits.assign(logits, logits + num_rows * setup_.model.config.num_labels);
+    outputs.logits.assign(logits, logits + num_rows * setup_.model.config.num_outputs());
   });
   return outputs;
 }

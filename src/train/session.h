@@ -75,8 +75,8 @@ class Session {
   // that is not finite, if no smaller scale would help; then no weight is updated.
   UpdateOutcome update(double learning_rate, int64_t step);
 
-  // Do the same without waiting: these may return before the device has finished, and Executor::fetched() returns their
-  // results. `skipped`: number of earlier steps that were skipped.
+  // Like forward_backward() and update(), but without waiting: these functions may return before the device has
+  // finished, and Executor::fetched() returns their results. `skipped`: number of earlier steps that were skipped.
   void start_forward_backward(const MicroBatch& batch, double denominator, bool first);
   void start_update(double learning_rate, int64_t step, int64_t skipped);
   // Returns the outcome of start_update(). Errors: as update(). Requires: the loss is finite.

@@ -16,7 +16,7 @@ TEST(Waiting, AboveATwentiethOfTheTimeItNamesTheWorkers) {
             "50 % of the time is spent waiting for the next batch: try --dataloader_num_workers 6 (now 3)");
 }
 
-// A run with fewer steps than two records contain (--logging_steps 500) is warned at its first record.
+// With --logging_steps 500, a short run has only one record. The warning must then come at the first record.
 TEST(Waiting, TheFirstRecordWarnsToo) {
   WaitingWatch watch;
   for (int i = 0; i < 500; ++i) watch.add(20, 100);
@@ -38,7 +38,7 @@ TEST(Waiting, TheFirstStepCountsNowhere) {
   EXPECT_NE(watch.at_log(0), "") << "by the steps since the last record";
 }
 
-// A run that ends before its first record.
+// A run that ends before its first record is warned at its end, by the time of all its steps.
 TEST(Waiting, TheEndWarnsByTheWholeRun) {
   WaitingWatch watch;
   watch.add(0, 100);

@@ -26,7 +26,7 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.graph.ops()[i];
-    // The forward pass may contain updates.
+    // The forward pass may contain deferred updates, which do not belong to a micro-batch.
     if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }
@@ -72,13 +72,13 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
                    : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 
-// Returns the next batch, in memory that no micro-batch uses whose loss has not been read.
+// Loads the next batch. Its memory differs from that of every micro-batch whose loss has not been read yet.
 MicroBatch& StepEngine::load_batch() {
   MicroBatch& batch = batches_[next_batch_];
   next_batch_ = (next_batch_ + 1) % batches_.size();
   const auto waiting = Clock::now();
   PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
-  // While the device is busy, loading costs no time.
+  // Loading a batch while the device is busy does not slow the run down, so only the rest counts as waiting.
   if (!session_.executor().is_fetching()) waited_ms_ += ms_between(waiting, Clock::now());
   return batch;
 }
@@ -107,7 +107,7 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   info.model_flops += flops.model;
 }
 
-// Reads the loss of the micro-batch that was fetched last.
+// Reads the loss of the last micro-batch whose outputs were fetched.
 void StepEngine::read_loss(Step& step) {
   const EnqueuedBatch enqueued = *std::exchange(step.unread, std::nullopt);
   const double loss = session_.executor().fetched("loss").load(0);
@@ -132,7 +132,7 @@ void StepEngine::run_step() {
     if (pending_) {
       finish_pending_step();
       if (has_ended_) return;
-      // An evaluation reuses the memory of the work that was enqueued.
+      // An evaluation since the enqueueing has reused the memory of the micro-batches, so they are enqueued again.
       if (!session_.executor().is_train_undisturbed()) enqueue(step, enqueued);
     } else if (step.unread) {
       read_loss(step);

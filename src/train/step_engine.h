@@ -38,8 +38,8 @@ class StepEngine {
     // Returns the learning rate of the next update. `num_updates`: updates done so far. A step that was skipped
     // for its loss scale counts as a step but not as an update, as in Trainer.
     virtual double learning_rate(int64_t num_updates) = 0;
-    // Returns true if other work follows the step, so that its results are needed before the next step starts.
-    // `next`: position of the batch after the step.
+    // Returns true if an evaluation, a save or similar work follows the step, so that the results of the step are
+    // needed before the next one starts. `next`: position of the batch after the step.
     virtual bool is_followed_by_other_work(const StepInfo& info, const DataPosition& next) = 0;
     // Called when the results of a step have been read and before the update of the next one starts: the weights
     // are those of the step. The client logs, evaluates and saves here.
@@ -49,9 +49,9 @@ class StepEngine {
   // Both outlive the engine.
   StepEngine(Session& session, Client& client);
 
-  // Starts the measurement of FinishedStep::seconds. `num_steps`: number of steps done before; `states_begin`: how many
-  // of them came before the optimizer's states began at zero, which their bias corrections do not count. Requires: the
-  // session is allocated.
+  // Starts the measurement of FinishedStep::seconds. `num_steps`: number of steps done before; `states_begin`: the
+  // number of steps before the optimizer's states were set to zero; bias corrections do not count these steps.
+  // Requires: the session is allocated.
   void start(int64_t num_steps, int64_t states_begin);
   // Starts the loader. `num_epochs`: as for Session::start_batches().
   void start_batches(const DataPosition& position, int64_t num_epochs);
@@ -59,9 +59,9 @@ class StepEngine {
   void start_step_clock() { last_finish_ = Clock::now(); }
 
   // Passes the micro-batches of one step and its update to the device. If the plan runs ahead, the results of a
-  // micro-batch or step are read after the forward and backward pass of the next one have been enqueued, but
-  // before the update that follows them. Hence no update runs after a step that is not finite, and work that the
-  // client does after a step finds the weights and states of that step. Errors: kNotFinite, kDevice, and those
+  // micro-batch or step are read after the forward and backward pass of the next one have been enqueued, but before
+  // the update that follows them. Hence no update runs after a step whose loss or gradients are not finite, and the
+  // work of the client after a step sees the weights and states of that step. Errors: kNotFinite, kDevice, and those
   // of the client.
   void run_step();
 
@@ -70,8 +70,8 @@ class StepEngine {
   // Returns true if the update of a step was enqueued whose results have not been read.
   bool has_pending_step() const { return pending_.has_value(); }
 
-  // Returns the mean wall time of the steps of this object, including the time they wait for data; 0 before the
-  // first step. Steps that met a bucket for the first time count only if there are no others.
+  // Returns the mean wall time of the steps of this object, including the time they wait for data; 0 before the first
+  // step. Steps that used a bucket for the first time are slower and count only if there are no others.
   double mean_step_ms() const {
     const StepTimes& times = later_steps_.count > 0 ? later_steps_ : first_steps_;
     return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);

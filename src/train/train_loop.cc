@@ -86,7 +86,7 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
   return output;
 }
 
-// Ends a run whose end was reached before. Its files stay as they are: the first end wrote them.
+// Ends a run that was already complete when it was resumed. Its files are not written again.
 TrainOutput TrainLoop::finish_completed_run() {
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
   closing_lines_ = checkpoints_.choose_final_weights();
@@ -160,7 +160,8 @@ void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::s
 void TrainLoop::restore(const OpenCheckpoint& checkpoint) {
   restore_tensors(session_, checkpoint);
   session_.set_micro_batches_done(state_.micro_batches);
-  // The log of a run that has ended contains its last record, which the checkpoint does not know.
+  // The log file of a completed run ends with a record that is not part of the checkpoint, so the file is kept as it
+  // is.
   if (is_complete() && is_end_logged(session_.files(), state_)) return;
   write_streamed_file(session_.files(), join_path(arguments_.output_dir, kLogFile),
                       [&](const PutText& put) { write_log(state_.log_history, put); });
@@ -196,8 +197,8 @@ void TrainLoop::run_step() {
   }
 }
 
-// Returns true if the GPU failed: every call fails from then on. The error itself may come from a save that met
-// the failure, and need not say so.
+// Returns true if the GPU has failed, after which every call fails. The error that ended the run does not always show
+// this: it may come from a save that ran into the failure.
 bool TrainLoop::device_has_failed() const {
   try {
     session_.executor().wait();
@@ -248,15 +249,16 @@ StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
   return is_end ? StepEngine::AfterStep::kEnd : StepEngine::AfterStep::kContinue;
 }
 
-// Repeats the evaluation that a request to stop interrupted. The checkpoint was saved between the step and its
-// evaluation. If the step was due to be saved, it is saved again with the result of the evaluation.
+// Repeats the evaluation that a request to stop interrupted. The checkpoint from which the run resumes was saved
+// between the step and its evaluation. If the step was due to be saved, it is saved again with the result of the
+// evaluation.
 StepEngine::AfterStep TrainLoop::finish_interrupted_step() {
   control_ = {.evaluate = true, .save = state_.save_is_due};
   if (state_.save_is_due) checkpoints_.forget_saved_step();
   return finish_step({.step = state_.step, .max_steps = state_.max_steps, .epoch = state_.epoch});
 }
 
-// Evaluates all validation sets. If it is interrupted before its last batch, it leaves no trace.
+// Evaluates all validation sets. If it is interrupted before its last batch, nothing is logged or stored.
 TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   struct Interrupted {};
   const RunSetup& setup = session_.setup();
@@ -266,7 +268,7 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
     if (done < all && stop_is_requested()) throw Interrupted();
   };
   MetricMap metrics;
-  // Each set has its own time and number of rows.
+  // Each data set reports its own time and number of rows.
   const auto add = [&](const Dataset& data, std::string_view suffix) {
     metrics.merge(with_suffix(session_.evaluate(data, "eval", nullptr, progress), suffix));
   };
@@ -277,8 +279,8 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
     return Outcome::kInterrupted;
   }
   log_.record({.step = info.step, .epoch = info.epoch, .values = metrics});
-  // An evaluation before the first step changes neither the learning rate nor the best model, and without a metric
-  // no model is the best, as in Trainer. resolve_arguments() sets the metric where it is implied.
+  // An evaluation before the first step changes neither the learning rate nor the best model, and there is no best
+  // model without --metric_for_best_model, as in Trainer. If the metric is implied, resolve_arguments() has set it.
   if (info.step > 0 && !arguments_.metric_for_best_model.empty()) {
     const bool is_best = checkpoints_.update_best(info.step, metrics);
     learning_rate_.follow(metrics.at(best_metric_name(arguments_)));

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 namespace {
 
-// Returns true if the weight is loaded from a model's folder that contains it.
+// Returns true if the weight is to be loaded from the model's folder, and not from the adapter.
 bool comes_from_model(const WeightSpec& spec, WeightsFrom from) {
   return spec.in_model && !(spec.in_adapter && from == WeightsFrom::kModelUnderAdapter);
 }
@@ -77,7 +77,7 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
                            .ignored_suffixes = ignored_on_disk(executor.plan().request.model.config)});
   if (from == WeightsFrom::kModelUnderAdapter) {
     change_loaded_base(executor, folder);
-    // A weight that the adapter replaces is not unused.
+    // A weight of the base that the adapter replaces is not reported as unused.
     const auto adapted =
         wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
     std::erase_if(report.unused, [&](const std::string& name) {
@@ -96,8 +96,9 @@ void load_saved(Executor& executor, const ModelFolder& folder) {
 
 std::string describe_missing_tensor(std::string_view name) {
   if (name.find(".lora_") != std::string_view::npos)
-    return fmt::format("the adapter is of another base model or has other modules than its {} says",
-                       kAdapterConfigFile);
+    return fmt::format(
+        "the adapter was trained with another base model, or has other modules than its {} says",
+        kAdapterConfigFile);
   return "this module is trained and saved with the adapter, but the adapter was saved without it, as by old "
          "versions of "
          "PEFT, whose random values are lost with the run. Train the adapter again, or where it was trained "
@@ -108,8 +109,8 @@ std::string describe_missing_tensor(std::string_view name) {
 void load_adapter(Executor& executor, const ModelFolder& folder) {
   if (!folder.is_adapter()) {
     throw_error(ErrorCode::kBadData,
-                "{}: it has no {}: it is a complete model, not an adapter; give it as --model_name_or_path, "
-                "or leave the settings of adapters out",
+                "{}: the folder has no {}, so it is a complete model and not an adapter; give it as "
+                "--model_name_or_path, or leave the settings of adapters out",
                 folder.path(), kAdapterConfigFile);
   }
   const auto wanted =
@@ -119,8 +120,8 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
   if (!report.mismatched.empty()) {
     const ShapeMismatch& first = report.mismatched.front();
     throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' has the shape {}, this model needs {}: the adapter is of another base "
-                "model, rank or number of labels; use the base that its {} names",
+                "{}: the tensor '{}' has the shape {}, but this model needs {}: the adapter was trained with "
+                "another base model, rank or number of labels; use the base that its {} names",
                 folder.path(), first.stored_name, format_shape(first.found), format_shape(first.wanted),
                 kAdapterConfigFile);
   }
@@ -131,8 +132,8 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
   if (!report.unused.empty()) {
     throw_error(
         ErrorCode::kBadData,
-        "{}: the tensor '{}' belongs to no module of this model: the adapter is of another base model or has "
-        "other modules than its {} says; give the base model that it was trained on",
+        "{}: the tensor '{}' belongs to no module of this model: the adapter was trained with another base "
+        "model, or has other modules than its {} says; give the base model that it was trained on",
         folder.path(), report.unused.front(), kAdapterConfigFile);
   }
 }

@@ -56,8 +56,8 @@ void load_adapter(Executor& executor, const ModelFolder& folder);
 void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
                         WeightsFrom from = WeightsFrom::kModelAlone);
 
-// Computes the base of an adapter whose initialisation changed it (change_base() in models/lora.h). Free functions; not
-// thread-safe with respect to one executor.
+// Computes the base weights of an adapter whose initialisation changed them (change_base() in models/lora.h). Free
+// functions; not thread-safe with respect to one executor.
 
 // Returns a stored matrix of the base as the adapter's initialisation left it; the stored numbers if it left them
 // unchanged. Requires: check_base_change() accepted the adapter. Errors: kBadData if a number of a matrix that changes

@@ -48,7 +48,7 @@ std::set<std::string> test_names() {
 std::set<std::string> argument_names() {
   const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
   const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
-  // The last one is an option of scripts.
+  // Names that are not settings: --help and --config of every command, and --check of scripts.
   std::set<std::string> names{"help", "config", "check"};
   const std::string commands = read(kRoot / "include/plimsoll/commands.inc");
   const std::regex option(R"(\nPLIMSOLL_OPTION\(\w+, (\w+),)");

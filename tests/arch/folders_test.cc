@@ -46,15 +46,14 @@ void add_folders(const std::string& parent, std::set<std::string>& found) {
     const bool at_root = parent.empty();
     if (!entry.is_directory() || entry.is_symlink() || !holds_a_file(entry.path())) continue;
     if (at_root && is_left_behind(name)) continue;
-    // These are folders with the same meaning in every room (the page explains them once), and caches of
-    // interpreters.
+    // These are folders with the same meaning everywhere (the page explains them once), and caches of interpreters.
     if (name == "fixtures" || name == "testing" || name == "__pycache__") continue;
     found.insert(at_root ? name : (fs::path(parent) / name).string());
   }
 }
 
-// Returns the folders to two levels below src/ and one level below the other folders. Deeper folders belong
-// to their room.
+// Returns the folders to two levels below src/ and one level below the other folders. The page does not list deeper
+// folders.
 std::set<std::string> folders_of_the_tree() {
   std::set<std::string> found;
   add_folders("", found);

@@ -37,8 +37,8 @@ Layers read_layers() {
   return layers;
 }
 
-// Returns the room of a file from its path below src/ (or "include"): the longest folder that LAYERS lists.
-// The catalog files of a kernel family form their own layer.
+// Returns the layer of a file from its path below src/ (or "include"): the longest folder name in src/LAYERS that
+// contains it. The catalog files of a kernel family form their own layer.
 std::string room_of(const Layers& layers, const std::string& path) {
   if (path.starts_with("plimsoll/")) return "include";
   const std::string stem = fs::path(path).stem().string();
@@ -63,8 +63,7 @@ std::vector<std::string> includes_of(const fs::path& file) {
   return found;
 }
 
-// Returns true for tests, benchmarks and fuzzers, and for the code that they share: a folder `testing/` of any
-// room.
+// Returns true for tests, benchmarks and fuzzers, and for the code that they share: any folder `testing/`.
 bool belongs_to_tests(const std::string& path) {
   if (path.find("/testing/") != std::string::npos) return true;
   const std::string stem = fs::path(path).stem().string();
@@ -96,7 +95,7 @@ TEST(Layers, EveryIncludeIsListed) {
           continue;
         }
         if (!fs::exists(kRoot / "src" / include) && !fs::exists(kRoot / "include" / include)) {
-          // Headers of a library may use quotes; our own must be written relative to src/ or include/.
+          // Only Highway's headers may be included with quotes and without a path of src/ or include/.
           EXPECT_TRUE(include.starts_with("hwy/"))
               << path << ": \"" << include << "\" is not written from src/ or include/";
           continue;
@@ -143,13 +142,13 @@ std::map<std::string, Library> libraries(const Layers& layers) {
       }
     }
   }
-  // Programs have no plimsoll_library().
+  // Programs have no plimsoll_library(), so they have no room.
   std::erase_if(found, [](const auto& item) { return item.second.room.empty(); });
   return found;
 }
 
-// Linking a library is a dependency just as an include is. Without this test, a room could be implemented
-// above its users.
+// Linking a library is a dependency just as an include is. Without this test, a library could depend on a layer above
+// it without including any of its headers.
 TEST(Layers, EveryLinkIsListed) {
   const Layers layers = read_layers();
   const std::map<std::string, Library> all = libraries(layers);

@@ -40,7 +40,7 @@ std::set<std::string> distinctive_names() {
   return names;
 }
 
-// Returns the lines that compare the name of an op, or keep it in a variable to compare it later.
+// Returns the lines that compare the name of an op, or store it in a variable that may be compared later.
 std::vector<std::string> comparisons_in(const fs::path& file, const std::set<std::string>& names) {
   static const std::regex kCompared(
       R"re(def->name\(\)\s*(==|!=|\.\s*(starts_with|ends_with|find|contains|substr|compare)\b))re"
@@ -50,7 +50,7 @@ std::vector<std::string> comparisons_in(const fs::path& file, const std::set<std
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) {
     if (line.find_first_not_of(' ') == line.find("//")) continue;
-    // The plain searches spare most lines the regular expressions.
+    // The plain searches are cheap and exclude most lines, so that the regular expressions rarely run.
     bool is_hit = line.find("def->name()") != std::string::npos && std::regex_search(line, kCompared);
     if (line.find("= \"") == std::string::npos && line.find("\" ") == std::string::npos && !is_hit) continue;
     for (std::sregex_iterator it(line.begin(), line.end(), kLiteral), end; it != end; ++it)

@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Predicts with a copy of the adapter in which one file is changed.
+// Makes a case that predicts with a copy of the adapter in which one file is changed.
 Case changed(std::string name, int exit_code, Words message,
              std::function<void(const Ground&, const std::string&)> change) {
   return {std::move(name), exit_code, std::move(message), [change = std::move(change)](const Ground& ground) {
@@ -61,12 +61,12 @@ std::vector<Case> file_cases() {
                        "\"LORA\"", "\"IA3\""),
       config_replacing("AdapterDora", 2, {"adapter_config.json", "\"use_dora\""}, "\"use_dora\": false",
                        "\"use_dora\": true"),
-      config_replacing("AdapterFlagOfText", 4, {"\"use_rslora\" is \"yes\", true or false is wanted"},
+      config_replacing("AdapterFlagOfText", 4, {"\"use_rslora\" is \"yes\", but true or false is expected"},
                        "\"use_rslora\": false", "\"use_rslora\": \"yes\""),
-      config_replacing("AdapterFlagOfNumber", 4, {"\"use_dora\" is 1, true or false is wanted"},
+      config_replacing("AdapterFlagOfNumber", 4, {"\"use_dora\" is 1, but true or false is expected"},
                        "\"use_dora\": false", "\"use_dora\": 1"),
-      config_replacing("AdapterRankOfText", 4, {"\"r\" is \"2\", a number from 1 is wanted"}, "\"r\": 2",
-                       "\"r\": \"2\""),
+      config_replacing("AdapterRankOfText", 4, {"\"r\" is \"2\", but a number of at least 1 is expected"},
+                       "\"r\": 2", "\"r\": \"2\""),
       config_replacing("AdapterEnormousRank", 4, {"an integer from 1 to 65536 is wanted"}, "\"r\": 2",
                        "\"r\": 1000000000"),
       config_replacing("AdapterOfTrainedBiases", 2, {"\"bias\" is \"all\""}, "\"bias\": \"none\"",
@@ -102,10 +102,10 @@ std::vector<Case> file_cases() {
       config_replacing("AdapterLayersPatternAlone", 2,
                        {"\"layers_pattern\" is [\"layer\"]", "\"layers_to_transform\""},
                        "\"layers_pattern\": null", "\"layers_pattern\": [\"layer\"]"),
-      config_replacing("AdapterLayersPatternOfNoLayer", 2, {"layers_pattern", "blocks", "none is left"},
+      config_replacing("AdapterLayersPatternOfNoLayer", 2, {"layers_pattern", "blocks", "no module is left"},
                        "\"layers_pattern\": null,\n  \"layers_to_transform\": null",
                        "\"layers_pattern\": \"blocks\",\n  \"layers_to_transform\": [0]"),
-      config_replacing("AdapterLayersPatternBroken", 2, {"layers_pattern", "no regular expression"},
+      config_replacing("AdapterLayersPatternBroken", 2, {"layers_pattern", "not a valid regular expression"},
                        "\"layers_pattern\": null,\n  \"layers_to_transform\": null",
                        "\"layers_pattern\": \"lay(er\",\n  \"layers_to_transform\": [0]"),
       config_replacing("AdapterLayersPatternNumber", 4, {"\"layers_pattern\" is 3"},
@@ -163,16 +163,6 @@ std::vector<Case> adapter_cases() {
          ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
          return ground.train(ground.data(), {"--adapter_name_or_path", adapter});
        }},
-      {"AdapterOloraOnAQuantizedBase",
-       2,
-       {"--load_in_8bit", "(olora) changed the base", "leave the setting out"},
-       [](const Ground& ground) {
-         const std::string adapter = ground.adapter_copy();
-         std::string text = read_file(adapter + "/adapter_config.json");
-         replace_first(text, "\"init_lora_weights\": true", "\"init_lora_weights\": \"olora\"");
-         ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
-         return ground.train(ground.data(), {"--adapter_name_or_path", adapter, "--load_in_8bit"});
-       }},
       {"AdapterWithoutAModuleThatItTrains",
        4,
        {"'base_model.model.classifier.bias' is missing",
@@ -186,7 +176,8 @@ std::vector<Case> adapter_cases() {
        }},
       {"AdapterPissaOnAQuantizedBase",
        2,
-       {"--load_in_4bit", "(pissa) changed the base", "leave the setting out"},
+       {"--load_in_4bit", "(pissa) changed the base", "in PEFT too", "leave the setting out",
+        "plimsoll merge"},
        [](const Ground& ground) {
          const std::string adapter = ground.adapter_copy();
          std::string text = read_file(adapter + "/adapter_config.json");
@@ -253,7 +244,8 @@ std::vector<Case> adapter_cases() {
                            "--output_dir",
                            ground.path("merged")};
             }),
-      merge("MergeWithABaseWithoutPooler", 4, {"it lacks 1 of the 23 tensors", "'bert.pooler.dense.bias'"},
+      merge("MergeWithABaseWithoutPooler", 4,
+            {"1 of the 23 tensors that this model needs are missing", "'bert.pooler.dense.bias'"},
             [](const Ground& ground) {
               return Words{"--adapter",
                            ground.adapter(),
@@ -273,7 +265,8 @@ std::vector<Case> adapter_cases() {
             }),
       {"AdapterWithABaseWithoutPooler",
        4,
-       {"it lacks 1 of the 23 tensors", "'bert.pooler.dense.bias'", "random numbers"},
+       {"1 of the 23 tensors that this model needs are missing", "'bert.pooler.dense.bias'",
+        "random numbers"},
        [](const Ground& ground) {
          Words predict =
              ground.predict(renamed_base(ground, "\"bert.pooler.dense.bias", "\"bert.cooler.dense.bias"));
@@ -282,7 +275,7 @@ std::vector<Case> adapter_cases() {
        }},
       {"AdapterTrainedFurtherWithABaseWithoutPooler",
        4,
-       {"it lacks 1 of the 23 tensors", "'bert.pooler.dense.bias'"},
+       {"1 of the 23 tensors that this model needs are missing", "'bert.pooler.dense.bias'"},
        [](const Ground& ground) {
          Words train = ground.train(ground.data(), {"--adapter_name_or_path", ground.adapter()});
          train[2] = renamed_base(ground, "\"bert.pooler.dense.bias", "\"bert.cooler.dense.bias");

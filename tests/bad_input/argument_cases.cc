@@ -124,7 +124,8 @@ std::vector<Case> adapter_argument_cases() {
                {"--lora_r", "2", "--load_in_4bit", "--load_in_8bit"}),
       argument("ArgumentLoraTarget", 2, {"--lora_target_modules quary", "near it are query"},
                {"--lora_target_modules", "quary"}),
-      argument("ArgumentLoraExpression", 2, {"no regular expression"}, {"--lora_target_modules", ".*[query"}),
+      argument("ArgumentLoraExpression", 2, {"not a valid regular expression"},
+               {"--lora_target_modules", ".*[query"}),
       argument("ArgumentLoraModuleToSave", 2, {"--modules_to_save poler"}, {"--modules_to_save", "poler"}),
   };
 }

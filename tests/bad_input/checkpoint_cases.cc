@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Resumes a copy of the run in which one file of the last checkpoint is changed.
+// Makes a case that resumes a copy of the run in which one file of the last checkpoint is changed.
 Case checkpoint(std::string name, int exit_code, Words message, std::string file,
                 std::function<void(std::string&)> change) {
   return {std::move(name), exit_code, std::move(message),
@@ -22,7 +22,7 @@ Case checkpoint(std::string name, int exit_code, Words message, std::string file
           }};
 }
 
-// Resumes from a folder with these files, which are empty.
+// Resumes from a folder that contains empty files with these names.
 Case foreign(std::string name, Words message, Words names) {
   return {std::move(name), 4, std::move(message), [names = std::move(names)](const Ground& ground) {
             const std::string folder = ground.model_with("", "");
@@ -59,7 +59,7 @@ std::vector<Case> checkpoint_cases() {
          return ground.resume(ground.run_copy(), {"--resume_from_checkpoint", "True", "--max_steps", "2"});
        }},
       resume_with("CheckpointOfOtherFrozenWeights", 4,
-                  {"the optimizer's state has", "--optim", "frozen (--freeze)"},
+                  {"the saved optimizer state has", "--optim", "frozen (--freeze)"},
                   {"--freeze", "bert.embeddings.*"}),
       {"CheckpointsOfAnotherRun",
        2,
@@ -92,7 +92,7 @@ std::vector<Case> checkpoint_cases() {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
        }},
-      // The error precedes the reading of the data, which is invalid as well.
+      // The data is invalid too. The error about the checkpoint must come first, before the data is read.
       {"CheckpointNotThereBeforeData",
        4,
        {"checkpoint-9", "the folder does not exist"},

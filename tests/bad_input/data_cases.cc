@@ -107,9 +107,41 @@ std::vector<Case> plan_cases() {
        }},
       {"PlanOfDataWithoutATokenizer",
        0,
-       {"note: --train_file is not read, because no tokenizer is given", "batches of 8 texts of 32 tokens"},
+       {"note: --train_file: no tokenizer is given (--tokenizer_name FOLDER), so every text counts as 32 "
+        "tokens",
+        "batch 8 x 32"},
        [plan](const Ground& ground) {
          return plan(ground, {"--train_file", ground.data()});
+       }},
+      {"PlanOfAMissingFileWithoutATokenizer",
+       4,
+       {"nowhere.csv", "cannot open the file"},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--train_file", "nowhere.csv"});
+       }},
+      {"PlanOfRowsWithoutATokenizer",
+       4,
+       {"planned_rows.csv:3", "quote"},
+       [plan](const Ground& ground) {
+         return plan(ground,
+                     {"--train_file", ground.file("planned_rows.csv", "sentence,label\na,b\n\"c,d\n")});
+       }},
+      {"PlanOfLabelsWithoutATokenizer",
+       0,
+       {"every text counts as 32 tokens", "batch 5 x 32"},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--train_file", ground.file("planned_labels.csv",
+                                                          "sentence,label\na,x\nb,y\nc,z\nd,u\ne,v\n")});
+       }},
+      {"PlanOfWordsWithoutATokenizer",
+       0,
+       {"every text counts as 32 tokens", "batch 2 x 32"},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--train_file",
+                              ground.file("planned_words.jsonl",
+                                          "{\"tokens\": [\"a\", \"b\"], \"ner_tags\": [\"O\", \"B-X\"]}\n"
+                                          "{\"tokens\": [\"c\"], \"ner_tags\": [\"O\"]}\n"),
+                              "--task_name", "ner"});
        }},
       {"PlanOfOtherDataThanForTraining",
        0,
@@ -127,7 +159,7 @@ std::vector<Case> plan_cases() {
   };
 }
 
-// A file that is named is read, or the command refuses it.
+// Tests that a command reads every file that is named, or refuses it.
 std::vector<Case> named_file_cases() {
   const auto with = [](Words command, const Words& more) {
     command.insert(command.end(), more.begin(), more.end());
@@ -270,7 +302,7 @@ std::vector<Case> column_cases() {
     words[4] = file;
     return words;
   };
-  // Uses a model that was trained with the labels of the column 'kind'.
+  // Makes a case that uses a model which was trained with the labels of the column 'kind'.
   const auto labels_of_kind = [](std::string name, Words words, std::string file, std::string text,
                                  Words more) {
     return Case{

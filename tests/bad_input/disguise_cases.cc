@@ -17,7 +17,7 @@ const std::string kGzip = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b\x04"s;
 const std::string kZip = "PK\x03\x04\x14\x00\x00\x00\x08\x00"s;
 const std::string kPage = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n";
 
-// Predicts with a model one of whose files has this content.
+// Makes a case that predicts with a model after one of its files was replaced by this content.
 Case model_file(std::string name, Words message, std::string file, std::string content) {
   message.insert(message.begin(), file);
   return {std::move(name), 4, std::move(message),
@@ -26,7 +26,7 @@ Case model_file(std::string name, Words message, std::string file, std::string c
           }};
 }
 
-// Trains with data of this content.
+// Makes a case that trains with a data file of this content.
 Case data_file(std::string name, Words message, std::string file, std::string content) {
   message.insert(message.begin(), file);
   return {std::move(name), 4, std::move(message),

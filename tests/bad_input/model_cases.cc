@@ -8,7 +8,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// Returns a safetensors file with this header text and this number of data bytes.
+// Returns the bytes of a safetensors file with this header text and this number of data bytes.
 std::string safetensors(const std::string& header, size_t data_bytes, uint64_t claimed = 0) {
   const uint64_t length = claimed == 0 ? header.size() : claimed;
   std::string text(sizeof length, '\0');
@@ -37,7 +37,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Replaces the beginnings of the names of tensors, and optionally one name.
+// Makes a case with a model in whose weights the beginnings of the tensors' names, and optionally one name, are
+// replaced.
 Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
              std::string one = "", std::string other = "") {
   return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
@@ -48,7 +49,7 @@ Case renamed(std::string name, int exit_code, Words words, Use use, std::string 
                 const std::string start(before);
                 replace_all(text, start + from, start + to);
               }
-              // The keys of a tensor and the metadata are no names.
+              // These keys of the header are not names of tensors.
               for (const std::string_view key : {"dtype", "__metadata__", "format"})
                 replace_all(text, to + std::string(key), "\"" + std::string(key));
             });
@@ -90,8 +91,8 @@ std::string tokenizer_json(const std::string& entries) {
          entries + "}}}";
 }
 
-// Returns a copy of the model with a tokenizer.json that has this template for single texts, and that gives the
-// second text of a pair the type 2.
+// Returns a copy of the model with a tokenizer.json that has this template for single texts, and a template for pairs
+// in which the second text has the token type 2.
 std::string with_template(const Ground& ground, const std::string& single) {
   const std::string model =
       ground.model_with("tokenizer_config.json", "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}");
@@ -215,7 +216,7 @@ std::vector<Case> weight_cases() {
       header("WeightsWrongSpan", 4, {"classifier.bias", "shape [3]", "12 bytes", "span 8"}, "\"shape\":[2]",
              "\"shape\":[3]"),
       header("WeightsMissingTensor", 4,
-             {"it lacks 1 of the 25 tensors that this model needs: 'classifier.bias'", "random numbers"},
+             {"1 of the 25 tensors that this model needs are missing: 'classifier.bias'", "random numbers"},
              "classifier.bias", "classifier.gone"),
       renamed("WeightsCompiled", 0, {"'_orig_mod.bert.", "is read as"}, Use::kPredict, "\"", "\"_orig_mod."),
       renamed("WeightsOfDataParallel", 0, {"'module.bert."}, Use::kPredict, "\"", "\"module."),
@@ -238,7 +239,8 @@ std::vector<Case> weight_cases() {
               "\"model.classifier.bias\""),
       {"WeightsOfHalfAModel",
        4,
-       {"it lacks 16 of the 41 tensors", "'bert.encoder.layer.1.attention.self.query.weight'"},
+       {"16 of the 41 tensors that this model needs are missing",
+        "'bert.encoder.layer.1.attention.self.query.weight'"},
        [](const Ground& ground) {
          return ground.predict(
              ground.model_replacing("config.json", "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2"));
@@ -309,7 +311,7 @@ std::vector<Case> config_cases() {
       config("ConfigWithoutType", 2, {"config.json", "model_type"}, "{\"hidden_size\": 16}"),
       {"ConfigUnknownType",
        2,
-       {"gpt7", "this version trains bert, distilbert"},
+       {"gpt7", "this version trains bert, camembert, distilbert"},
        [](const Ground& ground) {
          return ground.plan(ground.model_replacing("config.json", "\"bert\"", "\"gpt7\""));
        }},
@@ -343,6 +345,19 @@ std::vector<Case> config_cases() {
          return ground.plan(ground.model_replacing("config.json", "\"model_type\": \"bert\"",
                                                    "\"model_type\": \"bert\", \"is_decoder\": true"));
        }},
+      config("ConfigRobertaWithoutPadding", 4, {"config.json", "pad_token_id is null", "'roberta'"},
+             R"({"model_type": "roberta", "pad_token_id": null})"),
+      config("ConfigRobertaWithoutPositions", 4,
+             {"config.json", "max_position_embeddings is 2", "pad_token_id + 1 = 2", "no position"},
+             R"({"model_type": "roberta", "max_position_embeddings": 2})"),
+      config("ConfigXlmRobertaPaddingOutside", 4, {"config.json", "pad_token_id is 40000"},
+             R"({"model_type": "xlm-roberta", "pad_token_id": 40000})"),
+      config("ConfigCamembertDecoder", 2, {"config.json", "is_decoder is true"},
+             R"({"model_type": "camembert", "is_decoder": true})"),
+      config("ConfigRobertaRelativePositions", 2, {"config.json", "position_embedding_type"},
+             R"({"model_type": "roberta", "position_embedding_type": "relative_key_query"})"),
+      config("ConfigXlmRobertaXl", 2, {"model_type is 'xlm-roberta-xl'", "this version trains"},
+             R"({"model_type": "xlm-roberta-xl"})"),
       {"ConfigRelativePositions",
        2,
        {"config.json", "position_embedding_type is 'relative_key'", "'absolute'"},

@@ -15,7 +15,7 @@ Case data(std::string name, int exit_code, Words words, std::string file, std::s
           }};
 }
 
-// Trains a model whose folder has no tokenizer.
+// Returns the arguments of a run with a model whose folder has no tokenizer.
 Words without_tokenizer(const Ground& ground, const std::string& file) {
   Words words = ground.train(file);
   words[2] = ground.model_without("vocab.txt");
@@ -134,8 +134,8 @@ std::vector<Case> reader_cases() {
              ground.file("no_ids.jsonl", "{\"sentence\": \"no \\\"input_ids\\\" here\", \"label\": 0}\n"));
        }},
       {"PlanOfACompressedFileWithoutATokenizer",
-       0,
-       {"note: ", "--train_file is not read, because no tokenizer is given"},
+       4,
+       {"packed.jsonl.gz", "cut"},
        [](const Ground& ground) {
          return Words{"plan",
                       "--config_name",

@@ -25,9 +25,11 @@ std::vector<Case> spelling_cases() {
   return {
       model("NameShort", {"did you mean 'bert-large-uncased'"}, "bert-large"),
       model("NameShortDistilbert", {"did you mean 'distilbert-base-uncased'"}, "distilbert"),
-      model("NameOfGptNeo", {"GPT model", "this version trains bert, distilbert, electra, gpt2"},
+      model("NameOfGptNeo",
+            {"GPT model",
+             "this version trains bert, camembert, distilbert, electra, gpt2, roberta, xlm-roberta"},
             "EleutherAI/gpt-neo-125m"),
-      model("NameOfRoberta", {"RoBERTa model", "this version trains"}, "FacebookAI/xlm-roberta-base"),
+      model("NameOfXlmRobertaXl", {"XLM-RoBERTa-XL model", "this version trains"}, "facebook/xlm-roberta-xl"),
       model("NameOfT5", {"T5 model", "this version trains"}, "t5-small"),
       words("NameOfDebertaForAPlan", 2, {"DeBERTa model", "this version trains"},
             {"plan", "--config_name", "microsoft/deberta-v3-base"}),

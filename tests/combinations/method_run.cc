@@ -29,10 +29,10 @@ bool is_in_16_bits(const Arguments& arguments) {
   return arguments.bf16 || arguments.fp16 || arguments.dtype != Arguments{}.dtype;
 }
 
-// Returns the effect of a method on the losses of a run, compared to a run without it that has the other
-// settings which the method requires. Recomputed values have the same bits if nothing is rounded when it is
-// stored, and an update in the backward pass equals the update of a run without clipping. Stochastic rounding
-// uses other noise, because the noise is numbered by the ops that update.
+// Returns the effect of a method on the losses of a run. The run is compared to one without the method, which has the
+// other settings that the method requires. Recomputed values have the same bits if nothing is rounded when it is
+// stored, and an update in the backward pass equals the update of a run without clipping. Stochastic rounding uses
+// other noise, because the noise is numbered by the ops that update.
 MethodEffect effect_of(const Method& method, const Arguments& arguments) {
   if (method.kind == "recompute" && !is_in_16_bits(arguments)) return MethodEffect::kSameBits;
   if (method.name != "optimizer_in_backward") return method.effect;
@@ -44,15 +44,15 @@ Arguments with_what_it_asks_for(const Method& method, Arguments without) {
   return without;
 }
 
-// Returns the maximum difference of a loss of order 1 for a method that changes how it is computed. Another
-// order of fp32 sums: several hundred terms of 2^-24 each, which grow over four steps of 1e-3. Another
-// precision of activations: bf16 rounds to 2^-9 at about twenty places in two layers, and errors add like the
-// root of their number, sqrt(20) x 2^-9 = 0.9 %; the logits of the head are below 1; three times that is
-// allowed. Another order of sums whose results are rounded to 16 bits: a hundred times 2^-24 compared to a
-// spacing of 2^-9 puts one result in 300 on the other side of a tie, which gives the root of 1/300 of an
-// error of precision. If products round their operands to TF32's 11 bits, an error of precision is three
-// times sqrt(20) x 2^-11 = 0.66 %, and the same difference compared to a spacing of 2^-10 moves one operand
-// in 160, hence 0.66 % x sqrt(1/160) = 5e-4.
+// Returns the largest difference that is accepted for a loss of order 1 if a method changes how the loss is computed.
+// If the order of fp32 sums differs, several hundred terms of 2^-24 each add up, and the difference grows over four
+// steps of 1e-3. If the precision of activations differs, bf16 rounds to 2^-9 at about twenty places in two layers;
+// errors add like the root of their number, which gives sqrt(20) x 2^-9 = 0.9 % for logits below 1, and three times
+// that is accepted. If the order of sums differs whose results are rounded to 16 bits, a difference of a hundred
+// times 2^-24 compared to a spacing of 2^-9 puts one result in 300 on the other side of a tie, which gives the root
+// of 1/300 of the error of a precision. If products round their operands to TF32's 11 bits, an error of precision is
+// three times sqrt(20) x 2^-11 = 0.66 %, and the same difference compared to a spacing of 2^-10 moves one operand in
+// 160, hence 0.66 % x sqrt(1/160) = 5e-4.
 double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002, kOrderInTf32 = 5e-4;
   if (effect == MethodEffect::kRounding) return kPrecision;
@@ -178,7 +178,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
     for (size_t i = 0; i < with.size(); ++i) {
       EXPECT_TRUE(std::isfinite(with[i])) << "step " << i + 1;
       if (effect == MethodEffect::kOtherPath) {
-        // Before the first update both runs have the same weights.
+        // The first loss is compared more strictly, because both runs still have the same weights.
         if (i == 0) {
           EXPECT_NEAR(with[i], without[i], tolerance_of(MethodEffect::kRounding, arguments)) << "step 1";
         }

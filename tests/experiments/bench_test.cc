@@ -146,7 +146,7 @@ TEST(Bench, SweepsAGridWithMetrics) {
   EXPECT_TRUE(contains(result.output, "accuracy")) << result.output;
 }
 
-// The environment of the tests hides all GPUs from CUDA.
+// The tests run with an environment that hides all GPUs from CUDA.
 TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
   const TestFolder folder("bench_no_gpu");
   for (const Words& what : {Words{"--experiments"}, Words{"--calibrate"}, Words{"--sweep", "seed=1,2"}}) {
@@ -183,7 +183,8 @@ TEST(Bench, RepeatsRowsAndRunsThemAgainWhenAsked) {
   EXPECT_TRUE(contains(again.output, "DataLoader, 4 workers, run 2: ")) << again.output;
 }
 
-// If it is killed at any time, it continues at the same row: finished rows are not run again.
+// If bench is killed at any time, the same command continues with the unfinished row: finished rows are not run
+// again.
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
   write_tiny_model(folder);
@@ -201,7 +202,7 @@ TEST(Bench, GoesOnAfterItWasKilled) {
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "vanilla, batch 4: there already")) << result.output;
   EXPECT_EQ(fs::last_write_time(first_row), written);
-  // Other arguments mean other work.
+  // With other arguments the earlier results do not apply, so all rows run again.
   Words others = words;
   others.insert(others.end(), {"--seed", "7"});
   const ProcessResult again = run_plimsoll(others, folder.path("log"));
@@ -222,7 +223,7 @@ TEST(Bench, ASweepsValuesMayHaveCommas) {
   ASSERT_EQ(table.size(), 4u);
   EXPECT_EQ(table[3].at("name"), "seed=2 optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16");
   for (const nlohmann::json& row : table) EXPECT_FALSE(row.at("figures").is_null()) << row.dump(1);
-  // The rows can be distinguished.
+  // The table must show long names completely, so that the rows can be distinguished.
   EXPECT_TRUE(contains(result.output, "  seed=1\n    optim_args=momentum_dtype=float32 ")) << result.output;
 }
 
@@ -259,7 +260,7 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   };
   refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
           {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "omit --peer"});
-  // The program's own script is found from any folder.
+  // The script that belongs to the program is found from any working directory.
   refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
   refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "the file does not exist"});
 }
@@ -294,12 +295,12 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   EXPECT_EQ(peers.at("selective recompute").at("refused"), "Trainer has nothing like --recompute selective");
   EXPECT_TRUE(contains(result.output, "compared with Hugging Face's Trainer")) << result.output;
   EXPECT_TRUE(contains(result.output, "Trainer 2.5 samples/s, 1 MiB")) << result.output;
-  // A refusal by the other program is a result too.
+  // A refusal by the other program is stored as a result, so that row is not run again either.
   const ProcessResult again = run_plimsoll(words, folder.path("log"));
   EXPECT_TRUE(contains(again.output, "[4/4] 8-bit SGD with momentum: there already")) << again.output;
 }
 
-// If it is killed while the other program runs a row, only that row is run again.
+// If bench is killed while the other program runs a row, only that row is run again.
 TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
   const TestFolder folder("bench_peer_kill");
   write_tiny_model(folder);

@@ -69,7 +69,7 @@ Words tiny_arguments(const TestFolder& folder) {
           "1"};
 }
 
-// Returns true if the search can select the method without a limit.
+// Returns true if the search can select the method even if memory is not limited.
 bool is_searched(const FitReport& report, std::string_view method) {
   const std::string text = " " + report.searched + ",";
   return contains(text, " " + std::string(method) + ",") || contains(text, " " + std::string(method) + ";");
@@ -84,9 +84,9 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // The logits of two labels are small, and without a limit there is no budget.
+    // Chunked losses need many labels, and a budget needs a limit, so these two are not expected here.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
-    // The run is on a CPU, which may not support bf16 products; then this is reported once.
+    // This CPU may not support bf16 products. The report then says so once.
     const bool is_refused = contains(report.refused, std::string(method.name));
     EXPECT_EQ(is_searched(report, method.name) || is_refused,
               method.not_on_cpu.empty() && method.not_in_fit.empty())
@@ -100,7 +100,7 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
-  // The memory of one of a few layers must be recomputed, or the update must need fewer bytes.
+  // The limit is so low that either one of the layers has to be recomputed, or the update has to need fewer bytes.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());
@@ -121,7 +121,7 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   EXPECT_GE(methods.size(), 4u);
 }
 
-// The card is not in this machine: `plan` plans as `train` would.
+// The card need not be in this machine: `plan` makes the plan that `train` would make there.
 TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   const TestFolder folder("fit_card");
   write_tiny_model(folder);
@@ -158,7 +158,7 @@ class WordsOfMethods {
  public:
   explicit WordsOfMethods(const Words& words) : words_(words) {}
 
-  // Returns nothing if the program refuses it.
+  // Returns the run with these further arguments, or nothing if the program refuses them.
   std::optional<RunSpec> read(const Words& more) const {
     try {
       return prepare_run(arguments_of(joined(words_, more)), RunPurpose::kPlan, Environment{},
@@ -186,7 +186,7 @@ class WordsOfMethods {
   Words words_;
 };
 
-// Returns the methods that change a request; the others are chosen per batch, or change the model.
+// Returns the methods that a request can be changed by. The others are chosen for each batch, or change the model.
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {
@@ -212,7 +212,8 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
     for (const Method* a : methods) {
       const std::optional<RunSpec> base = reader.read(words_of(MethodSet().with(*a), own));
       for (const Method* b : methods) {
-        // A pair in addition to the run, and one of the two as an argument of the run itself.
+        // Tests a pair of methods that is added to the run, and a run that already has one of the two as its own
+        // argument.
         const MethodSet pair = MethodSet().with(*a).with(*b);
         if (a == b || a->kind != b->kind) {
           const std::optional<PlanRequest> request = changed_request(own, pair);
@@ -261,8 +262,7 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   EXPECT_FALSE(contains(whole, "FILE")) << "random data needs none: " << whole;
 }
 
-// The number of times that each split uses the buckets of random data is known, and captured programs are
-// counted from it.
+// For random data it is known how often each split uses each bucket, and captured programs are counted from that.
 TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
   const TestFolder folder("fit_captured");
   write_tiny_model(folder);
@@ -325,7 +325,7 @@ TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
   EXPECT_TRUE(contains(all, "not compared: v100-16gb (7.0): releases of Plimsoll run on")) << all;
   EXPECT_EQ(all.find("v100-16gb"), all.rfind("v100-16gb")) << all;
   EXPECT_TRUE(contains(all, " t4 ")) << all;
-  // A card that is named is compared, and is not offered for a run.
+  // A card that the user names is compared, but no command to train on it is printed.
   const std::string named = output_of(bert_base("t4,V100-16GB"));
   EXPECT_TRUE(contains(named, "plan only: v100-16gb (7.0)")) << named;
   EXPECT_FALSE(contains(named, "on v100")) << named;
@@ -340,7 +340,7 @@ TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
   EXPECT_TRUE(contains(unknown.output, "v100-16gb (plan only)")) << unknown.output;
 }
 
-// Plain bf16 is within 2 % of the fastest set of methods, and keeps fp32 masters and AdamW.
+// Plain bf16 must be the first row: it is within 2 % of the fastest set of methods, and keeps fp32 masters and AdamW.
 TEST(Fit, PutsTheMildestOfATieFirst) {
   const Words words{"--config_name", "bert-base-uncased", "--max_seq_length", "512", "--device", "l4"};
   for (const int64_t effective : {8, 32}) {
@@ -359,7 +359,7 @@ TEST(Fit, PutsTheMildestOfATieFirst) {
   }
 }
 
-// A program may fill the options itself; they are checked as those of a command line.
+// Options that a program fills itself are checked like those of a command line.
 TEST(Fit, ChecksOptionsThatAProgramFilled) {
   const auto refused = [](const std::function<void(FitOptions&)>& change, const std::string& expected) {
     FitOptions options;
@@ -386,7 +386,7 @@ TEST(Fit, ChecksOptionsThatAProgramFilled) {
   refused([](FitOptions& o) { o.prices = {{"l5", 1.0}}; }, "'l5'");
   refused([](FitOptions& o) { o.prices = {{"l4", -1.0}}; }, "the price -1 of 'l4'");
   refused([](FitOptions& o) { o.devices = {"l4", "l5"}; }, "--device l5");
-  // use_cpu means --device cpu, which parsing would have set.
+  // use_cpu means --device cpu. Parsing would have set that, but a program may set only use_cpu.
   FitOptions cpu;
   cpu.arguments.config_name = "MiniLM-L6-H384-uncased";
   cpu.arguments.use_cpu = true;

@@ -36,7 +36,8 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     tie = row.tie;
     // The limits are computed for the first twelve rows; three of them are checked.
     if (checked == 3) continue;
-    // plan_run also plans an evaluation; with a single sequence it needs no more memory than training.
+    // plan_run() also plans an evaluation. With one sequence per batch, the evaluation needs no more memory than
+    // training.
     const Words chosen = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     const PlanReport plan = plan_run(arguments_of(chosen));
     EXPECT_TRUE(plan.fits) << row.micro_batch << " x " << row.accumulation;

@@ -66,7 +66,8 @@ TEST(PlannedTable, AllRowsAreThoseOfBench) {
   EXPECT_FALSE(contains(plan.table, "Tesla")) << plan.table;
 }
 
-// Further arguments apply to every row; a row that they contradict says so, and the others are planned.
+// Further arguments apply to every row. A row that contradicts them contains the reason, and the other rows are
+// planned.
 TEST(PlannedTable, ARowThatIsRefusedSaysWhy) {
   const ExperimentPlan plan = plan_experiments({"--device", "l4", "--recompute", "selective"});
   EXPECT_TRUE(contains(plan.rows[2].refused, "--recompute selective excludes it")) << plan.rows[2].refused;
@@ -101,14 +102,14 @@ TEST(PlannedTable, IsPrintedInEightyColumnsAndAsJson) {
   EXPECT_EQ(json.at("rows")[3].at("document").at("mib"), 13939);
   EXPECT_TRUE(json.at("rows")[9].at("document").is_null());
   EXPECT_GT(json.at("rows")[9].at("predicted_bytes"), 0);
-  // On a CPU the rows train a smaller model, which the page did not.
+  // On a CPU the rows train a smaller model than the page did, so the page's figures are not shown.
   const std::string cpu = run({"plan", "--experiments", "--use_cpu"}, 0);
   EXPECT_TRUE(contains(cpu, "MiniLM-L6-H384-uncased, on cpu")) << cpu;
   EXPECT_FALSE(contains(cpu, "14949")) << cpu;
   EXPECT_TRUE(
       contains(run({"plan", "--experiments", "some", "--device", "t4"}, 2), "is not one of documents, all"));
   EXPECT_TRUE(contains(run({"plan", "--experiments", "--device", "v100"}, 2), "did you mean 'v100-16gb'?"));
-  // bench runs its rows, which a card that is not here cannot.
+  // `bench` has to run its rows, so it refuses a card that is not in this machine.
   for (const Words& words : {Words{"bench", "--experiments"}, Words{"bench", "--sweep", "seed=1,2"}}) {
     const std::string refused =
         run(joined(words, {"--device", "v100-16gb", "--output_dir", folder.path("out")}), 2);

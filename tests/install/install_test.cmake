@@ -36,7 +36,8 @@ foreach(document share/bash-completion/completions/plimsoll share/zsh/site-funct
     message(FATAL_ERROR "${document} is not installed")
   endif()
 endforeach()
-# The script of --peer is found beside the program, wherever it is called from; its interpreter is what is not there.
+# The script of --peer is found next to the program from any working directory, so the error must be about the missing
+# interpreter.
 run(2 ${work}/prefix/bin/plimsoll bench --experiments --use_cpu --output_dir ${work}/bench --peer --peer_python ${work}/none)
 if(NOT output MATCHES "none cannot be run" OR NOT EXISTS ${work}/prefix/share/plimsoll/experiments_peer.py)
   message(FATAL_ERROR "the installed plimsoll bench --peer says:\n${output}")

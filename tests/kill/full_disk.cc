@@ -41,7 +41,7 @@ void copy_run(const std::string& from, const std::string& to) {
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
 }
 
-// Two steps and then two more, without a failure: the result that every other run must reach.
+// The result of two steps and two more steps without a failure. Every other run must reach it.
 struct Reference {
   std::string model;
   std::string begun;     // folder after two steps

@@ -1,5 +1,5 @@
-// ENOSPC and EIO at every call with which a run changes its output folder, and permanent at every seventh.
-// The cases are independent: GTEST_TOTAL_SHARDS distributes them over processes.
+// Makes every call with which a run changes its output folder fail with ENOSPC and with EIO. At every seventh call
+// the failure is permanent as well. The cases are independent: GTEST_TOTAL_SHARDS distributes them over processes.
 #include <gtest/gtest.h>
 
 #include "tests/kill/full_disk.h"

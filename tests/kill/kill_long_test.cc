@@ -1,4 +1,4 @@
-// Two hundred kills at random moments. The cases are independent: GTEST_TOTAL_SHARDS distributes them over
+// Kills runs two hundred times at random moments. The cases are independent: GTEST_TOTAL_SHARDS distributes them over
 // processes.
 #include <gtest/gtest.h>
 

@@ -41,8 +41,8 @@ int64_t newest_step(const std::string& run) {
   return newest;
 }
 
-// Starts the run and kills it `delay_us` after the checkpoint of `step` appears. If that checkpoint already
-// exists, the delay counts from the start, so that kills also occur during the restart.
+// Starts the run and kills it `delay_us` after the checkpoint of `step` appears. If that checkpoint already exists,
+// the delay counts from the start of the process, so that kills also occur while a run resumes.
 ProcessResult run_and_kill(const std::vector<std::string>& words, const std::string& run,
                            const std::string& log, int64_t step, int64_t delay_us) {
   Process process(words, log);
@@ -127,7 +127,7 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
     ASSERT_LT(round, 2 * kills + 8) << "runs end before they are killed";
     const std::string run = folder.path("run" + std::to_string(round));
     const std::vector<std::string> words = killed_run(model, run, kSteps);
-    // Kills the run repeatedly until it is complete.
+    // Each round kills the run repeatedly until it has completed.
     bool through = false;
     while (!through) {
       const int64_t newest = newest_step(run);
@@ -137,8 +137,7 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
       const int64_t step = std::max<int64_t>(newest, 1) +
                            static_cast<int64_t>(random_word(seed, draw) %
                                                 static_cast<uint64_t>(std::max<int64_t>(kSteps - newest, 1)));
-      // After a new checkpoint the moment is within the next two steps; after a start it is before the next
-      // save.
+      // The moment of the next kill: within two steps after a new checkpoint, or before the next save after a start.
       const int64_t span = step > newest ? 2 * step_us : whole_us.count() / 2;
       const int64_t delay = static_cast<int64_t>(random_word(seed, draw + 1) %
                                                  static_cast<uint64_t>(std::max<int64_t>(span, 1)));

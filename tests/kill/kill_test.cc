@@ -89,7 +89,8 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   write_uneven_rows(folder, 1);
   const IgnoredInterrupts ignored;
   Process process({"tokenize", "--tokenizer_name", model, pipe}, folder.path("log"));
-  // The process has started when it opens its file, and then waits for a line that is never written.
+  // The program opens its file after it has started. The file is a pipe into which nothing is written, so the program
+  // waits.
   int writer = -1;
   for (int i = 0; i < 20000 && writer < 0 && process.is_running(); ++i) {
     writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
@@ -152,7 +153,7 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
 }
 
 TEST(Kill, TheSecondInterruptStopsAtOnce) {
-  // A step of this run takes long, so the program still waits for its end after the first interrupt.
+  // A step of this run takes so long that it is still running when the second interrupt arrives.
   const TestFolder folder("interrupt_twice");
   const std::string model = write_tiny_model(folder);
   std::vector<std::string> words = killed_run(model, folder.path("run"), 3);
@@ -194,7 +195,7 @@ TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   Process process(killed_run(model, run, kManySteps), pipe);
-  // No data is written to it any more, so reading would not end.
+  // The pipe has no writer any more, so a process that opened it would wait forever.
   std::filesystem::remove(pipe);
   wait_for_checkpoint(process, run);
   close(reader);
@@ -217,7 +218,7 @@ TEST(Kill, ADryRunEndsQuietlyWithItsReader) {
   Process process(words, folder.path("log"), {}, pipe);
   close(reader);
   const ProcessResult result = process.wait();
-  // If the machine is busy, it may have printed everything before the reader ended.
+  // If the machine is busy, the program may have printed everything before the reader ended.
   EXPECT_TRUE(result.signal == SIGPIPE || result.exit_code == 0) << result.exit_code << result.output;
   EXPECT_EQ(result.output.find("cannot write"), std::string::npos) << result.output;
 }

@@ -32,8 +32,8 @@ std::string weights_after(Trainer& trainer, const testing::TestFolder& folder) {
   return weights;
 }
 
-// Moves before the first step, between two steps, between forward_backward() and update(), and into a container. The
-// batch was made before the move.
+// Moves the Trainer before the first step, between two steps, between forward_backward() and update(), and into a
+// container. The batch was made before the move.
 TEST(MovedTrainer, ContinuesItsLoop) {
   const testing::TestFolder folder("moved_trainer");
   const auto run = [&](bool moves) {
@@ -122,7 +122,8 @@ TEST(ProcessEnvironment, FindsModelsWhereTheCommandLineDoes) {
   EXPECT_GT(Trainer(arguments).num_parameters(), 0);
   EXPECT_GT(plan_run(arguments).total_bytes, 0);
   EXPECT_FALSE(LineTokenizer("acme/minilm").encode_json("a b").empty());
-  // An empty environment has no caches, and no message has a path that was not expanded.
+  // With an empty environment there are no caches, and no message may contain a path that was not expanded, such as
+  // "~/...".
   const std::string message =
       testing::refusal([&] { Trainer trainer(arguments, Task::kTrain, {}); }, ErrorCode::kBadData);
   EXPECT_NE(message.find("neither HOME nor"), std::string::npos) << message;

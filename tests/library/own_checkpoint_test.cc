@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Dropout, random order, two micro-batches per step.
+// Returns arguments with dropout, random order and two micro-batches per step.
 Arguments arguments_of(const testing::TestFolder& folder, const std::string& output) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path(output));
   arguments.save_strategy = "no";
@@ -38,7 +38,8 @@ std::string weights_of(Trainer& trainer, const testing::TestFolder& folder) {
   return text;
 }
 
-// Each optimizer has other states; with workers, batches are loaded in advance; step 5 is within the second epoch.
+// The cases differ in optimizers, whose states differ, and in workers, which load batches in advance. Step 5, from
+// which the loop continues, is within the second epoch.
 TEST(OwnCheckpoint, ContinuesBitForBit) {
   struct Case {
     const char* optim;
@@ -72,7 +73,7 @@ TEST(OwnCheckpoint, ContinuesBitForBit) {
     EXPECT_EQ(run_steps(second, 10), expected);
     EXPECT_EQ(weights_of(second, folder), weights_of(whole, folder));
     EXPECT_EQ(fs::path(second.save_checkpoint()).filename(), "checkpoint-10") << "the run keeps its identity";
-    // The same object may go back as well.
+    // The Trainer that saved the checkpoint may load it too.
     second.load_checkpoint(saved);
     EXPECT_EQ(run_steps(second, 10), expected);
   }
@@ -91,7 +92,7 @@ TEST(OwnCheckpoint, TrainContinuesFromOne) {
   Trainer resumed(arguments);
   const TrainOutput output = resumed.train();
   EXPECT_EQ(output.step, 12);
-  // And a loop continues from a checkpoint of train().
+  // A custom loop can also continue from a checkpoint of train().
   Arguments saving = arguments_of(folder, "train");
   saving.save_strategy = "steps";
   saving.save_steps = 6;
@@ -146,12 +147,12 @@ TEST(OwnCheckpoint, WrongFoldersAndMomentsAreRefused) {
   const std::string weights = weights_of(trainer, folder);
   trainer.load_checkpoint(saved);
   EXPECT_EQ(weights_of(trainer, folder), weights);
-  // Between the calls of a step.
+  // Loading is refused between forward_backward() and update().
   trainer.forward_backward(trainer.next_batch());
   expect([&] { trainer.save_checkpoint(); }, ErrorCode::kUsage, "call update() first");
   expect([&] { trainer.load_checkpoint(saved); }, ErrorCode::kUsage, "call update() first");
   trainer.update(1e-3);
-  // Another optimizer, and a checkpoint of the model alone.
+  // Loading is refused for a checkpoint of another optimizer, and for one that contains only the model.
   Arguments other = arguments_of(folder, "other");
   other.optim = "sgd";
   Trainer sgd(other);
@@ -163,7 +164,7 @@ TEST(OwnCheckpoint, WrongFoldersAndMomentsAreRefused) {
   run_steps(model_alone, 1);
   const std::string alone = model_alone.save_checkpoint();
   expect([&] { model_alone.load_checkpoint(alone); }, ErrorCode::kBadData, "");
-  // Another run in the same folder keeps its checkpoints.
+  // A second run in the same folder must not overwrite the checkpoints of the first one.
   Trainer second(arguments_of(folder, "out"));
   run_steps(second, 2);
   expect([&] { second.save_checkpoint(); }, ErrorCode::kUsage, "--replace_checkpoints");

@@ -1,5 +1,5 @@
-// Tests data that a program passes in memory: data sets, batches, single texts. Each gives what the same data in files
-// gives, and rows that the model cannot read end in one clear exception.
+// Tests data that a program passes in memory: data sets, batches, single texts. Results must equal those for the same
+// data in files, and rows that the model cannot read end in one clear exception.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ TEST_F(OwnData, TrainsAndEvaluatesAsFromFiles) {
   EXPECT_EQ(of_memory.at("eval_accuracy"), of_files.at("eval_accuracy"));
 }
 
-// The same rows as ids and as texts, in a data set and in batches of one's own.
+// Rows of ids give the same results as the same rows of texts, in a data set and in batches from make_batch().
 TEST_F(OwnData, BatchesOfIdsAreThoseOfTexts) {
   std::vector<DataRow> ids = rows_;
   for (DataRow& row : ids) {
@@ -176,7 +176,7 @@ TEST_F(OwnData, ForwardEqualsPredict) {
     EXPECT_EQ(of_rows[i].label, predictions[i].label);
     EXPECT_NEAR(of_rows[i].logits[0], predictions[i].logits[0], 1e-6);
   }
-  // Between steps, a forward pass changes no step.
+  // Forward passes between the steps do not change the steps.
   Trainer other = bare();
   Trainer same = bare();
   for (int step = 0; step < 3; ++step) {
@@ -197,7 +197,7 @@ TEST_F(OwnData, PredictsOneText) {
       trainer.predict({{.text = "a b", .text_pair = "c"}, {.text = "c", .text_pair = "d"}});
   EXPECT_EQ(pair.size(), 2U);
   EXPECT_TRUE(trainer.predict(std::vector<DataRow>{}).empty());
-  // More rows than a batch has.
+  // predict() accepts more rows than a batch has room for.
   EXPECT_EQ(trainer.predict(rows_).size(), rows_.size());
   const Batch cut = trainer.make_batch(
       {{.text = std::string(60, 'x') + " " + "a b c d e f g h i j k l m n o p q r s t u v w x y z"}});
@@ -207,7 +207,7 @@ TEST_F(OwnData, PredictsOneText) {
   EXPECT_FALSE(trainer.forward(cut).loss);
 }
 
-// Regression, several labels per row, and labels per word and per id.
+// Tests regression, multi-label classification, and labels per word and per id.
 TEST_F(OwnData, OtherTasks) {
   struct TaskCase {
     const char* problem_type;
@@ -317,7 +317,7 @@ TEST_F(OwnData, BatchesBeyondThePlanAreRefused) {
   Trainer predicting = bare(Task::kPredict);
   expect([&] { predicting.forward_backward(predicting.make_batch({row})); }, "make it with Task::kTrain");
   EXPECT_EQ(predicting.forward(predicting.make_batch({row})).num_rows, 1);
-  // With training rows alone, the plan has no pass without gradients.
+  // A Trainer that has only training rows has no evaluation program in its plan, so forward() is refused.
   Trainer training(arguments("training"), TrainerParts{.data = MemoryData{.train = rows_in_memory(rows_)}});
   expect([&] { training.forward(training.make_batch({row})); }, "has no pass without gradients");
 }

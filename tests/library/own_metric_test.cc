@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// The share of right classes, computed a second time.
+// The fraction of correctly predicted classes, as the built-in accuracy computes it.
 class MyAccuracy : public Metric {
  public:
   explicit MyAccuracy(std::string name = "my_accuracy") : name_(std::move(name)) {}
@@ -80,7 +80,7 @@ TEST_F(OwnMetric, IsReportedNextToTheOthers) {
 }
 
 TEST_F(OwnMetric, ChoosesTheBestModel) {
-  // Falls from one evaluation to the next.
+  // A metric whose value decreases from one evaluation to the next.
   class Falling : public MyAccuracy {
    public:
     Falling() : MyAccuracy("falling") {}

@@ -18,7 +18,7 @@ struct PlanCase {
   std::vector<std::string> words;
 };
 
-// Devices, precisions, optimizers, offloading, recomputation, adapters and tasks.
+// Plans with different devices, precisions, optimizers, offloading, recomputation, adapters and tasks.
 const PlanCase kCases[] = {
     {"cpu", {"--config_name", "bert-base-uncased", "--use_cpu"}},
     {"recomputed", {"--config_name", "bert-base-uncased", "--use_cpu", "--gradient_checkpointing", "True"}},
@@ -142,7 +142,7 @@ TEST(PlanReport, FieldsAreThoseOfTheTable) {
   EXPECT_EQ(applying, 1);
 }
 
-// A refusal is data too: which limit, by how much, and which changes help.
+// A plan that does not fit has fields for the limit, the missing bytes and the changes that help.
 TEST(PlanReport, ARefusalHasFields) {
   std::vector<std::string> words = kCases[0].words;
   words.insert(words.end(), {"--memory_limit", "1500MiB"});

@@ -30,7 +30,7 @@ std::map<std::string, std::vector<float>> weights_after(Arguments arguments, int
   return weights;
 }
 
-// Halving the rate of everything is halving the learning rate, for every optimizer and in train().
+// A factor of 1/2 for all parameters equals half the learning rate, for every optimizer and in train().
 TEST(RateFactors, OfAllParametersAreTheLearningRate) {
   for (const char* optim :
        {"adamw_torch", "sgd", "adafactor", "lion_32bit", "adagrad", "adamw_8bit", "lion_8bit"}) {
@@ -52,7 +52,8 @@ TEST(RateFactors, OfAllParametersAreTheLearningRate) {
   }
 }
 
-// One step of SGD: a change is proportional to the rate, and other parameters change as without factors.
+// After one step of SGD, the change of a parameter is proportional to its factor, and parameters without a factor
+// change as usual.
 TEST(RateFactors, OfAGroupChangeThatGroupAlone) {
   const testing::TestFolder folder("rates_group");
   const auto plain = arguments_of(folder, "sgd");
@@ -91,7 +92,7 @@ TEST(RateFactors, OfAGroupChangeThatGroupAlone) {
   }
 }
 
-// With updates in the backward pass and with recomputation, and together with an adapter.
+// Tests factors together with updates in the backward pass, with recomputation, and with an adapter.
 TEST(RateFactors, CombineWithMethods) {
   const testing::TestFolder folder("rates_methods");
   Arguments arguments = arguments_of(folder, "adamw_torch");
@@ -134,7 +135,7 @@ TEST(RateFactors, WrongPatternsAreRefused) {
   expect({{"classifier.*", "inf"}}, "expected a finite number");
   expect({{"classifier.*", "2x"}}, "expected a finite number");
   expect({{"*.query.weight", "2"}}, "query, key and value of a layer are one matrix");
-  expect({{"classifier.*", "2"}}, "trains none of these parameters",
+  expect({{"classifier.*", "2"}}, "trains none of the parameters that the pattern names",
          [](Arguments& arguments) { arguments.freeze = {"classifier.*"}; });
 }
 

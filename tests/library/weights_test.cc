@@ -30,7 +30,7 @@ int64_t elements_of(const WeightInfo& weight) {
   return count;
 }
 
-// The methods that store weights in different ways.
+// A set of arguments that determines how weights are stored.
 struct Storage {
   const char* name;
   std::function<void(Arguments&)> set;
@@ -79,14 +79,14 @@ TEST(Weights, AreReadAndWrittenInEveryFormat) {
       EXPECT_EQ(trainer.read_weight(weight.name), values) << weight.name;
     }
     EXPECT_EQ(parameters, trainer.num_parameters());
-    // A part of a fused matrix changes no other part.
+    // Writing one part of a fused matrix (the query weights) does not change its other parts.
     const std::string layer = "bert.encoder.layer.0.attention.self.";
     const std::vector<float> query = trainer.read_weight(layer + "query.weight");
     const std::vector<float> value = trainer.read_weight(layer + "value.weight");
     trainer.write_weight(layer + "key.weight", std::vector<float>(query.size(), 0.25f));
     EXPECT_EQ(trainer.read_weight(layer + "query.weight"), query);
     EXPECT_EQ(trainer.read_weight(layer + "value.weight"), value);
-    // Written weights are those that the next step uses, and those that are saved.
+    // The next step and a saved model use the weights that were written.
     for (const WeightInfo& weight : weights) {
       if (weight.name == "classifier.weight" || weight.name == "classifier.bias")
         trainer.write_weight(weight.name, std::vector<float>(static_cast<size_t>(elements_of(weight)), 0.0f));

@@ -15,7 +15,7 @@ inline std::string driver_library(const std::string& kind = "driver") {
   return driver_folder(kind) + "/libnvidia-ml.so.1";
 }
 
-// During its lifetime, the fake driver in this process simulates this machine.
+// While an object of this class exists, the fake driver in this process simulates the machine of that name.
 class FakeMachine {
  public:
   explicit FakeMachine(const char* name) { setenv("PLIMSOLL_FAKE_GPUS", name, 1); }

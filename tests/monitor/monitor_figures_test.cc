@@ -87,14 +87,14 @@ GPU 0  NVIDIA H200  GPU-00112233  compute capability 9.0
   clocks        SM 1980 of 1980 MHz, memory 3201 of 3201 MHz
   power         698 of 700 W, high (100 % of the limit): at the limit the clocks fall
   temperature   64 C, good (under 75 C), slows down when 23 C hotter
-  throttle      none: nothing holds the clocks back
+  throttle      none: nothing reduces the clocks
   ECC errors    none since the driver was loaded
   PCIe          generation 5 x16, at most 5 x16
   NVLink        16 of 18 links up
   processes          pid       MiB  name
                  4200000     10000  (of another container)
                  4200001         -  (of another container)
-                527 MiB used are of no process named here
+                527 MiB are used by processes that the driver does not name
 )");
 }
 
@@ -154,7 +154,7 @@ TEST(MonitorTable, WhatACardDoesNotSayHasNoRow) {
 GPU 0  NVIDIA H200  GPU-00112233
   memory        10527 MiB used, 132644 free, of 143771; 600 more kept by the driver
   processes     none that the driver names
-                10527 MiB used are of no process named here
+                10527 MiB are used by processes that the driver does not name
 )");
 }
 

@@ -24,7 +24,7 @@ TEST(ClockEvents, EveryBitHasWords) {
   EXPECT_EQ(names(0x2), "clocks set by hand;");
   EXPECT_EQ(names(0x4), "power cap!;");
   EXPECT_EQ(names(0x8), "hardware slowdown!;");
-  EXPECT_EQ(names(0x10), "held to the clocks of its group;");
+  EXPECT_EQ(names(0x10), "limited to the clocks of its group;");
   EXPECT_EQ(names(0x20), "thermal slowdown by the driver!;");
   EXPECT_EQ(names(0x40), "thermal slowdown by the hardware!;");
   EXPECT_EQ(names(0x80), "power brake!;");
@@ -137,7 +137,7 @@ TEST(GpuLog, WarnsOnceOfEachCause) {
   const FakeMachine machine("braked");
   const std::vector<std::string> warnings = log.add(record);
   ASSERT_EQ(warnings.size(), 1u) << "a new cause";
-  EXPECT_NE(warnings[0].find("power brake; the power supply asked for it"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("power brake; the power supply requested it"), std::string::npos) << warnings[0];
 }
 
 TEST(GpuLog, AddsNothingThatTheDriverDoesNotSay) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/lora.h"
 #include "plimsoll/merge.h"
 #include "plimsoll/trainer.h"
 #include "tests/parity/fixtures.h"
@@ -122,6 +123,47 @@ TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
   }
 }
 
+// PEFT decodes a quantized base, subtracts OLoRA's part and quantizes the rest (LoraLayer.olora_init). Codes and scales are
+// those of bitsandbytes, so that the same three steps give the same base.
+TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
+  const std::string layer = "bert.encoder.layer.1.";
+  const LoraConfig olora{.r = 3, .alpha = 4, .base_change = BaseChange::kOlora};
+  for (const char* kind : {"nf4", "nf4 double", "fp4", "int8"}) {
+    SCOPED_TRACE(kind);
+    const ScratchFolder folder;
+    Arguments arguments =
+        fixtures().arguments(adapter_cases().at("lora").at("olora").at("arguments"), folder.path() + "/run");
+    arguments.load_in_8bit = kind == std::string("int8");
+    arguments.load_in_4bit = !arguments.load_in_8bit;
+    if (arguments.load_in_4bit) arguments.bnb_4bit_quant_type = std::string(kind).substr(0, 3);
+    arguments.bnb_4bit_use_double_quant = std::string(kind).ends_with("double");
+    arguments.adapter_name_or_path = fixtures().path("adapters/olora");
+    Trainer changed(arguments);
+    changed.start();
+    arguments.adapter_name_or_path = fixtures().path("adapters/query_value");
+    Trainer plain(arguments);
+    plain.start();
+    for (const char* module :
+         {"attention.self.query.weight", "intermediate.dense.weight", "output.dense.weight"}) {
+      const std::string name = layer + module;
+      SCOPED_TRACE(name);
+      std::vector<float> expected = plain.read_weight(name);
+      const bool is_target = name.find("intermediate") == std::string::npos;
+      if (is_target) {
+        std::vector<double> values(expected.begin(), expected.end());
+        constexpr int64_t kHidden = 32;  // rows of both targets
+        change_base(values, kHidden, std::ssize(values) / kHidden, olora);
+        plain.write_weight(name, std::vector<float>(values.begin(), values.end()));
+        EXPECT_NE(plain.read_weight(name), expected) << "OLoRA changed nothing";
+        expected = plain.read_weight(name);
+      }
+      EXPECT_EQ(changed.read_weight(name), expected);
+    }
+    // The changed base is trained as any other.
+    EXPECT_EQ(changed.train().step, 20);
+  }
+}
+
 TEST(AdapterParity, TwentyStepsWithFrozenParameters) {
   const json& cases = adapter_cases().at("frozen");
   ASSERT_GE(cases.size(), 2u);
@@ -189,7 +231,7 @@ TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
                  .base = fixtures().path("models/bert"),
                  .output_dir = merged});
   arguments.adapter_name_or_path.clear();
-  // The base alone gives other logits.
+  // Without the adapter, the base model gives clearly different logits.
   EXPECT_GT(relative_distance(logits_of(arguments), expected), 0.01);
   arguments.model_name_or_path = merged;
   // Each merged weight is rounded once more, by half a unit in the last place of fp32.

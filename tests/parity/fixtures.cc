@@ -82,7 +82,7 @@ Arguments Fixtures::arguments(const nlohmann::json& settings, const std::string&
   }
   json["output_dir"] = output_dir;
   json["num_threads"] = 1;
-  // The same cases on a GPU: see CMakeLists.txt.
+  // If PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), the same cases run on a GPU.
   if (const char* device = std::getenv("PLIMSOLL_TEST_DEVICE")) json["device"] = device;
   if (!json.contains("save_strategy")) json["save_strategy"] = "no";
   return arguments_from_json(json.dump(), "cases.json");

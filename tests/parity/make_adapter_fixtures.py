@@ -33,7 +33,8 @@ LORA = {"query_value": (dict(r=4, lora_alpha=8), {}),
                        {"optim": "sgd", "learning_rate": 0.05}),
         "pooler_saved": (dict(r=2, lora_alpha=2, target_modules=["intermediate.dense", "key"], modules_to_save=["pooler"]),
                          {"weight_decay": 0.1}),
-        # Initialisations that change the base, which PEFT computes again, in fp32, whenever it reads the adapter.
+        # Initialisations that change the base model. PEFT computes the changed base again, in fp32, whenever it reads
+        # the adapter.
         "pissa": (dict(r=3, lora_alpha=4, init_lora_weights="pissa"), {}),
         "olora": (dict(r=3, lora_alpha=4, init_lora_weights="olora", target_modules=["query", "output.dense"]), {})}
 # Adapters on a base in 4 bits, by bitsandbytes' names.

@@ -19,7 +19,7 @@ Two things in Trainer differ from what it documents, and the reference goes arou
     default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
 
 A set is a module in sets/ that adds models and cases: write_models() writes its checkpoints, write_data() its own data if
-it has any, CASES has the arguments of
+it has any, DATA describes the latter as PROBLEMS does, CASES has the arguments of
 case() for each case, and FIRST_BATCHES lists (model, problem). Its JSON also holds the errors of Trainer's own bf16 runs,
 except for the models in WITHOUT_BF16.
 
@@ -135,7 +135,7 @@ def all_patterns():
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=3, save_strategy="best", metric_for_best_model="loss"),
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=2, eval_on_start=True, lr_scheduler_type="reduce_lr_on_plateau",
                     lr_scheduler_kwargs={"factor": 0.5, "patience": 0}),
-            # A loss that falls at every evaluation, by less than the threshold: stops all the same.
+            # The loss decreases at every evaluation, but by less than the threshold, so the run stops early.
             pattern(learning_rate=1e-4, validation_file="data/single.tsv", eval_strategy="steps", eval_steps=2, eval_on_start=True,
                     metric_for_best_model="loss", early_stopping_patience=3, early_stopping_threshold=0.01),
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2,
@@ -237,6 +237,7 @@ def make_set(name):
     module.write_models("models")
     if hasattr(module, "write_data"):
         module.write_data("data")
+    PROBLEMS.update(getattr(module, "DATA", {}))
     tensors, names_of = {}, {}
     wanted = [case(*names, **settings) for names, settings in module.CASES]
     cases = measure_cases(wanted, tensors, names_of)

@@ -106,7 +106,7 @@ void expect_card(const std::string& path, const json& expected) {
   })) << columns;
 }
 
-// Trains with evaluations, saves and evaluates, and compares the files with those of run_glue.py.
+// Trains with evaluations and checkpoints, evaluates at the end, and compares the files with those of run_glue.py.
 TEST(Parity, ResultFilesAreThoseOfTrainer) {
   ASSERT_GE(fixtures().outputs().size(), 3u);
   for (const json& expected : fixtures().outputs()) {

@@ -72,7 +72,7 @@ std::string masked(const std::string& text, bool is_run) {
   std::istringstream lines(text);
   std::string result;
   for (std::string line; std::getline(lines, line);) {
-    // A loaded machine may be slow to load data.
+    // On a busy machine a run may warn that it waits for data. The warning is removed.
     if (line.find("spent waiting for the next batch") != std::string::npos) continue;
     if (line.starts_with("device cpu: ")) line = "device cpu: #";
     line = std::regex_replace(line, std::regex("[0-9]+ per second;"), "# per second;");
@@ -81,7 +81,7 @@ std::string masked(const std::string& text, bool is_run) {
       line =
           std::regex_replace(line, std::regex("(^|[^A-Za-z0-9])[0-9]+([.,:][0-9]+)*(e[-+]?[0-9]+)?"), "$1#");
       line = std::regex_replace(line, std::regex("   +"), "  ");
-      // Which purposes are large, and how many figures a line of a step has room for, depends on the machine.
+      // The largest purposes, and the number of figures in the line of a step, depend on the machine.
       line = std::regex_replace(line, std::regex("^(of it|peak)  .*"), "$1  #");
       line = std::regex_replace(line, std::regex("(  # tok/s)?(  # MiB)?(  # < #)$"), "$3");
       line = std::regex_replace(line, std::regex("(step|/#)  +#"), "$1 #");
@@ -92,7 +92,8 @@ std::string masked(const std::string& text, bool is_run) {
   return result;
 }
 
-// Compares with a file of this folder. A screen that changed is written next to the tests, to be looked at and copied.
+// Compares with a file of this folder. A screen that differs is written into the build folder, from where it can be
+// inspected and copied.
 void expect_screen(const std::string& name, const std::string& screen) {
   const std::string kept = source_file("tests/screens/" + name);
   if (file_text(kept) == screen) return;

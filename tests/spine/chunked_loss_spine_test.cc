@@ -28,8 +28,8 @@ struct Trained {
   std::vector<double> weights;
 };
 
-// Two steps of SGD, with which the error of a gradient is also the error of the weight. The second label of
-// each batch is ignored.
+// Runs two steps of SGD, in which the error of a gradient is also the error of the weight. The second label of each
+// batch is ignored.
 Trained run_of(TinyCase test, ChunkedLoss chunked) {
   test.chunked_loss = chunked;
   PlanRequest request = testing::tiny_request(test, kBucket);
@@ -114,8 +114,8 @@ TEST(ChunkedLoss, TrainsAsWithout) {
   EXPECT_GE(checked, 12);
 }
 
-// A run that stops and resumes gives the same bits as one that does not stop, because everything that a step
-// reads is persistent.
+// A run that stops and resumes gives the same bits as one that does not stop, because a step reads only persistent
+// values.
 TEST(ChunkedLoss, GoesOnWithTheSameBits) {
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     const TinyCase test{.accumulation = 2, .activations = activations, .chunked_loss = ChunkedLoss::kAlways};

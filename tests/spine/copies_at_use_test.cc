@@ -1,6 +1,5 @@
-// 16-bit copies of matrices that are made before each product and freed after it. Training gives the same
-// results as with permanent copies and needs 2 bytes less per parameter, with every method that computes in
-// 16 bits.
+// Tests 16-bit copies of matrices that are made before each product and freed after it. Training gives the same
+// results as with permanent copies and needs 2 bytes less per parameter, with every method that computes in 16 bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -142,7 +141,7 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
   }));
 }
 
-// Memory use that the card reports, including a context of 527 MiB. Trainer needs 4418.
+// MiB in use as the card reports it, including a context of 527 MiB. Trainer needs 4418 MiB.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");

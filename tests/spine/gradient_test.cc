@@ -2,6 +2,7 @@
 // fp64; then compares the fast kernels in fp32 with the fp64 run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/activation.h"
@@ -37,10 +38,24 @@ std::vector<GradientCase> gradient_cases() {
     cases.push_back({row.name, {.model_type = "distilbert", .hidden_act = std::string(row.name)}});
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
-  for (const char* model_type : {"bert", "distilbert", "electra", "gpt2"}) {
+  for (const Architecture* architecture : architectures()) {
+    if (std::ranges::find(architecture->heads, &kTokenClassificationHead, &Head::kind) ==
+        architecture->heads.end())
+      continue;
     cases.push_back({"token classification",
-                     {.model_type = model_type, .problem_type = ProblemType::kTokenClassification}});
+                     {.model_type = std::string(architecture->model_type),
+                      .problem_type = ProblemType::kTokenClassification}});
   }
+  // The table of words gets gradients from the embedding and from the head, unless the head has a matrix of its own.
+  TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm};
+  cases.push_back({"language model", language});
+  language.tied = false;
+  cases.push_back({"language model, untied", language});
+  language.chunked_loss = ChunkedLoss::kAlways;
+  language.label_smoothing = 0.1;
+  cases.push_back({"language model, untied, chunked loss", language});
+  language.tied = true;
+  cases.push_back({"language model, chunked loss", language});
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
   cases.push_back({"chunked loss", {.label_smoothing = 0.1, .chunked_loss = ChunkedLoss::kAlways}});
   TinyCase frozen;
@@ -56,7 +71,7 @@ std::vector<GradientCase> gradient_cases() {
   return cases;
 }
 
-// The gradient of every weight in f64, from one backward pass without clipping. With SGD and a learning rate
+// Returns the gradient of every weight in f64, from one backward pass without clipping. With SGD and a learning rate
 // of 1, the gradient is the difference between the weights before and after the step.
 std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool reference, const TinyBatch& batch) {
   TinyCase test = base;
@@ -153,9 +168,9 @@ TEST(Gradient, FastKernelsAgreeWithDouble) {
   EXPECT_GE(checked, 9);
 }
 
-// bf16 activations with fp32 weights. The gradient equals that of fp64 up to the unit roundoff of bf16, 2^-8,
-// times a factor for the number of roundings that an element passes through: about 8 per layer in the forward
-// pass and as many in the backward pass, whose errors add up like a random walk (sqrt(2 * 2 * 8) = 6).
+// Activations are bf16, and weights are fp32. The gradient equals that of fp64 up to the unit roundoff of bf16, 2^-8,
+// times a factor for the number of roundings that an element passes through: about 8 per layer in the forward pass
+// and as many in the backward pass, whose errors add up like a random walk (sqrt(2 * 2 * 8) = 6).
 TEST(Gradient, Bf16ActivationsAgreeWithDouble) {
   for (const char* model : {"bert", "distilbert"}) {
     for (const bool reference : {true, false}) {

@@ -1,5 +1,5 @@
-// Evaluation with weights stored in 16 bits: 2 bytes per parameter and no other copy. The results have the
-// same bits as with mixed precision if the weights are exact in 16 bits, and are close to those of fp32 if
+// Tests an evaluation with weights stored in 16 bits, which need 2 bytes per parameter and no other copy. The results
+// have the same bits as with mixed precision if the weights are exact in 16 bits, and are close to those of fp32 if
 // they are rounded.
 #include <gtest/gtest.h>
 

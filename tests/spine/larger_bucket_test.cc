@@ -126,7 +126,7 @@ TEST(LargerBucket, TheReferencesKeepEveryBit) {
   EXPECT_GE(checked, 25);
 }
 
-// Each model, loss, precision and adapter once, with SGD; and one model that is wide enough for several
+// Returns each model, loss, precision and adapter once, with SGD; and one model that is wide enough for several
 // threads and several blocks of rows per sum.
 std::vector<LengthsCase> gradient_cases() {
   std::vector<TinyCase> tests = step_cases();

@@ -1,6 +1,6 @@
-// fp16 with a loss scale, on a GPU or on the reference kernels. An overflow changes no weight, halves the
-// scale and does not count as an update. After enough steps without overflow the scale is doubled. The scale
-// cancels in all results that are not fp16.
+// Tests fp16 with a loss scale, on a GPU or on the reference kernels. An overflow changes no weight, halves the scale
+// and does not count as an update. After enough steps without overflow the scale is doubled. The scale cancels in all
+// results that are not fp16.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Offloading to host memory. The results have the same bits as without offloading, whether copies run at the
-// first or at the last moment that the plan allows. Also tests properties of plans with two memory spaces. On
-// a CPU both spaces are its own memory.
+// Tests offloading to host memory. The results have the same bits as without offloading, whether copies run at the
+// first or at the last moment that the plan allows. Also tests properties of plans with two memory spaces. On a CPU
+// both spaces are its own memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,7 +125,7 @@ std::vector<TinyCase> cases() {
   return list;
 }
 
-// The same with weights stored in two 16-bit parts; on a CPU it runs on the reference kernels.
+// Returns a case with weights stored in two 16-bit parts; on a CPU it runs on the reference kernels.
 TinyCase split_case() {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -211,8 +211,9 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // The number depends on the scratch memory of the available kernels: 28 with AMX, more than 30 with AVX2.
-  // On a GPU the workspace of matrix products leaves room for all activations that models of this size save.
+  // The number of cases in which only some activations move depends on the scratch memory of the available kernels:
+  // 28 with AMX, more than 30 with AVX2. On a GPU the workspace of matrix products leaves room for all activations
+  // that models of this size save.
   if (!testing::tests_run_on_gpu()) {
     EXPECT_GT(some_move, 20);
   }
@@ -346,8 +347,8 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   }
 }
 
-// A step leaves some states on the device. The next forward pass writes them back to the host, or a read
-// does.
+// A step leaves some states on the device. They are copied back to the host by the next forward pass, or as soon as a
+// caller reads them.
 TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnHost);
@@ -359,7 +360,7 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].copies_to, Space::kHost);
   }
-  // At the rates of a GPU, most of them are back on the host before the step ends.
+  // At the link rate of a GPU, most states are back on the host before the step ends.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
   // The two live ranges of a buffer have the same place.
@@ -378,7 +379,7 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   }
 }
 
-// A forward pass that runs for several micro-batches, or together with offloaded activations, has no states
+// If a step has several micro-batches, or if activations are offloaded too, no states are left for the forward pass
 // to copy.
 TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   TinyCase test;

@@ -1,6 +1,6 @@
-// Training only a part of a model, combined with every other method. The results have the same bits whatever
-// the arena contained before, frozen weights do not change and have no gradients or states, and the bits are
-// those of plain training where a method promises that.
+// Tests training only a part of a model, combined with every other method. The results have the same bits whatever
+// the arena contained before, frozen weights do not change and have no gradients or states, and the bits are those of
+// plain training where a method promises that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Named {
   std::function<void(TinyCase&)> apply;
 };
 
-// The parts that are trained.
+// Returns the cases: each trains a different part of a model.
 std::vector<Named> parts() {
   const auto lora = [](LoraConfig config) {
     return [config = std::move(config)](TinyCase& test) { test.lora = config; };
@@ -74,7 +74,7 @@ struct Outcome {
   int64_t num_updated = 0;
 };
 
-// All persistent bytes whose name begins with that of the weight, except the 16-bit copies that products read
+// Returns all persistent bytes whose name begins with that of the weight, except the 16-bit copies that products read
 // on a GPU, since the first step makes those.
 std::vector<std::byte> held_bytes(Executor& executor, const std::string& weight) {
   std::vector<std::byte> bytes;

@@ -52,8 +52,8 @@ TEST(PlanGpu, EveryPresetIsPlannedNearItsLowerBound) {
   EXPECT_GE(plans, 60);
 }
 
-// For bisecting on a card: whatever options a run uses, with each prefix of the passes every op has a kernel
-// and every buffer has an address.
+// A user can search for a faulty pass on a card by stopping after each one: whatever options a run uses, with each
+// prefix of the list of passes every op has a kernel and every buffer has an address.
 TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
   int plans = 0;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -209,8 +209,8 @@ TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   }
 }
 
-// Memory use that the card reports, including a context of 527 MiB. The corresponding figures of Trainer are
-// 8556, 22194 and 30732.
+// Memory use that the card reports, including a context of 527 MiB. Trainer needs 8556, 22194 and 30732 MiB for the
+// same runs.
 TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   GridPoint point = full_batch("bert-large-uncased", 4, 512);
   point.gpu = "h200";
@@ -225,7 +225,7 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
-  // Trainer with checkpointing: 7560.
+  // With checkpointing, Trainer needs 7560 MiB.
   point.recompute = RecomputePolicy::kFull;
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }
@@ -294,8 +294,8 @@ TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
   EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
 }
 
-// --dtype bfloat16 with all options that save memory: 639 MiB of weights, and in addition the backward pass
-// of one layer and copies of the states of 2 million elements, even for a table of 31 million.
+// A run with --dtype bfloat16 and all options that save memory holds 639 MiB of weights, the backward pass of one
+// layer, and copies of the states of 2 million elements, even if a table has 31 million.
 TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   GridPoint point = full_batch("bert-large-uncased", 1, 512);
   point.gpu = "h200";

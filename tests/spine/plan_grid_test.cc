@@ -1,4 +1,4 @@
-// Every preset for a grid of sizes and for random sizes. Each plan is close to its lower bound, and no two of
+// Plans every preset for a grid of sizes and for random sizes. Each plan is close to its lower bound, and no two of
 // its buffers overlap.
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@ struct Size {
   int64_t longest;
 };
 
-// The recomputed part, from nothing to whole layers.
+// The operations that the backward pass recomputes, from none to whole layers.
 enum class Again : uint8_t { kNothing, kCheap, kCheapAndAttention, kLayers };
 constexpr std::array kAgain{Again::kNothing, Again::kCheap, Again::kCheapAndAttention, Again::kLayers};
 
@@ -103,9 +103,9 @@ TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   }
 }
 
-// If the gradients at the end of the backward pass and the activations at its start need about the same
-// number of bytes, a hole between them costs most. Ordering by size or length alone leaves 3 to 9% here. Such
-// batches have arbitrary numbers of tokens, because sequences differ in length.
+// If the gradients at the end of the backward pass and the activations at its start need about the same number of
+// bytes, a hole between them costs most. Orders by size or by length alone leave gaps of 3 to 9 % here. Such batches
+// have arbitrary numbers of tokens, because sequences differ in length.
 TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   const GridPoint points[] = {
       {.preset = "all-MiniLM-L6-v2", .bucket = {.tokens = 813, .sequences = 24, .longest = 55}},

@@ -1,6 +1,6 @@
-// Weights in bf16 without any fp32 copy: 2 bytes of weights and, with AdamW, 8 bytes of moments per
-// parameter. Results are repeatable bit for bit, and the loss decreases although an update is smaller than
-// the spacing of most weights.
+// Tests weights in bf16 without any fp32 copy, which need 2 bytes and, with AdamW, 8 bytes of moments per parameter.
+// Results are repeatable bit for bit, and the loss decreases although an update is smaller than the spacing of most
+// weights.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Steps of whole models with different choices of what is recomputed. The results have the same bits as when
+// Tests steps of whole models with different choices of what is recomputed. The results have the same bits as when
 // every value is kept and whatever the arena contained before, and no memory beyond the plan is used.
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Weights stored in two parts: the bf16 value that products read, and the remaining bits of fp32. Training
-// gives the same bits as with fp32 weights and a copy, a run can switch from either form to the other, and it
-// needs two bytes less per parameter.
+// Tests weights that are stored in two parts: the bf16 value that products read, and the remaining bits of fp32.
+// Training gives the same bits as with fp32 weights and a copy, a run can switch from either form to the other, and
+// it needs two bytes less per parameter.
 #include <gtest/gtest.h>
 
 #include "tests/spine/tiny_steps.h"

@@ -42,6 +42,15 @@ inline std::vector<TinyCase> step_cases() {
   cases.push_back({.problem_type = ProblemType::kRegression});
   cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
   cases.push_back({.problem_type = ProblemType::kTokenClassification, .accumulation = 2});
+  for (const int64_t accumulation : {1, 2}) {
+    TinyCase language{.model_type = "gpt2",
+                      .problem_type = ProblemType::kCausalLm,
+                      .accumulation = accumulation,
+                      .activations = accumulation == 1 ? std::nullopt : std::optional(DType::kBF16)};
+    cases.push_back(language);
+    language.chunked_loss = ChunkedLoss::kAlways;
+    cases.push_back(language);
+  }
   cases.push_back({.activations = DType::kBF16});
   for (const int64_t accumulation : {1, 2}) {
     cases.push_back({.accumulation = accumulation,

@@ -1,6 +1,6 @@
-// Steps of whole models. The results have the same bits whatever the arena contained before, for every
-// bucket, and with any preserving pass switched off. Gradient accumulation gives the same result as one large
-// batch, and the memory that is really used in the arena is what the plan states.
+// Tests steps of whole models. The results have the same bits whatever the arena contained before, for every bucket,
+// and with any preserving pass switched off. Gradient accumulation gives the same result as one large batch, and the
+// memory that is really used in the arena is what the plan states.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -85,17 +85,17 @@ TEST(Step, PreservingPassesKeepEveryBit) {
   EXPECT_GT(checked, 20);
 }
 
-// A pass that may change numbers: dropout is off, because its random numbers change with the rows that a pass
-// removes. In fp32 the loss changes by a few roundings of fp32; in bf16 and with 4-bit weights, by a few of
-// theirs.
+// Compares a step without and with a pass that may change numbers. Dropout is off, because its random numbers change
+// with the rows that a pass removes. In fp32 the loss changes by a few roundings of fp32; in bf16 and with 4-bit
+// weights, by a few of theirs.
 void expect_alike(const StepResult& before, const StepResult& after, double tolerance) {
   ASSERT_EQ(before.losses.size(), after.losses.size());
   for (size_t i = 0; i < before.losses.size(); ++i)
     EXPECT_NEAR(before.losses[i], after.losses[i], tolerance * (1 + before.losses[i]));
 }
 
-// For bisecting: from no pass to all passes, each prefix can train, and each pass that is declared as
-// preserving keeps the bits of the prefix before it.
+// A user can search for a faulty pass by stopping after each one: with every prefix of the list of passes, from none
+// to all, a model can train, and a pass that is declared as preserving keeps the bits of the prefix before it.
 TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
   int same_bits = 0;
   int passes_run = 0;

@@ -37,6 +37,7 @@ ModelConfig tiny_model(const TinyCase& test) {
   config.hidden_dropout_prob = test.dropout;
   config.attention_probs_dropout_prob = test.dropout;
   config.classifier_dropout = test.dropout;
+  config.tie_word_embeddings = test.tied;
   config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
   return config;
 }
@@ -47,6 +48,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.model.problem_type = test.problem_type;
   request.model.config.problem_type = test.problem_type;
   request.model.label_smoothing = test.label_smoothing;
+  request.model.outputs_logits = test.problem_type != ProblemType::kCausalLm;
   request.precision.dtype = test.dtype;
   request.precision.activation_dtype = test.activations;
   request.model.freeze = test.freeze;
@@ -90,8 +92,11 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
     for (int i = 0; i < length; ++i) {
       batch.ids.push_back(draw(37));
       batch.token_types.push_back(i * 2 < length ? 0 : 1);
-      batch.positions.push_back(i);
     }
+    const auto padding_id = static_cast<int32_t>(position_padding_id(model));
+    int32_t position = padding_id + 1;
+    for (auto id = batch.ids.end() - length; id != batch.ids.end(); ++id)
+      batch.positions.push_back(padding_id >= 0 && *id == padding_id ? padding_id : position++);
     batch.cu_seqlens.push_back(static_cast<int32_t>(batch.ids.size()));
     if (test.problem_type == ProblemType::kTokenClassification) {
       // The first and the last token have no label, as [CLS] and [SEP].
@@ -99,6 +104,10 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
         const bool is_inside = i > 0 && i + 1 < length;
         batch.class_labels.push_back(is_inside ? draw(static_cast<uint32_t>(model.num_labels)) : kNoLabel);
       }
+    } else if (test.problem_type == ProblemType::kCausalLm) {
+      const auto first = batch.ids.end() - length;
+      batch.class_labels.insert(batch.class_labels.end(), first + (length > 0 ? 1 : 0), batch.ids.end());
+      if (length > 0) batch.class_labels.push_back(kNoLabel);
     } else if (test.problem_type == ProblemType::kSingleLabel) {
       batch.class_labels.push_back(draw(static_cast<uint32_t>(model.num_labels)));
     } else {
@@ -118,7 +127,8 @@ TensorBatch TinyBatch::tensors(const ProgramPlan& program) const {
                                                                       {"positions", &positions},
                                                                       {"cu_seqlens", &cu_seqlens},
                                                                       {"labels", &class_labels}};
-  // A test may pass a batch that is too large on purpose, so that the size of the batch is its capacity.
+  // The capacity is the size of this batch and not that of the plan, because some tests pass a batch that is too
+  // large.
   const BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
   TensorBatch batch({.tensors = batch_tensors(program.graph), .capacity = size});
   batch.resize(size);

@@ -31,6 +31,7 @@ struct TinyCase {
   std::vector<std::string> freeze = {};
   std::optional<LoraConfig> lora = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
+  bool tied = true;  // of a language model: the head reads the table of words
 };
 
 // Returns true if the tests of this process run on a GPU, that is, if PLIMSOLL_TEST_DEVICE is set (see

@@ -23,7 +23,7 @@ constexpr int64_t kAlignment = 64;
 constexpr std::byte kPoison{0xFF};
 static_assert(GuardedBuffer::kGuardBytes % kAlignment == 0);
 
-// Returns a value in [0, 1) with 32 random bits, taken from number `lane` of the four numbers of an element.
+// Converts one of the four 32-bit random numbers of an element to a value in [0, 1).
 double unit(const std::array<uint32_t, 4>& numbers, size_t lane) {
   return numbers[lane] * 0x1p-32;
 }
@@ -56,8 +56,7 @@ std::string place(int64_t index, const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(indices, ", "));
 }
 
-// The result of one pass over the elements for one kind of failure: how many elements fail, and which one
-// first.
+// Counts the elements with one kind of failure and keeps the index of the first of them.
 struct Finding {
   int64_t count = 0;
   int64_t first = -1;

@@ -86,7 +86,7 @@ class GuardedBuffer {
 // Returns the seed for a tensor: a 64-bit FNV-1a hash of "test name/tensor name".
 uint64_t tensor_seed(std::string_view name);
 
-// Fill memory that does not belong to a GuardedBuffer in the same way.
+// Fill memory that does not belong to a GuardedBuffer with the values that the functions of GuardedBuffer give.
 void fill_uniform(View view, int64_t count, std::string_view name, double low = -1.0, double high = 1.0);
 void fill_normal(View view, int64_t count, std::string_view name, double mean = 0.0, double deviation = 1.0);
 void fill_small_integers(View view, int64_t count, std::string_view name, int magnitude = 4);
@@ -142,18 +142,19 @@ std::ostream& operator<<(std::ostream& out, const Comparison& comparison);
 // where the wanted value is different.
 Comparison compare(ConstView got, std::span<const double> want, const Limit& limit);
 Comparison compare(ConstView got, ConstView want, int64_t count, const Limit& limit);
-// These also verify the guard zones of `got`. Requires: `want` and `got` have the same number of elements.
+// Compare as above, and also verify the guard zones of `got`. Requires: `want` and `got` have the same number of
+// elements.
 Comparison compare(const GuardedBuffer& got, std::span<const double> want, const Limit& limit);
 Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Limit& limit);
 
-// How many comparisons passed in this process, and the largest error as a fraction of its limit. This is the
-// only state kept by the functions of this header. Thread-safe.
+// The number of comparisons that passed in this process, and the largest error as a fraction of its limit. This is
+// the only state kept by the functions of this header. Thread-safe.
 struct Compared {
   int64_t num_within = 0;    // compared with a limit
   int64_t num_bits = 0;      // compared bit for bit
   double worst_share = 0.0;  // 1 means an error as large as its limit
 };
-// The counts since the last call.
+// Returns the counts since the last call and resets them.
 Compared take_compared();
 
 // Compares the bits of each element, so -0 differs from 0, and a NaN equals a NaN with the same bits.

@@ -164,7 +164,7 @@ TEST(CompareBits, SeesWhatArithmeticDoesNot) {
   EXPECT_FALSE(compare_bits(filled("bits/a", {1.0}), filled("bits/b", {std::nextafterf(1.0f, 2.0f)})).ok());
 }
 
-// A NaN stays, regardless of the values before and after it.
+// After a NaN the worst error is NaN, regardless of the values before and after it.
 TEST(KeepWorst, NaNStays) {
   for (const size_t place : {0u, 1u, 2u}) {
     std::vector<double> errors{0.25, 0.5, 0.125};

@@ -9,7 +9,7 @@ namespace plimsoll::test {
 
 inline constexpr uint64_t kFnv1aStart = 0xCBF29CE484222325u;
 
-// Extends `hash` by one more number: a byte, or a whole number where a fixture is defined that way.
+// Extends `hash` by one more number, which is a byte, or a whole number in fixtures that are defined that way.
 constexpr uint64_t fnv1a(uint64_t hash, uint64_t next) {
   return (hash ^ next) * 0x100000001B3u;
 }

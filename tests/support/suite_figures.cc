@@ -1,5 +1,5 @@
-// Linked into every test that needs a GPU. After each test suite that compared anything, it prints a line
-// with the largest error as a fraction of its limit. scripts/test_gpu.sh collects these lines.
+// This file is linked into every test that needs a GPU. After each test suite that compared anything, it prints a
+// line with the largest error as a fraction of its limit. scripts/test_gpu.sh collects these lines.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -137,8 +137,8 @@ TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
   EXPECT_EQ(loss_of(adapter, ""), loss_of(base, adapter));
   EXPECT_NE(loss_of(base, ""), loss_of(base, adapter));
   merge_adapter({.adapter = adapter, .output_dir = folder.path("merged")});
-  // A weight of the merged model is rounded to fp32 once more; the other model has the dropout of the
-  // adapter.
+  // The two models give slightly different losses: merging rounds each weight once more, and only the adapter has
+  // dropout.
   Arguments plain = testing::tiny_arguments("", folder.path("plain"));
   plain.model_name_or_path = folder.path("merged");
   plain.save_strategy = "no";
@@ -184,7 +184,7 @@ TEST(Lora, SavesTheModulesThatNoFileProvides) {
     return Trainer(more).train().metrics.at("train_loss");
   };
   merge_adapter({.adapter = adapter, .output_dir = folder.path("merged")});
-  // The dummy data depends on the seed, so the merged model is the measure for each seed.
+  // The dummy data depends on the seed, so results are compared with the merged model for the same seed.
   for (const int seed : {1, 2})
     EXPECT_NEAR(loss_of(adapter, seed), loss_of(folder.path("merged"), seed), 1e-6);
 }

@@ -151,7 +151,7 @@ TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
     }
     const std::string message = refusal([&] { trainer.train(); }, ErrorCode::kUsage);
     EXPECT_NE(message.find("checkpoints of another run"), std::string::npos) << message;
-    // Another object resumes from them.
+    // Another Trainer object can resume from these checkpoints.
     arguments.resume_from_checkpoint = "True";
     EXPECT_EQ(Trainer(arguments).train().step, arguments.max_steps);
     arguments.resume_from_checkpoint.clear();
@@ -178,7 +178,8 @@ TEST(Again, ARunThatIsRefusedChangesNothing) {
   EXPECT_TRUE(three_own_steps(arguments, folder, true) == three_own_steps(arguments, folder, false));
 }
 
-// It has more labels: most tensors fit and are read before the others are found to be missing.
+// The checkpoint is of a model with more labels. Most of its tensors fit and are read before one is found that does
+// not.
 TEST(Again, ACheckpointThatDoesNotFitLeavesWeightsAsAtTheStart) {
   const TestFolder folder("again_misfit");
   Arguments arguments = arguments_of(folder);
@@ -196,7 +197,7 @@ TEST(Again, ACheckpointThatDoesNotFitLeavesWeightsAsAtTheStart) {
   refusal([&] { trainer.train(); }, ErrorCode::kBadData);
   EXPECT_TRUE(weights_of(trainer, folder) == expected);
   refusal([&] { trainer.train(); }, ErrorCode::kBadData);
-  // The batch still belongs to the object.
+  // A batch that was made before the failed call still belongs to the Trainer.
   EXPECT_GT(trainer.forward_backward(batch), 0.0);
 }
 

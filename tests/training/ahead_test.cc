@@ -244,7 +244,7 @@ std::vector<double> logged_rates(const LogHistory& log) {
   return rates;
 }
 
-// Computes the rates from the times of the steps since the previous record.
+// Computes the expected rates from the tokens and times of the steps since the previous record.
 std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interval) {
   std::vector<double> rates;
   double ms = 0;
@@ -265,7 +265,7 @@ TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
   Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
   arguments.eval_strategy = "no";
   arguments.num_threads = 1;
-  // The forward and backward pass take most of a step.
+  // Without accumulation, the forward and backward pass that is enqueued before the save takes most of the step.
   arguments.gradient_accumulation_steps = 1;
   arguments.per_device_train_batch_size = 64;
   arguments.dummy_num_samples = 256;

@@ -1,6 +1,6 @@
-// Changes that a custom loop makes to gradients must stay within them. If each buffer is its own block of
-// memory, the bytes after its last element belong to other data. Blocks have a guard zone here; a sanitizer
-// has its own zones.
+// A custom loop that changes gradients must write only into their buffers. If each buffer is its own block of memory,
+// the bytes after its last element belong to other data. Blocks have a guard zone here; a sanitizer has its own
+// zones.
 #include <gtest/gtest.h>
 
 #include <algorithm>

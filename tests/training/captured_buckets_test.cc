@@ -77,8 +77,8 @@ CapturedBuckets planned_buckets(const TestFolder& folder, const Arguments& argum
   return planned_for_card(folder, arguments).request.captured_buckets;
 }
 
-// For a run with one micro-batch per step, after step `first`: the fraction of rows without a token in a
-// record identifies the bucket.
+// Returns the runs per bucket after step `first` of a run with one micro-batch per step. The log states the fraction
+// of unused rows per record, from which the bucket follows.
 Runs runs_in_log(const Arguments& arguments, int64_t first) {
   Runs runs;
   int64_t seen = 0;
@@ -191,7 +191,7 @@ int64_t num_logged(const LogHistory& log) {
   return count;
 }
 
-// Adds the sets in order, each as often as it was used.
+// Adds the buckets of one evaluation of a data set `times` times.
 void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t times, Runs& runs) {
   if (!data || times == 0) return;
   const std::vector<int32_t> lengths = data->tokens.lengths();
@@ -308,7 +308,7 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
     add_runs(setup, setup.data.evaluate, evaluations, runs);
     EXPECT_EQ(setup.request.captured_buckets.evaluate, num_met_twice(runs));
   }
-  // The remaining epochs, starting within one.
+  // The run resumes within an epoch, and evaluates at the end of this and of each remaining epoch.
   arguments.eval_strategy = "epoch";
   arguments.eval_steps.reset();
   arguments.save_strategy = "no";
@@ -329,7 +329,7 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   }
 }
 
-// Buckets of a run that only evaluates or predicts.
+// Counts the buckets of a run that only evaluates or predicts.
 TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
   const TestFolder folder("captured_alone");
   Arguments arguments = arguments_with_rows(folder, 20);

@@ -41,7 +41,7 @@ RunFigures run(const TestFolder& folder, const std::string& model, int64_t threa
   Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
   arguments.num_threads = threads;
   arguments.kernels = kernels;
-  // A GPU has no references: its kernels are compared with those on the CPU.
+  // The reference kernels run on the CPU only, so a GPU's kernels are compared with them there.
   if (kernels == "ref") arguments.device = "cpu";
   return run(folder, std::move(arguments));
 }

@@ -59,7 +59,7 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
   const TestFolder folder("interrupt_evaluation");
   const std::string model = testing::write_tiny_model(folder);
   const TrainOutput whole = Trainer(evaluating_arguments(model, folder.path("whole"))).train();
-  // Before the first step, between two steps, and after the last one.
+  // The evaluations before the first step, between two steps, and after the last one are interrupted.
   for (const int64_t step : {0, 2, 6}) {
     SCOPED_TRACE("stopped in the evaluation after step " + std::to_string(step));
     Arguments arguments = evaluating_arguments(model, folder.path("stopped" + std::to_string(step)));
@@ -70,7 +70,7 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
       const TrainOutput output = trainer.train();
       EXPECT_TRUE(output.interrupted);
       EXPECT_EQ(output.step, step);
-      // The plan exists since the start of the run.
+      // plan.json is written at the start of the run.
       EXPECT_NE(read_file(arguments.output_dir + "/plan.json").find("\"total_bytes\""), std::string::npos);
       trainer.save_reports(output);
       EXPECT_FALSE(read_file(arguments.output_dir + "/memory.json").empty());

@@ -69,7 +69,7 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
   EXPECT_GE(skipped, 1u);
   EXPECT_GE(updates, 3.0);
   ASSERT_EQ(watch->warnings.size(), skipped);
-  EXPECT_NE(watch->warnings[0].find("step 1: the gradients overflow fp16 at the loss scale 65536"),
+  EXPECT_NE(watch->warnings[0].find("step 1: the gradients overflow fp16 with the loss scale 65536"),
             std::string::npos)
       << watch->warnings[0];
   for (int step = 1; step < 8; ++step) {
@@ -105,8 +105,8 @@ TEST(LossScaledRun, GoesOnInAnotherPrecision) {
   EXPECT_EQ(output.log_history[4].values.at("loss_scale"), 65536.0);
 }
 
-// An overflow that no scale prevents ends the run with the reason: the gradient of a squared distance of a
-// million.
+// The gradient of a squared distance of a million overflows at every loss scale. Such an overflow ends the run with a
+// message that states the reason.
 TEST(LossScaledRun, AnOverflowAtTheSmallestScaleEndsIt) {
   const TestFolder folder("loss_scale_smallest");
   Arguments arguments = fp16_arguments(testing::write_tiny_model(folder), folder.path("run"));

@@ -42,7 +42,7 @@ TEST(ALostGpu, BeforeTheRunItsMemoryIsTaken) {
     }
   }
   ASSERT_EQ(cudaFree(taken), cudaSuccess);
-  // The same object can start when memory is free.
+  // After memory has become free, the same Trainer can start.
   trainer.start();
   EXPECT_EQ(trainer.train().step, 12);
 }

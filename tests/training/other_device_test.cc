@@ -1,5 +1,5 @@
-// A checkpoint from one device can be resumed on another: the rest of the run equals that of a run on one
-// device, except for rounding. Needs a GPU.
+// A checkpoint from one device can be resumed on another: afterwards the run equals one that stays on one device,
+// except for rounding. Needs a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdint>

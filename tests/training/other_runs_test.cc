@@ -59,7 +59,7 @@ TEST(OtherRuns, AFolderWithCheckpointsOfAnotherRunIsRefused) {
              "--replace_checkpoints"});
   EXPECT_TRUE(read_file(weights) == before);
 
-  // With permission, it replaces the checkpoints that it needs to and keeps the others.
+  // With --replace_checkpoints the run replaces the checkpoints of the steps that it saves, and keeps the others.
   arguments.replace_checkpoints = true;
   arguments.max_steps = 2;
   arguments.save_total_limit = 1;
@@ -143,7 +143,7 @@ TEST(OtherRuns, ARunSaysWhichWeightsItEndsWith) {
   ASSERT_LT(early.output.step, 12);
   expect_in(early.lines,
             {"stopped early: the weights are those of step " + std::to_string(early.output.step),
-             "the best eval_loss was ", "Give --load_best_model_at_end to keep the best weights"});
+             "the best eval_loss was ", "Set --load_best_model_at_end to keep the best weights"});
 
   arguments.output_dir = folder.path("early_best");
   arguments.load_best_model_at_end = true;

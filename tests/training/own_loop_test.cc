@@ -322,7 +322,7 @@ TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
       });
     }
     EXPECT_EQ(elements, ours.num_parameters());
-    // A rule that changes no weights copies those of both trainers.
+    // A custom rule that changes nothing is used to read the weights of both trainers.
     for (Trainer* trainer : {&theirs, &ours}) {
       trainer->forward_backward(trainer->next_batch());
       trainer->update_by([&](const OwnParameter& parameter) {
@@ -404,7 +404,7 @@ TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
         "--num_train_epochs or --max_steps");
     EXPECT_GE(done, 6);
     turns.push_back(done);
-    // With a sufficient plan the same loop continues.
+    // If the plan covers enough steps, the same loop continues.
     arguments.max_steps = done + 1;
     Trainer planned(arguments);
     for (int i = 0; i <= done; ++i) planned.next_batch();

@@ -86,7 +86,7 @@ TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   }
 }
 
-// No algorithm is measured then, so no table has to be equal.
+// With --full_determinism no algorithm is measured, so runs need not share a tuning table.
 TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   const TestFolder folder("full_determinism");
   const std::string model = testing::write_tiny_model(folder);
@@ -325,7 +325,7 @@ TEST(Resume, AnotherBatchSizeGoesOn) {
   EXPECT_GT(larger_than_from_the_start, 0);
 }
 
-// A stop request finishes the step and saves, and the rest of the run ends with the same bits.
+// After a stop request the step is finished and saved, and the resumed run ends with the same bits.
 TEST(Resume, StopRequestSavesAndGoesOn) {
   class StopAfter : public Callback {
    public:

@@ -18,8 +18,8 @@ struct RunFigures {
 // Figures from the log of the run and from the weights in `model_folder`.
 RunFigures figures_of(const TrainOutput& output, const std::string& model_folder);
 
-// Fails the test if they differ by more than rounding can cause in twelve steps. Requires: the runs have
-// twelve logged steps.
+// Fails the test if the figures of two runs differ by more than rounding can cause in twelve steps. Requires: the
+// runs have twelve logged steps.
 void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b);
 
 }  // namespace plimsoll::testing

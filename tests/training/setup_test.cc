@@ -101,8 +101,8 @@ TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
   EXPECT_LT(uneven - even, 4 * kMiB);
 }
 
-// BERT-large with exact masters and everything possible in host memory: weights in bf16 and embeddings in
-// fp32 stay, with the backward pass of one layer and the states of some elements.
+// Plans BERT-large with exact masters and with everything in host memory that can be there. The card then holds the
+// weights in bf16, the embeddings in fp32, the backward pass of one layer and the states of some elements.
 TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   const TestFolder folder("matmul_workspace");
   Arguments arguments;
@@ -247,8 +247,8 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   arguments.max_steps = 6;
   const RunSetup beyond = setup_of(arguments, RunPurpose::kTrain);
   const std::string notes = all_of(beyond.diagnostics.notes);
-  EXPECT_NE(notes.find("--logging_steps 500 is more than the run's 6 optimizer steps: no loss of a "
-                       "step is logged or plotted\n"),
+  EXPECT_NE(notes.find("--logging_steps 500 is more than the run's 6 optimizer steps: no training "
+                       "loss is logged or plotted; choose a smaller number\n"),
             std::string::npos)
       << notes;
   EXPECT_NE(

@@ -65,7 +65,7 @@ TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
   const std::string before = told.read_to("plimsoll: /");
   ASSERT_TRUE(before.ends_with("plimsoll: /")) << before;
   process.send(SIGINT);
-  // This is long enough for the handler.
+  // The pause gives the signal handler time to run.
   sleep_us(100000);
   EXPECT_TRUE(process.is_running());
   const std::string error = told.read_to("there is no such end");

@@ -52,7 +52,7 @@ TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
   EXPECT_FALSE(fs::exists(folder.path("saved")));
 }
 
-// The file is truncated after its header between construction and start.
+// Between the construction of the Trainer and start(), the file of the weights is truncated after its header.
 TEST(Start, WeightsThatCannotBeReadAreReadOnceTheyAreWhole) {
   const TestFolder folder("start_weights");
   const std::string base = write_tiny_base(folder);

@@ -51,7 +51,7 @@ Arguments tiny_arguments(const std::string& model, const std::string& output_dir
   arguments.save_steps = 1;
   arguments.save_only_model = false;  // the tests extend complete runs
   arguments.num_threads = 2;
-  // The same tests run on a GPU: see CMakeLists.txt.
+  // If PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), the same tests run on a GPU.
   if (const char* device = std::getenv("PLIMSOLL_TEST_DEVICE")) arguments.device = device;
   return arguments;
 }
@@ -63,7 +63,7 @@ std::string write_uneven_rows(const TestFolder& folder, int num_rows) {
   std::ofstream file(folder.path("rows.csv"));
   file << "sentence,label\n";
   for (int row = 0; row < num_rows; ++row) {
-    // A Weyl sequence gives the same numbers on every machine.
+    // A multiplication modulo a prime gives pseudo-random numbers that are the same on every machine.
     const int mark = row * 17 % 31;
     const int num_words = mark % 3 == 0 ? 15 + mark % 6 : 1 + mark % 4;
     for (int word = 0; word < num_words; ++word) {

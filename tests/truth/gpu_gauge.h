@@ -24,7 +24,8 @@ class GpuGauge {
   // Measures the card with this UUID. Waits until two readings agree, at most two seconds. Throws the reason
   // if NVML has no data for that card.
   explicit GpuGauge(const std::string& uuid);
-  // Measures the result of a function, which this thread and a second one call and which may throw.
+  // Measures the value that a function returns instead of NVML's. It is called by this thread and by the measuring
+  // thread, and may throw.
   explicit GpuGauge(std::function<int64_t()> used_bytes);
   ~GpuGauge();
   GpuGauge(const GpuGauge&) = delete;

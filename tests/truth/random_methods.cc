@@ -31,7 +31,7 @@ const std::vector<Words>& gpu_precisions() {
   return all;
 }
 
-// The references are slow, and compute only fp32 here.
+// The reference kernels are slow, so they are used in fp32 only.
 const std::vector<Words>& cpu_precisions() {
   static const std::vector<Words> all{{}, {"--bf16"}, {"--kernels", "ref"},
                                       {}, {"--bf16"}, {"--dtype", "bfloat16"}};

@@ -30,9 +30,9 @@ RunsOn device_of_tests();
 // The planned memory of a run, the memory that it reports, and on a GPU the memory in use on the card, in
 // bytes.
 struct MemoryTruth {
-  // From the plan that this process builds from the same arguments. For the programs that ran before
-  // memory.json was written: the end of their arena and of their last tensor; only scratch memory of kernels
-  // follows.
+  // The following fields come from a plan that this process builds from the same arguments. They cover the programs
+  // that ran before memory.json was written: the end of the arena that they use, and the end of their last tensor,
+  // after which there is only scratch memory of kernels.
   bool is_on_gpu = false;
   bool has_memory_file = true;  // false for `plimsoll eval`
   bool evaluates_last = false;  // after memory.json was written
@@ -52,7 +52,8 @@ struct MemoryTruth {
   bool ok() const { return measured_bytes > 0 && arena_bytes > 0 && predicted_bytes > 0; }
 };
 
-// Runs it and reads memory.json from its output folder, FOLDER/out. On a GPU NVML is read during the run.
+// Runs the program with these arguments and reads memory.json from its output folder, FOLDER/out. On a GPU NVML is
+// read during the run.
 MemoryTruth memory_of(const TestFolder& folder, const Words& words);
 
 // Checks the following, reported through GoogleTest. The arena has the planned size and is used up to the end

@@ -19,7 +19,7 @@ constexpr uint64_t kCases = 25;
 
 class TruthLong : public ::testing::TestWithParam<uint64_t> {};
 
-// A share of the runs, evenly drawn.
+// Each case checks a part of the two hundred runs.
 TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
   const TestFolder folder("truth_long_" + std::to_string(GetParam()));
   for (uint64_t number = GetParam(); number < kRuns; number += kCases) {
@@ -40,7 +40,7 @@ TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
 
 INSTANTIATE_TEST_SUITE_P(All, TruthLong, ::testing::Range(uint64_t{0}, kCases));
 
-// Runs above 500 MB whose batches all have the largest size.
+// Tests runs of more than 500 MB in which all batches have the largest size.
 TEST(TruthLarge, RunsUseNineTenthsOfWhatWasPredicted) {
   const TestFolder folder("truth_large");
   std::filesystem::create_directories(folder.path("model"));

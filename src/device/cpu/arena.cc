@@ -22,7 +22,8 @@ CpuArena::CpuArena(int64_t bytes, uint8_t fill) : bytes_(bytes), fill_(fill) {
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
     throw_error(ErrorCode::kDevice,
-                "the system does not give an arena of {} bytes: {}. Free memory or plan a smaller run.",
+                "the system cannot provide {} bytes for the arena: {}. Free memory, or reduce the memory of "
+                "the run (plimsoll plan shows how).",
                 bytes, std::strerror(errno));
   }
   // Uses large pages if the system provides them: fewer misses in address translation, and the same amount of

@@ -74,7 +74,8 @@ CudaDevice::CudaDevice(int ordinal) {
   std::string why;
   const std::vector<CudaDeviceInfo> devices = visible_cuda_devices(&why);
   if (ordinal < 0 || ordinal >= static_cast<int>(devices.size())) {
-    throw_error(ErrorCode::kDevice, "cuda:{} is not there: {}. Choose another device, or --use_cpu", ordinal,
+    throw_error(ErrorCode::kDevice, "cuda:{} does not exist: {}. Choose another device, or --use_cpu",
+                ordinal,
                 devices.empty() ? why : fmt::format("{} are visible, cuda:0 is the first", devices.size()));
   }
   info_ = devices[static_cast<size_t>(ordinal)];
@@ -119,8 +120,8 @@ CudaArena::CudaArena(CudaDevice& device, int64_t bytes, std::optional<uint8_t> f
   if (error == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
     throw GpuError(fmt::format(
-        "cuda:{} ({}) does not give an arena of {} bytes: {} are free now. Somebody else may have taken "
-        "memory since the plan was compared with it; free it or plan a smaller run",
+        "cuda:{} ({}) cannot provide {} bytes for the arena: {} bytes are free now. Another process may have "
+        "taken memory since the plan was checked; free memory on the card, or plan a smaller run",
         device.info().ordinal, device.info().name, bytes_, device.free_bytes()));
   }
   PLIMSOLL_CUDA(error);
@@ -182,8 +183,8 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
 }
 
 void fail_cuda(cudaError_t error, const char* call, const char* file, int line) {
-  // CUDA keeps the last error until it is read. If it stayed there, the next launch would report it again,
-  // for example after a caller has continued with less memory.
+  // CUDA keeps the last error until it is read. If it were not read here, the next launch would report it again, for
+  // example after a caller has continued with less memory.
   static_cast<void>(cudaGetLastError());
   std::string free_text;
   if (error == cudaErrorMemoryAllocation) {

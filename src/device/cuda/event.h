@@ -37,9 +37,9 @@ class CudaEvent {
 
   // Marks the work enqueued on the stream so far. An event that was never recorded counts as reached.
   void record(CudaStream stream) { PLIMSOLL_CUDA(cudaEventRecord(event_, stream)); }
-  // Makes later work on the stream wait until the event is reached.
+  // Makes work that is enqueued on the stream from now on wait until the event is reached.
   void hold_back(CudaStream stream) const { PLIMSOLL_CUDA(cudaStreamWaitEvent(stream, event_, 0)); }
-  // Returns when the event is reached.
+  // Waits on the host until the event is reached.
   void wait() const { PLIMSOLL_CUDA(cudaEventSynchronize(event_)); }
   bool is_reached() const {
     const cudaError_t state = cudaEventQuery(event_);
@@ -58,8 +58,8 @@ class CudaEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-// A stream in addition to the device's own, which does not wait for CUDA's default stream. Owns it; movable,
-// not copyable.
+// An additional stream of the device, which does not synchronize with CUDA's default stream. Owns it; movable, not
+// copyable.
 class CudaSideStream {
  public:
   CudaSideStream() { PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }

@@ -49,8 +49,8 @@ int64_t kilobytes(std::string_view text, std::string_view name) {
   return leading_number<int64_t>(field(text, name)).value_or(0) * 1024;
 }
 
-// Keeps the tighter limit. If there is no limit, version 1 writes a number near 2^63 and version 2 the word
-// "max".
+// Reads a limit and keeps it if it is lower than the current one. If there is no limit, version 1 writes a number
+// near 2^63 and version 2 the word "max".
 void consider(MachineMemory& memory, const std::string& limit_file, const std::string& usage_file) {
   const std::optional<int64_t> limit = leading_number<int64_t>(file_text(limit_file));
   if (!limit || *limit >= (int64_t{1} << 60)) return;
@@ -59,7 +59,7 @@ void consider(MachineMemory& memory, const std::string& limit_file, const std::s
   memory.cgroup_used_bytes = leading_number<int64_t>(file_text(usage_file));
 }
 
-// A group and each of its parents may have a limit.
+// Reads the limits of a control group and of all its parents.
 void consider_with_parents(MachineMemory& memory, const std::string& root, std::string group,
                            std::string_view limit_name, std::string_view usage_name) {
   while (true) {
@@ -112,9 +112,8 @@ std::string shortage_text(int64_t needed_bytes, const MachineMemory& memory) {
   constexpr double kGiB = 1073741824.0;
   const bool is_group = memory.takeable_bytes() < memory.available_bytes;
   return fmt::format(
-      "the run needs {:.2f} GiB, and {} has {:.2f} GiB left: the system may swap or end it. To see what "
-      "would fit: "
-      "--memory_limit {}MiB",
+      "the run needs {:.2f} GiB, but {} has only {:.2f} GiB left: the system may swap or end the run. To see "
+      "what would fit: --memory_limit {}MiB",
       static_cast<double>(needed_bytes) / kGiB, is_group ? "this process's control group" : "this machine",
       static_cast<double>(memory.takeable_bytes()) / kGiB, memory.takeable_bytes() >> 20);
 }

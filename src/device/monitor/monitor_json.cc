@@ -145,7 +145,7 @@ std::string monitor_json(const MonitorSample& sample) {
     all["power_w"] = sum.power_w;
   }
   object["host"] = host_json(sample.host);
-  // A name that is not valid UTF-8 must not prevent the output of the figures.
+  // The name of a process may be invalid UTF-8. It is replaced, because dump() would throw otherwise.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -68,7 +68,7 @@ std::string pcie_words(const GpuSample& gpu) {
 void add_events(std::string& text, const GpuSample& gpu) {
   if (!gpu.clocks.events) return;
   const std::vector<ClockEvent> events = clock_events(gpu);
-  if (events.empty()) add_row(text, "throttle", "none: nothing holds the clocks back");
+  if (events.empty()) add_row(text, "throttle", "none: nothing reduces the clocks");
   for (const ClockEvent& event : events) {
     add_row(text, "throttle",
             event.name + (event.is_throttling || event.advice.empty() ? "" : ", not a fault") +
@@ -90,9 +90,10 @@ void add_processes(std::string& text, const GpuSample& gpu) {
   } else {
     add_row(text, "processes", "none that the driver names");
   }
-  // A driver inside a container does not name the processes outside of it.
+  // Inside a container the driver does not list the processes outside of it, so their memory is shown as a sum.
   const int64_t others = gpu.memory ? whole_mib(gpu.memory->used_bytes - named_bytes) : 0;
-  if (others > 0) add_row(text, "", fmt::format("{} MiB used are of no process named here", others));
+  if (others > 0)
+    add_row(text, "", fmt::format("{} MiB are used by processes that the driver does not name", others));
 }
 
 void add_capabilities(std::string& text, const std::vector<Capability>& capabilities) {
@@ -104,7 +105,7 @@ void add_capabilities(std::string& text, const std::vector<Capability>& capabili
 
 void add_capabilities(std::string& text, const GpuSample& gpu) {
   if (!gpu.sm) {
-    add_row(text, "capabilities", "not known: the driver does not say the compute capability");
+    add_row(text, "capabilities", "unknown: the driver does not report the compute capability");
     return;
   }
   add_capabilities(text, gpu_capabilities(*gpu.sm));

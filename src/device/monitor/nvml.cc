@@ -81,7 +81,7 @@ std::string status_words(int status) {
     case kResetRequired:
       return "the GPU needs a reset before it can be used again";
     case kOperatingSystem:
-      return "the operating system keeps the device back";
+      return "the operating system does not give access to the device";
     case kVersionMismatch:
       return "the driver's library and its kernel module are of different versions; restart the machine";
     default:
@@ -89,7 +89,7 @@ std::string status_words(int status) {
   }
 }
 
-// Returns true for a status that only says that the card or the driver lacks a figure. All other failures are
+// Returns true for a status which means that the card or the driver does not have the figure. All other failures are
 // reported.
 bool means_absent(int status) {
   return status == kNotSupported || status == kInvalidArgument || status == kNotFound ||
@@ -97,7 +97,8 @@ bool means_absent(int status) {
          status == kDeprecated;
 }
 
-// Returns true if the call returned its figure. If it was refused, adds a note to the sample.
+// Returns true if the call with this status succeeded. If it was refused, adds a note about the figure `what` to the
+// sample.
 bool is_given(int status, const char* what, GpuSample& sample) {
   if (status == kSuccess) return true;
   if (status == kGpuIsLost || status == kResetRequired) {

@@ -100,7 +100,7 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   bool is_open() const;
-  // Returns why it is not open, a part of a sentence; "" if it is open.
+  // Returns the reason why the library is not open, as a part of a sentence; "" if it is open.
   const std::string& why_not() const;
 
   std::string driver_version() const;
@@ -126,7 +126,7 @@ class Nvml {
 bool has_nvml(std::string* why_not = nullptr);
 // Returns the memory of the GPU with this UUID now; nothing if NVML is missing or does not know the GPU.
 std::optional<GpuMemory> gpu_memory(const std::string& uuid);
-// Returns the processes that compute on it.
+// Returns the processes that compute on the GPU with this UUID.
 std::vector<GpuProcess> gpu_processes(const std::string& uuid);
 
 }  // namespace plimsoll

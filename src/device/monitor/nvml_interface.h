@@ -1,6 +1,6 @@
-// Declares the part of NVML that this room uses, because the machine that builds this program may not have
-// the library's own header. Names, numbers and layouts are those of NVIDIA's "NVML API Reference Guide"; a
-// versioned struct has its size and version in its first field. Declarations only.
+// Declares the part of NVML that this folder uses, because the machine that builds this program may not have the
+// library's own header. Names, numbers and layouts are those of NVIDIA's "NVML API Reference Guide"; a versioned
+// struct has its size and version in its first field. Declarations only.
 #pragma once
 
 #include <cstdint>

@@ -42,8 +42,8 @@ std::string cooling_advice(const GpuSample& sample) {
 }
 
 constexpr const char* kSupplyAdvice =
-    "the power supply asked for it: check that it is strong enough and that every power cable of the card is "
-    "connected by a line of its own";
+    "the power supply requested it: check that the supply is strong enough and that each power connector of "
+    "the card has its own cable";
 
 }  // namespace
 
@@ -62,7 +62,7 @@ std::vector<ClockEvent> clock_events(const GpuSample& sample) {
   add(kPowerBrake, "power brake", kSupplyAdvice, true);
   add(kSoftwareThermal, "thermal slowdown by the driver", cooling_advice(sample), true);
   add(kPowerCap, "power cap", power_advice(sample), true);
-  add(kSyncBoost, "held to the clocks of its group", "", false);
+  add(kSyncBoost, "limited to the clocks of its group", "", false);
   add(kApplicationClocks, "clocks set by hand", "nvidia-smi --reset-applications-clocks sets them back",
       false);
   add(kDisplayClocks, "display clocks", "", false);

@@ -28,7 +28,7 @@ bool is_cuda_driver_open() {
 
 CudaDevice::CudaDevice(int ordinal) {
   throw_error(ErrorCode::kDevice,
-              "cuda:{} is not there: {}. Install the CUDA toolkit and build again, or --use_cpu", ordinal,
+              "cuda:{} does not exist: {}. Install the CUDA toolkit and build again, or --use_cpu", ordinal,
               kNotBuilt);
 }
 CudaDevice::~CudaDevice() = default;

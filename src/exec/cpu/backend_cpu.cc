@@ -178,8 +178,8 @@ class CpuBackend final : public ExecutorBackend {
   }
 
  private:
-  // A segment, or a fetch of the outputs, that waits in the queue if training runs ahead. It is run when a caller waits for
-  // it and not earlier, which is as late as a device may run it.
+  // A segment, or a fetch of the outputs, in the queue that ExecutorOptions::runs_ahead simulates. It is executed
+  // only when a caller waits for it, which is the latest time at which a device may execute it.
   struct Enqueued {
     BoundProgram* program = nullptr;
     Segment segment = Segment::kForward;
@@ -199,7 +199,7 @@ class CpuBackend final : public ExecutorBackend {
     queue_.erase(queue_.begin(), end);
   }
 
-  // Runs everything up to the last fetch.
+  // Executes the queue up to and including the last fetch.
   void finish_fetch() {
     const auto last = std::find_if(queue_.rbegin(), queue_.rend(), std::mem_fn(&Enqueued::is_fetch));
     finish_first(static_cast<size_t>(queue_.rend() - last));

@@ -34,7 +34,7 @@ class CudaBackend final : public ExecutorBackend {
         exchange_(plan, device_, map_, options.fill),
         copies_(plan, device_.stream()),
         captured_(plan) {
-    // The host computes fresh weights on all threads.
+    // The host computes initial values of weights on all threads.
     set_num_threads(plan.request.device.num_threads);
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
   }

@@ -69,9 +69,9 @@ class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}
 
-  // Tells if one more segment may be captured. If a run uses more segments than were planned (an evaluation that a callback
-  // requests, a loop of the caller), the others are enqueued op by op. If the plan has the maximum number of captured
-  // segments, this function waits for the device and releases the least recently used one.
+  // Returns true if one more segment may be captured. If a run uses more segments than were planned (an evaluation
+  // that a callback requests, a loop of the caller), the others are enqueued op by op. If the plan has the maximum
+  // number of captured segments, this function waits for the device and releases the least recently used one.
   bool make_room(CudaDevice& device) {
     if (used_.size() < most_) return true;
     if (most_ < size_t{kMaxCapturedSegments}) return false;

@@ -63,7 +63,7 @@ double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<s
     return kCublasLtWorkspaceBytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
   };
   set_size(ceiling_product_size(std::ssize(memory), kCublasLtWorkspaceBytes, dtype, 8192));
-  // Split operands take their part of the memory.
+  // tf32x3 needs scratch memory for its split operands, so the product has to become smaller until everything fits.
   while (problem.n > 0 &&
          scratch_bytes() + 3 * problem.n * problem.n * dtype_bytes(dtype) > std::ssize(memory)) {
     set_size(problem.n - 128);

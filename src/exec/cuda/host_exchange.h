@@ -32,8 +32,8 @@ class HostExchange {
   const std::byte* fetched(int64_t offset);
   bool is_fetching() const { return outputs_in_flight_ && !fetched_.is_reached(); }
 
-  // To be called before a segment runs. Copies the inputs that the host changed to the device, and marks the outputs as out
-  // of date.
+  // Has to be called before a segment runs. Copies the inputs that the host changed to the device, and marks the
+  // outputs as out of date.
   void begin_segment();
 
  private:

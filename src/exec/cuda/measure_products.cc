@@ -68,7 +68,7 @@ class CudaMeasurer final : public ProductMeasurer {
     const std::unique_ptr<CudaMatmul> matmul = prepare_matmul_cuda(problem, product.fp32, &candidate);
     if (matmul->description().find(candidate.words) == std::string::npos) return std::nullopt;
     const bool adds = problem.writes == MatmulWrites::kOverwriteOrAdd;
-    // The bits of 1.0f, as the flag has them that turns overwriting into adding.
+    // 1.0f as bits: the flag that tells a product to add to its output instead of overwriting it.
     const int32_t* flag = adds ? static_cast<const int32_t*>(one_on_device()) : nullptr;
     int64_t turn = 0;
     const auto run = [&] {
@@ -83,8 +83,8 @@ class CudaMeasurer final : public ProductMeasurer {
                    .scratch = {scratch, static_cast<size_t>(scratch_bytes)}},
                   flag, device_.stream());
     };
-    // The first run loads the algorithm. The copies after it take the card longer than the calls that follow
-    // take the host, so that no launch is waited for within a time.
+    // The first run loads the algorithm and is not measured. The copies of fill() keep the card busy while the host
+    // enqueues the measured runs, so that no measured time contains a wait for the host.
     run();
     fill(operands, sets * places.bytes);
     std::vector<float> times;
@@ -100,8 +100,8 @@ class CudaMeasurer final : public ProductMeasurer {
   }
 
  private:
-  // Numbers of either sign between 0.5 and 2, whichever type reads them: a product of zeros draws less power
-  // and runs faster than one of a model's numbers.
+  // Writes numbers of either sign between 0.5 and 2 in every type that may read these bytes. Zeros would be
+  // misleading: their product draws less power and runs faster than a product of a model's numbers.
   void write_pattern() {
     if (bytes_ < kPatternBytes) return;
     std::vector<uint16_t> host(static_cast<size_t>(kPatternBytes / 2));

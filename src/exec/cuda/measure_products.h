@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// `memory` of `bytes` is written over. Borrows device and memory.
+// Returns a measurer that borrows `device` and `memory` (of `bytes`) and overwrites the memory.
 std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes);
 
 // Measures the highest rates of a GPU: of products by the library that runs them, and of copies by the driver. Not

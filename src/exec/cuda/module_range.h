@@ -1,6 +1,6 @@
-// Names the ops of a module for tools that watch the process (Nsight Systems): an NVTX range over all
-// launches that follow one another in one module, "bert.encoder.layer.3.attention, backward". Without such a
-// tool a range costs a check of a pointer. One object a walk over ops; not thread-safe.
+// Names the ops of a module for tools that watch the process (Nsight Systems): an NVTX range over all launches that
+// follow one another in one module, "bert.encoder.layer.3.attention, backward". Without such a tool a range costs a
+// check of a pointer. Create one object per pass over the ops; not thread-safe.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>
@@ -19,7 +19,7 @@ class ModuleRange {
   ModuleRange(const ModuleRange&) = delete;
   ModuleRange& operator=(const ModuleRange&) = delete;
 
-  // `op` is about to be launched.
+  // Has to be called right before `op` is launched.
   void enter(const BoundProgram& program, const BoundOp& op) {
     const Graph& graph = program.plan->graph;
     const ModuleId module = graph.ops()[op.index].module;

@@ -32,7 +32,7 @@ class SideCopies {
 
   CudaStream stream_to(Space space) const { return streams_[index_of(space)].get(); }
 
-  // To be called before a segment, when no copy is in flight.
+  // Has to be called before a segment, when no copy is in flight.
   void begin() {
     in_flight_.clear();
     num_started_ = 0;

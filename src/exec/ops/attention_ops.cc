@@ -15,16 +15,17 @@ AttentionOptions attention_options(const BindContext& context) {
           .random = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
 }
 
-// A row of qkv consists of three parts, each of which contains all heads.
+// A row of qkv consists of three parts: the heads of q, then those of k, then those of v.
 enum Part { kQ, kK, kV };
 
 // Returns one part of every row of qkv.
 template <typename AnyRows, typename AnyView>
 AnyRows part_of(AnyView qkv, const AttentionDims& dims, Part part) {
-  const int64_t width = dims.heads * dims.head_dim;
+  const int64_t kv_heads = dims.num_kv_heads();
+  const int64_t heads_before = part == kQ ? 0 : part == kK ? dims.heads : dims.heads + kv_heads;
   auto* start = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(qkv.data)));
-  qkv.data = start + part * width * dtype_bytes(qkv.dtype);
-  return {.view = qkv, .row_stride = 3 * width};
+  qkv.data = start + heads_before * dims.head_dim * dtype_bytes(qkv.dtype);
+  return {.view = qkv, .row_stride = (dims.heads + 2 * kv_heads) * dims.head_dim};
 }
 
 }  // namespace

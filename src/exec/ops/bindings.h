@@ -20,7 +20,7 @@ struct ListedBinding {
 // Returns the rows of bindings.inc. Each is bound on a CPU and, in a build with CUDA, on a GPU.
 std::span<const ListedBinding> listed_bindings();
 
-// Binds ops for an NVIDIA GPU, as bindings.h does for a CPU. Only for sources that are built with CUDA.
+// Binds ops for an NVIDIA GPU, as bind_cpu() does for a CPU. Only for sources that are built with CUDA.
 
 // Binds one op. The bound function enqueues work on the stream. Errors: kInternal if the op has no binding.
 std::function<void()> bind_cuda(const BindContext& context, CudaStream stream);

@@ -23,8 +23,8 @@ TEST(Bindings, EveryOpHasExactlyOne) {
   EXPECT_EQ(bound.size(), all_ops().size());
 }
 
-// A binding calls the functions kernel_ref, kernel_cpu and kernel_cuda. The plan chooses between the rows of the kernel to
-// which the op is lowered, so that these have to be the same three.
+// A binding calls the functions kernel_ref, kernel_cpu and kernel_cuda. The plan chooses between the rows of the
+// kernel to which the op is lowered, so these rows must name the same three functions.
 TEST(Bindings, CallTheKernelsThatThePlanChoosesFrom) {
   for (const ListedBinding& binding : listed_bindings()) {
     if (binding.kernel.empty()) continue;
@@ -37,7 +37,8 @@ TEST(Bindings, CallTheKernelsThatThePlanChoosesFrom) {
   }
 }
 
-// The kernels of a family that chooses the function itself still exist for both devices: a reference computes on the CPU.
+// Families that choose the function themselves must also have kernels for both devices. On a CPU the reference
+// counts.
 TEST(Bindings, EveryOpHasARowForEachDevice) {
   for (const OpSchema* op : all_ops()) {
     const std::vector<const KernelRow*> rows = kernel_rows_of(lowering_of(*op).kernel);

@@ -61,6 +61,22 @@ BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context) {
           .activation = activation_of(context.attributes())};
 }
 
+GluFwdArgs glu_args(const BindContext& context) {
+  return {.x = context.input(PointwiseOp::kX),
+          .y = context.output(PointwiseOp::kY),
+          .T = context.output_size(PointwiseOp::kY, 0),
+          .F = context.output_size(PointwiseOp::kY, 1),
+          .activation = activation_of(context.attributes())};
+}
+GluBwdArgs glu_bwd_args(const BindContext& context) {
+  return {.x = context.input(PointwiseBwdOp::kSaved),
+          .d_y = context.input(PointwiseBwdOp::kDY),
+          .d_x = context.output(PointwiseBwdOp::kDX),
+          .T = context.input_size(PointwiseBwdOp::kDY, 0),
+          .F = context.input_size(PointwiseBwdOp::kDY, 1),
+          .activation = activation_of(context.attributes())};
+}
+
 AccumulateArgs accumulate_args(const BindContext& context) {
   return {{.a = context.input(AccumulateOp::kInto),
            .b = context.input(AccumulateOp::kD),
@@ -170,8 +186,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // The longer of the two values contains the complete parameter; its size is a multiple of the number of
-      // parameters.
+      // One of the two values contains the complete parameter and is the longer one.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;

@@ -43,6 +43,28 @@ SortIdsArgs sort_ids_args(const BindContext& context) {
   return args;
 }
 
+RopeArgs rope_args(const BindContext& context) {
+  return {.x = context.input(RopeOp::kX),
+          .table = context.input(RopeOp::kTable),
+          .y = context.output(RopeOp::kY),
+          .T = context.input_size(RopeOp::kX, 0),
+          .N = context.input_size(RopeOp::kX, 1),
+          .H = context.attributes().integer("heads"),
+          .D = context.input_size(RopeOp::kTable, 1),
+          .direction = context.attributes().integer_or("transposed", 0) != 0 ? RopeDirection::kTransposed
+                                                                             : RopeDirection::kForward};
+}
+RopeTableArgs rope_table_args(const BindContext& context) {
+  const int64_t dim = context.attributes().integer("dim");
+  return {.positions = context.input(RopeTableOp::kPositions),
+          .cu_seqlens = context.input(RopeTableOp::kCuSeqlens),
+          .table = context.output(RopeTableOp::kTable),
+          .T = context.bucket().tokens,
+          .B = context.bucket().sequences,
+          .D = dim,
+          .frequencies = rope_frequencies(parse_rope_text(context.attributes().word("rope")), dim)};
+}
+
 namespace {
 
 SequenceRow sequence_row(const BindContext& context) {

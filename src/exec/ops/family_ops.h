@@ -14,12 +14,15 @@
 #include "kernels/element_wise/column_range.h"
 #include "kernels/element_wise/dropout.h"
 #include "kernels/element_wise/gelu.h"
+#include "kernels/element_wise/glu.h"
 #include "kernels/element_wise/scale_shift.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"
+#include "kernels/embedding/rope.h"
 #include "kernels/embedding/sort_ids.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
+#include "kernels/layer_norm/rms_norm.h"
 #include "kernels/loss/bce_with_logits.h"
 #include "kernels/loss/linear_cross_entropy.h"
 #include "kernels/loss/mse.h"
@@ -60,6 +63,8 @@ GeluFwdArgs gelu_args(const BindContext& context);
 GeluBwdArgs gelu_bwd_args(const BindContext& context);
 BiasGeluFwdArgs bias_gelu_args(const BindContext& context);
 BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context);
+GluFwdArgs glu_args(const BindContext& context);
+GluBwdArgs glu_bwd_args(const BindContext& context);
 AccumulateArgs accumulate_args(const BindContext& context);
 AddFwdArgs add_args(const BindContext& context);
 BiasAddFwdArgs bias_add_args(const BindContext& context);
@@ -82,6 +87,8 @@ std::function<void()> bind_copy_cpu(const BindContext& context);
 EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context);
 EmbeddingBwdArgs embedding_bwd_args(const BindContext& context);
 SortIdsArgs sort_ids_args(const BindContext& context);
+RopeArgs rope_args(const BindContext& context);
+RopeTableArgs rope_table_args(const BindContext& context);
 FirstTokenFwdArgs first_token_args(const BindContext& context);
 FirstTokenBwdArgs first_token_bwd_args(const BindContext& context);
 
@@ -117,6 +124,7 @@ Args element_loss_bwd_args(const BindContext& context) {
           .num_classes = context.input_size(ElementLossBwdOp::kLogits, 1)};
 }
 
+CountCorrectArgs count_correct_args(const BindContext& context);
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context);
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context);
 LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);
@@ -145,6 +153,8 @@ std::function<void()> bind_linear_add_cpu(const BindContext& context);
 
 NormalizeFwdArgs normalize_args(const BindContext& context);
 NormalizeBwdArgs normalize_bwd_args(const BindContext& context);
+RmsNormFwdArgs rms_norm_args(const BindContext& context);
+RmsNormBwdArgs rms_norm_bwd_args(const BindContext& context);
 BiasDropoutResidualNormFwdArgs fused_norm_args(const BindContext& context);
 BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 
@@ -155,7 +165,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
 std::vector<OptimizerTensor> adamw_tensors(const BindContext& context);
 std::vector<OptimizerTensor> sgd_tensors(const BindContext& context);
 std::vector<OptimizerTensor> one_state_tensors(const BindContext& context);  // lion, adagrad
-// Updates with 8-bit states have a tensor per part of a parameter (graph/ops/update.h).
+// If states are stored in 8 bits, the list contains one tensor per part of a parameter (graph/ops/update.h) instead
+// of one per parameter.
 std::vector<OptimizerTensor> adamw_8bit_tensors(const BindContext& context);
 std::vector<OptimizerTensor> one_state_8bit_tensors(const BindContext& context);  // lion, sgd, adagrad
 std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context);

@@ -35,7 +35,8 @@ Args classifier_args(const BindContext& context) {
   return args;
 }
 
-// Returns the call of the reference, or of the chunks that `prepare` makes ready.
+// Returns the call of the reference, or the call of the fast kernel, which works on chunks of rows and is prepared by
+// `prepare`.
 template <typename Args, typename Prepare>
 std::function<void()> bind_chunks(const BindContext& context, const Args& args,
                                   void (*reference)(const LinearCrossEntropyProblem&, const Args&),
@@ -91,12 +92,22 @@ SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
   return args;
 }
 
+CountCorrectArgs count_correct_args(const BindContext& context) {
+  return {.logits_BK = context.input(CountCorrectOp::kLogits),
+          .labels_B = context.input(CountCorrectOp::kLabels),
+          .count = context.output(CountCorrectOp::kCount),
+          .num_rows = context.input_size(CountCorrectOp::kLogits, 0),
+          .num_classes = context.input_size(CountCorrectOp::kLogits, 1)};
+}
+
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context) {
   return linear_cross_entropy_problem(context.view(), context.bucket(), context.target());
 }
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context) {
   auto args = classifier_args<LinearCrossEntropyFwdArgs, LinearCrossEntropyOp>(context);
   args.loss = context.output(LinearCrossEntropyOp::kLoss);
+  if (context.op().outputs.size() > LinearCrossEntropyOp::kNumCorrect)
+    args.num_correct = context.output(LinearCrossEntropyOp::kNumCorrect);
   return args;
 }
 LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context) {

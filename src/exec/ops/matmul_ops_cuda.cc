@@ -10,10 +10,10 @@ namespace plimsoll {
 
 namespace {
 
-// compute-sanitizer's initcheck does not see the writes of Hopper's copy engine, by which a product may store its output,
-// and would report every reader of the output. If the plan keeps buffers apart for such tools, the bytes that the product
-// will write are first set to NaNs. A read before the product has run is still found, because the NaNs spread. A product
-// that may add to its output is left alone.
+// compute-sanitizer's initcheck does not see the writes of Hopper's copy engine, by which a product may store its
+// output, and would report every reader of the output. If the plan has separate buffers, which it has for such tools,
+// the bytes that the product will write are first set to NaNs. A read before the product has run is still found,
+// because the NaNs spread. A product that may add to its output is not treated in this way.
 std::function<void()> visible_to_initcheck(const BindContext& context, std::function<void()> product,
                                            CudaStream stream) {
   if (!context.request().separate_buffers || AccumulateFlag(context).on_device() != nullptr) return product;
@@ -30,7 +30,7 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
   };
 }
 
-// Prepares a product by the library, with the algorithm that was tuned if there is one, or by our own kernel.
+// Prepares a product: by the library, with the tuned algorithm if the table has one, or by Plimsoll's own kernel.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
   const TuningTable& table = context.request().products.tuning;

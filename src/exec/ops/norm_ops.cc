@@ -21,6 +21,40 @@ NormalizeBwdArgs normalize_bwd_args(const BindContext& context) {
           .C = context.input_size(NormalizeBwdOp::kN, 1)};
 }
 
+namespace {
+
+RmsNormDims rms_norm_dims(const BindContext& context, int x, int gain) {
+  return {.T = context.input_size(x, 0),
+          .N = context.input_size(x, 1),
+          .C = context.input_size(gain, 0),
+          .H = context.attributes().integer("heads"),
+          .G = context.attributes().integer("second_heads")};
+}
+
+}  // namespace
+
+RmsNormFwdArgs rms_norm_args(const BindContext& context) {
+  return {.dims = rms_norm_dims(context, RmsNormOp::kX, RmsNormOp::kGain),
+          .x = context.input(RmsNormOp::kX),
+          .gain = context.input(RmsNormOp::kGain),
+          .second_gain = context.input(RmsNormOp::kSecondGain),
+          .y = context.output(RmsNormOp::kY),
+          .rstd = context.output(RmsNormOp::kRstd),
+          .eps = context.attributes().number("eps")};
+}
+RmsNormBwdArgs rms_norm_bwd_args(const BindContext& context) {
+  return {.dims = rms_norm_dims(context, RmsNormBwdOp::kX, RmsNormBwdOp::kGain),
+          .d_y = context.input(RmsNormBwdOp::kDY),
+          .x = context.input(RmsNormBwdOp::kX),
+          .gain = context.input(RmsNormBwdOp::kGain),
+          .second_gain = context.input(RmsNormBwdOp::kSecondGain),
+          .rstd = context.input(RmsNormBwdOp::kRstd),
+          .d_x = context.output(RmsNormBwdOp::kDX),
+          .d_gain = context.output_row(RmsNormBwdOp::kDGain),
+          .d_second_gain = context.output_row(RmsNormBwdOp::kDSecond),
+          .scratch = context.scratch()};
+}
+
 BiasDropoutResidualNormFwdArgs fused_norm_args(const BindContext& context) {
   using Norm = BiasDropoutResidualNormOp;
   return {.x = context.input(Norm::kX),

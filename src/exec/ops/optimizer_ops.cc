@@ -40,7 +40,7 @@ std::vector<OptimizerTensor> update_tensors(const BindContext& context, int stat
   return tensors;
 }
 
-// A tensor of a checkpoint within a parameter of an update.
+// One part of a parameter of an update op: the rows that are one tensor in a checkpoint.
 struct UpdatePart {
   int input = 0;  // index of the op's input: the first value of the parameter
   int copy = -1;  // index of the op's input: the 16-bit copy, or -1

@@ -35,8 +35,9 @@ std::string_view last_block_before_head(const Graph& graph);
 // operands.
 std::vector<bool> find_repeated_ops(const Graph& graph);
 
-// When copies between memory spaces end. A copy is enqueued on a queue of its own direction when every op before it
-// in the program is done; the ops after it run at the same time. It has ended before the first op that requires it:
+// Finds the position at which each copy between memory spaces has ended. A copy is enqueued on a queue of its own
+// direction when every op before it in the program is done; the ops after it run at the same time. It has ended
+// before the first op that requires it:
 //  - an op that reads the result, or that names it in `after`;
 //  - an op that takes over the bytes of an operand or of the result, except a copy of other elements of the same
 //    value;
@@ -58,8 +59,8 @@ std::vector<CopyInFlight> find_copies(const Graph& graph);
 // deferred states back to the host. All are in the forward segment. They are skipped if no run came before, or if their
 // work was done already. Pure functions; thread-safe.
 
-// Returns true by position for ops that read deferred values, for copies to the host of their results, and for copies to
-// the device of values that only they read.
+// Returns true by position for ops that read deferred values, for copies of the results of these ops to the host, and
+// for copies to the device of values that only these ops read.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
 // Returns the last segment in which a run writes a value that deferred ops read: after it, the next run has deferred

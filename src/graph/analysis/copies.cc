@@ -22,15 +22,16 @@ bool are_apart(const Op& a, const Op& b) {
 std::vector<CopyInFlight> find_copies(const Graph& graph) {
   std::vector<CopyInFlight> copies;
   if (std::ranges::none_of(graph.ops(), [](const Op& op) { return op.def == &copy_op(); })) return copies;
-  // The copies that use a value, by the value: as an operand, or as a result. Copies of other elements may still
-  // write the same result.
+  // For each value, the copies that read it (operand_of) and the copies that write it (brought_by). Several copies
+  // can write one value, each of them other elements.
   std::unordered_map<ValueId, std::vector<size_t>> operand_of;
   std::unordered_map<ValueId, std::vector<size_t>> brought_by;
   std::vector<size_t> to_host;  // the copies of this segment to the host
   const auto end_by = [&](size_t copy, uint32_t position) {
     copies[copy].end = std::min(copies[copy].end, position);
   };
-  // Ends the copies of a list that the op at this position conflicts with, and returns the others.
+  // Ends the copies of the list before the op at this position, except the copies that access other elements than
+  // that op. Returns those copies.
   const auto disturb = [&](const std::vector<size_t>& list, uint32_t position) {
     std::vector<size_t> undisturbed;
     for (size_t copy : list) {
@@ -56,7 +57,8 @@ std::vector<CopyInFlight> find_copies(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // Copies of other elements still read, or write, these bytes, which now belong to the newer version.
+      // A copy of other elements may still read or write these bytes when they belong to the newer version of the
+      // value.
       if (const auto it = operand_of.find(older); it != operand_of.end()) {
         std::vector<size_t> undisturbed = disturb(it->second, i);
         if (!undisturbed.empty()) operand_of[id] = std::move(undisturbed);

@@ -22,8 +22,8 @@ bool is_place(const Graph& graph, const Op& op, size_t input) {
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Returns true if this version of a deferred value derives from one that was written without reading the content of
-// the run before.
+// Returns true if this version of a deferred value belongs to the current run: it, or an older version that it
+// derives from, was written without reading the content that the previous run left.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;
@@ -67,7 +67,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
-      // An op that overwrites the deferred content of the run before does not read it.
+      // Overwriting the deferred content of the previous run does not count as reading it.
       const bool is_deferred = graph.value(root_of(graph, id)).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
@@ -102,7 +102,7 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
-    // A deferred buffer is live from the start of the run too.
+    // A deferred buffer is also live from the start of the run to its last reader.
     if (range.first > range.last) change[0] += bytes;
   }
   int64_t sum = 0;

@@ -1,4 +1,5 @@
-// When the bytes of each transient value are in use. Versions of one value share one buffer.
+// Finds the positions between which the bytes of each transient value are in use. Versions of one value share one
+// buffer.
 //
 // A buffer is live from the position of its producer to the last op that may still touch it: the last reader in the
 // list, or the op before the one that waits for a copy of it (analysis.h). Positions are those of the schedule. An op
@@ -23,7 +24,7 @@ struct LiveRange {
   uint32_t last = 0;   // position of the last op during which it may be read or written
 };
 
-// The same for buckets of any size: positions depend on the graph alone.
+// A live range for buckets of any size: positions depend on the graph alone, and the bytes follow from the bucket.
 struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;

@@ -8,7 +8,7 @@ namespace {
 class Backward final : public GradientContext {
  public:
   Backward(Graph& graph, std::span<const ValueId> wanted) : graph_(graph) {
-    // Marks the values that depend on a parameter.
+    // Marks the values that depend on a parameter; only these need gradients.
     reaches_.assign(graph.values().size(), false);
     for (ValueId id : wanted) reaches_[index_of(id)] = true;
     for (const Op& op : graph.ops()) {

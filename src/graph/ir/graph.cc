@@ -148,7 +148,7 @@ void Graph::drop_unused_values() {
     for (ValueId id : op.outputs) used[index_of(id)] = true;
   }
   for (size_t i = values_.size(); i-- > 0;) {
-    // Drops an unused version of a persistent value too: the op that produced it was removed.
+    // If the op that produced a version of a persistent value was removed, the version is dropped too.
     if (values_[i].version_of != kNoValue && values_[i].producer == kNoOp) used[i] = false;
   }
   if (std::find(used.begin(), used.end(), false) == used.end()) return;

@@ -73,7 +73,7 @@ constexpr bool is_written_before_update(InputSource source) {
   return source == InputSource::kLearningRate || source == InputSource::kUpdateNumber;
 }
 
-// The meaning of the elements of a batch's tensor, as far as whoever fills the input must know it.
+// The meaning of the elements of an input, as far as the code that fills the input depends on it.
 enum class InputContent : uint8_t {
   kAny,
   kTableRows,      // numbers of rows of a table, which kernels use without checking them
@@ -85,9 +85,12 @@ struct InputRule {
   InputSource source = InputSource::kBatch;
   InputContent content = InputContent::kAny;
   int64_t table_rows = 0;  // kTableRows: number of rows of the table
-  // The value of the elements of a bucket that the batch leaves unused, except for kSequenceStarts, whose unused
-  // elements are the number of tokens.
+  // The value that is written into elements of the input which the batch does not fill. For kSequenceStarts it is not
+  // used: there these elements are set to the number of tokens.
   int32_t unused = 0;
+  // For an input of positions: a token with this id has the id as its position, and the others count from the position after
+  // it. -1: every token counts, from 0.
+  int32_t position_padding_id = -1;
   double factor = 1.0;  // kLearningRate: the factor on the learning rate
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };

@@ -1,6 +1,7 @@
-// attention(qkv, cu_seqlens, rng?) {heads, scale, causal, p, site, lse}: per sequence and head, o =
-// dropout(softmax(scale q k^T)) v over rows laid end to end. qkv_T(3HD) contains q, k and v of all heads next to each
-// other. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S
+// attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse}: per sequence and head, o =
+// dropout(softmax(scale q k^T)) v over rows laid end to end. qkv_T((H+2G)D) contains q of H heads, then k and then v of
+// G heads; G is {kv_heads}, or H without it. A row attends to rows less than {window} away, or to any without it; a
+// causal row to none after it. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S
 // x S value exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
 #include <array>
 
@@ -14,7 +15,13 @@ namespace {
 double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
   const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;
-  return tokens * (op.attributes().integer("causal") != 0 ? (longest + 1.0) / 2.0 : longest);
+  const double causal = tokens * (longest + 1.0) / 2.0;
+  const double window = static_cast<double>(op.attributes().integer_or("window", 0));
+  const bool is_causal = op.attributes().integer("causal") != 0;
+  if (window == 0.0 || window >= longest) return is_causal ? causal : tokens * longest;
+  // The first rows of a sequence have fewer than {window} rows before them.
+  const double before = tokens * window - tokens / longest * window * (window - 1.0) / 2.0;
+  return is_causal ? before : 2.0 * before - tokens;
 }
 
 class Attention final : public OpSchema, private AttentionOp {
@@ -27,12 +34,15 @@ class Attention final : public OpSchema, private AttentionOp {
 
   std::vector<ValueType> output_types(const OpView& op) const override {
     const int64_t heads = op.attributes().integer("heads");
+    const int64_t kv_heads = op.attributes().integer_or("kv_heads", heads);
+    const int64_t all_heads = heads + 2 * kv_heads;
+    expect_operands(kv_heads > 0 && heads % kv_heads == 0, op, "heads that are a multiple of kv_heads");
     expect_operands(op.in_shape(kQkv).rank() == 2 && op.in_shape(kQkv).has_token_rows() &&
-                        op.in_shape(kQkv)[1].offset % (3 * heads) == 0,
-                    op, "qkv[T,3*H*D], cu_seqlens[B+1], rng");
+                        op.in_shape(kQkv)[1].offset % all_heads == 0,
+                    op, "qkv[T,(H+2G)*D], cu_seqlens[B+1], rng");
     expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op, "rng where p > 0");
     const DType dtype = op.input(kQkv).type.dtype;
-    std::vector<ValueType> types{{dtype, Shape{kDimT, op.in_shape(kQkv)[1].offset / 3}}};
+    std::vector<ValueType> types{{dtype, Shape{kDimT, op.in_shape(kQkv)[1].offset / all_heads * heads}}};
     if (op.attributes().integer("lse") != 0) {
       types.push_back({DType::kF32, Shape{kDimT, heads}});
     }

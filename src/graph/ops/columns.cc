@@ -73,7 +73,7 @@ class AddColumns final : public OpSchema, private AddColumnsOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.in_shape(kY).elements(bucket));
   }
-  // The op runs in place, because no other op reads x.
+  // No other op reads x, so the op works in place and moves only y and the columns that it changes.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return 3.0 * static_cast<double>(op.input(kY).bytes(bucket));
   }

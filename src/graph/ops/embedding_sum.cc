@@ -1,6 +1,6 @@
-// embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id}: x_TC = sum over k of
+// embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id, padding_id_1}: x_TC = sum over k of
 // table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero. Tokens whose ids_0 is padding_id (-1: none)
-// add nothing to the gradient of table_0.
+// add nothing to the gradient of table_0; padding_id_1 says the same of ids_1 and table_1.
 //
 // embedding_bwd(sorted_T2, d_x, into?, flag?) {rows, padding_id}: from the pairs (id, t) of sort_ids, d_table_VC[v] =
 // sum of d_x over the rows t of id v, added in the order of t; zero for v = padding_id. With {first_row, of_rows} the
@@ -52,7 +52,10 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
     for (size_t k = 0; k < wanted.size(); ++k) {
       const size_t i = wanted[k];
       const Value& table = graph.value(op.inputs[i]);
-      const int64_t padding_id = i == kFirstTable ? op.attributes.integer_or("padding_id", -1) : -1;
+      const char* attribute = i == kFirstTable       ? "padding_id"
+                              : i == kFirstTable + 2 ? "padding_id_1"
+                                                     : nullptr;
+      const int64_t padding_id = attribute == nullptr ? -1 : op.attributes.integer_or(attribute, -1);
       const Attributes attributes{{"rows", table.type.shape[0].offset},
                                   {"padding_id", padding_id},
                                   {"dtype", std::string(dtype_name(sum_dtype(table.type.dtype)))}};
@@ -78,7 +81,7 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
     return wanted;
   }
 
-  // Emits the sorted ids of each of these tables.
+  // Emits one sort per table whose gradient is wanted.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
     std::vector<ValueId> inputs{op.inputs[kCuSeqlens]};

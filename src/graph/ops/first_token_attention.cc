@@ -27,8 +27,9 @@ class FirstTokenAttention final : public OpSchema, private FirstTokenAttentionOp
     return {{op.input(kX).type.dtype, Shape{kDimB, op.in_shape(kW)[0].offset / 3}}};
   }
 
-  // Keys and values are not computed. Instead each head takes two products of x with a vector of its width, and one
-  // row takes three projections; those of keys and values are applied to the vector.
+  // The kernel does not compute keys and values for all rows. Each head multiplies x twice with a vector as wide as
+  // x, and one row per sequence takes three projections: that of the query, and those of key and value, which are
+  // applied to the vector instead of the rows.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const auto columns = static_cast<double>(op.in_shape(kX)[1].offset);
     const auto heads = static_cast<double>(op.attributes().integer("heads"));

@@ -1,7 +1,8 @@
-// linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows}: the loss of a
+// linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows, counts_correct}: the loss of a
 // classifier's last product, softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a time, in
 // scratch; the backward ops compute those of each chunk again. Logits are rounded to the type of x, as the product
-// alone would round them, and the loss is computed in fp32 at least.
+// alone would round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is
+// count_correct(logits, labels).
 //
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
 //
@@ -10,7 +11,8 @@
 // again, because the gradient of the weight is larger than the logits if B < H: this way it is produced only when the
 // activations are no longer live.
 //
-// Rows are sequences. A sum over rows of tokens would need zeros on the tail rows.
+// Rows are sequences or tokens. Unused tail rows have no label, so that the gradients of their logits are zero: d_x is zero
+// there, and they add nothing to d_w and d_bias.
 #include <algorithm>
 #include <array>
 
@@ -33,7 +35,6 @@ void expect_linear(const OpView& op, std::string_view rule) {
   expect_operands(!op.has_input(In::kBias) || (op.in_shape(In::kBias).rank() == 1 &&
                                                op.in_shape(In::kBias)[0] == op.in_shape(In::kW)[0]),
                   op, "bias[K]");
-  expect_operands(!op.in_shape(In::kX).has_token_rows(), op, "rows that are not tokens");
   PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunk_rows is {}",
                  op.attributes().integer("chunk_rows"));
 }
@@ -47,8 +48,8 @@ double num_logits(const OpView& op, const Bucket& bucket) {
   return static_cast<double>(op.in_shape(In::kX)[0].at(bucket)) *
          static_cast<double>(op.in_shape(In::kW)[0].at(bucket));
 }
-// Returns the bytes that the chunks after the first move each time that they read or write a matrix of the size of
-// the weight.
+// Returns the additional bytes that chunking moves: from the second chunk on, each read or write of a matrix of the
+// size of the weight is repeated.
 double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
   const int64_t rows = op.in_shape(In::kX)[0].at(bucket);
   const int64_t chunk = op.attributes().integer("chunk_rows");
@@ -73,7 +74,9 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
   OpGroup group() const override { return OpGroup::kContraction; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
-    return {{sum_dtype(op.input(kX).type.dtype), Shape{1}}};
+    std::vector<ValueType> types{{sum_dtype(op.input(kX).type.dtype), Shape{1}}};
+    if (counts_correct(op.attributes())) types.push_back({DType::kI32, Shape{1}});
+    return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
@@ -105,16 +108,28 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
     }
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    return {emit(graph, softmax_cross_entropy_op(),
-                 {emit_logits(graph, op), op.inputs[kLabels], op.inputs[kDenominator]},
-                 {{"smoothing", op.attributes.number("smoothing")}})};
+    const ValueId logits = emit_logits(graph, op);
+    std::vector<ValueId> out{emit(graph, softmax_cross_entropy_op(),
+                                  {logits, op.inputs[kLabels], op.inputs[kDenominator]},
+                                  {{"smoothing", op.attributes.number("smoothing")}})};
+    if (counts_correct(op.attributes))
+      out.push_back(emit(graph, count_correct_op(), {logits, op.inputs[kLabels]}));
+    return out;
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
+    return std::vector<Tail>(static_cast<size_t>(op.num_outputs()), Tail::kNone);
   }
 
  private:
+  static bool counts_correct(const Attributes& attributes) {
+    return attributes.has("counts_correct") && attributes.integer("counts_correct") != 0;
+  }
+
   static constexpr std::array kInputs{
       InputOperand::required(kX, "x"), InputOperand::required(kW, "w"), InputOperand::optional(kBias, "bias"),
       InputOperand::required(kLabels, "labels"), InputOperand::required(kDenominator, "denominator")};
-  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss")};
+  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss"),
+                                       OutputOperand::conditional(kNumCorrect, "num_correct")};
 };
 
 // Emits the gradients of the logits in the type in which the products read them.
@@ -138,6 +153,9 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
     expect_operands(op.has_input(kDLoss), op, "the inputs of linear_cross_entropy and d_loss[1]");
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
     return {op.input(kX).type};
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
+    return {op.out_shape(kDX).has_token_rows() ? Tail::kZero : Tail::kNone};
   }
   // Counts the logits, computed again, and d_x.
   double flops(const OpView& op, const Bucket& bucket) const override {

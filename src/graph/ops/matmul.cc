@@ -78,7 +78,8 @@ class Matmul final : public OpSchema, private MatmulOp {
     }
     if (context.wants(kBias)) {
       const Value& bias = graph.value(op.inputs[kBias]);
-      // Sums over rows stay in fp32 if the bias is a 16-bit copy.
+      // The gradient of a bias is a sum over rows. It is computed in fp32 even if the product reads a 16-bit copy of
+      // the bias.
       const DType dtype = bias.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
       const Attributes attributes{{"dtype", std::string(dtype_name(dtype))}};
       const std::string name = "d_" + bias.name;

@@ -53,7 +53,7 @@ std::vector<Tail> OpSchema::tail(const OpView& op, std::span<const Tail> inputs)
 
 namespace {
 
-// The first repeated row, and the number of repeated rows, which are neighbours.
+// The repeated rows of an operand table, which are adjacent: the position of the first one, and their number.
 struct Repeated {
   int first = 0;
   int rows = 0;

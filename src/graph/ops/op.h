@@ -72,8 +72,8 @@ struct Recipe {
 
 class OpSchema : public OpDef {
  public:
-  // The operand tables. An op without repeated rows has its inputs at the positions of their rows. Outputs follow
-  // the order of their rows; conditional ones that do not exist leave no gap.
+  // The operand tables. If no row of the table is repeated, input i is described by row i. Outputs have the order of
+  // their rows; a conditional output that does not exist leaves no gap.
   virtual std::span<const InputOperand> inputs() const = 0;
   virtual std::span<const OutputOperand> outputs() const = 0;
   // Returns the row of the table that describes input i of this op, or output i.
@@ -120,7 +120,8 @@ class OpSchema : public OpDef {
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
-  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. Random draws are numbered by the rows that are left.
+  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If rows are left out, random draws are numbered by the
+  // remaining rows.
   virtual bool works_row_by_row(const OpView& op) const {
     static_cast<void>(op);
     return false;

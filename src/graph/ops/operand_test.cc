@@ -44,8 +44,8 @@ TEST(OperandTables, OptionalOutputsAreDeclaredAsSuch) {
   }
 }
 
-// An executor finds the flag and the random state by their roles, so each role occurs once at most, and an op
-// has a flag exactly if one of its outputs accumulates.
+// The executor finds the flag and the random state by their roles. Therefore each role occurs at most once, and an op
+// has a flag if and only if one of its outputs accumulates.
 TEST(OperandTables, RolesAreUnambiguous) {
   for (const OpSchema* op : all_ops()) {
     std::multiset<InputRole> roles;
@@ -66,7 +66,7 @@ TEST(OperandTables, RolesAreUnambiguous) {
   }
 }
 
-// A table with a repeated row before a fixed one has no fixed positions after it.
+// Operands after a repeated row have no fixed positions, so operands with a role must come before it.
 TEST(OperandTables, RolesHaveFixedPositions) {
   for (const OpSchema* op : all_ops()) {
     bool repeated = false;

@@ -19,9 +19,9 @@ std::span<const OpSchema* const> all_ops();
 
 enum class MatmulTranspose : uint8_t { kNo, kYes };
 
-// The operands of each op by name: the positions of its inputs and outputs, and the rows of its operand table.
-// An op with conditional outputs (bias_dropout_residual_norm_bwd) has some at earlier positions than their rows.
-// d_x is the gradient of x.
+// The operands of each op by name: the positions of its inputs and outputs, and the rows of its operand table. If an
+// op has conditional outputs (bias_dropout_residual_norm_bwd), an output may be at an earlier position than its row
+// of the table, because absent outputs leave no gap. d_x is the gradient of x.
 
 // Tensor contractions.
 struct MatmulOp {
@@ -70,6 +70,14 @@ struct NormalizeBwdOp {
   enum In { kN, kRstd, kDN };
   enum Out { kDX };
 };
+struct RmsNormOp {
+  enum In { kX, kGain, kSecondGain };
+  enum Out { kY, kRstd };
+};
+struct RmsNormBwdOp {
+  enum In { kDY, kX, kGain, kSecondGain, kRstd, kIntoGain, kIntoSecond, kFlag };
+  enum Out { kDX, kDGain, kDSecond };
+};
 struct ScaleShiftOp {
   enum In { kN, kGain, kBias };
   enum Out { kY };
@@ -79,7 +87,7 @@ struct ScaleShiftBwdOp {
   enum Out { kDN, kDGain, kDBias };
 };
 
-// Element-wise ops. PointwiseOp and PointwiseBwdOp are the operands of gelu, relu and tanh.
+// Element-wise ops. PointwiseOp and PointwiseBwdOp are the operands of gelu, glu, relu and tanh.
 struct PointwiseOp {
   enum In { kX };
   enum Out { kY };
@@ -129,7 +137,8 @@ struct DropoutOp {
   enum Out { kY };
 };
 
-// Embeddings and rows of sequences. ids and table of embedding_sum repeat, and so do the ids of sort_ids.
+// Embeddings and rows of sequences. The operands ids and table of embedding_sum are repeated per table, and so are
+// the ids of sort_ids.
 struct EmbeddingSumOp {
   enum In { kCuSeqlens, kIds, kTable };
   enum Out { kX };
@@ -141,6 +150,14 @@ struct EmbeddingBwdOp {
 struct SortIdsOp {
   enum In { kCuSeqlens, kIds };
   enum Out { kSorted };
+};
+struct RopeTableOp {
+  enum In { kPositions, kCuSeqlens };
+  enum Out { kTable };
+};
+struct RopeOp {
+  enum In { kX, kTable };
+  enum Out { kY };
 };
 struct FirstTokenOp {
   enum In { kX, kCuSeqlens };
@@ -161,6 +178,10 @@ struct ClassLossBwdOp {
   enum In { kLogits, kLabels, kDenominator, kDLoss };
   enum Out { kDLogits };
 };
+struct CountCorrectOp {
+  enum In { kLogits, kLabels };
+  enum Out { kCount };
+};
 struct ElementLossOp {
   enum In { kLogits, kLabels, kDenominator, kNumSequences };
   enum Out { kLoss };
@@ -171,7 +192,7 @@ struct ElementLossBwdOp {
 };
 struct LinearCrossEntropyOp {
   enum In { kX, kW, kBias, kLabels, kDenominator };
-  enum Out { kLoss };
+  enum Out { kLoss, kNumCorrect };
 };
 struct LinearCrossEntropyBwdOp {
   enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss };
@@ -260,6 +281,9 @@ inline bool reads_last_token(const Attributes& attributes) {
 const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();
 const OpSchema& global_norm_op();
+const OpSchema& count_correct_op();
+const OpSchema& glu_op();
+const OpSchema& glu_bwd_op();
 const OpSchema& linear_cross_entropy_op();
 const OpSchema& linear_cross_entropy_bwd_op();
 const OpSchema& linear_cross_entropy_grad_op();
@@ -279,6 +303,10 @@ const OpSchema& normalize_op();
 const OpSchema& normalize_bwd_op();
 const OpSchema& relu_op();
 const OpSchema& relu_bwd_op();
+const OpSchema& rms_norm_op();
+const OpSchema& rms_norm_bwd_op();
+const OpSchema& rope_op();
+const OpSchema& rope_table_op();
 const OpSchema& scale_shift_op();
 const OpSchema& scale_shift_bwd_op();
 const OpSchema& sgd_op();

@@ -107,8 +107,8 @@ const OpSchema& adagrad_op() {
 }
 
 // sgd_8bit(lr, step, clip, finite, p_0, g_0, b_0, b_absmax_0, p_1, ...) {momentum, nesterov, weight_decay,
-// part_rows}: sgd with its momentum in 8 bits, stored like the moments of adamw_8bit (graph/ops/optimizer_ops.cc). With
-// {copies} each parameter has one more value, a 16-bit copy of p', which the update writes too.
+// part_rows}: sgd with its momentum in 8 bits, stored like the moments of adamw_8bit below. With {copies} each
+// parameter has one more value, a 16-bit copy of p', which the update writes too.
 
 namespace {
 
@@ -155,8 +155,8 @@ const OpSchema& adamw_8bit_op() {
 }
 
 // lion_8bit(lr, step, clip, finite, p_0, g_0, m_0, m_absmax_0, p_1, ...) {beta1, beta2, weight_decay, part_rows}:
-// lion with its moment in 8 bits, stored like the moments of adamw_8bit (graph/ops/optimizer_ops.cc). With {copies} each
-// parameter has one more value, a 16-bit copy of p', which the update writes too.
+// lion with its moment in 8 bits, stored like the moments of adamw_8bit above. With {copies} each parameter has one
+// more value, a 16-bit copy of p', which the update writes too.
 
 namespace {
 
@@ -178,8 +178,8 @@ const OpSchema& lion_8bit_op() {
 }
 
 // adagrad_8bit(lr, step, clip, finite, p_0, g_0, v_0, v_absmax_0, p_1, ...) {lr_decay, epsilon, weight_decay,
-// part_rows}: adagrad with its sums in 8 bits, stored like the moments of adamw_8bit (graph/ops/optimizer_ops.cc). With
-// {copies} each parameter has one more value, a 16-bit copy of p', which the update writes too.
+// part_rows}: adagrad with its sums in 8 bits, stored like the moments of adamw_8bit above. With {copies} each
+// parameter has one more value, a 16-bit copy of p', which the update writes too.
 
 namespace {
 

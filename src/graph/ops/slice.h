@@ -17,12 +17,12 @@ struct Slice {
   int64_t elements = 0;
   int64_t of = 0;
 
-  // Returns the begin of the part in a value of this many elements, which is whole or only the part. Requires: the
-  // part is not the whole.
+  // Returns the index of the part's first element in a value of `value_elements` elements: `numbers_per_element *
+  // first` if the value is whole, 0 if it contains only the part. Requires: the part is not the whole.
   int64_t first_in(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element ? first * numbers_per_element : 0;
   }
-  // Returns true if the value is whole or is the part.
+  // Returns true if a value of this size is the whole value or exactly the part.
   bool is_of(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element || value_elements == elements * numbers_per_element;
   }

@@ -18,10 +18,10 @@ namespace plimsoll {
 
 // An update of a list of parameters in place: four scalars (learning rate, step, clip coefficient, finite), then the
 // same number of values for each parameter: the parameter, its gradient, its states, and with {copies} a 16-bit copy
-// that the update writes too. bf16 parameters without a copy or lower half are rounded stochastically with the noise
-// of {noise_seed, noise_site}, and so are the states that the op chooses. Outputs are the new versions of all values
-// except the gradient. With a slice (slice.h) the op has one parameter and updates a part of it; each of its values
-// is whole or only that part.
+// that the update writes too. bf16 parameters that have neither a copy nor a lower half are rounded stochastically
+// with the noise of {noise_seed, noise_site}; so are the states for which the op requests it. Outputs are the new
+// versions of all values except the gradient. With a slice (slice.h) the op has one parameter and updates a part of
+// it; each of its values is whole or only that part.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }
@@ -85,8 +85,8 @@ class Update : public OpSchema, public UpdateOp {
   virtual bool is_element_wise() const { return false; }
   // Returns the number of values per parameter: itself, its gradient, its states, and a copy if there is one.
   int stride(const OpView& op) const { return values_per_parameter(op); }
-  // Returns how many numbers of a parameter's k-th value belong to one element: 2 for the lower halves, which are
-  // bytes.
+  // Returns the number of array elements that the k-th value of a parameter has per parameter element: 2 for the
+  // lower halves, which are stored as bytes, and 1 for others.
   static int64_t numbers_per_element(const OpView& op, int k) {
     return op.attributes().integer_or("split", 0) != 0 && kParameter + k + 1 == op.num_inputs() ? 2 : 1;
   }
@@ -101,7 +101,7 @@ class Update : public OpSchema, public UpdateOp {
   virtual double flops_per_element() const = 0;
 
  private:
-  // The rows of parameter, gradient and state repeat for each parameter; there may be several states, or none.
+  // The operands parameter, gradient and state are repeated for each parameter. There may be several states, or none.
   static constexpr std::array kInputs{InputOperand::required(kLearningRate, "learning_rate"),
                                       InputOperand::required(kStep, "step"),
                                       InputOperand::optional(kClip, "clip"),
@@ -121,7 +121,7 @@ class Update : public OpSchema, public UpdateOp {
 // dimension: q, k and v in one matrix. An optimizer whose states are sums over a tensor, or blocks of it, treats
 // every part separately, like a parameter of its own. Pure functions; thread-safe.
 
-// The attribute of an op that contains them.
+// The name of the attribute that lists the rows of the parts.
 inline constexpr std::string_view kPartRows = "part_rows";
 
 // Returns the rows of every part of every parameter as text: "48" for one part of 48 rows, "16+16+16" for three

@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Lets producers add straight into the persistent buffers of gradients. An accumulate op follows a producer that
-// cannot.
+// Lets ops that produce gradients add to the persistent buffers of the gradients directly. If such an op cannot add
+// to its output, an accumulate op is inserted after it.
 void keep_gradients(Graph& graph) {
   const ValueId flag = graph.input("accumulate");
   std::vector<ValueId> replacement(graph.values().size(), kNoValue);

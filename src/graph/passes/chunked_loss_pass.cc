@@ -8,12 +8,14 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{16} << 20;
+// Rows of tokens are so many that each chunk's sum into the gradient of the weight would cost more than the chunk's product
+// if chunks were small: 2048 rows per chunk read and write 308 MB of GPT-2's table eight times for 16384 tokens.
+constexpr int64_t kTokenChunkBytes = int64_t{512} << 20;
 // Fewer rows would leave the tiles of a product unfilled. Chunks of a multiple of these rows begin where tiles begin.
 constexpr int64_t kTileRows = 16;
 
-// Runs on a forward graph. The fused op replaces the classifier's last product, a cast of its result and the loss. It
-// reads their inputs and takes the place of the loss.
+// Runs on a forward graph. The fused op replaces the classifier's last product, a cast of its result, the loss and the count of
+// correct predictions. It reads their inputs and takes the place of the loss.
 class ChunkedLoss {
  public:
   ChunkedLoss(Graph& graph, const Bucket& bucket, int64_t most_bytes)
@@ -25,13 +27,15 @@ class ChunkedLoss {
       const ValueId logits = rewriter_.op(i).inputs[ClassLossOp::kLogits];
       if (graph().value(logits).bytes(bucket_) <= most_bytes_) continue;
       const auto cast = rewriter_.find_producer(i, logits, cast_op());
-      const auto product =
-          cast ? rewriter_.find_producer(*cast, rewriter_.op(*cast).inputs[CastOp::kX], matmul_op())
-               : rewriter_.find_producer(i, logits, matmul_op());
+      const uint32_t reader = cast.value_or(i);
+      const ValueId result = cast ? rewriter_.op(*cast).inputs[CastOp::kX] : logits;
+      const auto count = find_count(result);
+      const auto product = rewriter_.find_producer(reader, result, matmul_op(), count);
       if (!product || !is_linear(rewriter_.op(*product))) continue;
-      rewriter_.replace(i, fused(rewriter_.op(*product), rewriter_.op(i)));
+      rewriter_.replace(i, fused(rewriter_.op(*product), rewriter_.op(i), count));
       rewriter_.remove(*product);
       if (cast) rewriter_.remove(*cast);
+      if (count) rewriter_.remove(*count);
     }
     rewriter_.apply();
   }
@@ -39,15 +43,23 @@ class ChunkedLoss {
  private:
   const Graph& graph() const { return rewriter_.graph(); }
 
-  // Returns true for x w^T (+ bias) in the type of x, if the rows of x are not tokens.
+  // Returns the op that counts the correct predictions of these logits, if there is one.
+  std::optional<uint32_t> find_count(ValueId logits) const {
+    for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
+      if (rewriter_.is(i, count_correct_op()) && rewriter_.op(i).inputs[CountCorrectOp::kLogits] == logits)
+        return i;
+    }
+    return std::nullopt;
+  }
+
+  // Returns true for x w^T (+ bias) in the type of x.
   bool is_linear(const Op& op) const {
     return op.attributes.integer("ta") == 0 && op.attributes.integer("tb") == 1 &&
            op.inputs[MatmulOp::kInto] == kNoValue && !op.attributes.has("dtype") &&
-           !graph().value(op.inputs[MatmulOp::kA]).type.shape.has_token_rows() &&
            !graph().value(op.inputs[MatmulOp::kB]).type.shape.depends_on_bucket();
   }
 
-  Op fused(const Op& product, const Op& loss) const {
+  Op fused(const Op& product, const Op& loss, std::optional<uint32_t> count) const {
     const Value& logits = graph().value(loss.inputs[ClassLossOp::kLogits]);
     const int64_t rows = logits.type.shape[0].at(bucket_);
     Op op = op_instead_of(
@@ -57,7 +69,13 @@ class ChunkedLoss {
         loss.attributes);
     op.module = product.module;
     const int64_t row_bytes = rows > 0 ? logits.bytes(bucket_) / rows : 1;
-    op.attributes.set("chunk_rows", loss_chunk_rows(rows, row_bytes));
+    op.attributes.set("chunk_rows", logits.type.shape.has_token_rows()
+                                        ? loss_chunk_rows(rows, row_bytes, kTokenChunkBytes)
+                                        : loss_chunk_rows(rows, row_bytes));
+    if (count) {
+      op.attributes.set("counts_correct", int64_t{1});
+      op.outputs.push_back(rewriter_.op(*count).outputs[CountCorrectOp::kCount]);
+    }
     if (product.attributes.has("gradient_dtype"))
       op.attributes.set("gradient_dtype", product.attributes.word("gradient_dtype"));
     return op;
@@ -70,8 +88,8 @@ class ChunkedLoss {
 
 }  // namespace
 
-int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes) {
-  const int64_t by_bytes = kChunkBytes / std::max<int64_t>(1, row_bytes) / kTileRows * kTileRows;
+int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
+  const int64_t by_bytes = chunk_bytes / std::max<int64_t>(1, row_bytes) / kTileRows * kTileRows;
   return std::max<int64_t>(1, std::min((rows + 3) / 4, std::max(by_bytes, kTileRows)));
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "graph/analysis/analysis.h"
 #include "graph/autodiff/autodiff.h"
 #include "graph/passes/testing/pass_text.h"
 #include "plimsoll/error.h"
@@ -116,8 +117,25 @@ TEST(ChunkedLoss, RefusesOperandsThatDoNotFit) {
                                  {"chunk_rows=2", "chunk_rows=0"}}) {
     EXPECT_THROW(parse_graph(replaced(good, from, to), find_op), Error) << to;
   }
-  std::string tokens = replaced(good, "%x: f32[B,4]", "%x: f32[T,4]");
-  EXPECT_THROW(parse_graph(replaced(tokens, "%labels: i32[B]", "%labels: i32[T]"), find_op), Error);
+}
+
+// A language model: rows are tokens, whose unused ones have no label, and an evaluation counts the correct predictions.
+TEST(ChunkedLoss, ChunksRowsOfTokensAndCountsTheCorrectOnes) {
+  std::string text = replaced(kClassifier, "%x: f32[B,4]", "%x: f32[T,4]");
+  text = replaced(text, "%labels: i32[B]", "%labels: i32[T]");
+  text = replaced(text, "%logits: f32[B,6]", "%logits: f32[T,6]");
+  text = replaced(text, "\n}\n", "\n  %num_correct: i32[1] !output = count_correct(%logits, %labels)\n}\n");
+  const Graph graph = after(text, 0);
+  EXPECT_NE(print_graph(graph).find("  %loss: f32[1] !output, %num_correct: i32[1] !output = "
+                                    "linear_cross_entropy(%x, %w, %b, %labels, %denominator) "
+                                    "{chunk_rows=16, counts_correct=1, smoothing=0.1}\n"),
+            std::string::npos)
+      << print_graph(graph);
+  verify(graph, "after the pass");
+  find_tails(graph);
+  // A second reader of the logits keeps them.
+  const std::string read = replaced(text, "\n}\n", "\n  %y: f32[T,6] !output = gelu(%logits)\n}\n");
+  EXPECT_EQ(print_graph(after(read, 0)), print_graph(parse_graph(read, find_op)));
 }
 
 TEST(ChunkedLoss, ChunksAreAQuarterOrSixteenMebibytes) {

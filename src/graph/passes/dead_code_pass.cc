@@ -7,7 +7,8 @@ void remove_dead_code(Graph& graph, const std::set<std::string>& keep) {
   std::vector<bool> needed(graph.values().size(), false);
   for (size_t i = 0; i < graph.values().size(); ++i) {
     const Value& value = graph.values()[i];
-    // A new version of a persistent value is an effect, and so is an output.
+    // Outputs and new versions of persistent values are needed even if no op reads them, because they have an effect
+    // outside the program.
     needed[i] = value.storage == Storage::kOutput || keep.contains(value.name) ||
                 (value.version_of != kNoValue && is_persistent(value.storage));
   }

@@ -7,11 +7,14 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if every row attends to all rows of its sequence, without dropout, and if the sequences are those of
-// the first tokens.
+// Returns true if every row attends to all rows of its sequence, without dropout and with as many heads of keys and
+// values as of queries, and if the attention divides rows into the same sequences (cu_seqlens) as first_token does.
 bool sees_all(const Op& attention, ValueId cu_seqlens) {
+  const int64_t heads = attention.attributes.integer("heads");
   return attention.attributes.integer("causal") == 0 && attention.attributes.integer("lse") == 0 &&
-         attention.attributes.number("p") == 0.0 && attention.inputs[AttentionOp::kCuSeqlens] == cu_seqlens;
+         attention.attributes.integer_or("kv_heads", heads) == heads &&
+         attention.attributes.integer_or("window", 0) == 0 && attention.attributes.number("p") == 0.0 &&
+         attention.inputs[AttentionOp::kCuSeqlens] == cu_seqlens;
 }
 
 // Runs on a forward graph that is not differentiated, after unread_rows, which leaves first_token as the only reader of

@@ -48,7 +48,10 @@ TEST(FirstTokenAttention, OtherPatternsStay) {
   for (const std::string& text :
        {replaced(kLayer, "\n}\n", "\n  %z: bf16[T,4] !output = gelu(%a)\n}\n"),
         replaced(kLayer, "\n}\n", "\n  %z: bf16[T,12] !output = gelu(%qkv)\n}\n"),
-        replaced(kLayer, "causal=0", "causal=1"), replaced(kLayer, "%w, %b, _", "%w, _, _"),
+        replaced(kLayer, "causal=0", "causal=1"), replaced(kLayer, "site=7", "site=7, window=3"),
+        replaced(replaced(replaced(kLayer, "%a: bf16[T,4]", "%a: bf16[T,6]"), "bf16[B,4]", "bf16[B,6]"),
+                 "heads=2,", "heads=2, kv_heads=1,"),
+        replaced(kLayer, "%w, %b, _", "%w, _, _"),
         replaced(replaced(kLayer, "first_token(%a, %cu)", "first_token(%a, %other)"), "  input %x",
                  "  input %other: i32[B+1]\n  input %x")}) {
     EXPECT_EQ(print_graph(after(text)), unchanged(text)) << text;

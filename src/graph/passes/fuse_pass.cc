@@ -112,7 +112,8 @@ class Fuse {
     rewriter_.replace(at, std::move(fused));
   }
 
-  // The operand of the add that ends in a dropout or a bias, and the other one, which is the residual.
+  // Returns two operands of an add: first the one that a dropout or a bias_add produces, then the other one, which is
+  // the residual.
   std::pair<ValueId, ValueId> branch_and_residual(uint32_t add) const {
     const auto is_branch = [&](ValueId id) {
       return rewriter_.find_producer(add, id, dropout_op()).has_value() ||

@@ -10,7 +10,7 @@ namespace {
 
 using Norm = BiasDropoutResidualNormOp;
 
-// Returns true for a norm that adds a bias and a residual and of whose outputs only the normalized rows are read.
+// Returns true for a norm that adds a bias and a residual, if no op reads any of its outputs except the first one, y.
 bool closes_layer(const Rewriter& rewriter, const Op& op) {
   if (!norm_adds_residual(rewriter.graph(), op) || op.inputs[Norm::kBias] == kNoValue) return false;
   return std::all_of(op.outputs.begin() + Norm::kN, op.outputs.end(),

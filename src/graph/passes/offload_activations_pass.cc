@@ -81,7 +81,7 @@ class OffloadActivations {
     return static_cast<uint32_t>(behind - graph_.ops().begin());
   }
 
-  // Keeps in the list only the values that do not stay on the device.
+  // Removes the values from the list that stay on the device.
   void choose_transfers() {
     std::vector<SavedValue> values;
     for (const MovedValue& value : moved_) values.push_back(value.at);

@@ -243,7 +243,8 @@ TEST(OffloadStates, AStateIsCopiedBackDuringTheNextForwardPass) {
             std::string::npos)
       << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
-  // Other values use its bytes from the op that waits to the copy that brings the state again.
+  // Between the op that waits for the copy to the host and the copy back to the device, other values use the bytes of
+  // the state.
   const ValueId left = graph.find("o.staged.left");
   const std::vector<LiveRange> ranges = find_live_ranges(graph, {});
   const auto range = std::ranges::find(ranges, left, &LiveRange::root);

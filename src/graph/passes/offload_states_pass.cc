@@ -36,16 +36,16 @@ struct Moved {
   std::vector<ValueId> staged = {};   // their copies on the device
   std::vector<ValueId> updated = {};  // the new versions that the update makes of the copies
   std::vector<ValueId> stored = {};   // the new versions on the host
-  // The values that one run leaves on the device for the next: the copies are versions of them, or, if the states are
-  // prefetched, the results of the update.
+  // Values through which one run leaves the states on the device for the next run. If the states are prefetched, the
+  // results of the update are newer versions of these values, otherwise the copies in `staged` are.
   std::vector<ValueId> deferred = {};
   bool is_prefetched = false;
 };
 
 // A copy of a few bytes takes as long as one of some hundred kilobytes: about 8 us with the pause after it on an
 // H200, and BERT-large has 400 such copies in each direction. If updates run in the forward pass, which waits for the
-// link, these copies take 3 of its 60 ms. So the smallest states of such updates stay on the device, as long as
-// together they are at most this share of all states.
+// link, these copies take 3 of its 60 ms. Therefore states of at most kSmallBytes stay on the device in this case, as
+// long as together they are at most the given share of all states.
 constexpr int64_t kSmallBytes = int64_t{64} << 10;
 constexpr int64_t kShareOfSmall = 512;
 
@@ -68,8 +68,8 @@ void keep_small(const Graph& graph, const std::vector<std::vector<uint32_t>>& re
   }
 }
 
-// Returns true for persistent values that only updates read, except small ones: one update, or the updates of its
-// slices one after the other, each of which reads the version of the one before.
+// Returns true for persistent values that only one update reads, or only the updates of its slices, each of which
+// reads the version that the previous one wrote. Returns false for small values.
 std::vector<bool> find_movable(const Graph& graph) {
   const auto readers = find_readers(graph);
   std::vector<bool> movable(graph.values().size());
@@ -113,8 +113,9 @@ ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   return type;
 }
 
-// Returns true if only updates, and ops that compute gradients by rows for them, separate two updates. States that
-// are copied for the second across other ops would need memory next to what those ops work on.
+// Returns true if only updates, and ops that compute gradients by rows for them, separate two updates. If other ops
+// ran between the two updates, states that are copied early for the second update would need memory in addition to
+// the operands of those ops.
 bool follows(const Graph& graph, const Moved& first, const Moved& second) {
   if (graph.ops()[first.op].segment != graph.ops()[second.op].segment) return false;
   for (uint32_t i = first.op + 1; i < second.op; ++i) {
@@ -260,7 +261,7 @@ class OffloadStates {
     return transfers_as_early_as_possible(in_numbers_, segments, room_);
   }
 
-  // Lets ops of the forward pass wait for copies to the host whose bytes they need.
+  // Makes ops of the forward pass wait for the copies to the host that free the bytes which these ops need.
   void wait_for_released(std::span<const Release> releases) {
     for (const Release& release : releases) {
       graph_.ops()[release.before].attributes.set("ended", static_cast<int64_t>(release.ended));

@@ -31,9 +31,9 @@ std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
 
 struct RecomputeChoice {
   RecomputePolicy policy = RecomputePolicy::kCheap;
-  // Blocks (graph/analysis/analysis.h) whose values were chosen one by one instead of by the policy: the names of the
-  // forward values that they keep. The values that end a block are kept in any case; all others that the backward
-  // pass reads are computed again.
+  // For blocks (graph/analysis/analysis.h) whose kept values were chosen one by one instead of by the policy: the
+  // names of the forward values that each block keeps. The values that end a block are kept in any case; all others
+  // that the backward pass reads are computed again.
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
@@ -51,7 +51,7 @@ struct Pass {
   std::function<void(Graph&)> run;
 };
 
-// Stops before the first pass.
+// The value of stop_after with which no pass runs.
 inline constexpr std::string_view kStopAfterNone = "none";
 
 struct PassOptions {
@@ -139,16 +139,16 @@ Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // first_token_attention_pass.cc: an attention of which only first tokens are read, and the product before it, become one
 // op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
-// chunked_loss_pass.cc: if the logits of a training program take more than `most_bytes` in this bucket, classifier and
-// loss become one op, and the logits of a few rows exist at a time.
+// chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` in this bucket, classifier, loss and the
+// count of correct predictions become one op, which computes the logits of a few rows at a time.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
-// The pass costs two products of the classifier that are computed again. It is worth that for logits of more than these
-// bytes: a plan then gets smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes
-// 1.2 % more in a step. Smaller logits rarely determine the size of a plan.
+// The pass computes two products of the classifier a second time. This is worth it for logits of more than 64 MiB:
+// the plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes
+// 1.2 % more per step. Smaller logits rarely determine the size of a plan.
 inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
-// Returns the rows of a chunk: a quarter of all rows, but at most 16 MiB of them and at least 16 rows. Smaller chunks
+// Returns the rows of a chunk: a quarter of all rows, but at most `chunk_bytes` of them and at least 16 rows. Smaller chunks
 // would save little more memory, and would read the weight and write its gradient more often.
-int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes);
+int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes = int64_t{16} << 20);
 // dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that are read from outside.
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.

@@ -12,8 +12,8 @@ int logits_input(const Op& op) {
 }
 
 // Gives the embeddings a 16-bit type, from which the types of all later activations follow by inference. Weights keep
-// their type (a product rounds a weight when it reads it). By their own rules ops keep statistics and column sums in
-// fp32. The loss reads logits that are cast back.
+// their type (a product rounds a weight when it reads it). The definitions of ops keep statistics and column sums in
+// fp32. The logits are cast back to fp32 before the loss reads them.
 void lower_activations(Graph& graph, DType dtype) {
   std::vector<Op> ops;
   std::vector<Op> old_ops = graph.ops();

@@ -10,9 +10,10 @@
 namespace plimsoll {
 namespace {
 
-// Produces forward values that the backward pass reads and that are not kept again, right before the backward op that
-// reads them first; later readers share the copy. The cheap recipe of its op produces a value if all inputs of the
-// recipe are kept; otherwise the forward op itself does, if it may run again.
+// Handles forward values that the backward pass reads but that are not kept: computes each of them once more right
+// before the first backward op that reads it; later readers share the result. If the op of the value has a cheap
+// recipe and all inputs of the recipe are kept, the recipe is used; otherwise the forward op itself runs again, if it
+// may.
 class Recompute {
  public:
   Recompute(Graph& graph, const RecomputeChoice& choice)
@@ -77,8 +78,8 @@ class Recompute {
     }
   }
 
-  // Marks the values that exist in the backward pass in any case: pinned ones, and those that a backward op reads and
-  // that no op produces again.
+  // Marks the values that exist in the backward pass in any case: the pinned ones, and those that a backward op reads
+  // and that are not recomputed.
   void find_kept() {
     kept_ = pinned_;
     for (const Op& op : graph_.ops()) {
@@ -98,8 +99,9 @@ class Recompute {
     return std::nullopt;
   }
 
-  // Returns true if every input of the recipe of a value exists in the backward pass: it is not of the forward pass,
-  // is kept, or is itself produced by such a recipe. The chain of cheap ops bounds the depth.
+  // Returns true if every input of the recipe of a value exists in the backward pass: the input is not a value of the
+  // forward pass, or it is kept, or it has a recipe itself whose inputs exist. The recursion is as deep as the
+  // longest chain of ops with recipes.
   bool has_cheap_recipe(ValueId id) const {
     const auto recipe = recipe_of(id);
     if (!recipe) return false;

@@ -1,4 +1,5 @@
-// Recomputation in graphs as text: two blocks of two products around a tanh, and a head that works on rows.
+// Tests recomputation with graphs as text. The graph has two blocks of two products around a tanh, and a head that
+// works on rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -57,9 +57,9 @@ class GreedyOrder {
   }
 
  private:
-  // Without this, an op that computes forward values again could run as soon as the backward pass begins, because it
-  // depends on no gradient, and what a block computes again would be live while the blocks after it run. So it waits
-  // for the op before it in the given order that works on a gradient.
+  // Makes each op that computes forward values again wait for the nearest op before it, in the given order, that
+  // works on a gradient. An op that computes forward values again depends on no gradient. It could otherwise run as
+  // soon as the backward pass begins, and its results would be live while the backward passes of later blocks run.
   void hold_repeated_ops_back() {
     const std::vector<bool> repeated = find_repeated_ops(graph_);
     std::optional<uint32_t> last;

@@ -1,5 +1,7 @@
 #include "graph/passes/rewriter.h"
 
+#include <algorithm>
+
 #include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
 
@@ -8,13 +10,17 @@ namespace plimsoll {
 Rewriter::Rewriter(Graph& graph)
     : graph_(graph), readers_(find_readers(graph)), removed_(graph.ops().size(), false) {}
 
-std::optional<uint32_t> Rewriter::find_producer(uint32_t reader, ValueId id, const OpSchema& def) const {
+std::optional<uint32_t> Rewriter::find_producer(uint32_t reader, ValueId id, const OpSchema& def,
+                                                std::optional<uint32_t> other_reader) const {
   if (id == kNoValue) return std::nullopt;
   const Value& value = graph_.value(id);
   if (value.producer == kNoOp || value.storage != Storage::kTransient) return std::nullopt;
   const auto producer = static_cast<uint32_t>(value.producer);
+  if (!is(producer, def)) return std::nullopt;
   const std::vector<uint32_t>& readers = readers_[index_of(id)];
-  if (!is(producer, def) || readers.size() != 1 || readers[0] != reader) return std::nullopt;
+  const auto is_expected = [&](uint32_t op) { return op == reader || op == other_reader; };
+  const size_t num_expected = other_reader ? 2 : 1;
+  if (readers.size() != num_expected || !std::ranges::all_of(readers, is_expected)) return std::nullopt;
   return producer;
 }
 

@@ -24,8 +24,9 @@ class Rewriter {
   bool is(uint32_t at, const OpSchema& def) const { return !removed_[at] && op(at).def == &def; }
 
   // Returns the position of the op that produces `id` if it has the definition `def` and if only the op at `reader`
-  // reads the value, which is transient.
-  std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def) const;
+  // reads the value, which is transient, or only that op and the one at `other_reader`.
+  std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def,
+                                        std::optional<uint32_t> other_reader = std::nullopt) const;
   // Returns true if no op reads the value, and neither does the host.
   bool is_unread(ValueId id) const;
 
@@ -49,8 +50,8 @@ class Rewriter {
 Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> inputs,
                  Attributes attributes = {});
 
-// The patterns that the passes share which fuse a linear layer with the ops that read its output (linear_gelu,
-// linear_norm, linear_add, first_token_attention). Pure functions; thread-safe.
+// Patterns shared by the passes that fuse a linear layer with the ops after it (linear_gelu, linear_norm, linear_add,
+// first_token_attention). Pure functions; thread-safe.
 
 enum class LinearBias : uint8_t { kWithout, kWith };
 

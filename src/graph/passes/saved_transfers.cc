@@ -40,8 +40,8 @@ class SavedSchedule {
     return k + ahead < values_.size() ? values_[k + ahead].producer + 1 : backward_;
   }
 
-  // Returns the position at which the copy back starts of the value that the backward pass reads at position `number`
-  // of its reading order, if it starts `ahead` readers early.
+  // The backward pass reads the saved values in a fixed order. Returns the position at which the copy of the value
+  // with this `number` in that order has to start, if it starts `ahead` readers early.
   uint32_t in_starts_before(size_t number, size_t ahead) const {
     if (number < ahead) return backward_;
     const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;

@@ -24,7 +24,8 @@ struct ActivationHeadroom {
   std::vector<int64_t> live_bytes = {};
   // The limit on the device at any position, values that are being copied included.
   int64_t most_bytes = 0;
-  // The number of values that may be under way in one direction at a time, including the one that an op waits for.
+  // The number of values that may be in transfer in one direction at the same time, including the one that an op
+  // waits for.
   size_t most_ahead = 0;
 };
 

@@ -65,8 +65,8 @@ TEST(SavedSchedule, CopiesUseTheRemainingMemory) {
   SavingStep step;
   step.room.most_bytes = 40;
   step.room.most_ahead = 4;
-  // The copy of the second value may take one op longer, and then that of the first. Both copies back start two ops
-  // earlier.
+  // With this memory, the copies of the second and of the first value to the host may take one op longer each, and
+  // both copies back start two ops earlier.
   EXPECT_EQ(step.transfers(step.room),
             (Saved{{false, 4, 8}, {false, 5, 7}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
@@ -102,7 +102,7 @@ TEST(SavedSchedule, NeverExceedsTheLimit) {
   EXPECT_EQ(stayed, 6u);
 }
 
-// A value that the forward pass reads once more takes no further bytes while its copy waits for that.
+// If the forward pass reads a value once more, its copy to the host may take until then without using more memory.
 TEST(SavedSchedule, WaitingCostsNothingWhileAValueIsRead) {
   SavingStep step;
   step.room = {

@@ -54,8 +54,8 @@ class EarlySchedule {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
-  // Returns the bytes that stay free from here to the update after the one whose states are copied next. There an op
-  // can wait for bytes again.
+  // The next copy brings the states of an update. Returns the bytes that are free at every position from p to the
+  // update after that one. From there on, ops can wait until further bytes become free.
   int64_t free_until_next(uint32_t p) const {
     const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
@@ -64,7 +64,7 @@ class EarlySchedule {
     return least;
   }
 
-  // Starts the copies of the next update if they fit.
+  // Starts the copies of the next update's states to the device if they fit.
   bool try_copy_in(uint32_t p, Wait wait) {
     const MovedUpdate& update = updates_[transfers_.size()];
     size_t ended = ended_;
@@ -131,8 +131,8 @@ struct ForwardPass {
   std::vector<Release> releases;
 };
 
-// Simulates the forward pass, which waits where it needs the bytes, and at its end. All copies start with it, in one
-// queue.
+// Simulates the forward pass. The copies of deferred states to the host all start with it, in one queue. An op waits
+// for them if it needs their bytes, and the end of the pass waits for the remaining ones.
 ForwardPass simulate_forward(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                              const MemoryHeadroom& room, size_t deferred) {
   ForwardPass pass;
@@ -208,8 +208,9 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
     size_t ended = k >= 2 ? k - 1 : 0;
-    // After the run of updates, the copies of an update would need memory next to what other ops work on, so it has
-    // no other update's states next to it.
+    // After a run of consecutive updates other ops follow. The copies for the last update of the run would need
+    // memory in addition to the operands of those ops, so they start only when no other update's states are on the
+    // device.
     if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
     transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
   }

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// An update whose states are kept in the host's memory.
+// An update whose optimizer states are stored in the host's memory.
 struct MovedUpdate {
   uint32_t op = 0;  // its position
   Segment segment = Segment::kOptimizer;
@@ -37,8 +37,8 @@ struct MemoryHeadroom {
   bool may_defer = false;  // states may be copied back in the next step, during its forward pass
 };
 
-// When the states of one update are copied to the device: the copies start before the op at `before`, and wait until
-// the states of the first `ended` updates are back on the host, because they may take the bytes of those.
+// The transfer of the states of one update to the device: the copies start before the op at `before`, and wait until
+// the states of the first `ended` updates are back on the host, because they may use the bytes of those states.
 struct StateTransfer {
   uint32_t before = 0;
   size_t ended = 0;

@@ -9,9 +9,9 @@
 namespace plimsoll {
 namespace {
 
-// Prefetched states leave memory for the states of this number of the largest updates free: states that are being
-// copied back use it, and activations that are produced meanwhile. Without it ops and copies to the host wait for
-// each other in turn: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
+// Prefetching leaves as much memory free as the states of this number of the largest updates need. States that are
+// being copied back use it, and activations that are produced meanwhile. Without it ops and copies to the host wait
+// for each other in turn: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
 constexpr int64_t kSpareUpdates[] = {2, 4, 8};
 
 // Prefetches start earlier by this factor than the rate of the link requires, because the first update of the next
@@ -65,7 +65,8 @@ class ForwardSchedule {
   int64_t free_bytes(size_t p) const { return room_.most_bytes - room_.live_bytes[p]; }
   double copy_ms(int64_t bytes) const { return static_cast<double>(bytes) / room_.link_bytes_per_ms; }
 
-  // Prefetches the states of as many updates as possible: the fewer, the less time the others have.
+  // Prefetches the states of as many updates as possible, because the states of all others have to be copied during
+  // the forward pass.
   void choose_prefetched() {
     const int64_t free = std::min(free_bytes(0), free_bytes(segments_.size() - 1));
     size_t count = 0;
@@ -82,7 +83,8 @@ class ForwardSchedule {
     double link_ms = 0;    // the part of it in which the link is busy
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
-      // The copies from `next` on start here or earlier.
+      // The copies from `next` to `count` need memory from here on. If it is not free, this number of updates cannot
+      // be prefetched.
       if (bytes_before_[count] - bytes_before_[next] > free_bytes(p)) return false;
       if (p + 1 < n && segments_[p] != segments_[p + 1]) behind_ms = link_ms = 0;
       behind_ms += room_.op_ms[p];
@@ -112,8 +114,8 @@ class ForwardSchedule {
     held_bytes_ -= updates_[ended_++].bytes;
   }
 
-  // Returns true if the states of the next update fit until it is done, next to those of earlier updates that are not
-  // done, whose bytes cannot become free before.
+  // Returns true if the states of the next update fit on the device until that update is done. The states of earlier
+  // updates that are not done yet are counted too, because their bytes cannot become free earlier.
   bool fits_until_done(uint32_t p) const {
     const int64_t with_next = bytes_before_[started_ + 1];
     for (uint32_t q = p; q <= updates_[started_].op; ++q) {

@@ -1,4 +1,4 @@
-// Transfer schedules, in numbers, for updates in the forward pass.
+// Tests the transfer schedule for updates in the forward pass, with steps that are given as numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// A forward pass of four updates, each before its op. Its gradients become free while its activations are produced.
-// Then a backward pass and a norm.
+// A step with a forward pass of four updates, each followed by an op, and then a backward pass and a norm. During the
+// forward pass, the memory of gradients becomes free while activations are produced.
 struct LateStep {
   std::vector<Segment> segments;
   MemoryHeadroom room{.live_bytes = {40, 40, 45, 45, 50, 50, 55, 55, 60, 55, 50, 45, 40},
@@ -91,7 +91,8 @@ TEST(ForwardSchedule, NeverExceedsTheLimit) {
   EXPECT_GT(found, 5);
 }
 
-// All states fit at once. The number of prefetched ones is limited by the time at the end of the step.
+// The states of all updates fit at the same time. The number of prefetched states is limited by the time at the end
+// of the step.
 TEST(ForwardSchedule, PrefetchesEndWithTheStep) {
   LateStep step;
   step.room.most_bytes = 1000;
@@ -100,7 +101,7 @@ TEST(ForwardSchedule, PrefetchesEndWithTheStep) {
   EXPECT_EQ(step.transfers()->prefetched, 4u);
   step.room.link_bytes_per_ms = 24;
   EXPECT_EQ(step.transfers()->prefetched, 3u);
-  // Each copy takes 1.6 ms: two fit.
+  // At half the rate each copy takes 1.6 ms plus the margin, so only two fit.
   step.room.link_bytes_per_ms = 12.5;
   EXPECT_EQ(step.transfers()->prefetched, 2u);
   step.room.link_bytes_per_ms = 12;

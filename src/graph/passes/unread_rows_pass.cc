@@ -19,7 +19,7 @@ class UnreadRows {
   void run() {
     find_narrow_ops();
     std::vector<Op> ops;
-    // The replacement of the output of a first_token whose operand has become narrow.
+    // For a first_token op whose operand already consists of the first rows only: the value that replaces its output.
     std::map<ValueId, ValueId> replacement;
     std::vector<Op> old_ops = graph_.ops();
     for (uint32_t i = 0; i < old_ops.size(); ++i) {
@@ -76,8 +76,8 @@ class UnreadRows {
     return producer != kNoOp && narrow_[index_of(producer)];
   }
 
-  // Returns the first rows of a value that is computed as a whole and that narrow ops read. One op serves all of
-  // them.
+  // Returns the first rows of a value that is computed for all rows but read by narrow ops. One first_token op serves
+  // all of these readers.
   ValueId first_rows_of(ValueId id, const Op& reader, std::vector<Op>& ops) {
     if (const auto it = first_rows_.find(id); it != first_rows_.end()) return it->second;
     Op first;

@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// tokens -> product (mixes no rows) -> attention-like op -> two row-by-row ops with a residual -> first token.
+// The model: tokens -> product (works row by row) -> attention (mixes rows) -> two ops that work row by row, with a
+// residual -> first token.
 struct Model {
   Graph graph{"g"};
   ValueId cu_seqlens =
@@ -65,7 +66,7 @@ TEST(UnreadRows, RowsThatAnotherOpReadsAreComputed) {
 
 TEST(UnreadRows, StopsAtOpsThatMixRows) {
   Model model;
-  // A sum over rows, x^T x: every row would read its result.
+  // x^T x is a sum over rows that every row reads, so no row of x is superfluous.
   const ValueId mixed =
       emit_matmul(model.graph, model.x, MatmulTranspose::kYes, model.x, MatmulTranspose::kNo, "mixed");
   const ValueId y = emit_matmul(model.graph, model.x, MatmulTranspose::kNo, mixed, MatmulTranspose::kNo, "y");

@@ -37,7 +37,7 @@ class UpdatesAtUse {
   }
 
  private:
-  // An update and the position of the op that it comes before.
+  // An update and the position before which it is inserted.
   struct Use {
     uint32_t update = 0;
     uint32_t before = 0;
@@ -59,7 +59,7 @@ class UpdatesAtUse {
     }
   }
 
-  // Returns the operands that an update does not write: four scalars, and gradients.
+  // Returns the operands that an update only reads: four scalars, and the gradients.
   std::vector<ValueId> read_only(const Op& update) const {
     std::vector<ValueId> list;
     for (size_t i = 0; i < update.inputs.size(); ++i) {
@@ -70,7 +70,7 @@ class UpdatesAtUse {
     return list;
   }
 
-  // Returns the segment that first writes the bytes of a value.
+  // Returns the segment in which the bytes of a value are written first.
   Segment born(ValueId id) const { return graph_.op(graph_.value(root_of(graph_, id)).producer).segment; }
 
   bool can_be_left(ValueId id) const {
@@ -110,7 +110,7 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // Returns the value that contains the operand of the run before.
+  // Returns the value through which an update reads the operand `id` that the previous run of the program computed.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;
@@ -118,7 +118,7 @@ class UpdatesAtUse {
     if (is_gradient) {
       name = graph_.unique_name(name + ".left");
     } else {
-      // The host finds an output by its name.
+      // The host finds an output by its name, so the name must stay with the value that the host reads.
       graph_.rename(id, graph_.unique_name(name + ".next"));
       graph_.value(id).storage = Storage::kTransient;
     }

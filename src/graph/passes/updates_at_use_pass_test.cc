@@ -119,8 +119,8 @@ TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   EXPECT_NE(text.find("%n.staged: f32[4] = copy(%n) {count=1, ended=1, into=0, to=\"device\"}"),
             std::string::npos)
       << text;
-  // Deferred are both updates, the copy of the states of the second to the device, and the copies of both to the
-  // host.
+  // The deferred ops are both updates, the copy of the second update's states to the device, and the copies of both
+  // updates' states to the host.
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   EXPECT_EQ(std::ranges::count(is_deferred, true), 5);
   EXPECT_EQ(find_deferring_segment(graph, is_deferred), Segment::kOptimizer);

@@ -54,7 +54,7 @@ std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
   return masters;
 }
 
-// Gives every op that reads such a copy a copy of its own, made just before it.
+// Gives every op that reads a persistent 16-bit copy a copy of its own, made just before the op.
 void copy_at_use(Graph& graph, DType dtype) {
   const std::vector<ValueId> masters = masters_of_matrix_copies(graph, dtype);
   std::vector<Op> ops;

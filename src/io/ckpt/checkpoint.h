@@ -45,7 +45,7 @@ struct NamedText {
   std::string text;
 };
 
-// The run that a checkpoint belongs to. A resumed run keeps the identity of the run that it continues.
+// The run that a checkpoint belongs to. A run that resumes has the identity of the run that it continues.
 struct RunIdentity {
   // 16 hexadecimal digits, drawn at the start of the run; empty in checkpoints of earlier versions
   std::string id;
@@ -121,7 +121,7 @@ struct ListedCheckpoint {
 // manifests.
 std::vector<ListedCheckpoint> list_checkpoints(FileSystem& files, const std::string& output_folder);
 
-// Writes a text that arrives in pieces and syncs the file, but not its folder.
+// Writes a file whose text arrives in pieces, and syncs the file, but not its folder.
 WrittenFile write_streamed_file(FileSystem& files, const std::string& path,
                                 const std::function<void(const PutText& put)>& write);
 
@@ -153,9 +153,9 @@ std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string
 // paths.
 std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& output_folder);
 
-// Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and
-// durably. Returns false if the file system has no symbolic links or a folder has this name; only the
-// shortcut is missing then.
+// Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and durably.
+// Returns false if the file system has no symbolic links or a folder has this name; the checkpoint itself is complete
+// without the link.
 bool point_link(FileSystem& files, const std::string& output_folder, std::string_view link,
                 const std::string& checkpoint_path);
 

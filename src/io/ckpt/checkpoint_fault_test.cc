@@ -15,7 +15,7 @@ namespace {
 
 using Action = std::function<void(FileSystem&)>;
 
-// Does the work of a run at a step that saves.
+// Does what a run does at a step that saves: saves, sets the links and rotates.
 void save_link_and_rotate(FileSystem& files, int64_t step) {
   const std::string path = CheckpointFixture(step).save(files);
   point_link(files, "/out", "last", path);
@@ -67,9 +67,9 @@ void expect_sound_after_every_crash(const MemoryFileSystem& disk, const std::vec
   }
 }
 
-// Runs the action with a power failure before call 0, 1, 2, ... until it succeeds; after each failure one of
-// `steps` is the newest. After success the last of them is the newest, also after a later power failure.
-// Returns the number of calls.
+// Runs the action again and again, with a power failure before call 0, 1, 2, ..., until it succeeds. After each
+// failure, the newest checkpoint must be one of `steps`. After success it must be the last of them, even if the power
+// fails later. Returns the number of calls.
 int64_t lose_power_at_every_call(const MemoryFileSystem& start, const Action& action,
                                  const std::vector<int64_t>& steps, bool links_may_dangle) {
   for (int64_t call = 0;; ++call) {

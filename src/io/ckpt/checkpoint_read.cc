@@ -47,8 +47,8 @@ std::vector<Candidate> find_candidates(FileSystem& files, const std::string& out
   return candidates;
 }
 
-// Orders candidates: the run that started last comes first; within a run the last step; within a step the
-// folder itself before the one that it replaced. Requires: both have manifests.
+// Orders candidates: the run that started last comes first, within a run the last step. If the folder of a step
+// replaced an older one that still exists, the newer folder comes first. Requires: both have manifests.
 bool is_newer(const Candidate& a, const Candidate& b) {
   if (a.manifest->run != b.manifest->run) {
     const RunIdentity& x = a.manifest->run;
@@ -169,7 +169,10 @@ OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
   const auto version = state.find("schema_version");
   const auto value = state.find("state");
   if (version == state.end() || *version != kCheckpointSchemaVersion || value == state.end()) {
-    throw_error(ErrorCode::kBadData, "{}: expected schema version {} and a 'state', found version {}{}",
+    throw_error(ErrorCode::kBadData,
+                "{}: expected schema version {} and a 'state', found version {}{}; resume with the version "
+                "of Plimsoll that wrote the "
+                "checkpoint",
                 state_path, kCheckpointSchemaVersion, version == state.end() ? "none" : version->dump(),
                 value == state.end() ? " and no 'state'" : "");
   }

@@ -104,8 +104,8 @@ bool is_leftover_name(std::string_view name) {
   return false;
 }
 
-// Handles a folder that was moved aside for a second save of its step: removes it if that save was finished,
-// otherwise restores its name.
+// If a step is saved a second time, the folder of the first save is moved aside. Removes such a folder if the second
+// save was completed, otherwise restores its name.
 void settle_replaced(FileSystem& files, const std::string& output_folder, const std::string& name,
                      std::vector<std::string>& removed) {
   const std::string replaced = join_path(output_folder, name);

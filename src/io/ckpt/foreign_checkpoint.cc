@@ -1,4 +1,4 @@
-// Recognizes folders that are taken for checkpoints of Plimsoll.
+// Recognizes folders that users mistake for checkpoints of Plimsoll.
 #include <fmt/format.h>
 
 #include "io/ckpt/checkpoint.h"
@@ -49,7 +49,7 @@ std::string describe_foreign_checkpoint(FileSystem& files, const std::string& fo
   if (status->kind != FileKind::kFolder) {
     return "it is a file, but a checkpoint of Plimsoll is a folder (checkpoint-STEP in --output_dir)";
   }
-  // A checkpoint of Plimsoll that lost its manifest.
+  // Only checkpoints of Plimsoll contain these files, so this is one that lost its manifest.
   if (contains(files, folder, kOptimizerFile) || contains(files, folder, kRunStateFile)) return {};
   const bool has_weights = contains(files, folder, kWeightsFile) ||
                            contains(files, folder, kWeightsIndexFile) ||

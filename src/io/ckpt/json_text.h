@@ -18,7 +18,7 @@ namespace plimsoll {
 // the value. `file` is the name for messages.
 nlohmann::json parse_untrusted_json(std::string_view text, const std::string& file);
 
-// Does the same for a text that must be an object.
+// Parses a text as parse_untrusted_json() does, and refuses a value that is not an object.
 nlohmann::json parse_untrusted_json_object(std::string_view text, const std::string& file);
 
 // Formats text from files for messages. Thread-safety: pure functions.
@@ -26,7 +26,7 @@ nlohmann::json parse_untrusted_json_object(std::string_view text, const std::str
 // Makes text from a file safe for a message: writes control characters and invalid UTF-8 as \xNN and cuts the
 // text at 120 bytes.
 std::string printable(std::string_view text);
-// Does the same and adds single quotes.
+// Returns printable(name) in single quotes.
 std::string quoted_name(std::string_view name);
 
 // Returns the position of a byte offset as "line 3, column 7". Columns count bytes from 1.

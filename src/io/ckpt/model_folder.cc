@@ -170,8 +170,10 @@ std::map<std::string, std::string> parse_weight_index(std::string_view json, con
   std::map<std::string, std::string> result;
   for (const auto& [tensor, shard] : weight_map->items()) {
     if (!shard.is_string()) {
-      throw_error(ErrorCode::kBadData, "{}: weight_map maps tensor {} to {} {}, but a file name is expected",
-                  file, quoted_name(tensor), shard.type_name(), quoted_name(shard.dump()));
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: weight_map maps tensor {} to {} {}, but a file name is expected; download the file again",
+          file, quoted_name(tensor), shard.type_name(), quoted_name(shard.dump()));
     }
     check_shard_name(shard.get_ref<const std::string&>(), tensor, file);
     result.emplace(tensor, shard.get<std::string>());

@@ -108,7 +108,7 @@ class ModelFolder {
   const std::vector<std::string>& tokenizer_files() const { return tokenizer_files_; }
   bool has_weights() const { return !weights_.empty(); }
   const std::vector<SafetensorsFile>& weight_files() const { return weights_; }
-  // The stored tensor with a given name and its file; null pointers if it does not exist.
+  // A stored tensor and the file that contains it; null pointers if there is no such tensor.
   struct Located {
     const SafetensorsFile* file = nullptr;
     const StoredTensor* tensor = nullptr;
@@ -122,9 +122,10 @@ class ModelFolder {
   void unwrap_names(std::span<const std::vector<std::string>> wanted, std::string_view own_prefix);
   // Returns a line for the user about removed wrappers, "" if there are none.
   const std::string& unwrapping_note() const { return unwrapping_note_; }
-  // Lets these matrices be read as their transposes, under the names that find() knows.
+  // Makes read functions return the transposes of these matrices. `names` are names that find() knows.
   void transpose(std::span<const std::string> names);
-  // States that a checkpoint will replace all weights of this folder, so that nobody needs to know which were missing.
+  // States that a checkpoint will replace all weights of this folder, so that the user need not be told which weights
+  // were missing.
   void expect_replacement() { is_replaced_ = true; }
   // Returns the number of tensors in the files.
   int64_t num_tensors() const { return std::ssize(stored_); }
@@ -162,7 +163,7 @@ struct CarriedFile {
 struct ModelContents {
   // a JSON object; written in Hugging Face's format (indent 2, sorted keys, newline)
   std::string config_text;
-  // If it is not empty, the tensors belong to an adapter. They and this text are then written to the
+  // If this text is not empty, the tensors belong to an adapter. The tensors and the text are then written to the
   // adapter's files.
   std::string adapter_config_text = {};
   std::vector<TensorSource> tensors;
@@ -181,9 +182,9 @@ std::vector<WrittenFile> write_model_files(FileSystem& files, const std::string&
 // files may be mixed; use checkpoints (checkpoint.h) if that matters.
 void save_model_folder(FileSystem& files, const std::string& folder, const ModelContents& contents);
 
-// Names of tensors that were saved from inside a wrapper: torch.compile ("_orig_mod."), DataParallel ("module."), FSDP,
-// Lightning ("model."), sentence-transformers ("0.auto_model."), or a class of the user's that holds the model. Pure
-// functions; thread-safe.
+// Names of tensors that were saved from inside a wrapper: torch.compile ("_orig_mod."), DataParallel ("module."),
+// FSDP, Lightning ("model."), sentence-transformers ("0.auto_model."), or a class that a user wrote around the model.
+// Pure functions; thread-safe.
 
 // A way to remove wrappers from names. A default object removes nothing.
 struct Unwrapping {
@@ -198,10 +199,11 @@ struct Unwrapping {
   friend bool operator==(const Unwrapping&, const Unwrapping&) = default;
 };
 
-// Returns the way that makes the stored names provide the most of the wanted tensors, each of which has one name or
-// several; if no way provides more than the names as they are, a default object. Only components that are known to be
-// wrappers are removed, or `own_prefix`, the first component of the model's own names ("bert" in "bert.bert."): the
-// weights of another architecture ("roberta.") must not be taken for this one's. Cost: linear in the names.
+// Returns the way to remove wrappers after which the files contain most of the wanted tensors, each of which has one
+// name or several. Returns a default object if no way finds more tensors than the names as they are. Only components
+// that are known to be wrappers are removed, or `own_prefix`, the first component of the model's own names ("bert" in
+// "bert.bert."): the weights of another architecture ("roberta.") must not be loaded as those of this model. Cost:
+// linear in the names.
 Unwrapping find_unwrapping(std::span<const std::string_view> stored,
                            std::span<const std::vector<std::string>> wanted, std::string_view own_prefix);
 

@@ -114,7 +114,8 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
 std::string describe_load(const LoadReport& report, std::string_view model_name, std::string_view folder) {
   if (report.is_replaced) return {};
   std::string text = report.note.empty() ? "" : report.note + "\n";
-  // More is missing than the pooler and the head that a model for another task lacks.
+  // If more tensors are missing than a pooler and a head, which a model for another task may lack, a warning is
+  // added.
   constexpr size_t kMostOfAHead = 4;
   if (report.missing.size() > kMostOfAHead) {
     text += fmt::format(

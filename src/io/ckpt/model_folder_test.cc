@@ -120,7 +120,8 @@ TEST(ModelFolder, LoadsWhatIsWantedAndReportsTheRest) {
               std::string::npos);
     EXPECT_NE(text.find("- classifier.weight: found shape [2, 4] in the checkpoint and [3, 4] in the model"),
               std::string::npos);
-    // A checkpoint replaces what was loaded, and a model of which much is missing gets a summary first.
+    // If many tensors are missing, the report begins with a summary. If a checkpoint replaces the weights, there is
+    // no report.
     LoadReport much;
     much.missing = {"a", "b", "c", "d", "e"};
     much.num_loaded = 7;
@@ -206,7 +207,7 @@ TEST(ModelFolder, TokenizerFilesAreFoundAndCarriedByteForByte) {
   save_model_folder(files, "/to", contents);
   EXPECT_EQ(read_text_file(files, "/to/vocab.txt", 100), odd);
   EXPECT_EQ(ModelFolder::open(files, "/to").tokenizer_files(), model.tokenizer_files());
-  // A text takes the place of the file.
+  // The text is written instead of a copy of the file.
   contents.carried.front().text = "{\"tokenizer_class\": \"BertTokenizer\"}";
   save_model_folder(files, "/changed", contents);
   EXPECT_EQ(read_text_file(files, "/changed/tokenizer_config.json", 100), *contents.carried.front().text);

@@ -56,7 +56,7 @@ enum class StoredType : uint8_t {
 
 inline constexpr int kNumStoredTypes = 22;
 
-// Returns the number of bits of one element (4 and 6 are possible).
+// Returns the number of bits of one element, which may be less than 8.
 int stored_type_bits(StoredType type);
 // Returns the name in the file: "F32", "BF16", ...
 std::string_view stored_type_name(StoredType type);
@@ -84,7 +84,8 @@ constexpr int64_t transposed_index(int64_t i, int64_t rows, int64_t columns) {
   return i % columns * rows + i / columns;
 }
 
-// Returns the matrix so that it is read as its transpose; a tensor that is read so already, or is no matrix, unchanged.
+// Returns a matrix marked to be read as its transpose. A tensor that is marked already, or that is not a matrix, is
+// returned unchanged.
 StoredTensor transpose_of(StoredTensor tensor);
 
 struct SafetensorsHeader {
@@ -117,7 +118,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const StoredTensor* find(std::string_view name) const;
 
-  // Lets a matrix be read as its transpose from now on. Does nothing if it is already, or is no matrix.
+  // From now on, the matrix of this name is read as its transpose. Does nothing for a matrix that is read as its
+  // transpose already, and for a tensor that is not a matrix.
   void transpose(std::string_view name);
 
   // Reads a complete tensor into contiguous memory for num_elements() elements of destination.dtype. Equal
@@ -125,8 +127,8 @@ class SafetensorsFile {
   // to nearest, ties to even; to a 16-bit type through fp32) with a buffer of kFileChunkBytes. Errors:
   // kBadData if the types cannot be converted.
   void read(const StoredTensor& tensor, View destination) const;
-  // Does the same for a range of rows. Requires: the range is inside the tensor. Cost for a transposed matrix: a read per
-  // row of the file.
+  // Reads a range of rows as read() does. Requires: the range is inside the tensor. Cost for a transposed matrix: a
+  // read per row of the file.
   void read_rows(const StoredTensor& tensor, RowRange rows, View destination) const;
 
  private:

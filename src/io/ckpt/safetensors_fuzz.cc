@@ -1,6 +1,6 @@
-// Fuzzes the safetensors reader: the text of the header alone, and a complete file whose tensors are then
-// read, and the removal of wrappers from the names of the tensors. A finding is anything other than a value or an Error with code kBadData, and a tensor outside the
-// file.
+// Fuzzes the safetensors reader: parsing the header alone; reading all tensors of a complete file; and removing
+// wrappers from the names of the tensors. A finding is anything other than a value or an Error with code kBadData,
+// and a tensor outside the file.
 #include <cstdint>
 #include <cstring>
 #include <string>

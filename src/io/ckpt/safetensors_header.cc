@@ -1,4 +1,4 @@
-// The list of types, and the parsing of the header.
+// Implements the table of element types and the parsing of the header.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -194,8 +194,10 @@ void check_extent(const StoredTensor& tensor, const std::string& file) {
   }
   if (*bits % 8 != 0) {
     throw_error(ErrorCode::kBadData,
-                "{}: tensor {}: shape {} of {} takes {} bits, which is not a whole number of bytes", file,
-                quoted_name(tensor.name), format_shape(tensor.shape), stored_type_name(tensor.type), *bits);
+                "{}: tensor {}: shape {} of {} takes {} bits, which is not a whole number of bytes; save or "
+                "download the file again",
+                file, quoted_name(tensor.name), format_shape(tensor.shape), stored_type_name(tensor.type),
+                *bits);
   }
   if (tensor.end < tensor.begin) {
     throw_error(ErrorCode::kBadData,
@@ -236,8 +238,10 @@ void check_contiguous(const std::vector<StoredTensor>& tensors, const std::strin
 void check_file_size(const SafetensorsHeader& header, int64_t file_size_bytes, const std::string& file) {
   const int64_t data_bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
   if (data_bytes > kMaxInt64 - header.data_offset) {
-    throw_error(ErrorCode::kBadData, "{}: tensor {}: its data ends at byte {}, beyond any file", file,
-                quoted_name(header.tensors.back().name), data_bytes);
+    throw_error(ErrorCode::kBadData,
+                "{}: tensor {}: its data ends at byte {}, which is beyond the largest possible file; save or "
+                "download the file again",
+                file, quoted_name(header.tensors.back().name), data_bytes);
   }
   const int64_t expected = header.data_offset + data_bytes;
   if (expected > file_size_bytes) {

@@ -21,7 +21,7 @@ struct Impostor {
   const char* what;
 };
 
-// Other content that is often found in files with the extension of safetensors, and the remedy.
+// Other kinds of content that files named .safetensors often have, and the remedy for each.
 constexpr Impostor kImpostors[] = {
     {"version https://git-lfs",
      "is a Git LFS pointer, not the weights themselves: run `git lfs pull` in its folder"},
@@ -160,7 +160,7 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::transpose(std::string_view name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return;
-  // The name stays where it is, because by_name_ refers to it.
+  // The tensor is changed in place, because by_name_ refers to its name.
   StoredTensor& tensor = header_.tensors[found->second];
   StoredTensor transposed = transpose_of(tensor);
   tensor.shape = std::move(transposed.shape);

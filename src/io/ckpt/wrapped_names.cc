@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kInner[] = {"_orig_mod", "module", "_fsdp_wrapped_module",
                                        "_checkpoint_wrapped_module", "_forward_module"};
 
-// Attributes in which classes of the user's and of libraries hold a model.
+// Names of attributes in which classes of users and of libraries store a model.
 constexpr std::string_view kOuter[] = {
     "auto_model", "backbone",         "base_model", "encoder", "language_model", "model",      "net",
     "network",    "pretrained_model", "state_dict", "student", "text_encoder",   "text_model", "transformer"};
@@ -91,7 +91,8 @@ Unwrapping find_unwrapping(std::span<const std::string_view> stored,
   for (const std::string_view name : stored) {
     add_prefixes(has_inner ? without_inner(name) : std::string(name), own_prefix, prefixes);
   }
-  // A set of words lists a shorter prefix before those that it begins, so that the least is removed.
+  // The set is sorted, so a shorter prefix comes before longer ones that begin with it. If several prefixes provide
+  // equally many tensors, the shortest is removed.
   for (const std::string& prefix : prefixes) {
     const Unwrapping candidate{.removes_inner = has_inner, .prefix = prefix};
     const size_t provided = count_provided(stored, candidate, wanted);

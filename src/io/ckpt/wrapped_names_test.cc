@@ -82,7 +82,7 @@ TEST(WrappedNames, NamesThatFitStayAsTheyAre) {
   EXPECT_EQ(unwrapped(with_others), with_others);
 }
 
-// The weights of another architecture must not be taken for this one's.
+// The prefix of another architecture must not be removed, because its weights would then be loaded into this model.
 TEST(WrappedNames, OtherArchitecturesAreNoWrappers) {
   for (const char* prefix :
        {"roberta.", "albert.", "electra.", "distilbert.", "my_class.", "model.roberta."}) {

@@ -1,6 +1,7 @@
 #include "io/data/batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/problem_type.h"
@@ -33,8 +34,16 @@ void write_token_types(const Dataset& data, std::span<const int32_t> rows, Tenso
 }
 
 void write_positions(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+  const int32_t padding_id = out.spec("positions").position_padding_id;
   write_per_token(data, rows, out.ints("positions"), [&](int32_t sequence, int32_t* to) {
-    for (int32_t i = 0; i < data.tokens.length(sequence); ++i) to[i] = i;
+    const auto length = static_cast<int32_t>(data.tokens.length(sequence));
+    if (padding_id < 0) {
+      std::iota(to, to + length, 0);
+      return;
+    }
+    data.tokens.copy_ids(sequence, to);
+    int32_t next = padding_id + 1;
+    for (int32_t i = 0; i < length; ++i) to[i] = to[i] == padding_id ? padding_id : next++;
   });
 }
 

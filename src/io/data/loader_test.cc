@@ -86,6 +86,25 @@ TEST(Batch, LaysSequencesEndToEnd) {
   EXPECT_EQ(starts[3], static_cast<int32_t>(at));
 }
 
+// The positions that transformers gives RoBERTa: padding tokens inside a text are not counted.
+TEST(Batch, PositionsFollowThePaddingToken) {
+  Dataset data;
+  const std::vector<uint16_t> ids = {0, 9, 1, 8, 1, 1, 2, 1, 0, 2};
+  data.tokens = TokenSet::from_parts(ids, {}, std::vector<uint8_t>(ids.size(), 0), {0, 7, 8, 10}, {});
+  const auto positions_of = [&](int32_t padding_id) {
+    MicroBatch batch = make_micro_batch(
+        {.tensors = {{.name = "cu_seqlens", .per_sequence = 1, .constant = 1},
+                     {.name = "positions", .per_token = 1, .position_padding_id = padding_id}},
+         .capacity = {.tokens = 20, .sequences = 4}});
+    assemble_batch(data, std::vector<int32_t>{0, 1, 2}, batch);
+    const std::span<const int32_t> positions = batch.tensors.ints("positions");
+    return std::vector<int32_t>(positions.begin(), positions.end());
+  };
+  EXPECT_EQ(positions_of(-1), (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 0, 0, 1}));
+  EXPECT_EQ(positions_of(1), (std::vector<int32_t>{2, 3, 1, 4, 1, 1, 5, 1, 2, 3}));
+  EXPECT_EQ(positions_of(0), (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 1, 0, 1}));
+}
+
 TEST(Batch, WithoutLabelsEveryLabelIsIgnored) {
   TestRandom random;
   Dataset data = random_data(random, 4, 0);

@@ -192,6 +192,16 @@ class Building {
 
   void add_labels() {
     const auto has_label = [](const DataRow& of) { return !of.classes.empty() || !of.values.empty(); };
+    if (rules_.label_kind == LabelKind::kNextToken) {
+      const auto labelled = std::ranges::find_if(rows_, has_label);
+      if (labelled != rows_.end()) {
+        fail(labelled - rows_.begin(),
+             "it has a label, but a language model learns the tokens themselves: leave classes and values "
+             "empty");
+      }
+      data_.labels.is_next_token = true;
+      return;
+    }
     const auto first_without = std::ranges::find_if_not(rows_, has_label);
     if (first_without != rows_.end()) {
       const int64_t index = first_without - rows_.begin();
@@ -213,6 +223,8 @@ class Building {
       case LabelKind::kClassPerToken:
         add_token_labels();
         break;
+      case LabelKind::kNextToken:
+        break;  // the tokens are the labels
     }
   }
 

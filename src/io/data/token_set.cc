@@ -157,6 +157,15 @@ bool TokenSet::operator==(const TokenSet& other) const {
          std::ranges::equal(arrays_.offsets, other.arrays_.offsets) && truncation_ == other.truncation_;
 }
 
+TokenSet TokenSet::of_length(int64_t num_rows, int64_t length, int64_t id_bytes) {
+  std::vector<int64_t> offsets(static_cast<size_t>(num_rows) + 1);
+  for (int64_t row = 0; row <= num_rows; ++row) offsets[static_cast<size_t>(row)] = row * length;
+  TokenSet set;
+  set.set_rows(std::move(offsets));
+  set.ids_bytes_ = set.num_tokens() * id_bytes;
+  return set;
+}
+
 std::vector<int32_t> TokenSet::lengths() const {
   std::vector<int32_t> lengths(static_cast<size_t>(num_rows()));
   for (int64_t row = 0; row < num_rows(); ++row) {

@@ -86,6 +86,10 @@ class TokenSet {
   // Returns the same rows with tokens of their own, so that those outside of the rows are not held.
   TokenSet copied() const;
 
+  // Creates a set of rows of one length without their ids, for a plan: lengths and held_bytes() are as if there were ids,
+  // of `id_bytes` bytes each. Ids and types must not be read.
+  static TokenSet of_length(int64_t num_rows, int64_t length, int64_t id_bytes);
+
   // Compares the content.
   bool operator==(const TokenSet& other) const;
 

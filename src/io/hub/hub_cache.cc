@@ -145,7 +145,9 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
                               const std::string& revision, const FolderArgument& argument) {
   PLIMSOLL_CHECK(is_hub_name(name), "'{}' is not a hub name", name);
   if (!is_revision(revision)) {
-    throw_error(ErrorCode::kUsage, "--model_revision '{}' is not a branch, tag or commit", revision);
+    throw_error(ErrorCode::kUsage,
+                "--model_revision '{}' is not a branch, tag or commit; give one of these, or leave it out",
+                revision);
   }
   const std::string cache = hub_cache_folder(environment);
   if (cache.empty()) {

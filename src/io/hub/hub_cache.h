@@ -42,10 +42,10 @@ struct HubEnvironment {
 // Extracts these variables from the environment of a process.
 HubEnvironment hub_environment(const std::map<std::string, std::string>& environment);
 
-// Returns the folder that contains the models--org--name folders: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub or HOME/.cache/huggingface/hub; the first variable that is set
-// decides. "~/" at the start of a value means HOME. Returns "" if nobody knows HOME, or if the value begins
-// with the home directory of another user ("~name/").
+// Returns the folder that contains the models--org--name folders: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub,
+// XDG_CACHE_HOME/huggingface/hub or HOME/.cache/huggingface/hub; the first variable that is set decides. "~/" at the
+// start of a value means HOME. Returns "" if HOME is not set, or if the value begins with the home directory of
+// another user ("~name/").
 std::string hub_cache_folder(const HubEnvironment& environment);
 
 // Returns true if the text has the form of a hub repository's name: one or two parts of letters, digits, '-',
@@ -59,8 +59,8 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
                               const std::string& revision = "main",
                               const FolderArgument& argument = kModelArgument);
 
-// Resolves the value of such an argument: a folder on this machine if it exists, otherwise a hub name.
-// Errors: kBadData as above, and if the text is neither.
+// Resolves the value of an argument that names a folder: a folder on this machine if it exists, otherwise a hub name.
+// Errors: kBadData as for find_in_hub_cache(), and if the text is neither a folder nor a hub name.
 std::string resolve_model_folder(FileSystem& files, const HubEnvironment& environment,
                                  const std::string& name_or_path, const std::string& revision = "main",
                                  const FolderArgument& argument = kModelArgument);

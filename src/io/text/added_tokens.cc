@@ -97,7 +97,7 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     }
     const AddedToken& token = patterns_[static_cast<size_t>(trie_.value(longest))].token;
     size_t begin = at, end = match_end;
-    // the search continues after the match itself, whatever white space was included or match refused
+    // The search continues after the match itself, even if the token includes white space after it or was refused.
     at = match_end;
     if (ignore_special_ && token.special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
@@ -109,8 +109,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     if (begin < end) parts->push_back({token.id, begin, end});
     done = end;
   }
-  // An overlap (see the header) may end before or after the end of the last token. Only text that no token
-  // reached remains.
+  // Two tokens may overlap (see the header), so `done` may be beyond the end of the last one. Only text that belongs
+  // to no token remains.
   if (done < text.size()) parts->push_back({TextPart::kPlainText, done, text.size()});
 }
 

@@ -33,7 +33,8 @@ void append_changed(const AlignedText& text, size_t from, size_t to,
       out->push(c.value, next == 0 ? TextSpan{text.begin, text.begin} : text.spans[next - 1]);
       continue;
     }
-    // A wrong count would run past the end; the last code point then lends its source.
+    // If the normalizer removed more code points than the text has, `next` is past the end. The source of the last
+    // code point is used then.
     const size_t at = std::min(next, text.spans.size() - 1);
     out->push(c.value, text.spans[at]);
     next = std::min(next + 1 + static_cast<size_t>(-c.change), to);
@@ -126,7 +127,7 @@ Changed compose(const Changed& parts) {
 void apply_normal_form(NormalForm form, AlignedText* text) {
   const bool compatible = form == NormalForm::kNfkd || form == NormalForm::kNfkc;
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // Every form leaves ASCII as it is.
+  // No normal form changes ASCII.
   if (std::all_of(text->chars.begin(), text->chars.end(), [](char32_t c) { return c < 128; })) return;
   if (!composes) return change_text(decompose(text->chars, compatible), 0, text);
   // Only code points that may change, and the one before each of them, need the algorithm.

@@ -34,8 +34,8 @@ void space_cjk(SourcedText* text) {
   *text = std::move(out);
 }
 
-// Applies NFD. Sorting moves code points but not their sources: Hugging Face's tokenizers replay "replaces
-// the next code point" and "is inserted after it" in the sorted order, and so does this function.
+// Applies NFD. Sorting moves code points but not their sources: like Hugging Face's tokenizers, which apply their
+// list of replacements and insertions in the sorted order.
 void decompose(SourcedText* text) {
   struct Part {
     int rank;
@@ -101,8 +101,8 @@ constexpr uint64_t lower_ascii(uint64_t bytes) {
   return bytes | upper >> 2;
 }
 
-// Returns true if any of eight bytes is below 0x20 or at least 0x7F, so that it needs more than a change of
-// case.
+// Returns true if any of eight bytes is a control character (below 0x20, or 0x7F) or outside ASCII. A change of case
+// alone does not normalize such bytes.
 constexpr bool has_control_or_high(uint64_t bytes) {
   const uint64_t below_space = (bytes - repeat(0x20)) & ~bytes;
   const uint64_t above_tilde = bytes + repeat(1);

@@ -14,8 +14,9 @@ namespace {
 // Code points below this have their ids in a table.
 constexpr char32_t kNumDirect = 0x10000;
 
-// Up to this many symbols, a search through all pairs is faster than a heap. Measured with GPT-2's merges on English:
-// words have 4 to 8 bytes, and a heap costs 2.5 times as much for them.
+// The largest number of symbols of a word for which a search through all pairs is used, because it is faster than a
+// heap. Measured with GPT-2's merges on English: words have 4 to 8 bytes, and a heap costs 2.5 times as much for
+// them.
 constexpr size_t kMaxShort = 40;
 
 constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
@@ -37,7 +38,8 @@ bool append_raw_bytes(std::string_view token, std::string* out) {
   return true;
 }
 
-// The heap of the standard library has its largest element first.
+// Orders a heap. The standard library's heap has the largest element first, so the candidate to be merged first has
+// to be the largest.
 bool comes_later(const BpeScratch::Candidate& a, const BpeScratch::Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -99,11 +101,12 @@ bool Bpe::splits_before(std::string_view mark, const Vocabulary& vocabulary) con
       spec_.ignore_merges) {
     return false;
   }
-  // A dropped character moves the offsets of all tokens after it, so that parts would differ.
+  // If characters without a token are dropped, the offsets of all tokens after them move, so a word must not be
+  // divided.
   const bool has_bytes = spec_.byte_fallback && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
                                                             [](int32_t id) { return id != kNoToken; });
   if (unk_id_ == kNoToken && !has_bytes) return false;
-  // Without such a token no pair can give one.
+  // Pairs are joined across a mark only if some token contains a mark after other text.
   return std::none_of(vocabulary.begin(), vocabulary.end(), [&](const auto& entry) {
     const std::string_view token = entry.first;
     for (size_t at = token.find(mark, 1); at != std::string_view::npos; at = token.find(mark, at + 1)) {
@@ -206,7 +209,8 @@ void Bpe::append(const BpeScratch& scratch, std::vector<WordToken>* out) {
   }
 }
 
-// Both ways give the same tokens if a joined token determines the text of its pair. A continuing prefix breaks that.
+// Joins pairs until none remains, by a search through all pairs or with a heap. Both give the same tokens if a joined
+// token determines the text of its pair, which is not so with a continuing prefix.
 void Bpe::merge_all(BpeScratch& scratch) const {
   if (scratch.symbols.size() <= kMaxShort && spec_.continuing_prefix.empty()) return merge_short(scratch);
   merge_long(scratch);

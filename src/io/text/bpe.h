@@ -18,7 +18,7 @@ namespace plimsoll::text {
 
 // Buffers of one thread.
 struct BpeScratch {
-  // A part of a word, in a list of those that remain.
+  // A part of a word, as an element of a linked list of the parts.
   struct Symbol {
     int32_t id;
     int32_t previous, next;  // positions; -1 at the ends
@@ -46,12 +46,12 @@ class Bpe {
   // Returns true if the vocabulary has the characters of all bytes that UTF-8 uses (byte_level.h), and no option of
   // the model concerns single characters.
   bool is_byte_level() const { return is_byte_level_; }
-  // Does the same as split for a word whose bytes are represented by characters. `bytes` are those bytes, and the ends of
-  // the tokens count them. Requires: is_byte_level(); valid UTF-8.
+  // Splits a word as split() does, but takes the bytes of the word instead of the characters that represent them.
+  // Offsets of tokens count these bytes. Requires: is_byte_level(); valid UTF-8.
   void split_bytes(std::string_view bytes, BpeScratch& scratch, std::vector<WordToken>* out) const;
 
-  // Returns true if no pair joins a text to a following `mark`, unless the text ends with the mark. Such a text
-  // gives the same tokens in parts that start with the mark.
+  // Returns true if a text may be divided before every `mark` that does not follow another mark, and the parts give
+  // the same tokens as the whole: no token contains a mark after other text.
   bool splits_before(std::string_view mark, const Vocabulary& vocabulary) const;
 
   int32_t unk_id() const { return unk_id_; }

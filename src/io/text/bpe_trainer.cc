@@ -24,7 +24,8 @@ struct Change {
   int32_t by;
 };
 
-// A pair that may be joined in these words. `count` is that of the time at which the entry was made.
+// A pair that may be joined, and the words that contain it. `count` is the number of occurrences when the entry was
+// made; it may have changed since.
 struct Candidate {
   Pair pair;
   int64_t count = 0;
@@ -145,7 +146,7 @@ class Trainer {
       if (second.starts_with(options_.continuing_prefix))
         second.remove_prefix(options_.continuing_prefix.size());
       const int32_t joined = id_of(result_.tokens[static_cast<size_t>(top.pair.first)] + std::string(second));
-      // A pair that is joined again has the later rank.
+      // If a pair is joined a second time, its rank becomes the later one.
       const auto [place, is_new] = rank_of.emplace(key_of(top.pair), merges_.size());
       if (!is_new) {
         merges_[place->second].reset();
@@ -164,7 +165,7 @@ class Trainer {
     }
   }
 
-  // Joins a pair everywhere in a word. The count of the pair itself stays as it is, as in the reference.
+  // Joins a pair everywhere in a word. The count of the pair itself is not updated, as in the reference.
   static void join(const Pair& pair, int32_t joined, std::vector<int32_t>* word,
                    std::vector<Change>* changes) {
     std::vector<int32_t>& ids = *word;

@@ -247,7 +247,8 @@ std::optional<ByteLevelSteps> find_byte_level_steps(const std::optional<JsonFiel
   append_steps(*pre_tokenizer, &parts);
   if (parts.empty() || type_of(parts.back()) != "ByteLevel") return std::nullopt;
   const JsonFields& last = parts.back();
-  // A space before each part is not in the text.
+  // If ByteLevel adds a space to each of several parts, words are not parts of the text, so the general pipeline is
+  // used.
   if (last.flag_or("add_prefix_space", true) && parts.size() > 1) return std::nullopt;
   steps.adds_space = last.flag_or("add_prefix_space", true);
   const bool uses_regex = last.flag_or("use_regex", true);

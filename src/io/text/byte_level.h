@@ -33,7 +33,7 @@ enum class WordPattern : uint8_t {
   kNone,         // the whole text is one word
 };
 
-// Returns the expression of a pattern in the syntax of tokenizer.json.
+// Returns the regular expression of a pattern as tokenizer.json spells it.
 std::string_view word_pattern_regex(WordPattern pattern);
 
 // Returns the pattern with this expression, or nothing if it is none of the known ones.
@@ -48,7 +48,8 @@ struct ByteLevelSteps {
   bool has_splitters = false;
 };
 
-// Returns the steps if these fields of tokenizer.json describe such a pipeline.
+// Returns the steps if these fields of tokenizer.json describe a pipeline whose words are parts of the original text,
+// and nothing otherwise.
 std::optional<ByteLevelSteps> find_byte_level_steps(const std::optional<JsonFields>& normalizer,
                                                     const std::optional<JsonFields>& pre_tokenizer);
 

@@ -260,7 +260,7 @@ std::unique_ptr<DecoderStep> read_step(const JsonFields& fields, const std::stri
                                               fields.flag_or("cleanup", true));
   }
   if (type == "Metaspace") {
-    // Files of older versions have a flag instead of the scheme.
+    // Files of older versions have the flag add_prefix_space instead of prepend_scheme.
     const bool adds_space = fields.text("prepend_scheme").value_or("always") != "never" &&
                             fields.flag_or("add_prefix_space", true);
     return std::make_unique<MetaspaceDecoder>(required_character(fields, "replacement"), adds_space);

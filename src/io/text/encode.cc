@@ -111,7 +111,7 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
   }
 }
 
-// Does the same as encode_plain with the general pipeline.
+// Encodes a text as encode_plain() does, with the general pipeline.
 int32_t TokenizerImpl::encode_with_pipeline(std::string_view text, int32_t first_code_point, Offsets offsets,
                                             ScratchImpl& scratch, Sequence* out) const {
   AlignedText& aligned = scratch.pipeline.text;
@@ -183,7 +183,7 @@ void TokenizerImpl::count_words(std::string_view text, WordCounts* counts) const
   }
 }
 
-// Removes the white space at the ends of the last token, whose text this is, from its offsets.
+// Removes white space at the start and the end of the last token from its offsets. `chars`: the text of that token.
 void TokenizerImpl::trim_offsets(std::u32string_view chars, const ScratchImpl& scratch, Sequence* out) const {
   const auto is_space = [](char32_t c) {
     return c == byte_character(' ') || (UnicodeTable::get().flags(c) & kWhitespace) != 0;
@@ -199,7 +199,7 @@ void TokenizerImpl::trim_span(int32_t leading, int32_t trailing, const ScratchIm
                               Sequence* out) const {
   TextSpan& span = out->offsets.back();
   const bool is_first = out->ids.size() == scratch.pipeline.first_token + 1 || span.begin == 0;
-  // More than one space cannot be those that add_prefix_space inserted.
+  // A single leading space of the first token may be the one that add_prefix_space inserted. Two or more are text.
   if (leading == 1 && is_first && spec_.offset_trimming->keeps_added_space) leading = 0;
   if (leading > 0) span.begin = std::min(span.begin + leading, span.end);
   if (trailing > 0 && span.end >= trailing) span.end = std::max(span.end - trailing, span.begin);
@@ -214,7 +214,7 @@ void TokenizerImpl::append_added(int32_t id, TextSpan span, std::string_view mat
   if (spec_.offset_trimming) trim_offsets(to_code_points(match), scratch, out);
 }
 
-// Does the same as encode_with_pipeline for byte-level words. Requires: no normalizer changes the text.
+// Encodes a text as encode_with_pipeline() does, for byte-level words. Requires: no normalizer changes the text.
 int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_code_point, Offsets offsets,
                                          ScratchImpl& scratch, Sequence* out) const {
   if (normalized_tokens_.surely_absent(text)) {
@@ -387,8 +387,8 @@ void make_room(std::vector<T>* vector, size_t more) {
   if (needed > vector->capacity()) vector->reserve(std::max(needed, 2 * vector->capacity()));
 }
 
-// Appends for each token the word that starts with it. A word starts where it differs from that of the token
-// before.
+// Appends for each token the number of the word that starts with it, or kNoWord. A word starts at a token whose word
+// differs from that of the previous token.
 void append_word_starts(const Kept& kept, Encoding* out) {
   int32_t previous = Encoding::kNoWord;
   for (size_t i = kept.begin; i < kept.begin + kept.count; ++i) {
@@ -431,7 +431,7 @@ AppendedTokens TokenizerImpl::append_words(std::span<const std::string_view> wor
   }
   const size_t before = out->ids.size();
   const AppendedTokens appended = append_sequences(TextCount::kOne, options, scratch, out);
-  // A text whose words give no token has no entry in `words`.
+  // If no word gave a token, append_sequences() added no entries for the special tokens. They are added here.
   out->word_starts.resize(before + narrow<size_t>(appended.num_tokens), Encoding::kNoWord);
   return appended;
 }

@@ -11,9 +11,9 @@ namespace plimsoll::text {
 
 namespace {
 
-// Converts a number with a fraction or an exponent as serde_json does, the reader of Hugging Face's tokenizers: it scales
-// the digits by a power of ten, which can differ from the nearest value in the last bit. The scores of a Unigram model
-// decide between tokens with equal sums.
+// Converts a number with a fraction or an exponent as serde_json does, the reader of Hugging Face's tokenizers: it
+// scales the digits by a power of ten, which can differ from the nearest value in the last bit. In a Unigram model
+// this bit can decide which of two splits of a word has the larger sum of scores.
 double reference_value(std::string_view text) {
   constexpr int kMaxPower = 308;
   const bool is_negative = text.starts_with('-');

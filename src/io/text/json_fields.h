@@ -17,7 +17,8 @@ namespace plimsoll::text {
 
 using Json = nlohmann::json;
 
-// The deepest nesting of a tokenizer's file, which is that of a pipeline with sequences in sequences.
+// The deepest nesting that is accepted in a tokenizer's file. Only pipelines with sequences inside sequences are
+// nested deeply.
 inline constexpr int kMaxTokenizerJsonDepth = 256;
 
 // Parses a text. Numbers have the values that Hugging Face's tokenizers read. Errors: kBadData with `where`, line and
@@ -40,8 +41,8 @@ class JsonFields {
   std::optional<bool> flag(const std::string& key) const;
   // Returns the text. Errors: kBadData if the field is missing.
   std::string required_text(const std::string& key) const;
-  // Returns the flag, or the fallback without it. Not flag().value_or(): GCC 14 computes value_or(true) as "value, or no
-  // value" from the byte of an empty optional, which is not initialised, so that the result is neither 0 nor 1.
+  // Returns the flag, or the fallback without it. Use this instead of flag().value_or(true), for which GCC 14
+  // generates code that reads the uninitialised byte of an empty optional and returns a bool that is neither 0 nor 1.
   bool flag_or(const std::string& key, bool fallback) const;
   std::optional<int64_t> integer(const std::string& key) const;
   std::optional<JsonFields> object(const std::string& key) const;
@@ -51,7 +52,8 @@ class JsonFields {
 
   // Returns the start of messages: "tokenizer.json: model.vocab".
   std::string name_of(const std::string& key) const;
-  // Returns the same for the object itself: "tokenizer.json: model", or "tokenizer.json" for the document.
+  // Returns the start of messages about the object itself: "tokenizer.json: model", or "tokenizer.json" for the
+  // document.
   std::string name() const { return path_.empty() ? where_ : where_ + ": " + path_; }
   const Json& json() const { return object_; }
   const std::string& where() const { return where_; }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kCopyAgain = "copy the file again from its source";
 
-// Returns a required field.
+// Returns the field if it is present. Errors: kBadData if it is missing.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) throw_error(ErrorCode::kBadData, "{} is missing; {}", fields.name_of(key), kCopyAgain);
@@ -81,7 +81,7 @@ class MergeAdder {
   std::string joined_;
 };
 
-// Returns the two parts of a merge in one text, or nothing if it does not have one space.
+// Splits the text of a merge at its space into two parts. Returns nothing unless it contains exactly one space.
 std::optional<std::pair<std::string_view, std::string_view>> split_merge(std::string_view text) {
   const size_t space = text.find(' ');
   if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
@@ -127,7 +127,7 @@ ModelSpec read_word_piece(const JsonFields& fields) {
   spec.max_chars_per_word =
       required(fields, "max_input_chars_per_word", fields.integer("max_input_chars_per_word"));
   if (spec.max_chars_per_word < 0) {
-    throw_error(ErrorCode::kBadData, "{} is {}; expected about 100",
+    throw_error(ErrorCode::kBadData, "{} is {}, but a number of about 100 is expected; correct the file",
                 fields.name_of("max_input_chars_per_word"), spec.max_chars_per_word);
   }
   ModelSpec result{read_vocabulary(required(fields, "vocab", fields.object("vocab"))), spec};

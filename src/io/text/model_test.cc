@@ -105,7 +105,7 @@ TEST(ModelTest, EveryCodePointAsHuggingFace) {
   EXPECT_GT(num_sums, 8u);
 }
 
-// Returns a text of the characters that the three expressions treat differently, and a few others.
+// Returns a random text that consists mainly of characters which the three regular expressions treat differently.
 std::string random_text(std::mt19937& random) {
   static const std::vector<std::string> parts = {"a",
                                                  "B",
@@ -346,7 +346,7 @@ TEST(ModelFolderTest, ClassesAsTransformers) {
         {"pad_token", ids.pad}, {"cls_token", ids.cls}, {"mask_token", ids.mask}};
     for (const auto& [role, id] : roles) {
       const nlohmann::json& wanted = expected.at("roles").at(role);
-      // The unknown token of the model has its role even if no file names it.
+      // The unknown token of the model gets the role unk_token even if no file names it.
       if (wanted.is_null() && std::string(role) == "unk_token") continue;
       EXPECT_EQ(id, wanted.is_null() ? std::nullopt : std::optional(wanted.get<int32_t>()))
           << name << " " << role;

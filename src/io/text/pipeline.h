@@ -72,7 +72,7 @@ class Pipeline {
   void normalize(AlignedText* text) const;
   // Splits the text of `words` into its parts. Without pre-tokenizers the text is a single part.
   void split(Words* words) const;
-  // Does the same without the last pre-tokenizer, which has to exist.
+  // Splits as split() does, but without the last pre-tokenizer. Requires: there is a pre-tokenizer.
   void split_except_last(Words* words) const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 // The treatment of a match that splits a text.
 enum class Behavior : uint8_t { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// A part of a text that matches or lies between matches.
+// A part of a text: a match, or the text between two matches.
 struct Span {
   size_t begin;
   size_t end;
@@ -76,7 +76,7 @@ std::vector<Span> with_gaps(const Matches& matches, size_t size) {
   return spans;
 }
 
-// Replaces every part by the parts of it that `find` returns, in positions of the part.
+// Splits every part into the ranges that `find` returns for it. The ranges are relative to the part.
 void split_parts(
     const std::function<void(std::u32string_view, std::vector<std::pair<size_t, size_t>>*)>& find,
     Words* words) {
@@ -154,7 +154,7 @@ void change_parts(const std::function<void(AlignedText*, int32_t origin)>& chang
   words->text = std::move(all);
 }
 
-// Marks the beginnings of words by a character (SentencePiece's way).
+// Marks the beginning of every word with a character, as SentencePiece does.
 class Metaspace : public PreTokenizer {
  public:
   enum class Scheme : uint8_t { kAlways, kFirst, kNever };
@@ -234,7 +234,7 @@ class ByteLevel : public PreTokenizer {
         const Kind wanted = kind(first);
         for (end = first + 1; end < text.size() && kind(end) == wanted; ++end) {
         }
-        // Of several spaces, the last one belongs to the word after them.
+        // The last of several spaces belongs to the word after them.
         if (wanted == Kind::kSpace && end < text.size() && end - at > 1) --end;
       }
       out->push_back({at, end});

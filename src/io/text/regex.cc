@@ -221,7 +221,8 @@ class Compiler {
       }
       if (item.empty() && is_first) refuse("a repetition of nothing");
       const bool lazy = take(U'?');
-      // After braces Oniguruma's Ruby syntax reads '+' as another repetition.
+      // In Oniguruma's Ruby syntax, a '+' after braces is another repetition and does not make the first one
+      // possessive.
       const bool possessive = !lazy && !braces && take(U'+');
       item = repeat(item, least, most, lazy);
       if (possessive) item = wrap(Op::kAtomic, std::move(item), {});
@@ -617,7 +618,7 @@ class Matcher {
   std::optional<size_t> run(size_t pc, size_t at, size_t must_end = kNoLimit);
 
  private:
-  // A state to which the matcher can return, or, with a register, the old value of that register.
+  // An entry of the backtracking stack: a state to which the matcher can return, or the old value of a register.
   struct Choice {
     size_t pc;
     size_t at;

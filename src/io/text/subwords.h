@@ -1,4 +1,4 @@
-// The parts that the models of tokenizers share: the tokens that they give, the map from a token's text to its id, and the
+// The parts that the models of tokenizers share: the tokens of a word, the map from a token's text to its id, and the
 // cache of words.
 //
 // A TokenIds is immutable after its construction and then thread-safe. A WordCache belongs to one thread.
@@ -49,8 +49,8 @@ class TokenIds {
   std::vector<Entry> entries_;  // an open hash table whose size is a power of two
 };
 
-// The tokens of short words, in a table in which a new word replaces the one in its place. The table grows with the number of
-// words to 1 MiB, which fits into the second-level cache of a core.
+// A cache of the tokens of short words. It is a hash table in which a new word replaces the word in its slot. The
+// table grows with the number of words to 1 MiB, which fits into the second-level cache of a core.
 class WordCache {
  public:
   // Appends the tokens of a word and returns true, if the word is in the cache.

@@ -1,4 +1,5 @@
-// The model of a tokenizer: any of WordPiece, BPE, Unigram and WordLevel, with a cache of the words that a thread met.
+// The model of a tokenizer: WordPiece, BPE, Unigram or WordLevel, with a cache per thread of the words that were
+// split before.
 //
 // Immutable after construction; thread-safe with one ModelScratch per thread. A model keeps references to its
 // description, which must outlive it.
@@ -39,7 +40,8 @@ class TokenModel {
 
   // Returns true for a BPE model whose words can be given as bytes.
   bool is_byte_level() const;
-  // Does the same for a word whose bytes are represented by characters (byte_level.h). Requires: is_byte_level().
+  // Splits a word that is given as bytes, each of which the vocabulary represents by a character (byte_level.h).
+  // Requires: is_byte_level().
   void split_bytes(std::string_view bytes, ModelScratch& scratch, std::vector<WordToken>* out) const;
 
   // Returns the id of a token, or kNoToken.

@@ -140,7 +140,7 @@ std::string TokenStream::push(int32_t id) {
   if (text.size() <= returned_.size() || text.ends_with(kReplacement) || !text.starts_with(returned_))
     return {};
   std::string result = text.substr(returned_.size());
-  // The text of an id depends on the id before it at most, so that those before the last result are not needed.
+  // The text of an id depends at most on the id before it, so ids before the last result are not needed any more.
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(num_returned_));
   num_returned_ = ids_.size();
   returned_ = decode();

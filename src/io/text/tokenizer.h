@@ -45,8 +45,8 @@ struct TextSpan {
   friend bool operator==(const TextSpan&, const TextSpan&) = default;
 };
 
-// Hugging Face's strategies: which text of a pair is truncated. The first two are equivalent for a single
-// text.
+// Hugging Face's strategies, which select the text of a pair that is truncated. The first two are equivalent for a
+// single text.
 enum class Truncation : uint8_t { kLongestFirst, kOnlyFirst, kOnlySecond };
 // The side on which tokens are cut (truncation_side) or padding would be added (padding_side).
 enum class TextSide : uint8_t { kRight, kLeft };
@@ -204,8 +204,8 @@ class Tokenizer {
   // Returns the file of the vocabulary, "tokenizer.json", "vocab.json" or "vocab.txt".
   const std::string& source() const;
 
-  // Returns the class of this tokenizer in transformers, which a saved tokenizer_config.json states so that the
-  // folder is read again as this one was, whatever other files it contains.
+  // Returns the class of this tokenizer in transformers, which is written into a saved tokenizer_config.json, so that
+  // the saved folder gives the same tokenizer whatever other files it contains.
   const std::string& transformers_class() const;
 
   // Returns a hash of everything that can change an id, type or offset, including the version of the Unicode

@@ -39,7 +39,8 @@ constexpr std::array<WordPieceClass, 17> kWordPieceClasses = {{
     {"LayoutLMv2", true, false, false, true},
 }};
 
-// Other classes of transformers 4.57 and 5.24, without "Tokenizer". tokenizer.json does not determine what they do.
+// Other classes of transformers 4.57 and 5.24, without "Tokenizer". Their behaviour does not follow from
+// tokenizer.json, so Plimsoll refuses them.
 constexpr std::string_view kForeignClasses[] = {"Albert",
                                                 "Barthez",
                                                 "Bartpho",
@@ -162,7 +163,7 @@ std::optional<std::string_view> class_of_model(std::string_view model_type) {
   return found == std::end(kModelClasses) ? std::nullopt : std::optional(found->name);
 }
 
-// A class that builds its own pipeline, and its tokens by default, "" for none.
+// A class that builds its own pipeline, and the special tokens that it has by default ("" for none).
 struct BuiltClass {
   std::string_view name;  // without "Tokenizer"
   BuiltPipeline built;
@@ -204,7 +205,8 @@ TokenizerClass named_class(const std::optional<JsonFields>& tokenizer_config,
     result.source = fmt::format("{} is '{}'", (*file)->name_of("tokenizer_class"), *name);
     const bool is_built = std::any_of(std::begin(kBuiltClasses), std::end(kBuiltClasses),
                                       [&](const BuiltClass& c) { return c.name == stem_of(*name); });
-    // A file of Llama 3 names Llama's class, which has another pipeline. Some model types need no class.
+    // Files of Llama 3 name Llama's class, although their pipeline is byte-level; for these, and for some model
+    // types, the generic class is used.
     if (is_built && ((of_model && of_model->empty()) || (is_byte_level && stem_of(*name) == "Llama"))) {
       result.name = kGenericClass;
     }
@@ -219,7 +221,7 @@ TokenizerClass named_class(const std::optional<JsonFields>& tokenizer_config,
   return result;
 }
 
-// A field of tokenizer_config.json with a default, which null also means.
+// Returns a flag of tokenizer_config.json, or the default if the flag is missing or null.
 bool flag_of(const std::optional<JsonFields>& config, const char* key, bool fallback) {
   return config ? config->flag(key).value_or(fallback) : fallback;
 }
@@ -258,7 +260,7 @@ Json precompiled_of(const Json& normalizer) {
   return nullptr;
 }
 
-// Replaces the options of a BPE model by those of a class.
+// Replaces the options of the BPE model in tokenizer.json by those that a class sets.
 void set_bpe(bool fuse_unk, bool byte_fallback, Json unk_token, Json* model) {
   (*model)["dropout"] = nullptr;
   (*model)["unk_token"] = std::move(unk_token);

@@ -284,7 +284,8 @@ int32_t role_id(const TokenizerSpec& spec, const char* role) {
   return found->id;
 }
 
-// Sets the templates that a class with its own pipeline gives to texts. `flags` has add_bos_token and add_eos_token.
+// Sets the templates by which a class with its own pipeline adds special tokens. `flags` has add_bos_token and
+// add_eos_token.
 void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config, bool has_post_processor,
                    const std::optional<JsonFields>& flags, TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
@@ -373,7 +374,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
       find_tokenizer_class(config.fields(), model_config.fields(), files.model_type, has_byte_level);
   const bool reads_vocab_json =
       !files.tokenizer_json && files.vocab_json && (tokenizer_class.reads_merges() || !files.vocab_txt);
-  // vocab.txt without a class is BERT's.
+  // If only vocab.txt exists and no file names a class, it is read as BERT's.
   const bool reads_vocab_txt = !files.tokenizer_json && !reads_vocab_json;
   if (reads_vocab_txt && tokenizer_class.name.empty()) {
     tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
@@ -395,7 +396,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   // vocab.txt names no special tokens, so every class that reads it has BERT's.
   if (reads_vocab_txt) tokenizer_class.roles = bert_roles();
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
-  // A pipeline without BertNormalizer stays as it is.
+  // The class changes only a BertNormalizer. Pipelines without one are not changed.
   const bool has_bert_normalizer = !spec.pipeline || spec.pipeline_has_bert_normalizer;
   if (has_bert_normalizer && (tokenizer_class.sets_normalizer || reads_vocab_txt)) {
     set_normalizer(config.fields(), &spec.normalizer);
@@ -420,7 +421,8 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     const OptionalDocument added(files.added_tokens, where(kAddedTokensJson));
     read_added_tokens_file(*added.fields(), tokenizer_class, &named);
   }
-  // A single tokenizer.json is complete; if another file names tokens or a class, transformers' roles apply.
+  // A folder that contains only tokenizer.json names all its tokens there. If another file names tokens or a class,
+  // the roles of transformers apply.
   if (!tokenizer_class.roles.empty() || files.tokenizer_config || files.special_tokens_map) {
     add_named_tokens(named, tokenizer_class, &spec);
   }

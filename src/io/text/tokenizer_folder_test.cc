@@ -79,7 +79,8 @@ std::string version_where_they_differ(const std::string& name) {
   for (const char* generic : {"ConvBert", "RetriBert", "Realm"}) {
     if (name.find(generic) != std::string::npos) return "5.24";
   }
-  // 5.24 builds the model and the template of a BERT class anew. Plimsoll takes those of tokenizer.json, as 4.57.
+  // For these classes, transformers 5.24 replaces the model and the template in tokenizer.json. Plimsoll uses those
+  // of the file, as 4.57 does.
   for (const char* rebuilt :
        {"bert.cls_role", "bert.sep_role", "bert.long_words", "bert.unk_role", "bert.unk_in_model"}) {
     if (name == rebuilt) return "4.57";
@@ -128,7 +129,7 @@ TEST(TokenizerFolderTest, FilesThatDisagreeAsInBothVersionsOfTransformers) {
       if (want.contains("error") || (differ && number != version)) continue;
       expect_results(name, tokenizer, want, texts);
     }
-    // Without token types in any version, the model gets zeros. The generic classes of 5.24 give none.
+    // If neither version returns token types, Plimsoll's are zero. The generic classes of 5.24 return none.
     const bool no_types =
         older.value("pair", nlohmann::json()).is_null() && newer.value("pair", nlohmann::json()).is_null();
     const auto types = tokenizer.encode_pair(texts[4], texts[0]).type_ids;
@@ -148,7 +149,7 @@ TEST(TokenizerFolderTest, FilesThatDisagreeAsInBothVersionsOfTransformers) {
   EXPECT_GT(num_without_types, 3u);
 }
 
-// A saved model states the class, so that it is read again as it was trained wherever its files go.
+// A saved model names the class of its tokenizer, so that it is read in the same way from any folder.
 TEST(TokenizerFolderTest, TheStatedClassKeepsTheTokenizer) {
   const nlohmann::json fixture = read_json_fixture("folders.json");
   for (const auto& [name, c] : fixture.at("cases").items()) {

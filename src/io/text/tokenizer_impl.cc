@@ -152,7 +152,7 @@ int64_t TokenizerImpl::num_special_tokens(bool pair) const {
   return count;
 }
 
-// Hashes everything of a model but its vocabulary.
+// Adds all properties of a model except its vocabulary to a hash.
 template <typename Number, typename Word>
 static void hash_model(const ModelSpec& model, Number&& number, Word&& word) {
   number(static_cast<int64_t>(model.kind.index()));

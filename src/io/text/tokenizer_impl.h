@@ -57,7 +57,7 @@ struct ScratchImpl {
   Sequence first, second;
 };
 
-// A text whose parts are encoded in their bytes one after the other.
+// The state of encoding a text whose words are found in its bytes, part by part.
 struct ByteWords {
   std::string_view text;
   int32_t first_code_point = 0;
@@ -79,7 +79,7 @@ class TokenizerImpl {
   std::optional<std::string_view> token(int32_t id) const;
   std::string decode(std::span<const int32_t> ids, const DecodeOptions& options) const;
   int64_t num_special_tokens(bool pair) const;
-  // Adds the words of a text without added tokens, as the model gets them, to the counts. Requires: valid UTF-8.
+  // Counts the words of a text as the model sees them. Added tokens are not recognized. Requires: valid UTF-8.
   void count_words(std::string_view text, WordCounts* counts) const;
   // Returns the normalized text.
   std::string normalize(std::string_view text) const;

@@ -102,7 +102,7 @@ struct TokenizerSpec {
   // Any other steps from a text to words. Null for BERT's.
   std::shared_ptr<Pipeline> pipeline;
   bool pipeline_has_bert_normalizer = false;  // its only normalizer is BertNormalizer
-  // The same steps in the form for byte-level words, if they have it.
+  // The steps of `pipeline` in the faster form for byte-level words, if they have that form.
   std::optional<ByteLevelSteps> byte_level;
   std::optional<OffsetTrimming> offset_trimming;
   ModelSpec model;
@@ -152,7 +152,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files);
 // Parses tokenizer.json alone, as Hugging Face's Tokenizer.from_file does.
 TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where);
 
-// Does the same for a document, with the model from other files if `model` is present.
+// Parses a tokenizer.json that was read as JSON. If `model` is present, it replaces the model in the document.
 TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& where,
                                        std::optional<ModelSpec> model = std::nullopt);
 

@@ -72,8 +72,9 @@ TEST(TokenizerTest, TruncationAsHuggingFace) {
   EXPECT_GT(num_refused, 10u);
 }
 
-// The counts of tokenizers 0.23.3. Versions 0.13.3, 0.15.2, 0.21.0 and 0.22.2 give the same, 0.23.2 does not: it
-// leaves the odd token to the second text if the first was longer.
+// The expected numbers of tokens are those of Hugging Face's tokenizers 0.23.3. Versions 0.13.3, 0.15.2, 0.21.0 and
+// 0.22.2 give the same numbers. Version 0.23.2 does not: it leaves the odd token to the second text if the first was
+// longer.
 TEST(TokenizerTest, LongestFirstAsTokenizers0233) {
   EXPECT_EQ(read_json_fixture("made_with.json").at("tokenizers"), "0.23.3");
   size_t num_odd = 0;

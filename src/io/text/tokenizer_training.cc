@@ -19,7 +19,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The lines that are split at once, on all threads.
+// Number of bytes of text that all threads together split before the next lines are read.
 constexpr size_t kBatchBytes = size_t{32} << 20;
 constexpr size_t kLinesAtOnce = 256;
 // The number of characters that BERT's trainer keeps.
@@ -118,7 +118,10 @@ int64_t count_file(const std::string& path, Counter* counter) {
     lines.push_back(std::move(line));
     if (batch_bytes >= kBatchBytes) flush();
   }
-  if (file.bad()) throw_error(ErrorCode::kDevice, "{}: reading failed before the end", path);
+  if (file.bad())
+    throw_error(ErrorCode::kDevice,
+                "{}: reading failed before the end of the file; check the disk, or copy the file again",
+                path);
   flush();
   return num_bytes;
 }
@@ -168,7 +171,8 @@ OrderedJson template_of(const OrderedJson& cls, const OrderedJson& sep) {
 std::string tokenizer_json(const TrainingOptions& options, const TrainedBpe& trained) {
   const bool is_bpe = options.model == TrainedModel::kBpe;
   OrderedJson vocab = OrderedJson::object(), merges = OrderedJson::array(), added = OrderedJson::array();
-  // An ordered object looks for the key before it adds one, so a large one is filled as a vector.
+  // Adding a key to an ordered object searches all its keys, so a large object is filled through its underlying
+  // vector.
   auto& entries = vocab.get_ref<OrderedJson::object_t&>();
   for (size_t id = 0; id < trained.tokens.size(); ++id) {
     static_cast<std::vector<OrderedJson::object_t::value_type>&>(entries).emplace_back(trained.tokens[id],
@@ -242,7 +246,9 @@ TrainedTokenizer train_tokenizer(const std::vector<std::string>& paths, const Tr
   Counter counter(options);
   for (const std::string& path : paths) result.num_bytes += count_file(path, &counter);
   const WordCounts words = counter.finish();
-  if (words.empty()) throw_error(ErrorCode::kBadData, "{}: the text has no words", paths.front());
+  if (words.empty())
+    throw_error(ErrorCode::kBadData, "{}: the text has no words; give files that contain text",
+                paths.front());
   const TrainedBpe trained = train_bpe(words, training_of(options));
   result.num_words = narrow<int64_t>(words.size());
   result.num_tokens = narrow<int64_t>(trained.tokens.size());

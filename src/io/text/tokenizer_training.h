@@ -35,8 +35,9 @@ struct TrainedBpe {
   std::vector<std::pair<int32_t, int32_t>> merges;  // pairs of ids by rank
 };
 
-// Joins the most frequent pair of adjacent tokens until the vocabulary is full; of pairs with equal counts, that with
-// the lower ids. Requires: words are valid UTF-8. Cost: about a second per million different words.
+// Joins the most frequent pair of adjacent tokens until the vocabulary is full. If several pairs have equal counts,
+// it joins the pair with the lower ids. Requires: words are valid UTF-8. Cost: about a second per million different
+// words.
 TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& options);
 
 // A BPE tokenizer is byte-level, as GPT-2's. A WordPiece tokenizer is that of BERT, with an alphabet of at most 1,000 characters.

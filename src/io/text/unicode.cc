@@ -216,7 +216,8 @@ bool is_valid_utf8(std::string_view text) {
       continue;
     }
     const DecodedCodePoint c = decode_utf8(text);
-    // A real U+FFFD has three bytes, EF BF BD; an invalid part of three bytes starts with F0 to F4.
+    // decode_utf8() returns U+FFFD for an invalid part and for a real U+FFFD. Their bytes distinguish them: a
+    // real one is EF BF BD, and an invalid part of three bytes starts with F0 to F4.
     if (c.value == kReplacementCharacter && !(c.num_bytes == 3 && text[0] == '\xEF')) return false;
     text.remove_prefix(c.num_bytes);
   }

@@ -74,8 +74,8 @@ UnicodeProperties::UnicodeProperties() {
   }
 }
 
-// Marks what can change in the normal form C: code points that combine with the one before them, and those that are
-// not the composite of their own decomposition.
+// Marks the code points that the normal form C may change: code points that combine with the one before them, and
+// those that are not the composite of their own decomposition.
 void UnicodeProperties::mark_composition(std::vector<uint16_t>* flags) const {
   const UnicodeTable& unicode = UnicodeTable::get();
   for (const char32_t c : unicode.combining_code_points()) (*flags)[c] |= kMayCompose;
@@ -150,7 +150,7 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// What the beginning of a cluster implies for its continuation.
+// Properties of the beginning of a cluster that decide whether the cluster continues.
 struct ClusterState {
   bool one_regional = false;        // an odd number of regional indicators
   bool pictographic = false;        // a pictographic character and extending ones
@@ -195,7 +195,7 @@ std::string_view grapheme_tables_source() {
 }
 
 size_t grapheme_end(std::u32string_view text, size_t begin) {
-  // A cluster of two ASCII characters exists only for a line end.
+  // The only cluster of two ASCII characters is the line end CR LF.
   if (begin + 1 >= text.size()) return begin + 1;
   if (text[begin] < 128 && text[begin + 1] < 128 && text[begin] != U'\r') return begin + 1;
   ClusterState state;

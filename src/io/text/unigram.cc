@@ -66,7 +66,7 @@ void Unigram::split(std::string_view word, UnigramScratch& scratch, std::vector<
     }
     begin += char_bytes;
   }
-  // Adjacent unknown parts are one.
+  // Adjacent unknown parts become one token.
   scratch.parts.clear();
   bool after_unknown = false;
   for (auto end = static_cast<int32_t>(word.size()); end > 0;) {

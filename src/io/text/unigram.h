@@ -1,8 +1,8 @@
 // The unigram language model: splits a word into the tokens with the largest sum of scores (Kudo, "Subword
 // Regularization", ACL 2018), as in SentencePiece and Hugging Face's tokenizers.
 //
-// Scores are added in double precision from left to right. Of equal sums, the one whose last token starts first counts.
-// Immutable after construction; thread-safe with one UnigramScratch per thread.
+// Scores are added in double precision from left to right. If several splits have equal sums, the split whose last
+// token starts first is used. Immutable after construction; thread-safe with one UnigramScratch per thread.
 #pragma once
 
 #include <array>

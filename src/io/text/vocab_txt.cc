@@ -48,7 +48,7 @@ Vocabulary parse_vocab_txt(std::string_view text, const std::string& where) {
 
 void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec) {
   PLIMSOLL_CHECK(stated.size() == spec->added_tokens.size());
-  // The ids in the vocabulary of the few tokens that matter here.
+  // The ids of the added tokens in the vocabulary. The other entries are not needed here.
   std::unordered_map<std::string_view, int32_t> vocab;
   for (const AddedToken& token : spec->added_tokens) vocab[token.content] = -1;
   for (const auto& [token, id] : spec->model.vocab) {

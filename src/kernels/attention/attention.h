@@ -3,8 +3,15 @@
 // and after attention are not part of it, and there is no key/value cache.
 //
 // Shape letters: T rows of the bucket (tokens and unused tail rows), B sequences, S_b rows of sequence b, H
-// heads, D head size. Sequence b owns rows cu_seqlens[b] .. cu_seqlens[b+1]-1; the rows from cu_seqlens[B] on
-// are the tail.
+// heads of q and o, G heads of k and v, D head size, W window. Sequence b owns rows cu_seqlens[b] ..
+// cu_seqlens[b+1]-1; the rows from cu_seqlens[B] on are the tail.
+//
+// Grouped queries (Ainslie et al., arXiv 2305.13245): H is a multiple of G, and head h of q reads head h / (H / G)
+// of k and v. The gradients of a head of k and v are the sums over the H / G heads of q that read it. G = H is
+// attention with a head of k and v per head of q, G = 1 multi-query attention.
+//
+// Window: with W > 0 the mask also hides key rows whose distance from the query row is W or more. Mistral's
+// sliding window (Jiang et al., arXiv 2310.06825) is a causal mask with a window.
 //
 // Formula, per sequence and head, for query row i and key row j of the same sequence (Vaswani et al., arXiv
 // 1706.03762, eq. 1; computed in tiles as in Dao et al., arXiv 2205.14135 and 2307.08691):
@@ -28,7 +35,7 @@
 //
 // Tail rows: the functions write zeros to the tail rows of o, lse, d_q, d_k and d_v and never read the tail
 // rows of other tensors. Empty sequences are allowed and own no row. Aliasing: no output overlaps an input.
-// Outputs overlap each other only where their row strides interleave them (the thirds of one d_qkv).
+// Outputs overlap each other only where their row strides interleave them (the parts of one d_qkv).
 //
 // Error bound against exact arithmetic (the tests read their limits from these lines). n is the number of
 // keys that row i sees. The other letters depend on the implementation:
@@ -53,16 +60,16 @@
 //                       + (D + 4) u (m_ij sum_d |d_o_id v_jd| + sum_d |d_o_id o_id|)
 //                       + sum_d |d_o_id| |err o_id|)                    with y_ij = m_ij sum_d d_o_id v_jd
 //   |err d_q|  <= scale sum_j (err d_x + ((n + 4) u + s) |d_x_ij|) |k_jd| + r |d_q|
-//   |err d_k|     likewise, over i with n = S_b
-//   |err d_v|  <= sum_i (eta_i + (S_b + 4) u + s) p_ij m_ij |d_o_id| + r |d_v|
+//   |err d_k|     likewise, over i of all heads of the group with n = S_b H / G
+//   |err d_v|  <= sum_i (eta_i + (S_b H / G + 4) u + s) p_ij m_ij |d_o_id| + r |d_v|, over the same i
 //
 // Repeatability: the results have the same bits for any number of threads and any schedule. The sums of a row
 // depend on its own sequence (and, with dropout, on its row in the batch), not on the rest of the batch.
 // Other instruction sets give other bits.
 //
 // Cost per head: the forward pass takes 4 S_b^2 D floating-point operations, the backward pass 10 S_b^2 D (it
-// recomputes probabilities); each takes about half when causal. Either pass computes S_b^2 exponentials and,
-// with dropout, S_b^2 / 8 Philox blocks. The forward pass moves 4 T H D elements, the backward pass 8 T H D.
+// recomputes probabilities); each takes about half when causal, and with a window 2 W / S_b of that. Either pass computes S_b^2 exponentials and,
+// with dropout, S_b^2 / 8 Philox blocks. The forward pass moves T D (2 H + 2 G) elements, the backward pass twice as many.
 //
 // Thread-safety: the functions use all threads of parallel_for, so only one thread at a time may call them
 // with the same scratch. They allocate nothing and own nothing.
@@ -79,6 +86,21 @@ namespace plimsoll {
 
 // Selects the keys that a query row sees: all keys of its sequence, or those at or before its own position.
 enum class AttentionMask : uint8_t { kBidirectional, kCausal };
+
+// The pairs of rows that a mask and a window leave, for a sequence of `count` rows.
+struct AttentionReach {
+  AttentionMask mask = AttentionMask::kBidirectional;
+  int64_t window = 0;
+  int64_t count = 0;
+
+  // Query row i sees the key rows first_key(i) .. end_key(i) - 1.
+  constexpr int64_t first_key(int64_t i) const { return window == 0 || i < window ? 0 : i - window + 1; }
+  constexpr int64_t end_key(int64_t i) const {
+    if (mask == AttentionMask::kCausal) return i + 1;
+    return window == 0 || count - i < window ? count : i + window;
+  }
+  constexpr bool sees(int64_t i, int64_t j) const { return j >= first_key(i) && j < end_key(i); }
+};
 
 // Returns the number of query row t (in the batch) and head h among all rows and heads. Requires: the number
 // is below 2^32.
@@ -106,10 +128,11 @@ struct AttentionOptions {
   RandomSite random = {};
 };
 
-// Rows of T x (H * D) elements within a wider tensor: element (t, h, d) is at [t * row_stride + h * D + d].
+// Rows of T x (H * D) elements, or of T x (G * D) for k and v, within a wider tensor: element (t, h, d) is at
+// [t * row_stride + h * D + d].
 struct ConstRows {
   ConstView view;
-  int64_t row_stride = 0;  // distance of two rows in elements, >= H * D
+  int64_t row_stride = 0;  // distance of two rows in elements, at least the elements of a row
 };
 struct Rows {
   View view;

@@ -75,22 +75,27 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Returns the first element of this sequence and head in a tensor of rows.
+// Returns the first element of this sequence and a head in a tensor of rows.
 template <typename T>
-const T* bwd_rows(const BwdTask& task, const ConstRows& rows) {
-  return rows.view.as<T>() + task.sequence.first * rows.row_stride + task.h * task.args.dims.head_dim;
+const T* bwd_rows(const BwdTask& task, const ConstRows& rows, int64_t head) {
+  return rows.view.as<T>() + task.sequence.first * rows.row_stride + head * task.args.dims.head_dim;
 }
 template <typename T>
-T* bwd_rows(const BwdTask& task, const Rows& rows) {
-  return rows.view.as<T>() + task.sequence.first * rows.row_stride + task.h * task.args.dims.head_dim;
+T* bwd_rows(const BwdTask& task, const Rows& rows, int64_t head) {
+  return rows.view.as<T>() + task.sequence.first * rows.row_stride + head * task.args.dims.head_dim;
+}
+// Returns the head of k and v that head h of q reads.
+inline int64_t bwd_kv_head(const BwdTask& task, int64_t h) {
+  return h / task.args.dims.group_heads();
 }
 
 template <typename T>
 void bwd_pack_keys(const BwdTask& task, const BwdTiles& tiles) {
   const AttentionBwdArgs& args = task.args;
   const int64_t row = attention_padded_dim(args.dims.head_dim);
-  const T* k = bwd_rows<T>(task, args.k);
-  const T* v = bwd_rows<T>(task, args.v);
+  const int64_t kv_head = bwd_kv_head(task, task.h);
+  const T* k = bwd_rows<T>(task, args.k, kv_head);
+  const T* v = bwd_rows<T>(task, args.v, kv_head);
   for (int64_t j = 0; j < task.sequence.count; j += kAttentionTile) {
     const int64_t count = std::min(kAttentionTile, task.sequence.count - j);
     pack_rows(k + j * args.k.row_stride, args.k.row_stride, count, args.dims.head_dim, tiles.k + j * row);
@@ -106,12 +111,12 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   const AttentionBwdArgs& args = task.args;
   const int64_t columns = args.dims.heads * args.dims.head_dim;
   const int64_t row = attention_padded_dim(args.dims.head_dim);
-  pack_rows(bwd_rows<T>(task, args.q) + i * args.q.row_stride, args.q.row_stride, count, args.dims.head_dim,
-            tiles.q);
-  pack_rows(bwd_rows<T>(task, ConstRows{args.d_o, columns}) + i * columns, columns, count, args.dims.head_dim,
-            tiles.d_o);
-  pack_rows(bwd_rows<T>(task, ConstRows{args.o, columns}) + i * columns, columns, count, args.dims.head_dim,
-            tiles.other);
+  pack_rows(bwd_rows<T>(task, args.q, task.h) + i * args.q.row_stride, args.q.row_stride, count,
+            args.dims.head_dim, tiles.q);
+  pack_rows(bwd_rows<T>(task, ConstRows{args.d_o, columns}, task.h) + i * columns, columns, count,
+            args.dims.head_dim, tiles.d_o);
+  pack_rows(bwd_rows<T>(task, ConstRows{args.o, columns}, task.h) + i * columns, columns, count,
+            args.dims.head_dim, tiles.other);
   const float* lse = args.lse.as<float>() + task.h * args.dims.tokens + task.sequence.first + i;
   for (int64_t r = 0; r < count; ++r) {
     tiles.delta[r] = dot_rows(tiles.other + r * row, tiles.d_o + r * row, args.dims.head_dim);
@@ -125,45 +130,54 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   const int64_t columns = args.dims.heads * args.dims.head_dim;
   if (task.h + 1 == task.end_head) return;
   fetch_head<Fetch::kRead>(args.q, t, task.h + 1, args.dims.head_dim);
-  fetch_head<Fetch::kRead>(args.k, t, task.h + 1, args.dims.head_dim);
-  fetch_head<Fetch::kRead>(args.v, t, task.h + 1, args.dims.head_dim);
+  fetch_head<Fetch::kRead>(args.k, t, bwd_kv_head(task, task.h + 1), args.dims.head_dim);
+  fetch_head<Fetch::kRead>(args.v, t, bwd_kv_head(task, task.h + 1), args.dims.head_dim);
   fetch_head<Fetch::kRead>({args.o, columns}, t, task.h + 1, args.dims.head_dim);
   fetch_head<Fetch::kRead>({args.d_o, columns}, t, task.h + 1, args.dims.head_dim);
 }
 // Prefetches the lines to which row t of this head will be written.
 [[gnu::always_inline]] inline void bwd_fetch_gradients(const BwdTask& task, int64_t t) {
-  for (const Rows& rows : {task.args.d_q, task.args.d_k, task.args.d_v}) {
-    fetch_head<Fetch::kWrite>({rows.view, rows.row_stride}, t, task.h, task.args.dims.head_dim);
-  }
+  const AttentionBwdArgs& args = task.args;
+  const int64_t kv_head = bwd_kv_head(task, task.h), head_dim = args.dims.head_dim;
+  fetch_head<Fetch::kWrite>({args.d_q.view, args.d_q.row_stride}, t, task.h, head_dim);
+  fetch_head<Fetch::kWrite>({args.d_k.view, args.d_k.row_stride}, t, kv_head, head_dim);
+  fetch_head<Fetch::kWrite>({args.d_v.view, args.d_v.row_stride}, t, kv_head, head_dim);
 }
+
+// The keys that a block of queries is multiplied with: whole tiles from `first` on, and the last one up to `end`.
+struct BwdKeys {
+  int64_t first = 0, end = 0;
+};
 
 // Computes, within one tile, the probabilities with dropout and the gradients of the scores of query rows i
 // .. and keys j ...
 void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
-                       int64_t queries, int64_t j, int64_t keys) {
+                       int64_t queries, const BwdKeys& range, int64_t j, int64_t keys) {
   const AttentionOptions& options = task.args.options;
-  const bool causal = options.mask == AttentionMask::kCausal;
-  const bool last_tile = j + keys == (causal ? i + queries : task.sequence.count);
+  const AttentionReach reach = attention_reach(task.args, task.sequence);
+  const bool last_tile = j + keys == range.end;
   for (int64_t r = 0; r < queries; ++r) {
-    const int64_t visible = causal ? std::clamp<int64_t>(i + r + 1 - j, 0, keys) : keys;
+    const int64_t hidden = std::clamp<int64_t>(reach.first_key(i + r) - j, 0, keys);
+    const int64_t visible = std::clamp<int64_t>(reach.end_key(i + r) - j, 0, keys);
     const int64_t t = task.sequence.first + i + r;
     // If there are several tiles, the two prefetches happen in different ones, so that they do not displace
     // everything else in the cache.
-    if (j == 0) bwd_fetch_next_head(task, t);
+    if (j == range.first) bwd_fetch_next_head(task, t);
     if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;
     if (options.dropout > 0) {
       dropout.fill(attention_row(t, task.args.dims.heads, task.h), j, keys, tiles.dropout_factors);
       factors = tiles.dropout_factors;
     }
-    gradient_row(tiles.scores + r * kBwdScoreStride, tiles.products + r * kBwdScoreStride, visible, keys,
-                 static_cast<float>(options.scale), tiles.lse[r], tiles.delta[r], factors);
+    gradient_row(tiles.scores + r * kBwdScoreStride, tiles.products + r * kBwdScoreStride, hidden, visible,
+                 keys, static_cast<float>(options.scale), tiles.lse[r], tiles.delta[r], factors);
   }
 }
 
 // Computes all products of one block of queries with one tile of keys.
 void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
-              int64_t queries, int64_t j, int64_t keys) {
+              int64_t queries, const BwdKeys& range, int64_t j) {
+  const int64_t keys = std::min(kAttentionTile, range.end - j);
   const int64_t head_dim = task.args.dims.head_dim;
   const int64_t row = attention_padded_dim(head_dim);
   constexpr int64_t kStride = kBwdScoreStride;
@@ -172,15 +186,18 @@ void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& drop
   multiply<LeftOperand::kByRow>(task.amx, queries, keys, head_dim, tiles.d_o, row,
                                 tiles.v_transposed + j * row, kAttentionTile, tiles.products, kStride,
                                 ProductStart::kZero);
-  bwd_gradient_rows(task, tiles, dropout, i, queries, j, keys);
+  bwd_gradient_rows(task, tiles, dropout, i, queries, range, j, keys);
   multiply<LeftOperand::kByDepth>(task.amx, keys, head_dim, queries, tiles.scores, kStride, tiles.d_o, row,
                                   tiles.d_v + j * row, row, ProductStart::kStored);
   multiply<LeftOperand::kByDepth>(task.amx, keys, head_dim, queries, tiles.products, kStride, tiles.q, row,
                                   tiles.d_k + j * row, row, ProductStart::kStored);
   multiply<LeftOperand::kByRow>(task.amx, queries, head_dim, keys, tiles.products, kStride, tiles.k + j * row,
-                                row, tiles.d_q, row, j == 0 ? ProductStart::kZero : ProductStart::kStored);
+                                row, tiles.d_q, row,
+                                j == range.first ? ProductStart::kZero : ProductStart::kStored);
 }
 
+// The heads of a group follow each other in one task: the first packs keys and values, and the last stores the sums
+// of their gradients.
 template <typename T>
 void bwd_head(const BwdTask& task) {
   const AttentionBwdArgs& args = task.args;
@@ -192,21 +209,28 @@ void bwd_head(const BwdTask& task) {
   const BwdTiles tiles(args.dims, task.scratch);
   const DropoutRow dropout(args.options.random, args.options.dropout);
 
-  bwd_pack_keys<T>(task, tiles);
-  std::fill(tiles.d_k, tiles.d_k + count * row, 0.0f);
-  std::fill(tiles.d_v, tiles.d_v + count * row, 0.0f);
+  const AttentionReach reach = attention_reach(args, task.sequence);
+  const int64_t group = args.dims.group_heads();
+  if (task.h % group == 0) {
+    bwd_pack_keys<T>(task, tiles);
+    std::fill(tiles.d_k, tiles.d_k + count * row, 0.0f);
+    std::fill(tiles.d_v, tiles.d_v + count * row, 0.0f);
+  }
   for (int64_t i = 0; i < count; i += kAttentionTile) {
     const int64_t queries = std::min(kAttentionTile, count - i);
     bwd_pack_queries<T>(task, tiles, i, queries);
-    const int64_t visible = args.options.mask == AttentionMask::kCausal ? i + queries : count;
-    for (int64_t j = 0; j < visible; j += kAttentionTile) {
-      bwd_tile(task, tiles, dropout, i, queries, j, std::min(kAttentionTile, visible - j));
+    const BwdKeys range{reach.first_key(i) / kAttentionTile * kAttentionTile, reach.end_key(i + queries - 1)};
+    for (int64_t j = range.first; j < range.end; j += kAttentionTile) {
+      bwd_tile(task, tiles, dropout, i, queries, range, j);
     }
     unpack_rows(tiles.d_q, queries, head_dim, &scale, 0,
-                bwd_rows<T>(task, args.d_q) + i * args.d_q.row_stride, args.d_q.row_stride);
+                bwd_rows<T>(task, args.d_q, task.h) + i * args.d_q.row_stride, args.d_q.row_stride);
   }
-  unpack_rows(tiles.d_k, count, head_dim, &scale, 0, bwd_rows<T>(task, args.d_k), args.d_k.row_stride);
-  unpack_rows(tiles.d_v, count, head_dim, &one, 0, bwd_rows<T>(task, args.d_v), args.d_v.row_stride);
+  if (task.h % group != group - 1) return;
+  const int64_t kv_head = bwd_kv_head(task, task.h);
+  unpack_rows(tiles.d_k, count, head_dim, &scale, 0, bwd_rows<T>(task, args.d_k, kv_head),
+              args.d_k.row_stride);
+  unpack_rows(tiles.d_v, count, head_dim, &one, 0, bwd_rows<T>(task, args.d_v, kv_head), args.d_v.row_stride);
 }
 
 void bwd_task(BwdTask task) {
@@ -242,9 +266,7 @@ void attention_bwd_cpu(const AttentionBwdArgs& args) {
       scratch.tiles + thread * attention_bwd_thread_floats(dims), false});
   });
 
-  for (const Rows& rows : {args.d_q, args.d_k, args.d_v}) {
-    clear_rows(rows, dims.heads * dims.head_dim, cu_seqlens[dims.sequences], dims.tokens);
-  }
+  clear_gradient_tails(args, cu_seqlens[dims.sequences]);
 }
 
 }  // namespace plimsoll

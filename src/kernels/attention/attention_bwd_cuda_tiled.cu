@@ -54,7 +54,10 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   fetch_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
   fetch_tile<kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
                           d_o);
-  fetch_tile<kDim, kKeys>(args, work, args.v, args.v_stride, 0, v);
+  const Work of_keys = work_of_keys(args, work);
+  const int begin = first_key(args, work.row) / kKeys * kKeys,
+            end = end_key(args, work, work.row + kRows - 1);
+  fetch_tile<kDim, kKeys>(args, of_keys, args.v, args.v_stride, begin, v);
   wait_for_fetches();
   __syncthreads();
   float d_q[kR][kDim / 8], delta[kR], lse[kR], factor[kR];
@@ -66,24 +69,23 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
     lse[i] = args.lse[static_cast<int64_t>(work.head) * args.tokens + work.first + row];
     factor[i] = args.scale;
   }
-  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
-  for (int key = 0; key < end; key += kKeys) {
+  for (int key = begin; key < end; key += kKeys) {
     // The keys arrive while the values are in use, and the next values while the keys are in use.
     wait_for_fetches();
     __syncthreads();
-    fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, k);
+    fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, key, k);
     float score[kR][kKeys / 8], y[kR][kKeys / 8];
     clear(score);
     clear(y);
     add_rows_by_rows<kDim, kR, kKeys / 32>(d_o, v, ty, tx, y);
     wait_for_fetches();
     __syncthreads();
-    if (key + kKeys < end) fetch_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key + kKeys, v);
+    if (key + kKeys < end) fetch_tile<kDim, kKeys>(args, of_keys, args.v, args.v_stride, key + kKeys, v);
     add_rows_by_rows<kDim, kR, kKeys / 32>(q, k, ty, tx, score);
 #pragma unroll
     for (int i = 0; i < kR; ++i) {
       const int row = work.row + kR * ty + i;
-      const int last = args.causal ? min(work.count, row + 1) : work.count;
+      const int nearest = first_key(args, row), last = end_key(args, work, row);
       uint32_t words[kKeys / 32] = {};
       if (args.dropout) {
         keep_of_group<kKeys / 32>(dropout, row_number(work.first + row, args.heads, work.head), key, tx,
@@ -96,7 +98,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int j = 4 * n + e;
-          const float p = first + e < last ? expf(score[i][j] * args.scale - lse[i]) : 0.0f;
+          const bool seen = first + e >= nearest && first + e < last;
+          const float p = seen ? expf(score[i][j] * args.scale - lse[i]) : 0.0f;
           const float kept = (keep >> 4 * e & 1) != 0 ? y[i][j] * args.keep_scale : 0.0f;
           score[i][j] = p * (kept - delta[i]);
         }
@@ -110,7 +113,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_q, args.d_q_stride, ty, tx, d_q, factor);
 }
 
-// In this kernel rows are keys and columns are queries.
+// In this kernel rows are keys and columns are queries. The heads of q that read this head of k and v follow each
+// other.
 template <int kDim, int kR, int kQueries>
 __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
     const AttentionKernelArgs args) {
@@ -130,58 +134,69 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   float4* p = d_o + kQueries * kDim / 4;
   const int tx = static_cast<int>(threadIdx.x) % 8, ty = static_cast<int>(threadIdx.x) / 8;
   const Dropout dropout = load_dropout(args);
-  const int64_t first_value = static_cast<int64_t>(work.head) * args.tokens + work.first;
-
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
-  const int start = args.causal ? work.row / kQueries * kQueries : 0;
+  const int start = first_query(args, work.row) / kQueries * kQueries;
+  const int end = end_query(args, work, work.row + kRows - 1);
+  Work of_query = work;
+  of_query.head = work.head * args.group;
+  const int last_head = of_query.head + args.group - 1;
   fetch_tile<kDim, kRows>(args, work, args.k, args.k_stride, work.row, k);
   fetch_tile<kDim, kRows>(args, work, args.v, args.v_stride, work.row, v);
-  fetch_tile<kDim, kQueries>(args, work, args.d_o, columns, start, d_o);
+  fetch_tile<kDim, kQueries>(args, of_query, args.d_o, columns, start, d_o);
   float d_k[kR][kDim / 8], d_v[kR][kDim / 8];
   clear(d_k);
   clear(d_v);
   const int key = work.row + kR * ty;
-  for (int row = start; row < work.count; row += kQueries) {
-    // The queries arrive while d_o is in use, and the next d_o while the queries are in use.
-    wait_for_fetches();
-    __syncthreads();
-    fetch_tile<kDim, kQueries>(args, work, args.q, args.q_stride, row, q);
-    float score[kR][kQueries / 8], y[kR][kQueries / 8];
-    clear(score);
-    clear(y);
-    add_rows_by_rows<kDim, kR, kQueries / 32>(v, d_o, ty, tx, y);
-    wait_for_fetches();
-    __syncthreads();
-    add_rows_by_rows<kDim, kR, kQueries / 32>(k, q, ty, tx, score);
+  for (; of_query.head <= last_head; ++of_query.head) {
+    const int64_t first_value = static_cast<int64_t>(of_query.head) * args.tokens + work.first;
+    for (int row = start; row < end; row += kQueries) {
+      // The queries arrive while d_o is in use, and the next d_o while the queries are in use.
+      wait_for_fetches();
+      __syncthreads();
+      fetch_tile<kDim, kQueries>(args, of_query, args.q, args.q_stride, row, q);
+      float score[kR][kQueries / 8], y[kR][kQueries / 8];
+      clear(score);
+      clear(y);
+      add_rows_by_rows<kDim, kR, kQueries / 32>(v, d_o, ty, tx, y);
+      wait_for_fetches();
+      __syncthreads();
+      add_rows_by_rows<kDim, kR, kQueries / 32>(k, q, ty, tx, score);
 #pragma unroll
-    for (int j = 0; j < kQueries / 8; ++j) {
-      const int query = row + 4 * tx + 32 * (j / 4) + j % 4;
-      const int64_t at = first_value + min(query, work.count - 1);
-      const float lse = args.lse[at], delta = args.delta[at];
-      const uint32_t keep = args.dropout
-                                ? keep_of_warp(dropout, row_number(work.first + query, args.heads, work.head),
-                                               key / 32 * 32, ty)
-                                : 0xffffffffu;
+      for (int j = 0; j < kQueries / 8; ++j) {
+        const int query = row + 4 * tx + 32 * (j / 4) + j % 4;
+        const int64_t at = first_value + min(query, work.count - 1);
+        const float lse = args.lse[at], delta = args.delta[at];
+        const uint32_t keep =
+            args.dropout ? keep_of_warp(dropout, row_number(work.first + query, args.heads, of_query.head),
+                                        key / 32 * 32, ty)
+                         : 0xffffffffu;
 #pragma unroll
-      for (int i = 0; i < kR; ++i) {
-        const bool seen = query < work.count && (args.causal ? key + i <= query : key + i < work.count);
-        const float x = seen ? expf(score[i][j] * args.scale - lse) : 0.0f;
-        const float factor = (keep >> keep_place((key + i) % 32) & 1) != 0 ? args.keep_scale : 0.0f;
-        y[i][j] = x * (y[i][j] * factor - delta);
-        score[i][j] = x * factor;
+        for (int i = 0; i < kR; ++i) {
+          const bool near = args.window == 0 || abs(query - key - i) < args.window;
+          const bool seen =
+              query < work.count && near && (args.causal ? key + i <= query : key + i < work.count);
+          const float x = seen ? expf(score[i][j] * args.scale - lse) : 0.0f;
+          const float factor = (keep >> keep_place((key + i) % 32) & 1) != 0 ? args.keep_scale : 0.0f;
+          y[i][j] = x * (y[i][j] * factor - delta);
+          score[i][j] = x * factor;
+        }
       }
+      store_scores<kQueries, kR>(score, ty, tx, p);
+      __syncwarp();
+      add_rows_by_columns<kQueries, kDim, kR>(p, d_o, ty, tx, d_v);
+      __syncthreads();
+      if (row + kQueries < end) {
+        fetch_tile<kDim, kQueries>(args, of_query, args.d_o, columns, row + kQueries, d_o);
+      } else if (of_query.head < last_head) {
+        Work next = of_query;
+        ++next.head;
+        fetch_tile<kDim, kQueries>(args, next, args.d_o, columns, start, d_o);
+      }
+      store_scores<kQueries, kR>(y, ty, tx, p);
+      __syncwarp();
+      add_rows_by_columns<kQueries, kDim, kR>(p, q, ty, tx, d_k);
+      __syncwarp();
     }
-    store_scores<kQueries, kR>(score, ty, tx, p);
-    __syncwarp();
-    add_rows_by_columns<kQueries, kDim, kR>(p, d_o, ty, tx, d_v);
-    __syncthreads();
-    if (row + kQueries < work.count) {
-      fetch_tile<kDim, kQueries>(args, work, args.d_o, columns, row + kQueries, d_o);
-    }
-    store_scores<kQueries, kR>(y, ty, tx, p);
-    __syncwarp();
-    add_rows_by_columns<kQueries, kDim, kR>(p, q, ty, tx, d_k);
-    __syncwarp();
   }
   float one[kR], scale[kR];
 #pragma unroll
@@ -195,11 +210,11 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);
-  launch_on_grid(attention_dq_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads, kBytes, args,
-                 stream);
+  launch_on_grid(attention_dq_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, args.heads, kTileThreads,
+                 kBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_tiled");
-  launch_on_grid(attention_dkv_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads, kBytes, args,
-                 stream);
+  launch_on_grid(attention_dkv_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, args.kv_heads, kTileThreads,
+                 kBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_tiled");
 }
 

@@ -173,7 +173,7 @@ template <DType kType>
 void launch_dq(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_dq_cuda_wgmma_kernel<kType, true>
                               : attention_dq_cuda_wgmma_kernel<kType, false>,
-                 kRows, kWarpgroup, kDqBytes, args, stream);
+                 kRows, args.heads, kWarpgroup, kDqBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_wgmma");
 }
 
@@ -181,7 +181,7 @@ template <DType kType>
 void launch_dkv(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_dkv_cuda_wgmma_kernel<kType, true>
                               : attention_dkv_cuda_wgmma_kernel<kType, false>,
-                 kRows, kWarpgroup, kDkvBytes, args, stream);
+                 kRows, args.kv_heads, kWarpgroup, kDkvBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_wgmma");
 }
 

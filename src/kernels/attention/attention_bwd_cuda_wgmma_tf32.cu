@@ -187,14 +187,14 @@ void launch_attention_dq_wgmma_tf32(const AttentionKernelArgs& args, CudaStream 
   using namespace attention;  // NOLINT: the kernels of this file
   launch_on_grid(
       args.dropout ? attention_dq_cuda_wgmma_tf32_kernel<true> : attention_dq_cuda_wgmma_tf32_kernel<false>,
-      kRows, kWarpgroup, kDqBytes, args, stream);
+      kRows, args.heads, kWarpgroup, kDqBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_wgmma_tf32");
 }
 void launch_attention_dkv_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream) {
   using namespace attention;  // NOLINT: the kernels of this file
   launch_on_grid(
       args.dropout ? attention_dkv_cuda_wgmma_tf32_kernel<true> : attention_dkv_cuda_wgmma_tf32_kernel<false>,
-      kRows, kWarpgroup, kDkvBytes, args, stream);
+      kRows, args.kv_heads, kWarpgroup, kDkvBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_wgmma_tf32");
 }
 

@@ -19,20 +19,21 @@ struct Head {
   double* lse_S;
   double* delta_S;
 
-  double at(const ConstRows& rows, int64_t i, int64_t d) const {
-    return rows.view.load((sequence.first + i) * rows.row_stride + h * args.dims.head_dim + d);
+  double at(const ConstRows& rows, int64_t head, int64_t i, int64_t d) const {
+    return rows.view.load((sequence.first + i) * rows.row_stride + head * args.dims.head_dim + d);
   }
+  int64_t kv_head() const { return h / args.dims.group_heads(); }
+  double q(int64_t i, int64_t d) const { return at(args.q, h, i, d); }
+  double k(int64_t i, int64_t d) const { return at(args.k, kv_head(), i, d); }
+  double v(int64_t i, int64_t d) const { return at(args.v, kv_head(), i, d); }
   double d_o(int64_t i, int64_t d) const {
-    return at({args.d_o, args.dims.heads * args.dims.head_dim}, i, d);
-  }
-  void store(const Rows& rows, int64_t i, int64_t d, double value) const {
-    rows.view.store((sequence.first + i) * rows.row_stride + h * args.dims.head_dim + d, value);
+    return at({args.d_o, args.dims.heads * args.dims.head_dim}, h, i, d);
   }
 
   double score(int64_t i, int64_t j) const {
-    if (args.options.mask == AttentionMask::kCausal && j > i) return -std::numeric_limits<double>::infinity();
+    if (!attention_reach(args, sequence).sees(i, j)) return -std::numeric_limits<double>::infinity();
     double dot = 0;
-    for (int64_t d = 0; d < args.dims.head_dim; ++d) dot += at(args.q, i, d) * at(args.k, j, d);
+    for (int64_t d = 0; d < args.dims.head_dim; ++d) dot += q(i, d) * k(j, d);
     return args.options.scale * dot;
   }
   double probability(int64_t i, int64_t j) const { return std::exp(score(i, j) - lse_S[i]); }
@@ -47,7 +48,7 @@ struct Head {
   // Returns the gradient of probability (i, j).
   double d_probability(int64_t i, int64_t j) const {
     double dot = 0;
-    for (int64_t d = 0; d < args.dims.head_dim; ++d) dot += d_o(i, d) * at(args.v, j, d);
+    for (int64_t d = 0; d < args.dims.head_dim; ++d) dot += d_o(i, d) * v(j, d);
     return factor(i, j) * dot;
   }
   double d_score(int64_t i, int64_t j) const {
@@ -55,8 +56,8 @@ struct Head {
   }
 
   void statistics(int64_t i) const {
-    double largest = score(i, 0);
-    for (int64_t j = 1; j < sequence.count; ++j) largest = std::max(largest, score(i, j));
+    double largest = score(i, i);
+    for (int64_t j = 0; j < sequence.count; ++j) largest = std::max(largest, score(i, j));
     double sum = 0;
     for (int64_t j = 0; j < sequence.count; ++j) sum += std::exp(score(i, j) - largest);
     lse_S[i] = largest + std::log(sum);
@@ -65,28 +66,49 @@ struct Head {
   }
 };
 
-// Computes the three gradients of row i. As a query, row i is paired with every key `other`; as a key, it is
-// paired with every query `other`.
-void one_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* d_v_D) {
+// Adds what row i contributes to its three gradients in one head of q. As a query, row i is paired with every key
+// `other`; as a key, it is paired with every query `other`.
+void add_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* d_v_D) {
   const AttentionBwdArgs& args = head.args;
-  const int64_t head_dim = args.dims.head_dim;
-  std::fill_n(d_q_D, head_dim, 0.0);
-  std::fill_n(d_k_D, head_dim, 0.0);
-  std::fill_n(d_v_D, head_dim, 0.0);
   for (int64_t other = 0; other < head.sequence.count; ++other) {
     const double as_query = args.options.scale * head.d_score(i, other);
     const double as_key = args.options.scale * head.d_score(other, i);
     const double weight = head.probability(other, i) * head.factor(other, i);
-    for (int64_t d = 0; d < head_dim; ++d) {
-      d_q_D[d] += as_query * head.at(args.k, other, d);
-      d_k_D[d] += as_key * head.at(args.q, other, d);
+    for (int64_t d = 0; d < args.dims.head_dim; ++d) {
+      d_q_D[d] += as_query * head.k(other, d);
+      d_k_D[d] += as_key * head.q(other, d);
       d_v_D[d] += weight * head.d_o(other, d);
     }
   }
-  for (int64_t d = 0; d < head_dim; ++d) {
-    head.store(args.d_q, i, d, d_q_D[d]);
-    head.store(args.d_k, i, d, d_k_D[d]);
-    head.store(args.d_v, i, d, d_v_D[d]);
+}
+
+// Computes the gradients of one sequence and one head of k and v, and of the heads of q that read it.
+void one_group(const AttentionBwdArgs& args, const AttentionSequence& sequence, int64_t kv_head,
+               double* scratch) {
+  const int64_t head_dim = args.dims.head_dim, group = args.dims.group_heads(), longest = args.dims.longest;
+  double* d_q_D = scratch + 2 * longest * group;
+  double* d_k_D = d_q_D + head_dim;
+  double* d_v_D = d_k_D + head_dim;
+  const auto head_of = [&](int64_t member) {
+    double* lse_S = scratch + 2 * longest * member;
+    return Head{args, sequence, kv_head * group + member, lse_S, lse_S + longest};
+  };
+  const auto store = [&](const Rows& rows, int64_t head, int64_t i, const double* values_D) {
+    const int64_t first = (sequence.first + i) * rows.row_stride + head * head_dim;
+    for (int64_t d = 0; d < head_dim; ++d) rows.view.store(first + d, values_D[d]);
+  };
+  for (int64_t member = 0; member < group; ++member) {
+    for (int64_t i = 0; i < sequence.count; ++i) head_of(member).statistics(i);
+  }
+  for (int64_t i = 0; i < sequence.count; ++i) {
+    std::fill_n(d_k_D, 2 * head_dim, 0.0);
+    for (int64_t member = 0; member < group; ++member) {
+      std::fill_n(d_q_D, head_dim, 0.0);
+      add_row(head_of(member), i, d_q_D, d_k_D, d_v_D);
+      store(args.d_q, kv_head * group + member, i, d_q_D);
+    }
+    store(args.d_k, kv_head, i, d_k_D);
+    store(args.d_v, kv_head, i, d_v_D);
   }
 }
 
@@ -97,19 +119,11 @@ void attention_bwd_ref(const AttentionBwdArgs& args) {
   const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
   double* scratch = static_cast<double*>(args.scratch.data);
   for (int64_t b = 0; b < args.dims.sequences; ++b) {
-    for (int64_t h = 0; h < args.dims.heads; ++h) {
-      const Head head{args, attention_sequence(cu_seqlens, b), h, scratch, scratch + args.dims.longest};
-      for (int64_t i = 0; i < head.sequence.count; ++i) head.statistics(i);
-      double* d_q_D = scratch + 2 * args.dims.longest;
-      for (int64_t i = 0; i < head.sequence.count; ++i) {
-        one_row(head, i, d_q_D, d_q_D + args.dims.head_dim, d_q_D + 2 * args.dims.head_dim);
-      }
+    for (int64_t g = 0; g < args.dims.num_kv_heads(); ++g) {
+      one_group(args, attention_sequence(cu_seqlens, b), g, scratch);
     }
   }
-  const int64_t columns = args.dims.heads * args.dims.head_dim;
-  for (const Rows& rows : {args.d_q, args.d_k, args.d_v}) {
-    clear_rows(rows, columns, cu_seqlens[args.dims.sequences], args.dims.tokens);
-  }
+  clear_gradient_tails(args, cu_seqlens[args.dims.sequences]);
 }
 
 }  // namespace plimsoll

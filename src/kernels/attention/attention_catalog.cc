@@ -54,6 +54,12 @@ Support warpgroups_fit(const Problem& problem, const AttentionDims& dims) {
   if (head_dim <= 32 || head_dim > 64) {
     return {false, fmt::format("a head size of {} does not fill tiles of 64 columns: 33 to 64 do", head_dim)};
   }
+  if (dims.group_heads() != 1) {
+    return {false, fmt::format("needs a head of keys and values for each of the {} heads; there are {}",
+                               dims.heads, dims.num_kv_heads())};
+  }
+  if (dims.window != 0)
+    return {false, fmt::format("computes no window, such as one of {} rows", dims.window)};
   return {};
 }
 

@@ -9,13 +9,19 @@
 
 namespace plimsoll {
 
-// The problem of attention_fwd and attention_bwd: T, B, the bound on S_b, H and D of attention.h.
+// The problem of attention_fwd and attention_bwd: T, B, the bound on S_b, H, D, G and W of attention.h.
 struct AttentionDims {
   int64_t tokens = 0;
   int64_t sequences = 0;
   int64_t longest = 0;  // at most kAttentionLongest
   int64_t heads = 0;
   int64_t head_dim = 0;
+  int64_t kv_heads = 0;  // G; 0: as many as heads
+  int64_t window = 0;    // W: a row sees rows less than W apart; 0: no limit
+
+  constexpr int64_t num_kv_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+  // The number of query heads that share a head of k and v.
+  constexpr int64_t group_heads() const { return heads / num_kv_heads(); }
 };
 // The problem of first_token_attention.
 struct FirstTokenAttentionProblem {
@@ -87,7 +93,7 @@ constexpr int64_t attention_fwd_ref_scratch_bytes(const AttentionDims& dims) {
   return dims.longest * 8;
 }
 constexpr int64_t attention_bwd_ref_scratch_bytes(const AttentionDims& dims) {
-  return (2 * dims.longest + 3 * dims.head_dim) * 8;
+  return (2 * dims.longest * dims.group_heads() + 3 * dims.head_dim) * 8;
 }
 
 // On a GPU the backward pass stores delta. The kernels for tensor cores also store one bit per pair of a query row and a

@@ -77,6 +77,24 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
             std::string::npos);
 }
 
+TEST(AttentionCatalog, WarpgroupsDeclineSharedHeadsAndWindows) {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    Problem problem = problem_of(dtype, 64, 90);
+    problem.target.fp32_products = Fp32Products::kTf32;
+    const std::string name = dtype == DType::kBF16 ? "attention_bwd_cuda_" : "attention_bwd_cuda_tf32_";
+    const std::string next = dtype == DType::kBF16 ? "attention_bwd_cuda_mma" : "attention_bwd_cuda_tf32";
+    std::get<AttentionDims>(problem.family).kv_heads = 4;
+    EXPECT_EQ(chosen(problem), next);
+    EXPECT_EQ(reason_against(problem, name + "wgmma"),
+              "needs a head of keys and values for each of the 16 heads; there are 4");
+    std::get<AttentionDims>(problem.family).kv_heads = 16;
+    EXPECT_EQ(chosen(problem), name + "wgmma");
+    std::get<AttentionDims>(problem.family).window = 96;
+    EXPECT_EQ(chosen(problem), next);
+    EXPECT_EQ(reason_against(problem, name + "wgmma"), "computes no window, such as one of 96 rows");
+  }
+}
+
 TEST(AttentionCatalog, ScratchIsDeltaAndOneBitPerPair) {
   const Problem problem = problem_of(DType::kBF16, 64, 90);
   EXPECT_EQ(select_kernel(problem).scratch_bytes, 1024 * 16 * 4 + 1024 * 16 * 512 / 8);

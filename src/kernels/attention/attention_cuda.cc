@@ -56,6 +56,10 @@ AttentionKernelArgs kernel_args(const AttentionDims& dims, const AttentionOption
   args.longest = static_cast<int>(dims.longest);
   args.heads = static_cast<int>(dims.heads);
   args.head_dim = static_cast<int>(dims.head_dim);
+  args.kv_heads = static_cast<int>(dims.num_kv_heads());
+  args.group = static_cast<int>(dims.group_heads());
+  // A window that hides no row is none.
+  args.window = dims.window < dims.longest ? static_cast<int>(dims.window) : 0;
   args.causal = options.mask == AttentionMask::kCausal;
   args.dtype = q.view.dtype;
   return args;
@@ -86,7 +90,7 @@ AttentionBlockRows block_rows(const AttentionDims& dims) {
 // 0.474 ms with warpgroups and 0.594 ms with mma.sync; with dropout 0.646 and 0.742 ms.
 bool takes_wgmma(const AttentionDims& dims) {
 #ifdef PLIMSOLL_HAS_WGMMA
-  return dims.head_dim <= 64 && compute_capability() == 90;
+  return dims.head_dim <= 64 && dims.group_heads() == 1 && dims.window == 0 && compute_capability() == 90;
 #else
   static_cast<void>(dims);
   return false;

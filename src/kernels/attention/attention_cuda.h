@@ -3,7 +3,7 @@
 //
 // There are five families, each a row of the catalog:
 // - *_cuda_wgmma multiplies 16-bit tiles with warpgroup instructions on Hopper's tensor cores (compute
-//   capability 9.0, head sizes from 33 to 64).
+//   capability 9.0, head sizes from 33 to 64, as many heads of k and v as of q, no window).
 // - *_cuda_mma uses mma.sync (compute capability 8.0 and later, head sizes that are multiples of 8 up to
 //   128).
 // - *_cuda_tf32_wgmma and *_cuda_tf32 do the same for fp32 tensors (head sizes that are multiples of 4). They
@@ -14,7 +14,7 @@
 //
 // The backward pass consists of two kernels without atomics. The first runs over query rows and computes d_q;
 // it also writes delta and, with dropout, one bit per pair to scratch. The second runs over key rows and
-// computes d_k and d_v. Together they do seven products. A single kernel that adds up d_q in memory would do
+// computes d_k and d_v, over the heads of q that share a head of k and v one after the other. Together they do seven products. A single kernel that adds up d_q in memory would do
 // five, but it needs either atomics, whose sums depend on the schedule, or a float of scratch for each
 // element of d_q and each block of keys: 256 MiB, written and read again, for 32 sequences of 512 rows and 16
 // heads of 64.
@@ -46,7 +46,7 @@ AttentionForward attention_fwd_cuda_mma, attention_fwd_cuda_tf32, attention_fwd_
 AttentionBackward attention_bwd_cuda_mma, attention_bwd_cuda_tf32, attention_bwd_cuda_tiled;
 
 // Use warpgroup instructions if the device and the build have them and the head size is at most 64; otherwise
-// call *_cuda_mma or *_cuda_tf32. The error bounds are theirs, but the bits differ from those of mma.sync. On
+// call *_cuda_mma or *_cuda_tf32 (also for shared heads and for a window). The error bounds are theirs, but the bits differ from those of mma.sync. On
 // an H200 with dropout, both passes in tf32 take 1.13 ms with warpgroups and 1.62 ms with mma.sync for 32 x
 // 16 x 512 x 64, and 0.102 and 0.083 ms for 32 x 12 x 128 x 32, where half of a warpgroup's tile is zeros.
 AttentionForward attention_fwd_cuda_wgmma, attention_fwd_cuda_tf32_wgmma;

@@ -112,6 +112,34 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionCuda, testing::ValuesIn(head_cases()), []
   return std::string(dtype_name(parameters.param.dtype)) + "_" + std::to_string(parameters.param.head_dim);
 });
 
+// Heads of q that share heads of k and v, and windows around the sizes of the tiles. Kernels that compute neither fall
+// back to those that do.
+TEST(AttentionCudaShared, IsWithinItsBoundOfTheReference) {
+  struct Shared {
+    int64_t heads, kv_heads, window, head_dim;
+  };
+  int compared = 0;
+  for (const auto& [heads, kv_heads, window, head_dim] :
+       {Shared{4, 1, 0, 64}, Shared{6, 2, 0, 128}, Shared{2, 2, 1, 32}, Shared{2, 1, 17, 64},
+        Shared{4, 2, 63, 80}, Shared{2, 1, 64, 64}, Shared{2, 2, 65, 128}, Shared{2, 1, 128, 16}}) {
+    for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+        AttentionProblem problem{
+            .name = "", .lengths = kRagged, .tail = 5, .heads = heads, .head_dim = head_dim, .mask = mask};
+        problem.kv_heads = kv_heads;
+        problem.window = window;
+        problem.dtype = dtype;
+        problem.dropout = mask == AttentionMask::kCausal ? 0.1 : 0.0;
+        problem.layout = dtype == DType::kF32 ? QkvLayout::kThreeTensors : QkvLayout::kOneTensor;
+        problem.name = test_name() + "/" + std::to_string(heads) + "/" + std::to_string(kv_heads) + "/" +
+                       std::to_string(window) + (mask == AttentionMask::kCausal ? "/causal" : "");
+        compared += expect_within_bounds(problem, families_of(dtype, head_dim));
+      }
+    }
+  }
+  EXPECT_GE(compared, 48);
+}
+
 // Compares fp32 tiles with tensor cores on one problem. Their results differ by a few random roundings to 16
 // bits, each of a relative size of at most 2^-9 on average.
 void expect_families_agree(const AttentionProblem& problem) {

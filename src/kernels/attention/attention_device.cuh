@@ -36,6 +36,33 @@ __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, Tile
   return work;
 }
 
+// Returns the work of the same rows in the head of k and v that the head of q reads.
+__device__ inline Work work_of_keys(const AttentionKernelArgs& args, const Work& work) {
+  Work keys = work;
+  keys.head = work.head / args.group;
+  return keys;
+}
+
+// The keys first_key .. end_key - 1 that a query row sees, and the queries first_query .. end_query - 1 that see a key
+// row, as in AttentionReach. Rows past the end of the sequence are allowed.
+__device__ inline int first_key(const AttentionKernelArgs& args, int row) {
+  return args.window > 0 ? max(0, row - args.window + 1) : 0;
+}
+__device__ inline int end_key(const AttentionKernelArgs& args, const Work& work, int row) {
+  if (args.causal) return min(work.count, row + 1);
+  return args.window > 0 ? min(work.count, row + args.window) : work.count;
+}
+__device__ inline int first_query(const AttentionKernelArgs& args, int key) {
+  return args.causal ? key : first_key(args, key);
+}
+__device__ inline int end_query(const AttentionKernelArgs& args, const Work& work, int key) {
+  return args.window > 0 ? min(work.count, key + args.window) : work.count;
+}
+
+// The largest score before the first key. It is finite, so that a tile in which the window hides every key of a row
+// leaves the row's sums at zero; with an infinity the differences of two of them would be NaN.
+inline constexpr float kNoScore = -1e30f;
+
 // Writes zeros to the tail rows of one head. The blocks of the tail share the rows.
 __device__ inline void clear_tail(const AttentionKernelArgs& args, const Work& work, void* rows,
                                   int64_t stride) {

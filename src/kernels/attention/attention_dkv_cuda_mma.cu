@@ -1,6 +1,7 @@
-// The second kernel of the backward pass on tensor cores. A block takes key rows and loops over the queries.
-// The rows of its products are keys and the columns queries. The rounded probabilities and d_x are therefore
-// already the left operands of the products for d_v and d_k and need no transfer through shared memory.
+// The second kernel of the backward pass on tensor cores. A block takes key rows and loops over the queries of the
+// heads that read its head of k and v. The rows of its products are keys and the columns queries. The rounded
+// probabilities and d_x are therefore already the left operands of the products for d_v and d_k and need no transfer
+// through shared memory.
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"
@@ -67,59 +68,79 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   // Bit of the lane's first key among 32; the bits of the keys 8, 16 and 24 rows later follow it.
   const int keep_of_row = keep_place(warp_row % 32 + static_cast<int>(threadIdx.x) % 32 / 4);
 
-  const auto fetch = [&](int row, int stage) {
-    copy_tile<kType, kDim, kQueries>(args, work, args.q, args.q_stride, row, queries + stage * kTile);
-    copy_tile<kType, kDim, kQueries>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim,
-                                     row, queries + (2 + stage) * kTile);
-    fetch_row_values<kRows, kMmaThreads, kDropout>(args, work, dropout, row, row_values + stage * kValues);
+  const auto fetch = [&](int head, int row, int stage) {
+    Work of_query = work;
+    of_query.head = head;
+    copy_tile<kType, kDim, kQueries>(args, of_query, args.q, args.q_stride, row, queries + stage * kTile);
+    copy_tile<kType, kDim, kQueries>(args, of_query, args.d_o,
+                                     static_cast<int64_t>(args.heads) * args.head_dim, row,
+                                     queries + (2 + stage) * kTile);
+    fetch_row_values<kRows, kMmaThreads, kDropout>(args, of_query, dropout, row,
+                                                   row_values + stage * kValues);
   };
   copy_tile<kType, kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
   copy_tile<kType, kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);
-  const int start = args.causal ? work.row : 0;
-  fetch(start, 0);
+  // A causal block starts at its own rows, which are a multiple of a tile.
+  const int start = first_query(args, work.row) / kQueries * kQueries;
+  const int end = end_query(args, work, work.row + kRows - 1);
+  const int first_head = work.head * args.group, end_head = first_head + args.group;
+  fetch(first_head, start, 0);
 
   float d_k[kM][kDim / 8][4], d_v[kM][kDim / 8][4];
   clear(d_k);
   clear(d_v);
   const bool is_used = work.row + warp_row < work.count;
   const float exponent = args.scale * kLog2E;
-  for (int row = start, stage = 0; row < work.count; row += kQueries, stage ^= 1) {
-    const uint32_t q = queries + stage * kTile, d_o = queries + (2 + stage) * kTile;
-    wait_for_copies();
-    if (row == start) {
-      round_tile<kType, kDim, kRows>(base);
-      round_tile<kType, kDim, kRows>(base + kOwn);
-    }
-    round_tile<kType, kDim, kQueries>(q);
-    round_tile<kType, kDim, kQueries>(d_o);
-    __syncthreads();
-    if (row + kQueries < work.count) fetch(row + kQueries, stage ^ 1);
-    if (!is_used) continue;
-    const float* values = row_values + stage * kValues;
-    const auto* keep = reinterpret_cast<const uint32_t*>(values + 2 * kQueries) + warp_row / 32 * kQueries;
+  // The queries that see a key row of the warp.
+  const int warp_start = first_query(args, work.row + warp_row);
+  const int warp_end = end_query(args, work, work.row + warp_row + 16 * kM - 1);
+  int stage = 0;
+  for (int head = first_head; head < end_head; ++head) {
+    for (int row = start; row < end; row += kQueries, stage ^= 1) {
+      const uint32_t q = queries + stage * kTile, d_o = queries + (2 + stage) * kTile;
+      wait_for_copies();
+      if (row == start && head == first_head) {
+        round_tile<kType, kDim, kRows>(base);
+        round_tile<kType, kDim, kRows>(base + kOwn);
+      }
+      round_tile<kType, kDim, kQueries>(q);
+      round_tile<kType, kDim, kQueries>(d_o);
+      __syncthreads();
+      if (row + kQueries < end) {
+        fetch(head, row + kQueries, stage ^ 1);
+      } else if (head + 1 < end_head) {
+        fetch(head + 1, start, stage ^ 1);
+      }
+      if (!is_used) continue;
+      const float* values = row_values + stage * kValues;
+      const auto* keep = reinterpret_cast<const uint32_t*>(values + 2 * kQueries) + warp_row / 32 * kQueries;
 #pragma unroll 1
-    for (int step = 0; step < kQueries; step += kStep) {
-      const int query = row + step;
-      if (query >= work.count || (args.causal && query + kStep <= work.row + warp_row)) continue;
-      float x[kM][kStep / 8][4], y[kM][kStep / 8][4];
-      clear(x);
-      clear(y);
-      multiply_rows<kType, kWidth>(base, by_columns, warp_row, q, by_rows, step, x);
-      multiply_rows<kType, kWidth>(base + kOwn, by_columns, warp_row, d_o, by_rows, step, y);
-      if (args.causal && query < work.row + warp_row + 16 * kM) {
-        hide_queries(work.row + warp_row, query, x);
-      }
-      constexpr int kParts = kStep / kDepth<kType>;
-      uint32_t p[kParts][kM][4], d_x[kParts][kM][4];
-      differentiate<kType, kM, kStep / 8, kDropout>(args, exponent, values + step, keep + step, keep_of_row,
-                                                    x, y, p, d_x);
+      for (int step = 0; step < kQueries; step += kStep) {
+        const int query = row + step;
+        if (query >= warp_end || query + kStep <= warp_start) continue;
+        float x[kM][kStep / 8][4], y[kM][kStep / 8][4];
+        clear(x);
+        clear(y);
+        multiply_rows<kType, kWidth>(base, by_columns, warp_row, q, by_rows, step, x);
+        multiply_rows<kType, kWidth>(base + kOwn, by_columns, warp_row, d_o, by_rows, step, y);
+        if (args.causal && query < work.row + warp_row + 16 * kM) {
+          hide_queries(work.row + warp_row, query, x);
+        }
+        if (reaches_far(args.window, work.row + warp_row, 16 * kM, query, kStep)) {
+          hide_far(args.window, work.row + warp_row, query, x);
+        }
+        constexpr int kParts = kStep / kDepth<kType>;
+        uint32_t p[kParts][kM][4], d_x[kParts][kM][4];
+        differentiate<kType, kM, kStep / 8, kDropout>(args, exponent, values + step, keep + step, keep_of_row,
+                                                      x, y, p, d_x);
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        multiply_by_rows<kType, kDim>(p[part], d_o, of_queries, step + kDepth<kType> * part, d_v);
-      }
+        for (int part = 0; part < kParts; ++part) {
+          multiply_by_rows<kType, kDim>(p[part], d_o, of_queries, step + kDepth<kType> * part, d_v);
+        }
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        multiply_by_rows<kType, kDim>(d_x[part], q, of_queries, step + kDepth<kType> * part, d_k);
+        for (int part = 0; part < kParts; ++part) {
+          multiply_by_rows<kType, kDim>(d_x[part], q, of_queries, step + kDepth<kType> * part, d_k);
+        }
       }
     }
   }
@@ -138,7 +159,8 @@ template <DType kType, int kDim, int kM>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_dkv_cuda_mma_kernel<kType, kDim, kM, true>
                               : attention_dkv_cuda_mma_kernel<kType, kDim, kM, false>,
-                 64 * kM, kMmaThreads, dkv_mma_bytes(kHalves<kType, kDim>, 64 * kM), args, stream);
+                 64 * kM, args.kv_heads, kMmaThreads, dkv_mma_bytes(kHalves<kType, kDim>, 64 * kM), args,
+                 stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_mma");
 }
 

@@ -59,19 +59,22 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   const ColumnLanes<kType, kDim> of_keys;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
 
+  const Work keys_work = work_of_keys(args, work);
+  const int begin = first_key(args, work.row) / kKeys * kKeys,
+            end = end_key(args, work, work.row + kRows - 1);
   const auto fetch = [&](int key, int stage) {
-    copy_tile<kType, kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
-    copy_tile<kType, kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
+    copy_tile<kType, kDim, kKeys>(args, keys_work, args.k, args.k_stride, key, keys + stage * kTile);
+    copy_tile<kType, kDim, kKeys>(args, keys_work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
   };
   copy_tile<kType, kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
   copy_tile<kType, kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim,
                                 work.row, base + kOwn);
-  fetch(0, 0);
+  fetch(begin, 0);
   const bool is_used = work.row + warp_row < work.count;
   KeepDraw<kM> keep;
   if constexpr (kDropout) {
     if (is_used) {
-      keep = KeepDraw<kM>(args, work, warp_row, 0);
+      keep = KeepDraw<kM>(args, work, warp_row, begin);
 #pragma unroll
       for (int part = 0; part < KeepDraw<kM>::kParts; ++part) keep.draw(args, dropout, part);
     }
@@ -92,17 +95,16 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   RowValues<kM> rows;
   clear(d_q);
   const float exponent = args.scale * kLog2E;
-  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
-  for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+  for (int key = begin, stage = 0; key < end; key += kKeys, stage ^= 1) {
     const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
     wait_for_copies();
-    if (key == 0) round_tile<kType, kDim, kRows>(base);
+    if (key == begin) round_tile<kType, kDim, kRows>(base);
     round_tile<kType, kDim, kKeys>(k);
     round_tile<kType, kDim, kKeys>(v);
     __syncthreads();
     if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
     if (!is_used) continue;
-    if (key == 0) {
+    if (key == begin) {
       find_delta<kType, kDim, kM>(args, work, shared + kOwn, lane_offset<kWidth>, delta);
       rows = load_row_values<kM>(args, work, warp_row, delta);
 #pragma unroll
@@ -148,6 +150,9 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
         }
       }
       if (hides) hide_keys<kM>(args, work, work.row + warp_row, key + 16 * step, x);
+      if (reaches_far(args.window, work.row + warp_row, 16 * kM, key + 16 * step, 16)) {
+        hide_far<kM>(args.window, work.row + warp_row, key + 16 * step, x);
+      }
       uint32_t d_x[16 / kDepth<kType>][kM][4];
       differentiate<kType, kM, kDropout>(args, rows, exponent, keep, step, x, y, d_x);
 #pragma unroll
@@ -172,7 +177,7 @@ template <DType kType, int kDim, int kM>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_dq_cuda_mma_kernel<kType, kDim, kM, true>
                               : attention_dq_cuda_mma_kernel<kType, kDim, kM, false>,
-                 64 * kM, kMmaThreads, dq_mma_bytes(kHalves<kType, kDim>, 64 * kM), args, stream);
+                 64 * kM, args.heads, kMmaThreads, dq_mma_bytes(kHalves<kType, kDim>, 64 * kM), args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_mma");
 }
 

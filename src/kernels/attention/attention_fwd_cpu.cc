@@ -33,7 +33,8 @@ struct FwdTask {
   int64_t first_row;
   int64_t end_row;
   float* scratch;
-  bool amx;  // this thread's AMX tiles are configured for bf16 products
+  bool amx;                     // this thread's AMX tiles are configured for bf16 products
+  int64_t packed_kv_head = -1;  // the head of k and v whose tiles the scratch contains
 };
 
 // The parts of a thread's scratch.
@@ -71,67 +72,84 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 
 // Turns the scores of rows first .. first + count - 1 into probabilities with dropout that are not yet
-// divided by their sums.
-void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int64_t count, int64_t width) {
+// divided by their sums. The scores are those of keys first_key .. first_key + width - 1.
+void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int64_t count, int64_t first_key,
+                 int64_t width) {
   const AttentionFwdArgs& args = task.args;
+  const AttentionReach reach = attention_reach(args, task.sequence);
   const int64_t stride = attention_score_stride(args.dims.longest);
   const DropoutRow dropout(args.options.random, args.options.dropout);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t t = task.sequence.first + first + i;
-    const int64_t visible = args.options.mask == AttentionMask::kCausal ? first + i + 1 : task.sequence.count;
+    const int64_t hidden = reach.first_key(first + i) - first_key;
+    const int64_t visible = reach.end_key(first + i) - first_key;
     if (task.h + 1 < task.end_head) {
+      const int64_t next_kv_head = (task.h + 1) / args.dims.group_heads();
       fetch_head<Fetch::kRead>(args.q, t, task.h + 1, args.dims.head_dim);
-      fetch_head<Fetch::kRead>(args.k, t, task.h + 1, args.dims.head_dim);
-      fetch_head<Fetch::kRead>(args.v, t, task.h + 1, args.dims.head_dim);
+      fetch_head<Fetch::kRead>(args.k, t, next_kv_head, args.dims.head_dim);
+      fetch_head<Fetch::kRead>(args.v, t, next_kv_head, args.dims.head_dim);
     }
     fetch_head<Fetch::kWrite>({args.o, args.dims.heads * args.dims.head_dim}, t, task.h, args.dims.head_dim);
     const float* factors = nullptr;
     if (args.options.dropout > 0) {
-      dropout.fill(attention_row(t, args.dims.heads, task.h), 0, visible, tiles.dropout_factors);
+      dropout.fill(attention_row(t, args.dims.heads, task.h), first_key, visible, tiles.dropout_factors);
       factors = tiles.dropout_factors;
     }
-    const SoftmaxRow row = softmax_row(tiles.scores + i * stride, visible, width,
+    const SoftmaxRow row = softmax_row(tiles.scores + i * stride, hidden, visible, width,
                                        static_cast<float>(args.options.scale), factors);
     tiles.row_factors[i] = row.inverse_sum;
     if (args.lse) args.lse.as<float>()[task.h * args.dims.tokens + t] = row.lse;
   }
 }
 
+// Packs the keys and values that the rows of the task see, unless the head before packed the same.
 template <typename T>
-void fwd_head(const FwdTask& task) {
+void fwd_pack_keys(FwdTask& task, const FwdTiles& tiles, int64_t first_key, int64_t end_key) {
+  const AttentionFwdArgs& args = task.args;
+  const int64_t head_dim = args.dims.head_dim, row = attention_padded_dim(head_dim);
+  const int64_t kv_head = task.h / args.dims.group_heads();
+  if (task.packed_kv_head == kv_head) return;
+  task.packed_kv_head = kv_head;
+  const T* k = args.k.view.as<T>() + task.sequence.first * args.k.row_stride + kv_head * head_dim;
+  const T* v = args.v.view.as<T>() + task.sequence.first * args.v.row_stride + kv_head * head_dim;
+  for (int64_t j = first_key; j < end_key; j += kAttentionTile) {
+    const int64_t count = std::min(kAttentionTile, end_key - j);
+    pack_rows(k + j * args.k.row_stride, args.k.row_stride, count, head_dim, tiles.k);
+    transpose_tile(tiles.k, count, head_dim, tiles.k_transposed + j * row);
+  }
+  pack_rows(v + first_key * args.v.row_stride, args.v.row_stride, end_key - first_key, head_dim,
+            tiles.v + first_key * row);
+}
+
+template <typename T>
+void fwd_head(FwdTask& task) {
   const AttentionFwdArgs& args = task.args;
   const int64_t head_dim = args.dims.head_dim;
   const int64_t row = attention_padded_dim(head_dim);
   const int64_t stride = attention_score_stride(args.dims.longest);
   const int64_t column = task.h * head_dim;
   const T* q = args.q.view.as<T>() + task.sequence.first * args.q.row_stride + column;
-  const T* k = args.k.view.as<T>() + task.sequence.first * args.k.row_stride + column;
-  const T* v = args.v.view.as<T>() + task.sequence.first * args.v.row_stride + column;
   T* o = args.o.as<T>() + task.sequence.first * args.dims.heads * head_dim + column;
   const FwdTiles tiles(args.dims, task.scratch);
-  const bool causal = args.options.mask == AttentionMask::kCausal;
-
-  const int64_t keys = causal ? task.end_row : task.sequence.count;
-  for (int64_t j = 0; j < keys; j += kAttentionTile) {
-    const int64_t count = std::min(kAttentionTile, keys - j);
-    pack_rows(k + j * args.k.row_stride, args.k.row_stride, count, head_dim, tiles.k);
-    transpose_tile(tiles.k, count, head_dim, tiles.k_transposed + j * row);
-  }
-  pack_rows(v, args.v.row_stride, keys, head_dim, tiles.v);
+  const AttentionReach reach = attention_reach(args, task.sequence);
+  // The first tile with a key that row i sees.
+  const auto first_tile = [&](int64_t i) { return reach.first_key(i) / kAttentionTile * kAttentionTile; };
+  fwd_pack_keys<T>(task, tiles, first_tile(task.first_row), reach.end_key(task.end_row - 1));
 
   const int64_t block = attention_fwd_query_rows(args.dims.longest);
   for (int64_t i = task.first_row; i < task.end_row; i += block) {
     const int64_t count = std::min(block, task.end_row - i);
-    const int64_t width = causal ? i + count : keys;
+    const int64_t first_key = first_tile(i), end_key = reach.end_key(i + count - 1);
+    const int64_t width = end_key - first_key;
     pack_rows(q + i * args.q.row_stride, args.q.row_stride, count, head_dim, tiles.q);
-    for (int64_t j = 0; j < width; j += kAttentionTile) {
-      multiply<LeftOperand::kByRow>(task.amx, count, std::min(kAttentionTile, width - j), head_dim, tiles.q,
-                                    row, tiles.k_transposed + j * row, kAttentionTile, tiles.scores + j,
-                                    stride, ProductStart::kZero);
+    for (int64_t j = first_key; j < end_key; j += kAttentionTile) {
+      multiply<LeftOperand::kByRow>(task.amx, count, std::min(kAttentionTile, end_key - j), head_dim, tiles.q,
+                                    row, tiles.k_transposed + j * row, kAttentionTile,
+                                    tiles.scores + j - first_key, stride, ProductStart::kZero);
     }
-    fwd_softmax(task, tiles, i, count, width);
-    multiply<LeftOperand::kByRow>(task.amx, count, head_dim, width, tiles.scores, stride, tiles.v, row,
-                                  tiles.o, row, ProductStart::kZero);
+    fwd_softmax(task, tiles, i, count, first_key, width);
+    multiply<LeftOperand::kByRow>(task.amx, count, head_dim, width, tiles.scores, stride,
+                                  tiles.v + first_key * row, row, tiles.o, row, ProductStart::kZero);
     unpack_rows(tiles.o, count, head_dim, tiles.row_factors, 1, o + i * args.dims.heads * head_dim,
                 args.dims.heads * head_dim);
   }

@@ -81,12 +81,15 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM,
             lane = static_cast<int>(threadIdx.x) % 32;
 
+  const Work of_keys = work_of_keys(args, work);
+  const int begin = first_key(args, work.row) / kKeys * kKeys,
+            end = end_key(args, work, work.row + kRows - 1);
   const auto fetch = [&](int key, int stage) {
-    copy_tile<kType, kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
-    copy_tile<kType, kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
+    copy_tile<kType, kDim, kKeys>(args, of_keys, args.k, args.k_stride, key, keys + stage * kTile);
+    copy_tile<kType, kDim, kKeys>(args, of_keys, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
   };
   copy_tile<kType, kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
-  fetch(0, 0);
+  fetch(begin, 0);
 
   // Queries stay in registers if there are enough of them.
   constexpr bool kHolds = kType != DType::kF32;
@@ -102,20 +105,19 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   float out[kM][kDim / 8][4], largest[kM][2], sum[kM][2];
   clear(out);
 #pragma unroll
-  for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -INFINITY, sum[m][0] = sum[m][1] = 0.0f;
+  for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = kNoScore, sum[m][0] = sum[m][1] = 0.0f;
   const bool is_used = work.row + warp_row < work.count;
   const float exponent = args.scale * kLog2E;
-  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
-  for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+  for (int key = begin, stage = 0; key < end; key += kKeys, stage ^= 1) {
     const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
     wait_for_copies();
-    if (key == 0) round_tile<kType, kDim, kRows>(base);
+    if (key == begin) round_tile<kType, kDim, kRows>(base);
     round_tile<kType, kDim, kKeys>(k);
     round_tile<kType, kDim, kKeys>(v);
     __syncthreads();
     if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
     if (!is_used) continue;
-    if (kHolds && key == 0) {
+    if (kHolds && key == begin) {
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -132,6 +134,9 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     });
     if (key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count)) {
       hide_keys<kM>(args, work, work.row + warp_row, key, score);
+    }
+    if (reaches_far(args.window, work.row + warp_row, 16 * kM, key, kKeys)) {
+      hide_far<kM>(args.window, work.row + warp_row, key, score);
     }
     online_softmax_step<kDim, kM>(exponent, score, largest, sum, out);
     multiply_by_values<kType, kDim, kM, kDropout>(score, keep, v, of_values, out);
@@ -160,7 +165,8 @@ template <DType kType, int kDim, int kM>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_fwd_cuda_mma_kernel<kType, kDim, kM, true>
                               : attention_fwd_cuda_mma_kernel<kType, kDim, kM, false>,
-                 64 * kM, kMmaThreads, fwd_mma_bytes(kHalves<kType, kDim>, 64 * kM), args, stream);
+                 64 * kM, args.heads, kMmaThreads, fwd_mma_bytes(kHalves<kType, kDim>, 64 * kM), args,
+                 stream);
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_mma");
 }
 

@@ -16,12 +16,12 @@ __device__ void online_softmax_step(const AttentionKernelArgs& args, const Work&
 #pragma unroll
   for (int i = 0; i < kR; ++i) {
     const int row = work.row + kR * ty + i;
-    const int end = args.causal ? min(work.count, row + 1) : work.count;
+    const int first = first_key(args, row), end = end_key(args, work, row);
     float top = largest[i];
 #pragma unroll
     for (int j = 0; j < 4 * kN; ++j) {
       const int column = key + 4 * tx + 32 * (j / 4) + j % 4;
-      score[i][j] = column < end ? score[i][j] * args.scale : -INFINITY;
+      score[i][j] = column >= first && column < end ? score[i][j] * args.scale : -INFINITY;
       top = fmaxf(top, score[i][j]);
     }
     top = max_of_group(top);
@@ -70,15 +70,17 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
   clear(out);
   clear(sum);
 #pragma unroll
-  for (float& x : largest) x = -INFINITY;
+  for (float& x : largest) x = kNoScore;
+  const Work of_keys = work_of_keys(args, work);
+  const int begin = first_key(args, work.row) / kKeys * kKeys,
+            end = end_key(args, work, work.row + kRows - 1);
   fetch_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
-  fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, 0, k);
-  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
-  for (int key = 0; key < end; key += kKeys) {
+  fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, begin, k);
+  for (int key = begin; key < end; key += kKeys) {
     // The values arrive while the scores are computed, and the next keys while the values are summed up.
     wait_for_fetches();
     __syncthreads();
-    fetch_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, v);
+    fetch_tile<kDim, kKeys>(args, of_keys, args.v, args.v_stride, key, v);
     float score[kR][kKeys / 8];
     clear(score);
     add_rows_by_rows<kDim, kR, kKeys / 32>(q, k, ty, tx, score);
@@ -86,7 +88,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
     store_scores<kKeys, kR>(score, ty, tx, p);
     wait_for_fetches();
     __syncthreads();
-    if (key + kKeys < end) fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key + kKeys, k);
+    if (key + kKeys < end) fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, key + kKeys, k);
     add_rows_by_columns<kKeys, kDim, kR>(p, v, ty, tx, out);
   }
 
@@ -106,7 +108,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
 
 template <int kDim, int kR, int kKeys>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
-  launch_on_grid(attention_fwd_cuda_tiled_kernel<kDim, kR, kKeys>, 16 * kR, kTileThreads,
+  launch_on_grid(attention_fwd_cuda_tiled_kernel<kDim, kR, kKeys>, 16 * kR, args.heads, kTileThreads,
                  fwd_tile_bytes(kDim, 16 * kR, kKeys), args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_tiled");
 }

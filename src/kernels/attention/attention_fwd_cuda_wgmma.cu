@@ -134,7 +134,7 @@ template <DType kType>
 void launch_fwd(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_fwd_cuda_wgmma_kernel<kType, true>
                               : attention_fwd_cuda_wgmma_kernel<kType, false>,
-                 kRows, kWarpgroup, kSharedBytes, args, stream);
+                 kRows, args.heads, kWarpgroup, kSharedBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_wgmma");
 }
 

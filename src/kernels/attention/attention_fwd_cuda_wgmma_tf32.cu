@@ -98,7 +98,7 @@ void launch_attention_fwd_wgmma_tf32(const AttentionKernelArgs& args, CudaStream
   using namespace attention;  // NOLINT: the kernels of this file
   launch_on_grid(
       args.dropout ? attention_fwd_cuda_wgmma_tf32_kernel<true> : attention_fwd_cuda_wgmma_tf32_kernel<false>,
-      kRows, kWarpgroup, kSharedBytes, args, stream);
+      kRows, args.heads, kWarpgroup, kSharedBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_wgmma_tf32");
 }
 

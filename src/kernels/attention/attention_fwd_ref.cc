@@ -13,24 +13,26 @@ void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, 
                double* p_S) {
   const int64_t head_dim = args.dims.head_dim;
   const int64_t t = sequence.first + i;
-  const int64_t visible = args.options.mask == AttentionMask::kCausal ? i + 1 : sequence.count;
+  const AttentionReach reach = attention_reach(args, sequence);
+  const int64_t first = reach.first_key(i), end = reach.end_key(i);
+  const int64_t kv_head = h / args.dims.group_heads();
 
-  for (int64_t j = 0; j < visible; ++j) {
+  for (int64_t j = first; j < end; ++j) {
     double dot = 0;
     for (int64_t d = 0; d < head_dim; ++d) {
       dot += args.q.view.load(t * args.q.row_stride + h * head_dim + d) *
-             args.k.view.load((sequence.first + j) * args.k.row_stride + h * head_dim + d);
+             args.k.view.load((sequence.first + j) * args.k.row_stride + kv_head * head_dim + d);
     }
     p_S[j] = args.options.scale * dot;
   }
-  const double largest = *std::max_element(p_S, p_S + visible);
+  const double largest = *std::max_element(p_S + first, p_S + end);
   double sum = 0;
-  for (int64_t j = 0; j < visible; ++j) sum += std::exp(p_S[j] - largest);
+  for (int64_t j = first; j < end; ++j) sum += std::exp(p_S[j] - largest);
   const double lse = largest + std::log(sum);
-  for (int64_t j = 0; j < visible; ++j) p_S[j] = std::exp(p_S[j] - lse);
+  for (int64_t j = first; j < end; ++j) p_S[j] = std::exp(p_S[j] - lse);
 
   if (args.options.dropout > 0) {
-    for (int64_t j = 0; j < visible; ++j) {
+    for (int64_t j = first; j < end; ++j) {
       const uint32_t number = attention_number(args.options.random, attention_row(t, args.dims.heads, h), j);
       const bool keep = number >= dropout_threshold(args.options.dropout);
       p_S[j] *= keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0.0;
@@ -38,8 +40,8 @@ void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, 
   }
   for (int64_t d = 0; d < head_dim; ++d) {
     double o = 0;
-    for (int64_t j = 0; j < visible; ++j) {
-      o += p_S[j] * args.v.view.load((sequence.first + j) * args.v.row_stride + h * head_dim + d);
+    for (int64_t j = first; j < end; ++j) {
+      o += p_S[j] * args.v.view.load((sequence.first + j) * args.v.row_stride + kv_head * head_dim + d);
     }
     args.o.store((t * args.dims.heads + h) * head_dim + d, o);
   }

@@ -28,10 +28,10 @@ constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
   return int64_t{4} * (2 * rows * dim + 2 * passing * dim + rows * passing);
 }
 
-// Launches one block per tile of `rows` rows of the bucket's longest sequence, for every head of every
+// Launches one block per tile of `rows` rows of the bucket's longest sequence, for each of `heads` heads of every
 // sequence, plus one set of blocks for the tail.
-inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int threads, int64_t shared_bytes,
-                           const AttentionKernelArgs& args, CudaStream stream) {
+inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int heads, int threads,
+                           int64_t shared_bytes, const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared_bytes)));
@@ -40,7 +40,7 @@ inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int th
                                      cudaFuncAttributePreferredSharedMemoryCarveout,
                                      cudaSharedmemCarveoutMaxShared));
   const dim3 grid(static_cast<unsigned>(std::max(1, (args.longest + rows - 1) / rows)),
-                  static_cast<unsigned>(args.heads), static_cast<unsigned>(args.sequences + 1));
+                  static_cast<unsigned>(heads), static_cast<unsigned>(args.sequences + 1));
   kernel<<<grid, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), stream>>>(args);
 }
 

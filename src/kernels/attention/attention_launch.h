@@ -32,6 +32,9 @@ struct AttentionKernelArgs {
   float keep_scale = 1.0f;  // factor of a kept pair
   float scale = 1.0f;
   int tokens = 0, sequences = 0, longest = 0, heads = 0, head_dim = 0;
+  int kv_heads = 0;  // heads of k and v
+  int group = 1;     // heads of q per head of k and v
+  int window = 0;    // rows that are this far apart or farther do not see each other; 0: no limit
   bool dropout = false, causal = false;
   bool vectors = false;  // every row of every head starts at a multiple of four elements
   DType dtype = DType::kF32;

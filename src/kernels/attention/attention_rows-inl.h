@@ -148,45 +148,53 @@ struct SoftmaxRow {
   float lse;
 };
 
-// Replaces the scores of `visible` keys with exp(scale * (score - largest)), times the dropout factors unless
-// they are null, and zeroes the rest up to `width` rounded up to whole vectors. Requires: visible >= 1, scale
-// > 0.
-inline SoftmaxRow softmax_row(float* scores, int64_t visible, int64_t width, float scale,
+// Writes zeros to whole vectors from `first` on until element `end` is reached.
+inline void clear_floats(float* values, int64_t first, int64_t end) {
+  for (int64_t c = first; c < end; c += lanes()) hn::StoreU(hn::Zero(Floats()), Floats(), values + c);
+}
+
+// Replaces the scores of keys first .. visible - 1 with exp(scale * (score - largest)), times the dropout factors
+// unless they are null, and zeroes those below `first` and from `visible` up to `width` rounded up to whole vectors.
+// Requires: 0 <= first < visible, scale > 0.
+inline SoftmaxRow softmax_row(float* scores, int64_t first, int64_t visible, int64_t width, float scale,
                               const float* factors) {
   const Floats df;
+  const int64_t start = first / lanes() * lanes();
   const int64_t whole = visible / lanes() * lanes();
-  FloatVec largest = hn::Set(df, scores[0]);
-  for (int64_t c = 0; c < whole; c += lanes()) largest = hn::Max(largest, hn::LoadU(df, scores + c));
-  if (whole < visible) {
-    const FloatVec last = hn::LoadU(df, scores + whole);
-    largest = hn::Max(largest, hn::IfThenElse(below(whole, visible), last, largest));
+  FloatVec largest = hn::Set(df, scores[first]);
+  for (int64_t c = start; c < visible; c += lanes()) {
+    FloatVec x = hn::LoadU(df, scores + c);
+    if (c < first) x = hn::IfThenElse(below(c, first), largest, x);
+    if (c == whole) x = hn::IfThenElse(below(c, visible), x, largest);
+    largest = hn::Max(largest, x);
   }
   const float shift = scale * hn::GetLane(hn::MaxOfLanes(df, largest));
   FloatVec sum = hn::Zero(df);
-  for (int64_t c = 0; c < visible; c += lanes()) {
+  clear_floats(scores, 0, start);
+  for (int64_t c = start; c < visible; c += lanes()) {
     const FloatVec x = hn::MulSub(hn::LoadU(df, scores + c), hn::Set(df, scale), hn::Set(df, shift));
     FloatVec p = exp_floats(x);
     if (c == whole) p = hn::IfThenElseZero(below(c, visible), p);
+    if (c < first) p = hn::IfThenZeroElse(below(c, first), p);
     sum = hn::Add(sum, p);
     hn::StoreU(factors != nullptr ? hn::Mul(p, hn::LoadU(df, factors + c)) : p, df, scores + c);
   }
-  for (int64_t c = attention_round_up(visible, lanes()); c < width; c += lanes()) {
-    hn::StoreU(hn::Zero(df), df, scores + c);
-  }
+  clear_floats(scores, attention_round_up(visible, lanes()), width);
   const float total = hn::GetLane(hn::SumOfLanes(df, sum));
   return {1.0f / total, shift + std::log(total)};
 }
 
 // Processes one row of a tile in the backward pass. On entry `scores` holds q.k and `products` holds d_o.v.
 // On return `scores` holds p_ij m_ij and `products` holds d_x_ij = p_ij (m_ij d_o.v - delta); both are zero
-// from `visible` to `width` rounded up to whole vectors. `factors` holds m_ij, or is null if all are 1.
-inline void gradient_row(float* scores, float* products, int64_t visible, int64_t width, float scale,
-                         float lse, float delta, const float* factors) {
+// below `first` and from `visible` to `width` rounded up to whole vectors. `factors` holds m_ij, or is null if all are 1.
+inline void gradient_row(float* scores, float* products, int64_t first, int64_t visible, int64_t width,
+                         float scale, float lse, float delta, const float* factors) {
   const Floats df;
   for (int64_t c = 0; c < width; c += lanes()) {
     const FloatVec x = hn::MulSub(hn::LoadU(df, scores + c), hn::Set(df, scale), hn::Set(df, lse));
     FloatVec p = exp_floats(x);
     if (c + lanes() > visible) p = hn::IfThenElseZero(below(c, std::max(visible, c)), p);
+    if (c < first) p = hn::IfThenZeroElse(below(c, first), p);
     FloatVec d_p = hn::LoadU(df, products + c);
     FloatVec weight = p;
     if (factors != nullptr) {

@@ -12,6 +12,9 @@ namespace {
 void check_dims(const AttentionDims& dims, const AttentionOptions& options) {
   PLIMSOLL_CHECK(dims.tokens >= 0 && dims.sequences >= 0 && dims.heads >= 1 && dims.head_dim >= 1,
                  "attention of T={} B={} H={} D={}", dims.tokens, dims.sequences, dims.heads, dims.head_dim);
+  PLIMSOLL_CHECK(dims.kv_heads >= 0 && dims.heads % dims.num_kv_heads() == 0 && dims.window >= 0,
+                 "attention of {} heads over {} heads of keys with window {}", dims.heads, dims.kv_heads,
+                 dims.window);
   PLIMSOLL_CHECK(dims.longest >= 0 && dims.longest <= kAttentionLongest,
                  "attention over sequences of up to {} rows; the limit is {}", dims.longest,
                  kAttentionLongest);
@@ -31,13 +34,14 @@ void check_lengths(const AttentionDims& dims, ConstView cu_seqlens_B) {
                  cu_seqlens[dims.sequences], dims.tokens);
 }
 
-void check_rows(const AttentionDims& dims, ConstView view, int64_t row_stride, DType dtype,
+void check_rows(const AttentionDims& dims, int64_t heads, ConstView view, int64_t row_stride, DType dtype,
                 const char* name) {
   PLIMSOLL_CHECK(view.dtype == dtype && is_floating(dtype), "attention: {} is {}, not {}", name,
                  dtype_name(view.dtype), dtype_name(dtype));
   PLIMSOLL_CHECK(view || dims.tokens == 0, "attention: {} is null", name);
-  PLIMSOLL_CHECK(row_stride >= dims.heads * dims.head_dim, "attention: rows of {} are {} apart, H * D is {}",
-                 name, row_stride, dims.heads * dims.head_dim);
+  PLIMSOLL_CHECK(row_stride >= heads * dims.head_dim,
+                 "attention: rows of {} are {} apart, {} heads of {} are {}", name, row_stride, heads,
+                 dims.head_dim, heads * dims.head_dim);
 }
 
 void check_scratch(const View& scratch, int64_t has, int64_t needs) {
@@ -60,10 +64,10 @@ void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes) {
 void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes) {
   check_dims(args.dims, args.options);
   const DType dtype = args.q.view.dtype;
-  check_rows(args.dims, args.q.view, args.q.row_stride, dtype, "q");
-  check_rows(args.dims, args.k.view, args.k.row_stride, dtype, "k");
-  check_rows(args.dims, args.v.view, args.v.row_stride, dtype, "v");
-  check_rows(args.dims, args.o, args.dims.heads * args.dims.head_dim, dtype, "o");
+  check_rows(args.dims, args.dims.heads, args.q.view, args.q.row_stride, dtype, "q");
+  check_rows(args.dims, args.dims.num_kv_heads(), args.k.view, args.k.row_stride, dtype, "k");
+  check_rows(args.dims, args.dims.num_kv_heads(), args.v.view, args.v.row_stride, dtype, "v");
+  check_rows(args.dims, args.dims.heads, args.o, args.dims.heads * args.dims.head_dim, dtype, "o");
   PLIMSOLL_CHECK(!args.lse || args.lse.dtype == DType::kF32, "attention: lse is {}",
                  dtype_name(args.lse.dtype));
   check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
@@ -73,15 +77,15 @@ void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_b
   check_dims(args.dims, args.options);
   const DType dtype = args.q.view.dtype;
   const int64_t columns = args.dims.heads * args.dims.head_dim;
-  check_rows(args.dims, args.q.view, args.q.row_stride, dtype, "q");
-  check_rows(args.dims, args.k.view, args.k.row_stride, dtype, "k");
-  check_rows(args.dims, args.v.view, args.v.row_stride, dtype, "v");
-  check_rows(args.dims, args.o, columns, dtype, "o");
-  check_rows(args.dims, args.lse, columns, DType::kF32, "lse");
-  check_rows(args.dims, args.d_o, columns, dtype, "d_o");
-  check_rows(args.dims, args.d_q.view, args.d_q.row_stride, dtype, "d_q");
-  check_rows(args.dims, args.d_k.view, args.d_k.row_stride, dtype, "d_k");
-  check_rows(args.dims, args.d_v.view, args.d_v.row_stride, dtype, "d_v");
+  check_rows(args.dims, args.dims.heads, args.q.view, args.q.row_stride, dtype, "q");
+  check_rows(args.dims, args.dims.num_kv_heads(), args.k.view, args.k.row_stride, dtype, "k");
+  check_rows(args.dims, args.dims.num_kv_heads(), args.v.view, args.v.row_stride, dtype, "v");
+  check_rows(args.dims, args.dims.heads, args.o, columns, dtype, "o");
+  check_rows(args.dims, args.dims.heads, args.lse, columns, DType::kF32, "lse");
+  check_rows(args.dims, args.dims.heads, args.d_o, columns, dtype, "d_o");
+  check_rows(args.dims, args.dims.heads, args.d_q.view, args.d_q.row_stride, dtype, "d_q");
+  check_rows(args.dims, args.dims.num_kv_heads(), args.d_k.view, args.d_k.row_stride, dtype, "d_k");
+  check_rows(args.dims, args.dims.num_kv_heads(), args.d_v.view, args.d_v.row_stride, dtype, "d_v");
   check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
 }
 
@@ -103,7 +107,8 @@ AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu
 }
 
 int64_t heads_of_task(const AttentionDims& dims, int threads) {
-  return std::clamp<int64_t>(dims.sequences * dims.heads / (4 * threads), 1, dims.heads);
+  const int64_t heads = std::clamp<int64_t>(dims.sequences * dims.heads / (4 * threads), 1, dims.heads);
+  return attention_round_up(heads, dims.group_heads());
 }
 
 void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end) {
@@ -112,6 +117,13 @@ void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end) {
     std::memset(static_cast<std::byte*>(rows.view.data) + t * rows.row_stride * element, 0,
                 static_cast<size_t>(columns * element));
   }
+}
+
+void clear_gradient_tails(const AttentionBwdArgs& args, int64_t first) {
+  const AttentionDims& dims = args.dims;
+  clear_rows(args.d_q, dims.heads * dims.head_dim, first, dims.tokens);
+  clear_rows(args.d_k, dims.num_kv_heads() * dims.head_dim, first, dims.tokens);
+  clear_rows(args.d_v, dims.num_kv_heads() * dims.head_dim, first, dims.tokens);
 }
 
 }  // namespace plimsoll

@@ -15,6 +15,12 @@ struct AttentionSequence {
   int64_t count = 0;
 };
 
+// Returns the pairs of rows that a call computes in a sequence.
+template <typename Args>
+AttentionReach attention_reach(const Args& args, const AttentionSequence& sequence) {
+  return {args.options.mask, args.dims.window, sequence.count};
+}
+
 inline AttentionSequence attention_sequence(const int32_t* cu_seqlens, int64_t b) {
   return {cu_seqlens[b], cu_seqlens[b + 1] - cu_seqlens[b]};
 }
@@ -43,8 +49,8 @@ AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu
                                     const View& scratch);
 
 // Returns the number of consecutive heads of a sequence that one task takes. While one head is computed, the
-// rows of the next are prefetched into the cache. The number leaves about four tasks per thread and is at
-// least one.
+// rows of the next are prefetched into the cache. The number leaves about four tasks per thread and is a multiple of
+// the heads of a group, which share their keys and values.
 int64_t heads_of_task(const AttentionDims& dims, int threads);
 
 // Prefetches head h of row t into the second-level cache. Rows of other heads are stored in between, so the
@@ -59,7 +65,9 @@ template <Fetch kFetch>
   }
 }
 
-// Writes zeros to the first `columns` (= H * D) columns of rows [first, end).
+// Writes zeros to the first `columns` columns of rows [first, end).
 void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end);
+// Writes zeros to the rows from `first` on of d_q, d_k and d_v.
+void clear_gradient_tails(const AttentionBwdArgs& args, int64_t first);
 
 }  // namespace plimsoll

@@ -246,6 +246,28 @@ __device__ inline void differentiate(const AttentionKernelArgs& args, float expo
   }
 }
 
+// Masks pairs of a row and a column that are `window` or more apart; the rows start at `warp_row`, the columns at
+// `column` of the sequence.
+template <int kM, int kN>
+__device__ inline void hide_far(int window, int warp_row, int column, float (&score)[kM][kN][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int ahead = warp_row + 16 * m + e / 2 * 8 + lane / 4 - (column + lane % 4 * 2 + e % 2);
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        if (abs(ahead - 8 * n) >= window) score[m][n][e] = -INFINITY;
+      }
+    }
+  }
+}
+// Returns whether hide_far() masks a pair of `rows` rows and `columns` columns.
+__device__ inline bool reaches_far(int window, int row, int rows, int column, int columns) {
+  return window > 0 && (row + rows - 1 - column >= window || column + columns - 1 - row >= window);
+}
+
 // Masks key rows for earlier queries; call it for a causal mask.
 template <int kM, int kN>
 __device__ inline void hide_queries(int key, int query, float (&score)[kM][kN][4]) {

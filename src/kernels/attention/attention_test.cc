@@ -99,6 +99,107 @@ TEST(Attention, BFloat16IsWithinTheBound) {
   }
 }
 
+// Heads that share keys and values, and windows below, at and above the tiles of 16, 64 and 128 rows.
+struct SharedCase {
+  int64_t heads = 1, kv_heads = 1, window = 0;
+};
+class AttentionShared : public testing::TestWithParam<SharedCase> {};
+
+AttentionProblem shared_problem(const SharedCase& shared, AttentionMask mask) {
+  AttentionProblem problem{.name = "", .lengths = kRagged, .tail = 5, .heads = shared.heads, .head_dim = 16};
+  problem.name = test_name() + (mask == AttentionMask::kCausal ? "/causal" : "");
+  problem.mask = mask;
+  problem.kv_heads = shared.kv_heads;
+  problem.window = shared.window;
+  return problem;
+}
+
+TEST_P(AttentionShared, FastIsWithinItsBoundOfTheReference) {
+  for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      AttentionProblem problem = shared_problem(GetParam(), mask);
+      problem.dtype = dtype;
+      problem.dropout = dtype == DType::kBF16 ? 0.1 : 0.0;
+      problem.layout = dtype == DType::kF32 ? QkvLayout::kOneTensor : QkvLayout::kThreeTensors;
+      expect_within_bounds(problem);
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, AttentionShared,
+                         testing::Values(SharedCase{4, 1, 0}, SharedCase{6, 2, 0}, SharedCase{3, 3, 1},
+                                         SharedCase{1, 1, 2}, SharedCase{2, 1, 17}, SharedCase{2, 1, 63},
+                                         SharedCase{2, 1, 64}, SharedCase{4, 2, 65}, SharedCase{1, 1, 128},
+                                         SharedCase{2, 2, 4096}));
+
+TEST(AttentionSharedHeads, EveryInstructionSetIsWithinTheBound) {
+  for_each_simd_target([] {
+    AttentionProblem problem = shared_problem({4, 2, 21}, AttentionMask::kCausal);
+    problem.lengths = {100, 3};
+    problem.dropout = 0.2;
+    expect_within_bounds(problem);
+  });
+}
+
+// A window at least as long as the sequence, and a group of one head, are attention without either, to the last bit.
+TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
+  AttentionProblem problem{.name = test_name(), .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = 24};
+  for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+    problem.mask = mask;
+    AttentionProblem wide = problem;
+    wide.window = 129;
+    wide.kv_heads = 2;
+    AttentionCase plain(problem), windowed(wide);
+    for (AttentionCase* some : {&plain, &windowed}) {
+      some->forward(Implementation::kCpu);
+      some->backward(Implementation::kCpu);
+    }
+    EXPECT_TRUE(compare_bits(windowed.o, plain.o).ok());
+    EXPECT_TRUE(compare_bits(windowed.lse, plain.lse).ok());
+    EXPECT_TRUE(compare_bits(windowed.d_qkv(0), plain.d_qkv(0)).ok());
+  }
+}
+
+// A head of k and v that is read by several heads of q gives what copies of it give, and the gradients of the copies
+// add up to its gradient.
+TEST(AttentionSharedHeads, EqualCopiesOfTheSharedHeads) {
+  AttentionProblem shared{.name = test_name(), .lengths = {40, 7}, .tail = 2, .heads = 6, .head_dim = 8};
+  shared.dtype = DType::kF64;
+  shared.mask = AttentionMask::kCausal;
+  shared.dropout = 0.2;
+  shared.window = 11;
+  shared.kv_heads = 2;
+  AttentionProblem copies = shared;
+  copies.kv_heads = 0;
+  AttentionCase a(shared), b(copies);
+  b.options() = a.options();
+  for (int64_t t = 0; t < a.used_rows(); ++t) {
+    for (int64_t hd = 0; hd < 6 * 8; ++hd) {
+      const int64_t h = hd / 8, d = hd % 8;
+      b.d_o.view().store(t * 48 + hd, a.d_o.load(t * 48 + hd));
+      for (int part = 0; part < 3; ++part) {
+        b.qkv(part).view().store(b.index(part, t, h, d), a.load(part, t, part == 0 ? h : h / 3, d));
+      }
+    }
+  }
+  for (AttentionCase* some : {&a, &b}) {
+    some->forward(Implementation::kRef);
+    some->backward(Implementation::kRef);
+  }
+  EXPECT_TRUE(compare_bits(a.o, b.o).ok());
+  int64_t checked = 0;
+  for (int part = 1; part < 3; ++part) {
+    const std::vector<double> sums = a.gradient(part), terms = b.gradient(part);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const size_t t = i / 16, g = i / 8 % 2, d = i % 8;
+      double sum = 0;
+      for (size_t h = 3 * g; h < 3 * g + 3; ++h) sum += terms[(t * 6 + h) * 8 + d];
+      ASSERT_NEAR(sums[i], sum, 1e-14) << part << " " << i;
+      ++checked;
+    }
+  }
+  EXPECT_EQ(checked, 2 * 49 * 16);
+}
+
 TEST(Attention, LongSequencesUseSmallerBlocks) {
   AttentionProblem problem{.name = test_name(), .lengths = {4200}, .tail = 1, .heads = 1, .head_dim = 1};
   ASSERT_EQ(attention_fwd_query_rows(4200), 16);
@@ -203,19 +304,21 @@ double weighted_output(AttentionCase& some) {
 
 // The error of central differences with step 1e-5 is about step^2 (third derivative of order 1) plus 1e-15 /
 // step.
-TEST(Attention, ReferenceGradientsAreFiniteDifferences) {
+void expect_finite_differences(int64_t kv_heads) {
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
     AttentionProblem problem{
         .name = test_name(), .lengths = {0, 3, 1, 5}, .tail = 2, .heads = 2, .head_dim = 3};
     problem.mask = mask;
     problem.dropout = 0.25;
     problem.dtype = DType::kF64;
+    problem.kv_heads = kv_heads;
+    problem.window = kv_heads == 1 ? 2 : 0;
     AttentionCase some(problem);
     some.backward(Implementation::kRef);
     int64_t checked = 0;
     for (int part = 0; part < 3; ++part) {
       for (int64_t t = 0; t < some.used_rows(); ++t) {
-        for (int64_t hd = 0; hd < 6; ++hd) {
+        for (int64_t hd = 0; hd < 3 * some.heads_of(part); ++hd) {
           const int64_t at = some.index(part, t, hd / 3, hd % 3);
           const double value = some.qkv(part).load(at);
           some.qkv(part).view().store(at, value + 1e-5);
@@ -229,8 +332,14 @@ TEST(Attention, ReferenceGradientsAreFiniteDifferences) {
         }
       }
     }
-    EXPECT_EQ(checked, 3 * 9 * 6);
+    EXPECT_EQ(checked, 9 * 3 * (2 + 2 * kv_heads));
   }
+}
+TEST(Attention, ReferenceGradientsAreFiniteDifferences) {
+  expect_finite_differences(2);
+}
+TEST(AttentionSharedHeads, ReferenceGradientsAreFiniteDifferences) {
+  expect_finite_differences(1);
 }
 
 class Threads {
@@ -251,6 +360,11 @@ TEST(Attention, SameBitsForAnyNumberOfThreads) {
           .name = test_name(), .lengths = lengths, .tail = 1, .heads = 1, .head_dim = 32};
       problem.mask = mask;
       problem.dropout = 0.1;
+      if (lengths.size() == 1) {
+        problem.heads = 4;
+        problem.kv_heads = 2;
+        problem.window = 70;
+      }
       AttentionCase one(problem);
       {
         const Threads threads(1);
@@ -401,6 +515,9 @@ TEST(Attention, BrokenRequirementsAreNamed) {
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.tokens = 11; }).find("cu_seqlens ends at 12"),
             std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.k.row_stride = 31; }).find("rows of k"), std::string::npos);
+  EXPECT_NE(
+      message([](AttentionFwdArgs& a) { a.dims.heads = 3, a.dims.kv_heads = 2; }).find("3 heads over 2"),
+      std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.options.dropout = 1; }).find("dropout 1"), std::string::npos);
   EXPECT_NE(message([](AttentionFwdArgs& a) { a.v.view.dtype = DType::kBF16; }).find("v is bf16"),
             std::string::npos);

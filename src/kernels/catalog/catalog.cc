@@ -18,7 +18,7 @@ int64_t no_scratch(const Problem&) {
 
 namespace {
 
-// Returns the part of a problem that a family describes. Errors: kInternal if the problem is of another family.
+// Returns the description of the problem by its family. Errors: kInternal if the problem is of another family.
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
@@ -27,7 +27,8 @@ const Part& part_of(const Problem& problem) {
   return *part;
 }
 
-// Calls a support or scratch function with the parts of the problem that it takes.
+// Calls a support or scratch function with the arguments that it takes: the family's description, or the common part
+// as well.
 template <typename Result>
 Result call(Result (*function)(const Problem&), const Problem& problem) {
   return function(problem);
@@ -104,7 +105,7 @@ Support kernel_support(const KernelRow& row, const Problem& problem) {
 
 Selection select_kernel(const Problem& problem, std::string_view forced) {
   std::vector<const KernelRow*> candidates = kernel_rows_of(problem.kernel);
-  // Rows of the other kind of device are not candidates and do not count as refusals.
+  // Rows for the other kind of device are not candidates, and they do not appear among the refusals.
   std::erase_if(candidates,
                 [&](const KernelRow* row) { return !runs_on(row->backend, problem.target.device); });
   if (!forced.empty()) {

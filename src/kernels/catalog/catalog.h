@@ -88,8 +88,8 @@ struct KernelRow {
   std::string_view implementation;  // "layer_norm_fwd_cpu"; unique
   Backend backend;
   DTypeSet dtypes;
-  // Requires (support): a dtype of `dtypes` and a device of the backend. Requires (the other two): a problem that
-  // support accepts. Errors: kInternal if the problem is not of the row's family.
+  // All three functions throw kInternal if the problem is not of the row's family. Support requires a data type of
+  // `dtypes` and a device of the backend; the other two require a problem that support accepts.
   Support (*support)(const Problem&);
   int64_t (*scratch_bytes)(const Problem&);
   int64_t (*library_bytes)(const Problem&);
@@ -103,7 +103,8 @@ std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel);
 // Returns the row of one implementation, or null if there is none.
 const KernelRow* find_kernel_row(std::string_view implementation);
 
-// Tells if the row takes the problem. Checks the device and the element type before the row's own support function.
+// Returns whether the row's kernel accepts the problem, with a reason if not. Checks the device and the element type
+// before the row's own support function.
 Support kernel_support(const KernelRow& row, const Problem& problem);
 
 struct Refusal {

@@ -149,7 +149,7 @@ TEST(Catalog, TheMatrixHasEveryKernelOnceForEachTypeAndDevice) {
       << kernel_matrix_markdown();
 }
 
-// docs/KERNELS.md is generated: this test writes it anew into the build folder and compares.
+// docs/KERNELS.md is generated. This test generates it into the build folder and compares the two.
 TEST(Catalog, ThePageOfKernelsIsCurrent) {
   const std::string fresh =
       "# Kernels\n\nThis page is generated from the catalog of kernels, and a test fails when it is stale. "

@@ -17,9 +17,9 @@ constexpr std::string_view kernel_device_name(KernelDevice device) {
   return device == KernelDevice::kCpu ? "cpu" : "cuda";
 }
 
-// How products of fp32 operands are computed on a GPU: in fp32; rounded to TF32; or as three TF32 products of
-// the operands' parts (split_tf32.h), which have about the error of the first at a third of the speed of the
-// second.
+// How products of fp32 operands are computed on a GPU. kF32: in fp32. kTf32: with operands rounded to TF32. kTf32x3:
+// as three TF32 products of the operands' parts (split_tf32.h), with about the error of kF32 at a third of the speed
+// of kTf32.
 enum class Fp32Products : uint8_t { kF32, kTf32, kTf32x3 };
 constexpr std::string_view fp32_products_name(Fp32Products products) {
   return products == Fp32Products::kF32 ? "fp32" : products == Fp32Products::kTf32 ? "tf32" : "tf32x3";

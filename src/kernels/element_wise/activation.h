@@ -1,11 +1,11 @@
-// tanh and ReLU. Each gradient is computed from the output of the forward pass, so the input need not be
-// kept. Contracts; this code knows no graph and allocates nothing.
+// tanh and ReLU. Each gradient is computed from the output of the forward pass, so the input need not be kept. The
+// header states the contracts of these kernels, which do not use graphs and allocate nothing.
 //
-// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref
-// functions are plain loops in double and take any floating type for each view. The _cpu functions take f32
-// or bf16 (one type for all views) and compute in fp32. Errors: kInternal if a view is absent or has an
-// unsupported type. Scratch: none. Aliasing: the output may be any of the inputs. Repeatability: the same
-// bits for any number of threads on one instruction set.
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref
+// functions are plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
+// (one type for all views) and compute in fp32. Errors: kInternal if a view is absent or has an unsupported type.
+// Scratch: none. Aliasing: the output may be any of the inputs. Repeatability: the same bits for any number of
+// threads on one instruction set.
 #pragma once
 
 #include <cmath>

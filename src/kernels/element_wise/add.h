@@ -1,8 +1,8 @@
-// Sums of two tensors, of a tensor and a row, and of the rows of a tensor. Contracts; this code knows no
-// graph and allocates nothing.
+// Sums of two tensors, of a tensor and a row, and of the rows of a tensor. The header states the contracts of these
+// kernels, which do not use graphs and allocate nothing.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
-// distinct calls may run concurrently on distinct outputs. Ownership: views borrow.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
+// calls may run concurrently on distinct outputs. Ownership: views do not own memory.
 //
 // For all functions: _ref is plain loops in double and takes any floating type for each view. _cpu takes f32
 // or bf16 activations (all of one type) and f32 or bf16 parameters. Errors: kInternal if a view is absent or
@@ -83,15 +83,14 @@ inline double column_sum_error_bound(int64_t T, int64_t C, double magnitudes, do
 
 // The functions below run on an NVIDIA GPU. The views of the arguments hold device pointers.
 //
-// For the CUDA kernels of all families: a call only enqueues work on the given stream and can be captured in
-// a CUDA graph. Values that the caller of a CPU kernel passes by value (flags, seeds, counts) are read by the
-// GPU kernel from device memory. Activations are f32, bf16 or f16 (all of one type); parameters are f32 or 16
-// bits, whatever the type of the activations. Arithmetic is fp32 with one rounding when storing. There are no
-// floating-point atomics: the order of each sum depends only on the shape, so every run on every card of one
-// architecture gives the same bits. Accesses are 16 bytes wide if the pointers and the number of columns
-// allow it. Thread-safe: distinct calls may run concurrently. Ownership: views borrow until the stream has
-// executed the call. Errors: kInternal if a view is absent or has an unsupported type; kDevice if the launch
-// fails.
+// For the CUDA kernels of all families: a call only enqueues work on the given stream and can be captured in a CUDA
+// graph. Values that the caller of a CPU kernel passes by value (flags, seeds, counts) are read by the GPU kernel
+// from device memory. Activations are f32, bf16 or f16 (all of one type); parameters are f32 or 16 bits, whatever the
+// type of the activations. Arithmetic is fp32 with one rounding when storing. There are no floating-point atomics:
+// the order of each sum depends only on the shape, so every run on every card of one architecture gives the same
+// bits. Accesses are 16 bytes wide if the pointers and the number of columns allow it. Thread-safe: distinct calls
+// may run concurrently. Ownership: views do not own memory, which must exist until the stream has executed the call.
+// Errors: kInternal if a view is absent or has an unsupported type; kDevice if the launch fails.
 
 // `b` may have another type than `a` and `c`.
 void add_fwd_cuda(const AddFwdArgs& args, CudaStream stream);

@@ -7,13 +7,14 @@
 
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/gelu.h"
+#include "kernels/element_wise/glu.h"
 #include "kernels/element_wise/scale_shift.h"
 #include "kernels/element_wise/testing/cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {
 
-// Every 4093rd finite fp32 there is, both signs, and all around 0: over a million numbers.
+// Returns every 4093rd finite fp32 number of both signs, and all numbers around 0: more than a million numbers.
 GuardedBuffer the_whole_range() {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -194,7 +195,7 @@ TEST(BiasGeluCuda, AgreesWithTheReference) {
   }
 }
 
-// One case per kernel, for tools that make every allocation slow.
+// Has one case per kernel, for sanitizers, under which every allocation is slow.
 TEST(BiasGeluCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_gelu({{70, 384}, dtype, DType::kF32, Activation::kGelu, true});
@@ -283,11 +284,46 @@ TEST(ScaleShiftCuda, AgreesWithTheReference) {
   }
 }
 
-// One case per kernel, for tools that make every allocation slow.
+// Has one case per kernel, for sanitizers, under which every allocation is slow.
 TEST(ScaleShiftCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_scale_shift({{70, 384}, dtype, DType::kF32, true});
     check_scale_shift({{70, 17}, dtype, dtype, false});
+  }
+}
+
+TEST(GluCuda, IsWithinItsBoundsOfTheReference) {
+  for (const RowsAndColumns shape : cuda_shapes()) {
+    const auto [T, F] = shape;
+    for (const DType dtype : cuda_types()) {
+      GuardedBuffer x(tensor_name("x", shape, dtype), dtype, 2 * T * F);
+      GuardedBuffer d_y(tensor_name("d_y", shape, dtype), dtype, T * F);
+      x.fill_normal(0.2, 2.0);
+      d_y.fill_normal();
+      for (const Activation activation : kActivations) {
+        GuardedBuffer want_y("want y", DType::kF64, T * F), want_d_x("want d_x", DType::kF64, 2 * T * F);
+        glu_fwd_ref({x.view(), want_y.view(), T, F, activation});
+        glu_bwd_ref({x.view(), d_y.view(), want_d_x.view(), T, F, activation});
+        std::vector<double> y_bounds, d_x_bounds(static_cast<size_t>(2 * T * F));
+        for (int64_t at = 0; at < T * F; ++at) {
+          const int64_t gate_at = at / F * 2 * F + at % F;
+          const double gate = x.load(gate_at), up = x.load(gate_at + F), g = d_y.load(at);
+          y_bounds.push_back(glu_fwd_cuda_error_bound(gate, up, activation, dtype, dtype));
+          d_x_bounds[static_cast<size_t>(gate_at)] =
+              glu_bwd_cuda_error_bound(gate, up, g, activation, dtype, dtype);
+          d_x_bounds[static_cast<size_t>(gate_at + F)] =
+              glu_fwd_cuda_error_bound(gate, g, activation, dtype, dtype);
+        }
+        GuardedBuffer y("y", dtype, T * F), d_x("d_x", dtype, 2 * T * F);
+        Twins gpu;
+        run_twice(gpu, {&y, &d_x}, [&] {
+          glu_fwd_cuda({gpu(x), gpu(y), T, F, activation}, nullptr);
+          glu_bwd_cuda({gpu(x), gpu(d_y), gpu(d_x), T, F, activation}, nullptr);
+        });
+        expect_within(y, want_y, y_bounds);
+        expect_within(d_x, want_d_x, d_x_bounds);
+      }
+    }
   }
 }
 

@@ -1,15 +1,16 @@
-// Conversion between floating types. Contract; this code knows no graph and allocates nothing.
+// Conversion between floating types. The header states the contract of these kernels, which do not use graphs and
+// allocate nothing.
 //
 //   y[i] = x[i] in the type of y, rounded to nearest, ties to even
 //
 // f64 is converted to the 16-bit types through f32 (two roundings), like View::store. Overflow gives
 // infinity; NaN stays NaN.
 //
-// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. Both
-// functions take any pair of f64, f32, bf16 and f16. Errors: kInternal if a view is absent or has an
-// unsupported type. Aliasing: y may be x only if both types have the same size. Scratch: none. Error: none
-// beyond the rounding above. Denormal numbers are flushed to zero if the thread's mode says so.
-// Repeatability: exact. Cost: 2n elements moved.
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. Both
+// functions take any pair of f64, f32, bf16 and f16. Errors: kInternal if a view is absent or has an unsupported
+// type. Aliasing: y may be x only if both types have the same size. Scratch: none. Error: none beyond the rounding
+// above. Denormal numbers are flushed to zero if the thread's mode says so. Repeatability: exact. Cost: 2n elements
+// moved.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE2
-// These targets have no instructions for binary16 and use the scalar functions.
+// SSE2 and the scalar target have no instructions for binary16, so elements are converted one by one.
 template <class D>
 HWY_INLINE hn::Vec<D> load_any(D d, const F16* from) {
   alignas(64) float lanes[hn::MaxLanes(D())];
@@ -66,7 +66,7 @@ HWY_INLINE void store_any(D d, hn::Vec<D> value, T* to) {
   store_f32(d, value, to);
 }
 
-// Every conversion goes through fp32. If one of the types is double, vectors have as many lanes as a vector
+// Every conversion goes through fp32. If one of the types is double, all vectors have the number of lanes of a vector
 // of doubles.
 template <class From, class To>
 void cast_of(const From* x, To* y, int64_t n) {

@@ -1,9 +1,9 @@
-// Operations on a range of the columns of a matrix: extract and scale it, or add to it. Contracts; this code
-// knows no graph and allocates nothing.
+// Operations on a range of the columns of a matrix: extract and scale it, or add to it. The header states the
+// contracts of these kernels, which do not use graphs and allocate nothing.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), N columns of the wide matrix, K columns of
-// the range, which begins at column `first`; row-major and dense. Thread-safe: distinct calls may run
-// concurrently on distinct outputs. Ownership: views borrow.
+// Legend: T rows (all rows of the bucket, including tail rows), N columns of the wide matrix, K columns of the range,
+// which begins at column `first`; row-major and dense. Thread-safe: distinct calls may run concurrently on distinct
+// outputs. Ownership: views do not own memory.
 //
 // For all functions: _ref is plain loops in double and takes any floating type for each view. _cpu takes f32
 // or bf16, _cuda f32, bf16 or f16 (all views of one type). Errors: kInternal if a view is absent or has an

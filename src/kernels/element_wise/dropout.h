@@ -1,5 +1,5 @@
-// Dropout with counter-based random numbers. One function serves both passes. Contract; this code knows no
-// graph and allocates nothing.
+// Dropout with counter-based random numbers. One function serves both passes. The header states the contract of these
+// kernels, which do not use graphs and allocate nothing.
 //
 //   y[i] = x[i] * factor[i], i = row * C + column of the tensor
 //   factor[i] = dropout_scale(p) if random_half(where, i) >= dropout_threshold(p), else 0
@@ -8,12 +8,12 @@
 // = 0 copies without drawing. (Srivastava et al., JMLR 15 (2014), section 10, with the scale applied in
 // training; the numbers are those of base/philox.h, bit for bit on every device.)
 //
-// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow.
-// dropout_fwd_ref takes any floating type for each view; dropout_fwd_cpu takes f32 or bf16, the same for x
-// and y. Requires: 0 <= p < 1. Errors: kInternal if a view is absent or has an unsupported type, or if p is
-// out of range. Aliasing: y may be x. Scratch: none. Repeatability: exact; the mask is the same on every
-// device. Cost: n FLOPs and about 25 integer operations per element; 2n elements moved. Error: one fp32
-// rounding and one when storing, dropout_fwd_error_bound. NaN and infinity stay visible: 0 * inf is NaN.
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory.
+// dropout_fwd_ref takes any floating type for each view; dropout_fwd_cpu takes f32 or bf16, the same for x and y.
+// Requires: 0 <= p < 1. Errors: kInternal if a view is absent or has an unsupported type, or if p is out of range.
+// Aliasing: y may be x. Scratch: none. Repeatability: exact; the mask is the same on every device. Cost: n FLOPs and
+// about 25 integer operations per element; 2n elements moved. Error: one fp32 rounding and one when storing,
+// dropout_fwd_error_bound. NaN and infinity stay visible: 0 * inf is NaN.
 #pragma once
 
 #include <cmath>

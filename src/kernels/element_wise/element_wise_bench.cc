@@ -14,6 +14,7 @@
 #include "kernels/element_wise/chunks.h"
 #include "kernels/element_wise/dropout.h"
 #include "kernels/element_wise/gelu.h"
+#include "kernels/element_wise/glu.h"
 #include "kernels/element_wise/scale_shift.h"
 
 namespace plimsoll {
@@ -106,6 +107,19 @@ void bias_gelu_bwd(benchmark::State& state) {
   }
   t.report(state, 3);
 }
+// x has T / 2 rows of two halves and fills a tensor; y and d_y fill half of one: 1.5 and 2.5 tensors move.
+template <DType kType>
+void glu_fwd(benchmark::State& state) {
+  Tensors t(state, kType);
+  for (auto _ : state) glu_fwd_cpu({t.at(0), t.at(1), t.T / 2, kColumns, Activation::kSilu});
+  t.report(state, 1);
+}
+template <DType kType>
+void glu_bwd(benchmark::State& state) {
+  Tensors t(state, kType);
+  for (auto _ : state) glu_bwd_cpu({t.at(0), t.at(1), t.at(2), t.T / 2, kColumns, Activation::kSilu});
+  t.report(state, 2);
+}
 template <DType kType>
 void tanh_forward(benchmark::State& state) {
   Tensors t(state, kType);
@@ -154,6 +168,10 @@ BENCHMARK(bias_gelu_fwd<DType::kBF16, Activation::kGelu>)->Apply(sizes);
 BENCHMARK(bias_gelu_bwd<DType::kF32, Activation::kGelu>)->Apply(sizes);
 BENCHMARK(bias_gelu_bwd<DType::kF32, Activation::kGeluTanh>)->Apply(sizes);
 BENCHMARK(bias_gelu_bwd<DType::kBF16, Activation::kGelu>)->Apply(sizes);
+BENCHMARK(glu_fwd<DType::kF32>)->Apply(sizes);
+BENCHMARK(glu_fwd<DType::kBF16>)->Apply(sizes);
+BENCHMARK(glu_bwd<DType::kF32>)->Apply(sizes);
+BENCHMARK(glu_bwd<DType::kBF16>)->Apply(sizes);
 BENCHMARK(tanh_forward<DType::kF32>)->Apply(sizes);
 BENCHMARK(dropout<DType::kF32>)->Apply(sizes);
 BENCHMARK(dropout<DType::kBF16>)->Apply(sizes);

@@ -82,7 +82,7 @@ constexpr int64_t column_sums_cuda_scratch_bytes(int64_t T, int64_t C, int64_t n
 constexpr int64_t cuda_partial_depth(int64_t num_blocks) {
   return (num_blocks + kCudaPartialStrands - 1) / kCudaPartialStrands + kCudaPartialStrands + 1;
 }
-// Returns what column_sum_depth() returns, for a GPU.
+// Returns the number that column_sum_depth() defines, for the order of additions on a GPU.
 constexpr double column_sum_cuda_depth(int64_t T, int64_t C) {
   const int64_t num_blocks = cuda_row_blocks(T, C).num_blocks;
   const int64_t num_warps = std::max<int64_t>(1, num_blocks * kCudaWarpsPerRowBlock);

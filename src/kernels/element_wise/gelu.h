@@ -1,6 +1,6 @@
-// The activation functions of feed-forward layers, alone and together with the bias that is added before them,
-// with gradients from the input. Contracts; no graph, no allocation. activation.h has tanh and ReLU with
-// gradients from the output.
+// The activation functions of feed-forward layers, alone and together with the bias that is added before them, with
+// gradients from the input. The header states the contracts of these kernels, which do not use graphs and allocate
+// nothing. activation.h has tanh and ReLU with gradients from the output.
 //
 //   kGelu      x * Phi(x)                            slope Phi(x) + x * phi(x)
 //   kGeluTanh  x * S(v), v = 2 sqrt(2/pi) (x + 0.044715 x^3)  slope S + x * S * (1 - S) * v'(x)
@@ -11,13 +11,12 @@
 // Hendrycks and Gimpel, arXiv:1606.08415, section 2; the tanh form is GPT-2's "gelu_new". SiLU: Elfwing, Uchibe
 // and Doya, arXiv:1702.03118.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
-// distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref functions are
-// plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
-// activations (all of one type) and an f32 or bf16 bias, and compute in fp32. Errors: kInternal if a view is
-// absent or has an unsupported type. Repeatability: the same bits for any number of threads on one
-// instruction set. NaN gives NaN. Infinities give no finite result in the forward kernels, except that tanh
-// gives 1 or -1 and that ReLU gives 0 for minus infinity.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
+// calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain
+// loops in double and take any floating type for each view. The _cpu functions take f32 or bf16 activations (all of
+// one type) and an f32 or bf16 bias, and compute in fp32. Errors: kInternal if a view is absent or has an unsupported
+// type. Repeatability: the same bits for any number of threads on one instruction set. NaN gives NaN. Infinities give
+// no finite result in the forward kernels, except that tanh gives 1 or -1 and that ReLU gives 0 for minus infinity.
 #pragma once
 
 #include <cmath>
@@ -124,7 +123,8 @@ constexpr int64_t bias_gelu_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);
 }
 
-// Phi(-|x|) is computed with a relative error of 2^-15, an eighth of the rounding error of f16.
+// Returns the bound for 16-bit activations, whose Phi(-|x|) has a relative error of 2^-15: an eighth of the rounding
+// error of f16.
 inline double gelu_fwd_cuda_error_bound(double x, Activation activation, DType stored) {
   const bool coarse = activation == Activation::kGelu && stored != DType::kF32;
   const double tail = std::abs(gelu_exact(-std::abs(x), activation));

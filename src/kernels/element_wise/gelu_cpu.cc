@@ -11,109 +11,14 @@
 
 #include "kernels/element_wise/chunks.h"
 #include "kernels/element_wise/operands.h"
+#include "kernels/element_wise/simd/activations-inl.h"
 #include "kernels/element_wise/simd/column_sums-inl.h"
-#include "kernels/element_wise/simd/math-inl.h"
 #include "kernels/element_wise/simd/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
-
-// gelu(x) = max(x, 0) - z * Phi(-z) and gelu'(x) = step(x) + sign(x) * (z * phi(z) - Phi(-z)) with z = |x|.
-// The small quantities are computed directly. The comparison is false for NaN, so NaN is passed through.
-struct GeluForm {
-  static HWY_INLINE F32Vec value(F32Vec x) {
-    const F32Tag d;
-    const F32Vec z = hn::Abs(x);
-    const NormalTail normal = normal_tail(z);
-    const F32Vec tail = hn::IfThenZeroElse(hn::Ge(z, hn::Set(d, kNormalTailEnd)),
-                                           hn::Mul(normal.ratio, normal.exp_half_square));
-    return hn::NegMulAdd(z, tail, hn::Max(x, hn::Zero(d)));
-  }
-  static HWY_INLINE F32Vec slope(F32Vec x) {
-    const F32Tag d;
-    const F32Vec z = hn::Abs(x);
-    const NormalTail normal = normal_tail(z);
-    // phi(z) = exp(-z^2 / 2) / sqrt(2 pi); the constant is 1 / sqrt(2 pi).
-    const F32Vec difference = hn::MulSub(z, hn::Set(d, 0.398942280f), normal.ratio);
-    const F32Vec h = hn::IfThenZeroElse(hn::Ge(z, hn::Set(d, kNormalTailEnd)),
-                                        hn::Mul(difference, normal.exp_half_square));
-    const auto negative = hn::Lt(x, hn::Zero(d));
-    return hn::IfThenElse(negative, hn::Neg(h), hn::Add(h, hn::Set(d, 1.0f)));
-  }
-};
-
-// gate = 1 / (1 + e) with e = exp(-v) = 2^y. For |y| > 125 either gate or e is below the smallest normal number,
-// or nearly, and is set to 0. |x| is clamped where the result no longer changes and nothing overflows yet.
-struct Gate {
-  F32Vec x, gate, e;
-};
-HWY_INLINE F32Vec cut_to(F32Vec x, float limit) {
-  return hn::CopySign(hn::Min(hn::Abs(x), hn::Set(F32Tag(), limit)), x);
-}
-HWY_INLINE Gate gate_of(F32Vec cut, F32Vec y) {
-  const F32Tag d;
-  const F32Vec edge = hn::Set(d, 125.0f);
-  const F32Vec e = exp2_in_range(hn::Max(hn::Min(y, edge), hn::Neg(edge)));
-  const F32Vec gate = hn::Div(hn::Set(d, 1.0f), hn::Add(e, hn::Set(d, 1.0f)));
-  return {cut, hn::IfThenElseZero(hn::Lt(y, edge), gate), hn::IfThenElseZero(hn::Lt(hn::Neg(edge), y), e)};
-}
-// Returns gate + x * gate * (1 - gate) * v'(x). The comparison is false for NaN, so NaN is passed through.
-HWY_INLINE F32Vec gated_slope(F32Vec x, const Gate& g, F32Vec d_v) {
-  const F32Vec d_gate = hn::Mul(hn::Mul(hn::Mul(g.e, g.gate), g.gate), d_v);
-  return hn::IfThenElse(hn::Eq(x, x), hn::MulAdd(g.x, d_gate, g.gate), x);
-}
-
-// x * gate with v = 2 sqrt(2/pi) (x + 0.044715 x^3).
-struct GeluTanhForm {
-  static HWY_INLINE Gate gate(F32Vec x) {
-    const F32Tag d;
-    const F32Vec cut = cut_to(x, 15.0f);
-    const F32Vec square = hn::Mul(cut, cut);
-    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
-    const F32Vec slope = hn::NegMulAdd(square, hn::Set(d, 0.102943240f), hn::Set(d, -2.30220819f));
-    return gate_of(cut, hn::Mul(cut, slope));
-  }
-  static HWY_INLINE F32Vec value(F32Vec x) { return hn::Mul(x, gate(x).gate); }
-  static HWY_INLINE F32Vec slope(F32Vec x) {
-    const F32Tag d;
-    const Gate g = gate(x);
-    const F32Vec square = hn::Mul(g.x, g.x);
-    return gated_slope(x, g, hn::MulAdd(square, hn::Set(d, 0.214064449f), hn::Set(d, 1.59576912f)));
-  }
-};
-
-// x * gate with v = x.
-struct SiluForm {
-  static HWY_INLINE Gate gate(F32Vec x) {
-    const F32Vec cut = cut_to(x, 100.0f);
-    return gate_of(cut, hn::Mul(cut, hn::Set(F32Tag(), -1.44269504f)));  // log2(e)
-  }
-  static HWY_INLINE F32Vec value(F32Vec x) { return hn::Mul(x, gate(x).gate); }
-  static HWY_INLINE F32Vec slope(F32Vec x) { return gated_slope(x, gate(x), hn::Set(F32Tag(), 1.0f)); }
-};
-
-// Comparisons with NaN are false, so both functions pass NaN through.
-struct ReluForm {
-  static HWY_INLINE F32Vec value(F32Vec x) {
-    const F32Vec zero = hn::Zero(F32Tag());
-    return hn::IfThenElse(hn::Le(x, zero), zero, x);
-  }
-  static HWY_INLINE F32Vec slope(F32Vec x) {
-    const F32Tag d;
-    const F32Vec step = hn::IfThenElseZero(hn::Lt(hn::Zero(d), x), hn::Set(d, 1.0f));
-    return hn::IfThenElse(hn::Eq(x, x), step, x);
-  }
-};
-
-struct TanhForm {
-  static HWY_INLINE F32Vec value(F32Vec x) { return tanh_f32(x); }
-  static HWY_INLINE F32Vec slope(F32Vec x) {
-    const F32Vec y = tanh_f32(x);
-    return hn::NegMulAdd(y, y, hn::Set(F32Tag(), 1.0f));
-  }
-};
 
 template <class Form, class T>
 void gelu_fwd_of(const GeluFwdArgs& args) {
@@ -177,23 +82,6 @@ void bias_gelu_bwd_of(const BiasGeluBwdArgs& args, const RowBlocks& blocks) {
     }
   });
   add_up_blocks(args.scratch, blocks, args.C, {args.d_b}, args.accumulate);
-}
-
-// Calls body with an object of the type that computes the activation.
-template <class Body>
-void with_form(Activation activation, const Body& body) {
-  switch (activation) {
-    case Activation::kGelu:
-      return body(GeluForm{});
-    case Activation::kGeluTanh:
-      return body(GeluTanhForm{});
-    case Activation::kRelu:
-      return body(ReluForm{});
-    case Activation::kSilu:
-      return body(SiluForm{});
-    case Activation::kTanh:
-      return body(TanhForm{});
-  }
 }
 
 void gelu_fwd_any(const GeluFwdArgs& args, DType dtype) {

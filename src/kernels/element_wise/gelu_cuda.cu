@@ -68,26 +68,6 @@ struct BiasSlope {
   }
 };
 
-// Calls body(T{}, Form{}) with the element's type and the type that computes the activation for it.
-template <class Body>
-void with_type_and_form(DType dtype, Activation activation, const Body& body) {
-  with_cuda_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    switch (activation) {
-      case Activation::kGelu:
-        return body(type, ErfGelu<T>{});
-      case Activation::kGeluTanh:
-        return body(type, TanhGelu<T>{});
-      case Activation::kRelu:
-        return body(type, Relu<T>{});
-      case Activation::kSilu:
-        return body(type, Silu<T>{});
-      case Activation::kTanh:
-        return body(type, Tanh<T>{});
-    }
-  });
-}
-
 }  // namespace
 }  // namespace cuda
 

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/element_wise/gelu.h"
+#include "kernels/element_wise/glu.h"
 
 namespace plimsoll {
 namespace {
@@ -170,6 +171,27 @@ void bias_gelu_bwd_ref(const BiasGeluBwdArgs& args) {
       sum += d_h;
     }
     args.d_b.store(c, args.accumulate == Accumulate::kAdd ? args.d_b.load(c) + sum : sum);
+  }
+}
+
+void glu_fwd_ref(const GluFwdArgs& args) {
+  for (int64_t t = 0; t < args.T; ++t) {
+    for (int64_t f = 0; f < args.F; ++f) {
+      const int64_t gate = 2 * t * args.F + f;
+      args.y.store(t * args.F + f,
+                   gelu_exact(args.x.load(gate), args.activation) * args.x.load(gate + args.F));
+    }
+  }
+}
+
+void glu_bwd_ref(const GluBwdArgs& args) {
+  for (int64_t t = 0; t < args.T; ++t) {
+    for (int64_t f = 0; f < args.F; ++f) {
+      const int64_t at = 2 * t * args.F + f;
+      const double gate = args.x.load(at), up = args.x.load(at + args.F), d_y = args.d_y.load(t * args.F + f);
+      args.d_x.store(at, d_y * up * gelu_slope_exact(gate, args.activation));
+      args.d_x.store(at + args.F, d_y * gelu_exact(gate, args.activation));
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// Sums of rows of tables (word, position, token type) and their gradients. Contract; this code knows no graph
-// and allocates nothing.
+// Sums of rows of tables (word, position, token type) and their gradients. The header states the contract of these
+// kernels, which do not use graphs and allocate nothing.
 //
 //   fwd:  x[t, c] = sum over k of table_k[ids_k[t], c]          for t < num_tokens;  0 for t >= num_tokens
 //   bwd:  d_table[v, c] = (or +=) sum over the pairs (v, t) of sorted of d_x[t, c];  nothing is added to row
@@ -27,7 +27,7 @@
 // the kernels do not check. ids past num_tokens are never read. 0 <= num_tokens <= T. 1 <= num_tables <=
 // kMaxEmbeddingTables. sorted is in the order of ids, and of tokens within an id.
 //
-// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. Errors:
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. Errors:
 // kInternal if a view is absent or has an unsupported type.
 #pragma once
 

@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/embedding/rope.h"
 #include "kernels/embedding/sort_ids.h"
 
 namespace plimsoll {
@@ -91,6 +92,18 @@ void sort_ids(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * T);
 }
 BENCHMARK(sort_ids)->Args({4096, 30522})->Args({65536, 30522})->Unit(benchmark::kMicrosecond);
+
+// The heads of q and k of Llama 3.2 1B (32 and 8 of 64), in place.
+void rope(benchmark::State& state) {
+  constexpr int64_t T = 1024, D = 64, H = 40, N = 48 * D;
+  std::vector<float> x(static_cast<size_t>(T * N), 1.0f), table(static_cast<size_t>(T * D), 0.5f);
+  const View rows{x.data(), DType::kF32};
+  for (auto _ : state) {
+    rope_cpu({.x = rows, .table = {table.data(), DType::kF32}, .y = rows, .T = T, .N = N, .H = H, .D = D});
+  }
+  state.SetBytesProcessed(state.iterations() * (2 * H + 1) * T * D * 4);
+}
+BENCHMARK(rope)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"
+#include "kernels/embedding/rope.h"
 #include "kernels/embedding/sort_ids.h"
 #include "kernels/embedding/testing/sort_ids_cases.h"
 
@@ -116,7 +118,7 @@ TEST(SortIdsCuda, EqualsTheReference) {
   }
 }
 
-// More tokens than the blocks process at once.
+// Tests batches with more tokens than the blocks process at once.
 TEST(SortIdsCuda, TakesLargeBatches) {
   check_sort(70000, 69000, {30522, 512, 2});
   check_sort(140000, 140000, {2});
@@ -203,8 +205,8 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({300, 2052, 40, 290, 3, DType::kF32, Spread::kFew, false});
 }
 
-// Uses longer pieces: 64 tokens of 40000, 128 of the others. One id in 1094 pieces is more than a block loads
-// at once.
+// Tests batches that are so large that pieces are longer: 64 tokens for a batch of 40000, and 128 for the larger
+// ones. One id occurs in 1094 pieces, which is more than a block loads at once.
 TEST(EmbeddingBwdCuda, TakesLargeBatches) {
   for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
     check_table_gradient({40000, 8, 600, 39000, -1, DType::kBF16, spread, false});
@@ -272,7 +274,7 @@ TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   check_parts({1000, 2, 2, {{0, 1}, {1, 1}}});
 }
 
-// Captures the kernel after a copy and at a point where streams join.
+// Tests that the kernel can be captured after a copy and after two streams were joined.
 TEST(EmbeddingBwdCuda, IsCapturedAfterCopies) {
   constexpr int64_t T = 300, C = 64, V = 40;
   GuardedBuffer d_x("captured/d_x", DType::kBF16, T * C), ids("captured/ids", DType::kI32, T),
@@ -352,6 +354,61 @@ TEST(FirstTokenCuda, EqualsTheReference) {
           });
           expect_same_bits(out, want);
           expect_same_bits(d_x, want_d_x);
+        }
+      }
+    }
+  }
+}
+
+TEST(RopeCuda, IsWithinItsBoundsOfTheReference) {
+  constexpr int64_t T = 300, B = 3;
+  GuardedBuffer cu_seqlens = integers(DType::kI32, {0, 100, 100, 290}),
+                positions("positions", DType::kI32, T);
+  for (int64_t t = 0; t < T; ++t)
+    positions.view().store(t, static_cast<double>(t < 100 ? t : t < 290 ? t - 100 : 0));
+  for (const auto& [H, all, D] :
+       std::vector<std::array<int64_t, 3>>{{2, 3, 6}, {5, 6, 34}, {3, 4, 64}, {10, 12, 128}}) {
+    const int64_t N = all * D;
+    for (const RopeTypeName& row : kRopeTypeNames) {
+      RopeParameters parameters{.type = row.type, .theta = 100.0, .factor = 4.0, .original = 128.0};
+      parameters.short_factor.assign(static_cast<size_t>(D / 2), 1.5);
+      parameters.long_factor.assign(static_cast<size_t>(D / 2), 3.0);
+      const RopeFrequencies frequencies = rope_frequencies(parameters, D);
+      GuardedBuffer table("table", DType::kF32, T * D), want_table("want table", DType::kF64, T * D);
+      Twins gpu;
+      rope_table_ref({positions.view(), cu_seqlens.view(), want_table.view(), T, B, D, frequencies});
+      run_twice(gpu, {&table}, [&] {
+        rope_table_cuda({gpu(positions), gpu(cu_seqlens), gpu(table), T, B, D, frequencies}, nullptr);
+      });
+      std::vector<double> table_bounds;
+      for (int64_t at = 0; at < T * D; ++at) {
+        table_bounds.push_back(
+            rope_table_error_bound(frequencies.scale, positions.load(at / D), DType::kF32));
+      }
+      expect_within(table, want_table, table_bounds);
+      if (row.type != RopeType::kDefault) continue;
+      for (const DType dtype : cuda_types()) {
+        for (const RopeDirection direction : {RopeDirection::kForward, RopeDirection::kTransposed}) {
+          GuardedBuffer x(fmt::format("rope_cuda/{} {} {}", H, D, dtype_name(dtype)), dtype, T * N);
+          GuardedBuffer y("y", dtype, T * N), want("want", DType::kF64, T * N);
+          x.fill_normal();
+          RopeArgs args{
+              .x = x.view(), .table = table.view(), .y = want.view(), .T = T, .N = N, .H = H, .D = D};
+          args.direction = direction;
+          rope_ref(args);
+          Twins twins;
+          args.x = twins(x), args.table = twins(table), args.y = twins(y);
+          run_twice(twins, {&y}, [&] { rope_cuda(args, nullptr); });
+          std::vector<double> bounds;
+          for (int64_t at = 0; at < T * N; ++at) {
+            const int64_t t = at / N, n = at % N, i = n % (D / 2);
+            const bool rotated = n < H * D;
+            const double other = rotated ? x.load(n % D >= D / 2 ? at - D / 2 : at + D / 2) : 0.0;
+            const double bound = rope_error_bound(x.load(at), other, table.load(t * D + i),
+                                                  table.load(t * D + D / 2 + i), want.load(at), dtype);
+            bounds.push_back(rotated ? bound : 0.0);
+          }
+          expect_within(y, want, bounds);
         }
       }
     }

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Does the same with 16-byte stores. Requires: d_x and d_out have the same type.
+// Computes the same gradient with 16-byte stores. Requires: d_x and d_out have the same type.
 template <typename X>
 __global__ void __launch_bounds__(kThreads)
     first_token_bwd_packs_kernel(const X* d_out, const int32_t* cu_seqlens, X* d_x, int64_t T, int64_t C,

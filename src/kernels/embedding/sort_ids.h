@@ -1,5 +1,5 @@
-// Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). Contract; this
-// code knows no graph and allocates nothing.
+// Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). The header states the
+// contract of these kernels, which do not use graphs and allocate nothing.
 //
 //   sorted_k[i] = (ids_k[t], t) over t < num_tokens, by id and within an id by t;  (kNoId, t) for the others
 //
@@ -12,7 +12,7 @@
 // Requires: 0 <= ids_k[t] < V for t < num_tokens (the caller has validated them; later ids are never read), 0
 // <= num_tokens <= T, 1 <= num_lists <= kMaxEmbeddingTables.
 //
-// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. Errors:
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. Errors:
 // kInternal if a view is absent or has an unsupported type.
 #pragma once
 

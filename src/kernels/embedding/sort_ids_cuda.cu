@@ -83,7 +83,8 @@ struct Pass {
   __device__ __forceinline__ int digit(int32_t id) const { return (min(id, V) >> shift) & (kDigits - 1); }
 };
 
-// The tokens of a tile that a thread holds. Those of a warp are adjacent, round by round.
+// The tokens of a tile that a thread holds, one per round. In each round, the tokens of a warp's threads are
+// adjacent.
 struct Tile {
   int2 pairs[kRounds];
   int rank[kRounds];  // among the warp's tokens with the same digit

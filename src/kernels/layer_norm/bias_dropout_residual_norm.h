@@ -1,6 +1,6 @@
-// Bias, dropout, residual and layer normalization in one pass over memory, forward and backward. These
-// operations end each half of a post-norm transformer block. Without bias, dropout and residual it is plain
-// layer normalization. Contracts; this code knows no graph and allocates nothing.
+// Bias, dropout, residual and layer normalization in one pass over memory, forward and backward. These operations end
+// each half of a post-norm transformer block. Without bias, dropout and residual it is plain layer normalization. The
+// header states the contracts of these kernels, which do not use graphs and allocate nothing.
 //
 //   forward:  s = residual + dropout(x + bias); x_hat, rstd = normalize(s); y = x_hat * gain + beta
 //   backward: g = d_y + d_y2; d_s = normalize_bwd(g * gain); d_x = dropout mask and scale applied to d_s
@@ -8,13 +8,13 @@
 //   Decomposition: bias_add, dropout, add, normalize, scale_shift of these folders. Sources: normalize.h,
 //   dropout.h.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
-// distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref functions are
-// plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
-// activations (all of one type), f32 or bf16 parameters (all of one type), f32 rstd and C <= kMaxNormColumns.
-// They compute in fp32; s, g and d_s are not rounded to the activations' type between the steps. Requires: 0
-// <= p < 1. Errors: kInternal if a required view is absent or has an unsupported type. Repeatability: the
-// same bits for any number of threads on one instruction set; masks are those of base/philox.h.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
+// calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain
+// loops in double and take any floating type for each view. The _cpu functions take f32 or bf16 activations (all of
+// one type), f32 or bf16 parameters (all of one type), f32 rstd and C <= kMaxNormColumns. They compute in fp32; s, g
+// and d_s are not rounded to the activations' type between the steps. Requires: 0 <= p < 1. Errors: kInternal if a
+// required view is absent or has an unsupported type. Repeatability: the same bits for any number of threads on one
+// instruction set; masks are those of base/philox.h.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ void start_sum(const View& sum, int64_t C, Accumulate accumulate) {
   if (!sum || accumulate == Accumulate::kAdd) return;
   for (int64_t c = 0; c < C; ++c) sum.store(c, 0.0);
 }
-// Sums are kept in their own type, which is double if the graph uses double.
+// A sum is stored in the type of its view, which is double if the graph uses double.
 void add_to_sum(const View& sum, int64_t c, double value) {
   if (sum) sum.store(c, sum.load(c) + value);
 }

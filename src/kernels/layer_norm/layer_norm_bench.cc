@@ -10,6 +10,7 @@
 #include "kernels/element_wise/chunks.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
+#include "kernels/layer_norm/rms_norm.h"
 
 namespace plimsoll {
 namespace {
@@ -72,6 +73,23 @@ void normalize_bwd(benchmark::State& state) {
   for (auto _ : state) normalize_bwd_cpu({t.at(0), t.at(1), t.rstd_view(), t.at(2), t.T, t.C});
   t.report(state, 3);
 }
+template <DType kType>
+void rms_norm_fwd(benchmark::State& state) {
+  Tensors t(state, kType);
+  const RmsNormDims dims{.T = t.T, .N = t.C, .C = t.C};
+  for (auto _ : state) rms_norm_fwd_cpu({dims, t.at(0), t.row(0), {}, t.at(1), t.rstd_view(), 1e-5});
+  t.report(state, 2);
+}
+template <DType kType>
+void rms_norm_bwd(benchmark::State& state) {
+  Tensors t(state, kType);
+  const RmsNormDims dims{.T = t.T, .N = t.C, .C = t.C};
+  const View scratch{t.scratch.data(), DType::kU8};
+  for (auto _ : state) {
+    rms_norm_bwd_cpu({dims, t.at(0), t.at(1), t.row(0), {}, t.rstd_view(), t.at(2), t.row(1), {}, scratch});
+  }
+  t.report(state, 3);
+}
 // range(3) is the dropout probability in percent.
 template <DType kType>
 void fused_fwd(benchmark::State& state) {
@@ -126,6 +144,10 @@ void sizes_with_dropout(benchmark::internal::Benchmark* bench) {
 BENCHMARK(copy)->Apply(sizes);
 BENCHMARK(normalize_fwd<DType::kF32>)->Apply(sizes);
 BENCHMARK(normalize_bwd<DType::kF32>)->Apply(sizes);
+BENCHMARK(rms_norm_fwd<DType::kF32>)->Apply(sizes);
+BENCHMARK(rms_norm_fwd<DType::kBF16>)->Apply(sizes);
+BENCHMARK(rms_norm_bwd<DType::kF32>)->Apply(sizes);
+BENCHMARK(rms_norm_bwd<DType::kBF16>)->Apply(sizes);
 BENCHMARK(fused_fwd<DType::kF32>)->Apply(sizes_with_dropout);
 BENCHMARK(fused_fwd<DType::kBF16>)->Apply(sizes_with_dropout);
 BENCHMARK(fused_bwd<DType::kF32>)->Apply(sizes_with_dropout);

@@ -16,6 +16,18 @@ Support norm_row_fits_cuda(const RowsProblem& rows) {
                              rows.columns, kMaxNormCudaColumns)};
 }
 
+Support rms_norm_fits_cuda(const RowsProblem& rows) {
+  if (rows.columns >= 1 && rows.columns <= kMaxRmsNormCudaColumns) return {};
+  return {
+      false,
+      fmt::format("a vector of {} elements does not fit the registers of a group of threads, which hold {}",
+                  rows.columns, kMaxRmsNormCudaColumns)};
+}
+
+int64_t rms_norm_bwd_cuda_scratch(const RowsProblem& rows) {
+  return rms_norm_cuda_scratch_bytes(rows.rows, rows.columns);
+}
+
 int64_t norm_bwd_cuda_scratch(const RowsProblem& rows) {
   return norm_bwd_cuda_scratch_bytes(rows.rows, rows.columns);
 }

@@ -35,7 +35,30 @@ constexpr double norm_column_sum_cuda_depth(int64_t T) {
   return static_cast<double>(std::min(T, blocks.rows_per_block) + 8 + cuda_partial_depth(blocks.num_blocks));
 }
 
+// The CUDA kernels of rms_norm give a vector to the 32 to 256 threads of a group. Each thread keeps at most kRmsNormElements
+// elements of a vector and of the sums of d_gain in registers. The backward kernel has as many groups as fill a current
+// card, each of at least four vectors, and a row of partial sums per group.
+inline constexpr int64_t kRmsNormElements = 32;
+inline constexpr int64_t kMaxRmsNormCudaColumns = 256 * kRmsNormElements;
+constexpr int64_t rms_norm_cuda_threads(int64_t C) {
+  int64_t threads = 32;
+  while (threads < 256 && threads * 8 < C) threads *= 2;
+  return threads;
+}
+constexpr RowBlocks rms_norm_cuda_groups(int64_t vectors, int64_t C) {
+  if (vectors <= 0) return {0, 1};
+  const int64_t most = 264 * 256 / rms_norm_cuda_threads(C);
+  const int64_t rows = std::max((vectors + most - 1) / most, int64_t{4});
+  return {(vectors + rows - 1) / rows, rows};
+}
+// Returns the scratch bytes of fp32 [num_groups, stride].
+constexpr int64_t rms_norm_cuda_scratch_bytes(int64_t vectors, int64_t C) {
+  return rms_norm_cuda_groups(vectors, C).num_blocks * cuda_partial_stride(C) * 4;
+}
+
 namespace catalog_rows {
+Support rms_norm_fits_cuda(const RowsProblem& rows);
+int64_t rms_norm_bwd_cuda_scratch(const RowsProblem& rows);
 Support norm_row_fits(const RowsProblem& rows);
 Support norm_row_fits_cuda(const RowsProblem& rows);
 int64_t norm_bwd_cuda_scratch(const RowsProblem& rows);

@@ -6,6 +6,7 @@
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
 #include "kernels/layer_norm/testing/norm_cases.h"
+#include "kernels/layer_norm/testing/rms_norm_case.h"
 
 namespace plimsoll::test {
 namespace {
@@ -108,7 +109,8 @@ TEST(NormCuda, ForwardAgreesWithTheReference) {
   for (const NormCase& test : cuda_norm_cases()) check_forward(test);
 }
 
-// Tests of this name have one case per kernel, for tools that make every allocation slow.
+// Tests whose names contain "Small" have one case per kernel. Sanitizers, under which every allocation is slow, run
+// only these.
 TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
@@ -310,6 +312,44 @@ TEST(NormalizeCuda, DeclinesRowsThatDoNotFitItsRegisters) {
   GuardedBuffer x("wide/x", DType::kF32, kMaxNormCudaColumns + 1), rstd("wide/rstd", DType::kF32, 1);
   x.fill(0.0);
   EXPECT_THROW(normalize_fwd_cuda({x.view(), x.view(), rstd.view(), 1, x.count(), kEps}, nullptr), Error);
+}
+
+TEST(RmsNormCuda, IsWithinItsBoundsOfTheReference) {
+  std::vector<RmsNormDims> all = norm_dims();
+  all.push_back({.T = 40, .N = 4096, .C = 4096});
+  all.push_back({.T = 9, .N = 8192, .C = 8192});
+  all.push_back({.T = 3000, .N = 72, .C = 24, .H = 1, .G = 2});
+  for (const RmsNormDims& dims : all) {
+    for (const DType dtype : cuda_types()) {
+      for (const DType gains : {DType::kF32, dtype}) {
+        RmsCase test(dims, dtype, gains);
+        SCOPED_TRACE(test.name);
+        GuardedBuffer y("y", dtype, dims.T * dims.N), rstd("rstd", DType::kF32, test.vectors);
+        GuardedBuffer d_x("d_x", dtype, dims.T * dims.N), d_gain("d_gain", DType::kF32, dims.C);
+        GuardedBuffer d_second("d_second", DType::kF32, dims.C);
+        GuardedBuffer scratch = scratch_of(rms_norm_bwd_cuda_scratch_bytes(dims));
+        d_second.fill(0.0);
+        Twins gpu;
+        RmsNormFwdArgs forward{dims, gpu(test.x), gpu(test.gain), {}, gpu(y), gpu(rstd), kRmsEps};
+        RmsNormBwdArgs backward{dims,     gpu(test.d_y), gpu(test.x), gpu(test.gain), {}, gpu(test.rstd),
+                                gpu(d_x), gpu(d_gain),   {},          gpu(scratch)};
+        if (dims.G > 0) {
+          forward.second_gain = backward.second_gain = gpu(test.second_gain);
+          backward.d_second_gain = gpu(d_second);
+        }
+        run_twice(gpu, {&y, &rstd, &d_x, &d_gain, &d_second}, [&] {
+          rms_norm_fwd_cuda(forward, nullptr);
+          rms_norm_bwd_cuda(backward, nullptr, nullptr);
+        });
+        expect_within(y, test.want_y, test.y_bounds());
+        expect_within(rstd, test.want_rstd, test.rstd_bounds());
+        expect_within(d_x, test.want_d_x, test.d_x_bounds());
+        const double depth = rms_norm_gain_cuda_depth(dims);
+        expect_within(d_gain, test.want_gain, test.gain_bounds(test.gain, depth));
+        if (dims.G > 0) expect_within(d_second, test.want_second, test.gain_bounds(test.second_gain, depth));
+      }
+    }
+  }
 }
 
 }  // namespace

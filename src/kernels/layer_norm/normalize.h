@@ -1,5 +1,5 @@
-// Normalization of each row to mean 0 and variance 1, without gain and bias (see element_wise/scale_shift.h).
-// Contracts; this code knows no graph and allocates nothing.
+// Normalization of each row to mean 0 and variance 1, without gain and bias (see element_wise/scale_shift.h). The
+// header states the contracts of these kernels, which do not use graphs and allocate nothing.
 //
 //   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd
 //   (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a
@@ -8,11 +8,11 @@
 // Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. A row of
 // equal numbers gives the finite values x_hat = 0 and rstd = 1 / sqrt(eps).
 //
-// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref
-// functions are plain loops in double and take any floating type for each view. The _cpu functions take f32
-// or bf16 activations (all of one type), f32 rstd and C <= kMaxNormColumns, and compute in fp32. Errors:
-// kInternal if a view is absent or has an unsupported type. Repeatability: the same bits for any number of
-// threads on one instruction set.
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref
+// functions are plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
+// activations (all of one type), f32 rstd and C <= kMaxNormColumns, and compute in fp32. Errors: kInternal if a view
+// is absent or has an unsupported type. Repeatability: the same bits for any number of threads on one instruction
+// set.
 #pragma once
 
 #include <algorithm>
@@ -67,8 +67,9 @@ struct RowMagnitudes {
   double input_error = 0.0;  // the largest error of a computed s; 0 if s is an operand
   double rstd = 0.0;
 };
-// The error of the computed mean is norm_mean_error. The relative error of the variance comes from the
-// rounding of its terms and its sum and from the square of the mean's error. Errors of s itself enter both.
+// The error of the computed mean is norm_mean_error. The relative error of the variance comes from the rounding of
+// its terms and its sum and from the square of the mean's error. The error of the input, row.input_error, enters
+// both.
 inline double norm_mean_error(const RowMagnitudes& row, int64_t C) {
   return (row_sum_depth(C) + 2.0) * kRoundoffF32 * row.mean_abs + row.input_error;
 }

@@ -1,5 +1,5 @@
-// Binary cross-entropy on logits for multi-label classification, forward and backward: contracts.
-// Thread-safe: kernels keep no state. Views are borrowed for the call.
+// Binary cross-entropy on logits for multi-label classification, forward and backward: contracts. Thread-safe:
+// kernels keep no state. Views are used only during the call.
 //
 // Shape letters: B rows, K labels; dense, row-major. Only the first num_real_rows rows are real; the others
 // are never read, and their gradients are set to 0.

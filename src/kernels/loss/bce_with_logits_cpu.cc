@@ -18,7 +18,7 @@ double bce_row(const float* x, const float* labels, int64_t n) {
   const FloatTag tag;
   return sum_rows(x, labels, n, kBceSumBlock, [&](FloatVec v, FloatVec y) HWY_ATTR {
     const FloatVec e = exp_keeping_nan(hn::Neg(hn::Abs(v)));
-    // This takes one rounding: for a confident, correct prediction the two terms cancel exactly.
+    // A fused operation rounds only once, so that for a confident, correct prediction the two terms cancel exactly.
     const FloatVec linear = hn::NegMulAdd(v, y, hn::Max(v, hn::Zero(tag)));
     return hn::Add(linear, hn::Log1p(tag, e));
   });

@@ -1,36 +1,32 @@
 // The last product of a classifier and its softmax cross-entropy loss over chunks of rows, and the gradients:
-// contracts. The kernels know no graph and do not allocate while they run. Logits exist for chunk_rows rows
-// at a time, in the scratch; the gradient kernels recompute them. The implementation combines the kernels of
-// matmul.h, softmax_cross_entropy.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts
-// apply to these parts.
+// contracts. The kernels do not use graphs and do not allocate while they run. Logits exist for chunk_rows rows at a
+// time, in the scratch; the gradient kernels recompute them. The implementation combines the kernels of matmul.h,
+// softmax_cross_entropy.h, count_correct.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts apply to these
+// parts.
 //
 // Shape letters: B rows, H width, K classes; dense, row-major. With z = x w^T + bias, rounded to the type of
 // x:
 //   loss      = softmax_cross_entropy(z, labels)           (softmax_cross_entropy.h)
+//   correct   = count_correct(z, labels), if it is wanted  (count_correct.h)
 //   d_z       = its gradient, rounded to the type of x
 //   bwd:  d_x_BH = d_z w
 //   grad: d_w_KH = (or +=) d_z^T x,  d_bias_K = (or +=) column sums of d_z
 // Source: the chain rule; chunks of rows as in "Cut Your Losses in Large-Vocabulary Language Models" (Wijmans
 // et al., arXiv 2411.09009), which has the same purpose but other kernels.
 //
-// Types: x is f32, or bf16 with w of bf16 or f32 (which is rounded to bf16); on a GPU also f16, with w of the
-// type of x. d_w is f32 or the type of x; d_bias is f32; the reference takes any floating types. denominator,
-// loss and d_loss are f32 or f64; labels are i32 below K, negative ones are ignored.
-// Accumulation: the loss is summed in f64 over rows and chunks and rounded once. d_w and d_bias are summed
-// within a chunk by their kernels, and then chunk after chunk in order, in their own type; a 16-bit d_w is
-// rounded once per chunk.
-// Error of a row's loss and of d_z: linear_cross_entropy_row_error() and linear_cross_entropy_d_logit_error()
-// below. Error of a sum over rows: matmul_error_bound() for B terms more than a chunk has rows. The loss has
-// the bits of the unchunked kernels if the products of a chunk's rows have the bits of the whole product; d_w
-// and d_bias do not, because they add the same terms in another order.
-// Aliasing: none.
-// Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64 bytes (GPU: 256).
-// Repeatability: as in matmul.h: the same bits for the same problem, number of threads, CPU and library; on a
-// GPU in every run.
-// Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w. Each chunk reads w (twice for d_x); from
-// the second chunk on d_w is read and written.
-// Thread-safety: a prepared object runs one call at a time.
-// Ownership: views borrow.
+// Types: x is f32, or bf16 with w of bf16 or f32 (which is rounded to bf16); on a GPU also f16, with w of the type of
+// x. d_w is f32 or the type of x; d_bias is f32; the reference takes any floating types. denominator, loss and d_loss
+// are f32 or f64; labels are i32 below K, negative ones are ignored. Accumulation: the loss is summed in f64 over
+// rows and chunks and rounded once. d_w and d_bias are summed within a chunk by their kernels, and then chunk after
+// chunk in order, in their own type; a 16-bit d_w is rounded once per chunk. Error of a row's loss and of d_z:
+// linear_cross_entropy_row_error() and linear_cross_entropy_d_logit_error() below. Error of a sum over rows:
+// matmul_error_bound() for B terms more than a chunk has rows. The loss has the bits of the unchunked kernels if the
+// products of a chunk's rows have the bits of the whole product; d_w and d_bias do not, because they add the same
+// terms in another order. Aliasing: none. Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64
+// bytes (GPU: 256). Repeatability: as in matmul.h: the same bits for the same problem, number of threads, CPU and
+// library; on a GPU in every run. Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w. Each chunk reads w
+// (twice for d_x); from the second chunk on d_w is read and written. Thread-safety: a prepared object runs one call
+// at a time. Ownership: views do not own memory.
 #pragma once
 
 #include <memory>
@@ -38,6 +34,7 @@
 
 #include "base/view.h"
 #include "device/cuda/stream.h"
+#include "kernels/loss/count_correct.h"
 #include "kernels/loss/loss_catalog.h"
 #include "kernels/loss/softmax_cross_entropy.h"
 
@@ -50,6 +47,7 @@ struct LinearCrossEntropyFwdArgs {
   ConstView labels_B = {};
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
+  View num_correct = {};       // i32, 1 element; null: not counted
   std::span<std::byte> scratch = {};
 };
 
@@ -128,6 +126,17 @@ AnyView view_from(AnyView view, int64_t first) {
   using Byte = std::conditional_t<std::is_const_v<Bytes>, const std::byte, std::byte>;
   view.data = static_cast<Byte*>(view.data) + first * dtype_bytes(view.dtype);
   return view;
+}
+
+// Returns the arguments that count the correct predictions of a chunk of rows.
+inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, ConstView logits, int64_t first,
+                                       int64_t rows, int64_t classes) {
+  return {.logits_BK = logits,
+          .labels_B = view_from(args.labels_B, first),
+          .count = args.num_correct,
+          .num_rows = rows,
+          .num_classes = classes,
+          .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite};
 }
 
 // The functions below run on an NVIDIA GPU. cuBLASLt computes the products; the loss comes from

@@ -67,7 +67,7 @@ class Chunks {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
   }
 
-  // Computes the gradients of these logits in the type of x.
+  // Computes the gradients of the logits of the current chunk in the type of x.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
     compute_logits(args, first, rows);
@@ -108,6 +108,7 @@ class Forward final : public PreparedLossChunks<LinearCrossEntropyFwdArgs>, priv
                                      .num_classes = problem_.classes,
                                      .label_smoothing = problem_.label_smoothing,
                                      .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+      if (args.num_correct) count_correct_cpu(count_of_chunk(args, wide(), first, rows, problem_.classes));
     });
     args.loss.store(0, sum().load(0));
   }

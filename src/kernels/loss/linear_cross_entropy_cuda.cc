@@ -101,6 +101,9 @@ class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private 
       chunk.scratch = view_from(loss.scratch, first);
       chunk.num_rows = rows;
       softmax_cross_entropy_rows_cuda(chunk, stream);
+      if (args.num_correct) {
+        count_correct_cuda(count_of_chunk(args, logits(args.scratch), first, rows, problem_.classes), stream);
+      }
     });
     softmax_cross_entropy_total_cuda(loss, stream);
   }

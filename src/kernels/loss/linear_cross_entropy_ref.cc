@@ -59,6 +59,7 @@ void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
                                    .num_classes = problem.classes,
                                    .label_smoothing = problem.label_smoothing,
                                    .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+    if (args.num_correct) count_correct_ref(count_of_chunk(args, logits, first, rows, problem.classes));
   });
   args.loss.store(0, sum.load(0));
 }

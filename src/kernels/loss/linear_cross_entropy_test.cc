@@ -26,8 +26,8 @@ std::span<std::byte> bytes_of(GuardedBuffer& buffer) {
   return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(buffer.size_bytes())};
 }
 
-// Chunks of every kind: a single row, a chunk that is not full, as many rows as are packed, and all rows in
-// one chunk.
+// Returns a problem. The tests use every kind of chunk: a single row, a chunk that is not full, as many rows as the
+// library packs B for, and all rows in one chunk.
 LinearCrossEntropyProblem problem_of(int64_t rows, int64_t hidden, int64_t classes, int64_t chunk) {
   return {.rows = rows,
           .chunk_rows = chunk,

@@ -135,7 +135,7 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
 namespace catalog_rows {
 namespace {
 
-// Asks `supports` about each product of a full chunk and returns the first refusal.
+// Calls `supports` for each product of a full chunk and returns the first refusal.
 template <typename Supports>
 Support products_support(const LinearCrossEntropyProblem& loss, const Supports& supports) {
   const LossChunkProducts products = loss_chunk_products(loss, std::min(loss.chunk_rows, loss.rows), loss.w);

@@ -61,8 +61,8 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
 LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEntropyProblem& problem,
                                                             LossPart part);
 
-// Tells if the CPU kernels round w once for all chunks: w is f32, x is bf16, and chunks have so few rows that products do
-// not copy w into their own layout anyway.
+// Returns true if the CPU kernels round w once for all chunks: w is f32, x is bf16, and chunks have so few rows that
+// products do not copy w into their own layout anyway.
 bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem);
 // Returns the rows per chunk on a GPU: chunk_rows rounded up so that every chunk of x begins at a multiple of 256 bytes,
 // which cuBLASLt assumes.

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/count_correct.h"
 #include "kernels/loss/mse.h"
 #include "kernels/loss/nll.h"
 
@@ -72,6 +73,24 @@ void nll_fwd_ref(const NllFwdArgs& args) {
   }
   const double loss = sum / args.denominator.load(0);
   args.loss.store(0, args.accumulate == Accumulate::kAdd ? args.loss.load(0) + loss : loss);
+}
+
+void count_correct_ref(const CountCorrectArgs& args) {
+  int32_t count = args.accumulate == Accumulate::kAdd ? args.count.as<int32_t>()[0] : 0;
+  for (int64_t b = 0; b < args.num_rows; ++b) {
+    const int32_t label = args.labels_B.as<int32_t>()[b];
+    PLIMSOLL_CHECK(label < args.num_classes, "row {} has label {}, there are {} classes", b, label,
+                   args.num_classes);
+    if (label < 0) continue;
+    const double limit = args.logits_BK.load(b * args.num_classes + label);
+    bool is_correct = !std::isnan(limit);
+    for (int64_t k = 0; k < args.num_classes; ++k) {
+      const double logit = args.logits_BK.load(b * args.num_classes + k);
+      if (logit > limit || (k < label && logit == limit)) is_correct = false;
+    }
+    count += is_correct ? 1 : 0;
+  }
+  args.count.as<int32_t>()[0] = count;
 }
 
 void nll_bwd_ref(const NllBwdArgs& args) {

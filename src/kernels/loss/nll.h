@@ -1,6 +1,6 @@
-// Negative log-likelihood of given log-probabilities, forward and backward: contracts. Together with
-// log_softmax (softmax.h) it is the decomposition of softmax_cross_entropy.h and its second reference.
-// Thread-safe; views are borrowed for the call.
+// Negative log-likelihood of given log-probabilities, forward and backward: contracts. Together with log_softmax
+// (softmax.h) it is the decomposition of softmax_cross_entropy.h and its second reference. Thread-safe; views are
+// used only during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //

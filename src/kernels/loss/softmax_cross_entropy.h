@@ -1,6 +1,6 @@
 // The fused softmax cross-entropy loss of a classifier, forward and backward: contracts. Its decomposition is
-// log_softmax (softmax.h) followed by nll (nll.h). Of the tensors of shape [B,K], only the logits are kept
-// between forward and backward. Thread-safe: kernels keep no state. Views are borrowed for the call.
+// log_softmax (softmax.h) followed by nll (nll.h). Of the tensors of shape [B,K], only the logits are kept between
+// forward and backward. Thread-safe: kernels keep no state. Views are used only during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //

@@ -62,7 +62,7 @@ PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows
   }
 }
 
-// Does the same for an A whose terms are a stride apart.
+// Splits the same tile from an A whose terms are a stride apart.
 PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   __m512i first[16], second[16];
@@ -85,7 +85,7 @@ PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int
   }
 }
 
-// Does the same for a B whose terms are adjacent.
+// Splits the same tile from a B whose terms are adjacent.
 PLIMSOLL_AMX void split_column_tile(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                     std::byte* tile) {
   __m512i first[16], second[16];
@@ -97,7 +97,7 @@ PLIMSOLL_AMX void split_column_tile(const float* from, int64_t stride, int64_t c
 using SplitTile = void (*)(const float* from, int64_t stride, int64_t count, int64_t terms, std::byte* tile);
 
 void split_steps(const PartsSource& source, SplitTile split, std::byte* steps) {
-  const bool apart = source.terms_lie == TermsLie::kApart;
+  const bool apart = source.term_layout == TermLayout::kStrided;
   const int64_t along = apart ? source.stride : 1, across = apart ? 1 : source.stride;
   for (int64_t term = 0; term < source.terms; term += kPartsStepTerms, steps += kPartsStepBytes) {
     for (int64_t half = 0; half < 2; ++half) {
@@ -126,11 +126,13 @@ PLIMSOLL_AMX_INLINE void add_products() {
 }  // namespace
 
 void split_rows_amx(const PartsSource& source, std::byte* steps) {
-  split_steps(source, source.terms_lie == TermsLie::kApart ? split_row_tile_apart : split_row_tile, steps);
+  split_steps(source, source.term_layout == TermLayout::kStrided ? split_row_tile_apart : split_row_tile,
+              steps);
 }
 
 void split_columns_amx(const PartsSource& source, std::byte* steps) {
-  split_steps(source, source.terms_lie == TermsLie::kApart ? split_column_tile_apart : split_column_tile,
+  split_steps(source,
+              source.term_layout == TermLayout::kStrided ? split_column_tile_apart : split_column_tile,
               steps);
 }
 

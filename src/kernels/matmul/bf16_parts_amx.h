@@ -38,13 +38,13 @@ constexpr int64_t parts_steps(int64_t terms) {
   return (terms + kPartsStepTerms - 1) / kPartsStepTerms;
 }
 
-// States if the terms of a row of A, or of a column of B, are adjacent in memory or a stride apart.
-enum class TermsLie : uint8_t { kSideBySide, kApart };
+// States whether the terms of a row of A, or of a column of B, are adjacent in memory or a stride apart.
+enum class TermLayout : uint8_t { kAdjacent, kStrided };
 
 struct PartsSource {
   const float* from = nullptr;  // the first row or column of the block, at its first term
   int64_t stride = 0;  // between rows or columns if their terms are adjacent, otherwise between terms
-  TermsLie terms_lie = TermsLie::kSideBySide;
+  TermLayout term_layout = TermLayout::kAdjacent;
   int64_t count = 0;  // existing rows or columns; missing ones of the 32 are zero
   int64_t terms = 0;  // missing terms of the last step are zero
 };

@@ -51,7 +51,9 @@ CublasLt open_library() {
   find(library, lt.algo_check, "cublasLtMatmulAlgoCheck");
   const cublasStatus_t status = lt.create(&lt.handle);
   if (status != CUBLAS_STATUS_SUCCESS) {
-    throw_error(ErrorCode::kDevice, "cuBLASLt gives no handle: {}", lt.status_string(status));
+    throw_error(ErrorCode::kDevice,
+                "cuBLASLt cannot create a handle: {}; free memory of the GPU, or run with --use_cpu",
+                lt.status_string(status));
   }
   return lt;
 }
@@ -65,8 +67,9 @@ const CublasLt& cublaslt() {
 
 void check_cublaslt(cublasStatus_t status, const char* call, const std::string& what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw_error(ErrorCode::kDevice, "cuBLASLt reports '{}' at {} of {}", cublaslt().status_string(status), call,
-              what);
+  throw_error(ErrorCode::kDevice,
+              "cuBLASLt reports '{}' at {} of {}; update the driver and the library, or run with --use_cpu",
+              cublaslt().status_string(status), call, what);
 }
 
 }  // namespace plimsoll

@@ -191,7 +191,8 @@ void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
   run_with(*own, o.y, addend);
   run_with(*library, o.z, addend);
   const bool right = near(o.y, o.z, rows * columns, name);
-  // In place the numbers grow from call to call; y and z start as the product's results.
+  // If the result is also the addend, its numbers grow with every call. y and z have been set to the results of the
+  // comparison above.
   const auto run = [&](CudaMatmul& matmul, const View& c) {
     run_with(matmul, c, added == Added::kAddendInPlace ? c : addend);
   };
@@ -254,7 +255,7 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   };
   run(own, o.y);
   run(apart, o.z);
-  // Sums of up to six are rounded twice by both methods, at different points, and gains reach three.
+  // The tolerance is 12: both methods round sums of up to six twice, at different points, and gains reach three.
   if (near(o.y, o.z, rows * columns, "a layer with a norm", 12)) {
     const std::vector<double> ms = medians_ms({[&] { run(own, o.y); }, [&] { run(apart, o.z); }});
     std::printf("norm %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, separate %8.4f ms (%s), %s\n",

@@ -23,8 +23,8 @@ enum class Epilogue : uint8_t { kNone, kBias, kAddend, kBiasGelu };
 struct Biases {
   float left[2], right[2];
 };
-// Returns this thread's biases for 16 columns (`step`) of a part, in the left and in the right eight; none if
-// nothing is applied after a tile is rounded.
+// Returns this thread's biases for the 16 columns of one step of a part, for its left and its right eight columns.
+// Returns zeros unless a bias is added after the tile is rounded.
 template <Epilogue kEpilogue>
 __device__ __forceinline__ Biases biases_of(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             int step) {

@@ -1,5 +1,5 @@
-// A linear layer fused with its activation: contract and reference. The code knows no graph, and run() does
-// not allocate.
+// A linear layer fused with its activation: contract and reference. The code does not use graphs, and run() does not
+// allocate.
 //
 //   y_TN = gelu(x w^T + bias), the erf form of element_wise/gelu.h
 //

@@ -1,5 +1,5 @@
-// A linear layer fused with the addition of a residual and the norm that follows: contract and reference. The
-// code knows no graph, and run() does not allocate.
+// A linear layer fused with the addition of a residual and the norm that follows: contract and reference. The code
+// does not use graphs, and run() does not allocate.
 //
 //   s = x w^T + bias + residual;  y_TN = norm(s) gain + beta, each row as in normalize.h
 //
@@ -14,7 +14,7 @@
 // Repeatability: the same bits for the same problem and card and, if the library computes the product, for
 // the same version of the library.
 // Cost: 2 T N K FLOPs plus 13 T N. Each operand is read once and y is written once; a norm after the product
-// writes and reads T N more elements. Thread-safety and ownership: views borrow; distinct calls may run
+// writes and reads T N more elements. Thread-safety and ownership: views do not own memory; distinct calls may run
 // concurrently on distinct outputs.
 #pragma once
 

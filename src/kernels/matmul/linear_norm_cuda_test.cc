@@ -131,8 +131,8 @@ TEST(LinearNormCuda, SmallRowsThatAreNotFinite) {
   }
 }
 
-// Uses enough rows that a block takes several tiles, of which one is written while the products of the next
-// run. The rows repeat, so the results of the first ones give the expected results of all.
+// Uses enough rows that a block takes several tiles. A tile is written while the products of the next tile are
+// computed. The rows repeat, so the results of the first ones give the expected results of all.
 void check_many_rows(int64_t columns, int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 117 - 5;
   const LinearProblem problem{

@@ -111,8 +111,9 @@ TEST(LinearNorm, HopperTakesRowsOfFewTiles) {
   EXPECT_NE(selected(other).refused.front().reason.find("this card has 10.0"), std::string::npos);
 }
 
-// 33 times four blocks run at a time: 32 tiles of rows fill one round, 36 hardly more than one. With three
-// blocks per row of tiles it is 44 times three.
+// The card runs 132 blocks at a time. With four blocks per 128 rows these are 33 tiles of rows: 32 tiles nearly fill
+// one round, and 36 tiles leave most of a second round empty. With three blocks per 128 rows, 44 tiles fit into one
+// round.
 TEST(LinearNorm, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 128 * 32, .columns = 1024, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_norm_takes_own_product(problem));

@@ -128,8 +128,8 @@ __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, 
             tile.row + kBoxRows * warp.number);
 }
 
-// Does the same after the contents of its box have left. The addend of the previous part may still be
-// arriving.
+// Waits until the previous contents of the box have been copied out, and then loads the addend of a part into it.
+// Meanwhile the addend of the previous part may still be arriving in another box.
 __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
   if (warp.lane != 0) return;
   const Place place = place_of(warp, part);
@@ -138,9 +138,9 @@ __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp,
   load_addend(args, warp, tile, part, place);
 }
 
-// Address, load and store of four matrices of 8 x 8 elements in a box: 16 columns, number `step` of four.
-// Words 0 and 2 belong to the thread's first row, 1 and 3 to the row eight below; words 0 and 1 belong to the
-// left eight columns.
+// Functions that compute the address of, load and store four matrices of 8 x 8 elements in a box. They form 16
+// columns; `step` is the number of these columns, 0 to 3. Words 0 and 2 belong to the thread's first row, 1 and 3 to
+// the row eight below; words 0 and 1 belong to the left eight columns.
 __device__ __forceinline__ uint32_t place_in_box(const Warp& warp, uint32_t box, int step) {
   const auto lane = static_cast<uint32_t>(warp.lane);
   const uint32_t chunk = 2 * static_cast<uint32_t>(step) + lane / 16;

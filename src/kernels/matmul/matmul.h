@@ -1,5 +1,5 @@
-// Products of matrices: contract, reference and the prepared fast product on a CPU. The code knows no graph,
-// and run() does not allocate.
+// Products of matrices: contract, reference and the prepared fast product on a CPU. The code does not use graphs, and
+// run() does not allocate.
 //
 //   C  = op(A) op(B) (+ bias[n])
 //   C += op(A) op(B) (+ bias[n])
@@ -8,22 +8,18 @@
 // op is the identity or the transpose; A, B, C and D are row-major and dense (matmul_catalog.h describes the
 // problem).
 //
-// Types: for f32 A: B f32, C f32. For bf16 A: B bf16, or f32 that is rounded to bf16 (nearest, ties to even)
-// before the product; C bf16 or f32. D has the type of C; bias is f32 or has the type of A. The reference
-// takes any floating type for each.
-// Accumulation: products are summed in fp32 in an order that depends only on the problem and the number of
-// threads; C is rounded once, after bias and the old C or D have been added in fp32. Error of each element
-// against exact arithmetic (on B as rounded): matmul_error_bound below.
-// Repeatability: the same bits for the same problem, number of threads, CPU and library version. Rows: no row
-// of op(A) influences another row of C. Unused tail rows may therefore contain anything finite if they are
-// rows of C (y and dX); if they are summed over (dW: k = T), they must be zero in one operand and finite in
-// the other.
-// Aliasing: C may be D and overlaps no other operand.
-// Requires: addresses aligned to 64 bytes for scratch and packed B, to the element for the rest.
-// Cost: matmul_flops; every operand is read once and C is written once, and read if it is added to; packing B
-// reads and writes it once more.
-// Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent.
-// Ownership: views borrow.
+// Types: for f32 A: B f32, C f32. For bf16 A: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before
+// the product; C bf16 or f32. D has the type of C; bias is f32 or has the type of A. The reference takes any floating
+// type for each. Accumulation: products are summed in fp32 in an order that depends only on the problem and the
+// number of threads; C is rounded once, after bias and the old C or D have been added in fp32. Error of each element
+// against exact arithmetic (on B as rounded): matmul_error_bound below. Repeatability: the same bits for the same
+// problem, number of threads, CPU and library version. Rows: no row of op(A) influences another row of C. Unused tail
+// rows may therefore contain anything finite if they are rows of C (y and dX); if they are summed over (dW: k = T),
+// they must be zero in one operand and finite in the other. Aliasing: C may be D and overlaps no other operand.
+// Requires: addresses aligned to 64 bytes for scratch and packed B, to the element for the rest. Cost: matmul_flops;
+// every operand is read once and C is written once, and read if it is added to; packing B reads and writes it once
+// more. Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent. Ownership:
+// views do not own memory.
 #pragma once
 
 #include <cstddef>

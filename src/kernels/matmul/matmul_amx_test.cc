@@ -38,16 +38,19 @@ std::array<float, kParts> parts_at(const std::byte* steps, TermsOf of, int64_t a
 }
 
 // Checks that all elements outside the matrix are zero, and that the parts add up to the number bit for bit.
-void check_parts(TermsOf of, TermsLie terms_lie, int64_t count, int64_t terms) {
+void check_parts(TermsOf of, TermLayout term_layout, int64_t count, int64_t terms) {
   SCOPED_TRACE(fmt::format("{} of {} terms", count, terms));
-  const bool apart = terms_lie == TermsLie::kApart;
+  const bool apart = term_layout == TermLayout::kStrided;
   GuardedBuffer numbers("parts/numbers", DType::kF32, count * terms);
   GuardedBuffer steps("parts/steps", DType::kU8, parts_steps(terms) * kPartsStepBytes);
   numbers.fill_normal();
   const float* from = numbers.view().as<float>();
   auto* to = static_cast<std::byte*>(steps.view().data);
-  const PartsSource source{
-      .from = from, .stride = apart ? count : terms, .terms_lie = terms_lie, .count = count, .terms = terms};
+  const PartsSource source{.from = from,
+                           .stride = apart ? count : terms,
+                           .term_layout = term_layout,
+                           .count = count,
+                           .terms = terms};
   of == TermsOf::kRows ? split_rows_amx(source, to) : split_columns_amx(source, to);
   EXPECT_EQ(steps.broken_guard(), GuardedBuffer::kIntact);
   for (int64_t at = 0; at < kPartsBlock; ++at) {
@@ -65,9 +68,9 @@ void check_parts(TermsOf of, TermsLie terms_lie, int64_t count, int64_t terms) {
 TEST(Bf16Parts, AddUpToTheNumber) {
   if (cpu_isa() < CpuIsa::kAvx512Bf16) GTEST_SKIP() << "this CPU has no AVX512_BF16";
   for (const TermsOf of : {TermsOf::kRows, TermsOf::kColumns}) {
-    for (const TermsLie terms_lie : {TermsLie::kSideBySide, TermsLie::kApart}) {
+    for (const TermLayout term_layout : {TermLayout::kAdjacent, TermLayout::kStrided}) {
       for (const int64_t count : {1, 15, 16, 17, 32}) {
-        for (const int64_t terms : {1, 16, 17, 32, 33, 100}) check_parts(of, terms_lie, count, terms);
+        for (const int64_t terms : {1, 16, 17, 32, 33, 100}) check_parts(of, term_layout, count, terms);
       }
     }
   }

@@ -24,29 +24,30 @@ bool is_emulated_bf16(const MatmulProblem& problem) {
   return problem.a == DType::kBF16 && !has_bf16_products(problem.isa);
 }
 
-// The library's workspace. Its sources (2.6.3, brgemm_matmul_utils.cc: buffers A and C of a thread) and the
-// unit test's sweep over shapes and numbers of threads give the parts; the sums are rounded up generously.
+// Returns an upper bound for the library's workspace. The parts are known from the library's source (2.6.3,
+// brgemm_matmul_utils.cc: buffers A and C of a thread) and from the unit test, which tries many shapes and numbers of
+// threads. All sizes are rounded up generously.
 int64_t workspace_bytes(const MatmulProblem& problem) {
   // Descriptors of blocks, and AMX tiles.
   int64_t per_thread = 64 * kKiB;
-  // A block of A, brought into order: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
+  // A copy of a block of A in the library's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with
+  // AMX.
   const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
   if (copies_a) per_thread += kMiB;
-  // A strip of B of 64 columns by up to 2048 terms, brought into order by each thread where B is used as it
-  // is.
+  // If B is not packed, each thread copies strips of it into the library's layout: 64 columns by up to 2048 terms.
   const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
   if (copies_b) per_thread += 512 * kKiB;
-  // A block of C in fp32 where C cannot hold the partial sums: up to 256 rows of 16 blocks of 64.
+  // A block of C in fp32, if C itself cannot hold the partial sums: up to 256 rows of 16 blocks of 64.
   const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
   if (buffers_c) per_thread += kMiB;
   int64_t bytes = problem.num_threads * per_thread;
-  // Long sums of small products are split over threads, each with a C of its own; at most 16 MiB of that is
-  // allowed.
+  // If a product is small but its sums are long, the sums are split over threads, each of which has its own copy of
+  // C. This is limited to 16 MiB.
   const bool few_blocks = problem.n < 64 * problem.num_threads || problem.num_threads >= 16;
   if (problem.k >= 1024 && few_blocks) {
     bytes += std::min(16 * kMiB, problem.num_threads * round_up(problem.m, 64) * round_up(problem.n, 64) * 4);
   }
-  // Without bf16 instructions C is summed in fp32 as a whole.
+  // Without bf16 instructions the library keeps all of C in fp32 until the sums are complete.
   if (is_emulated_bf16(problem)) bytes += problem.m * problem.n * 4;
   return round_up(bytes, 64);
 }
@@ -57,7 +58,8 @@ bool matmul_packs_b(const MatmulProblem& problem) {
   if (problem.b_operand == MatmulOperand::kPacked) return false;
   if (problem.b != problem.a) return true;
   if (problem.n < 16 || problem.k < 16) return false;
-  // A transposed B is brought into order by the library in any case, strip by strip and once in each thread.
+  // If B is transposed, the library copies it into its own layout in any case: strip by strip, and once in each
+  // thread.
   const bool library_copies = problem.trans_b == Transpose::kYes && problem.a == DType::kF32;
   return problem.m >= (library_copies ? kMatmulMinRowsToPackTransposed : kMatmulMinRowsToPack);
 }
@@ -94,8 +96,8 @@ int64_t matmul_scratch_bytes(const MatmulProblem& problem) {
 }
 
 MatmulLibraryMemory matmul_library_memory() {
-  // Measured as VmHWM less arena and data of a BERT of 2 and of 6 layers, in 1 and in 16 buckets
-  // (AVX-512): 2.6.3 holds 15 MiB and 0.3 MiB a bucket, 3.7.2 holds 26 MiB and 2.3 MiB a bucket.
+  // Measured as VmHWM less arena and data of a BERT of 2 and of 6 layers, in 1 and in 16 buckets (AVX-512): 2.6.3
+  // holds 15 MiB and 0.3 MiB per bucket, 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
 #if PLIMSOLL_ONEDNN_MAJOR >= 3
   return {.at_start_bytes = 12 * kMiB, .per_bucket_bytes = 3 * kMiB};
 #else
@@ -196,8 +198,9 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 }
 
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
-  // On an H200 (linear_cuda_bench) 4096 rows of 3072 columns and 1024 terms, which leave 0.97 of it busy,
-  // take 0.0413 ms so and 0.0441 by the library; 1280 rows, 0.91 of it, 0.0151 and 0.0149.
+  // The least share of the time for which the multiprocessors must be busy. Measured on an H200 (linear_cuda_bench)
+  // with 3072 columns and 1024 terms: 4096 rows keep them busy for 0.97 of the time and take 0.0413 ms with this
+  // kernel and 0.0441 with the library; 1280 rows, 0.91 of the time, take 0.0151 and 0.0149 ms.
   constexpr double kLeastBusy = 0.94;
   const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
   return linear && linear_busy(*linear) >= kLeastBusy;
@@ -269,7 +272,8 @@ Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& pro
   return {};
 }
 
-// Checks the product of an op that is a layer and what follows it.
+// Checks if Plimsoll's kernel supports the product of an op that consists of a linear layer and the operations after
+// it.
 Support linear_cuda_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   if (problem.b != problem.a) return {false, "takes both operands in one type"};
@@ -291,8 +295,9 @@ int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
   return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
 }
 
-// On an H200 in bf16, 32768 x 1024 x 1024 and 4096, a product that adds to its own output takes 4 % longer, and the
-// norm after it reads one tensor instead of two, in 35 us instead of 50. Other cards were not measured.
+// A product that adds to its own output takes 4 % longer, but the norm after it reads one tensor instead of two and
+// takes 35 us instead of 50. Measured on an H200 in bf16, 32768 x 1024 x 1024 and 32768 x 1024 x 4096. Other cards
+// were not measured, so they are refused.
 Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) {
     return {false, "is measured on compute capability 9.0 only; this card has " + version(asked.target.sm)};
@@ -303,8 +308,7 @@ Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProbl
 
 Support matmul_cuda_tf32x3_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.fp32_products != Fp32Products::kTf32x3) {
-    return {false,
-            "products of fp32 operands are not asked for as three of tf32 (--matmul_precision tf32x3)"};
+    return {false, "supports only fp32 operands with --matmul_precision tf32x3"};
   }
   if (asked.target.sm < 80)
     return {false, "compute capability " + version(asked.target.sm) + " has no tf32; 8.0 has"};

@@ -22,8 +22,8 @@ enum class MatmulWrites : uint8_t { kOverwriteOnly, kOverwriteOrAdd, kAddend };
 // The layout of B: row-major, or the implementation's own layout, which pack_b() writes.
 enum class MatmulOperand : uint8_t { kPlain, kPacked };
 
-// The implementation of a product on a CPU: the library, or, for fp32 operands on AMX tiles, our sums of products of
-// their bf16 parts (bf16_parts_amx.h), which keep the same error bound.
+// The implementation of a product on a CPU: the library, or, for fp32 operands on AMX tiles, Plimsoll's sums of
+// products of their bf16 parts (bf16_parts_amx.h), which keep the same error bound.
 enum class CpuProducts : uint8_t { kLibrary, kAmxParts };
 
 // C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]); everything is row-major and dense. Requires: m, n, k >= 1.
@@ -70,10 +70,11 @@ AmxBlocks matmul_amx_blocks(const MatmulProblem& problem);
 // library keeps to the budget, and chooses another algorithm if it does not. The reference needs no scratch.
 int64_t matmul_scratch_bytes(const MatmulProblem& problem);
 
-// Tells if run() first copies a row-major B into the library's layout. This costs more than it saves if C has few rows: it
-// pays from 64 rows on, and from 768 rows on if B is transposed and f32. Measured with oneDNN 2.6.3 on a Xeon (family 6,
-// model 207, AVX-512, 2 threads) over the layers of MiniLM and BERT-base: without packing, a row-major B of 3072 columns
-// runs at 45-50 instead of 150 GFLOP/s per core, because its rows map to few sets of the cache.
+// Returns true if run() first copies a row-major B into the library's layout. This costs more than it saves if C has
+// few rows: it pays from 64 rows on, and from 768 rows on if B is transposed and f32. Measured with oneDNN 2.6.3 on a
+// Xeon (family 6, model 207, AVX-512, 2 threads) over the layers of MiniLM and BERT-base: without packing, a
+// row-major B of 3072 columns runs at 45-50 instead of 150 GFLOP/s per core, because its rows map to few sets of the
+// cache.
 bool matmul_packs_b(const MatmulProblem& problem);
 inline constexpr int64_t kMatmulMinRowsToPack = 64;
 inline constexpr int64_t kMatmulMinRowsToPackTransposed = 768;
@@ -115,7 +116,7 @@ struct LinearProblem {
 };
 // Returns the layer that a product x w^T of the ops linear_gelu, linear_norm and linear_add is.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);
-// Tells if the kernels of linear_cuda_wgmma.h can compute the layer. They work in tiles of kLinearTileRows x
+// Returns true if the kernels of linear_cuda_wgmma.h can compute the layer. They work in tiles of kLinearTileRows x
 // kLinearTileColumns and take any number of rows, columns that fill tiles, and at least kLinearLeastTerms terms in
 // multiples of kLinearTerms.
 bool linear_sizes_fit(const LinearProblem& problem);
@@ -123,29 +124,30 @@ inline constexpr int64_t kLinearTileRows = 128;
 inline constexpr int64_t kLinearTileColumns = 256;
 inline constexpr int64_t kLinearTerms = 256;
 inline constexpr int64_t kLinearLeastTerms = 768;
-// Tells if these kernels are also faster than the library: their tiles keep the 132 multiprocessors of an H100 or H200 busy
-// for at least kLinearLeastBusy of the time. Otherwise cuBLASLt, which has smaller tiles, saves more time than a separate
-// pass for the activation costs. On an H200 (linear_cuda_bench) 2048 rows of 4096 columns and 1024 terms with GELU take
-// 0.0332 ms by these kernels and 0.0356 ms by the library and bias_gelu; 2304 rows, which keep 0.73 of the card busy,
-// take 0.0445 ms and 0.0409 ms.
+// Returns true if the kernels of linear_cuda_wgmma.h can compute the layer and are faster than the library: their
+// tiles keep the 132 multiprocessors of an H100 or H200 busy for at least kLinearLeastBusy of the time. Otherwise
+// cuBLASLt, which has smaller tiles, saves more time than a separate pass for the activation costs. On an H200
+// (linear_cuda_bench) 2048 rows of 4096 columns and 1024 terms with GELU take 0.0332 ms by these kernels and 0.0356
+// ms by the library and bias_gelu; 2304 rows, which keep 0.73 of the card busy, take 0.0445 ms and 0.0409 ms.
 bool linear_takes_own_product(const LinearProblem& problem);
 inline constexpr double kLinearLeastBusy = 0.85;
 
-// Tells if linear_norm_cuda_wgmma() can compute the layer followed by a residual and a norm (linear_norm.h): the sizes fit
-// as for linear_sizes_fit(), and a row of y is at most kLinearNormTilesAcross tiles wide.
+// Returns true if linear_norm_cuda_wgmma() can compute the layer followed by a residual and a norm (linear_norm.h):
+// the sizes fit as for linear_sizes_fit(), and a row of y is at most kLinearNormTilesAcross tiles wide.
 bool linear_norm_sizes_fit(const LinearProblem& problem);
 inline constexpr int64_t kLinearNormTilesAcross = 8;
-// Returns the bytes of the sums that the blocks of that kernel exchange: 8 per row of a tile.
+// Returns the bytes of the sums that the blocks of linear_norm_cuda_wgmma() exchange: 8 per row of a tile.
 int64_t linear_norm_sums_bytes(const LinearProblem& problem);
-// Tells if that kernel is also faster than the library: the blocks that work on the same rows at a time keep the card busy
-// for at least kLinearNormLeastBusy of the time.
+// Returns true if linear_norm_cuda_wgmma() can compute the layer and is faster than the library: the blocks that work
+// on the same rows at a time keep the card busy for at least kLinearNormLeastBusy of the time.
 bool linear_norm_takes_own_product(const LinearProblem& problem);
 inline constexpr double kLinearNormLeastBusy = 0.85;
 
 // Returns the product as a linear layer of linear_cuda_wgmma.h, or nothing if it is not one. It is one if it has 16-bit
 // operands, A as it is and B transposed, sizes that fit, and a bias, an addend or neither.
 std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int sm);
-// Tells if matmul_cuda_wgmma and linear_add_cuda_wgmma compute the product by that kernel and not by the library.
+// Returns true if matmul_cuda_wgmma and linear_add_cuda_wgmma compute the product with Plimsoll's own kernel
+// (linear_cuda_wgmma.h) and not with the library.
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 
 // Returns 2 m n k, plus n m for the bias.

@@ -96,7 +96,7 @@ void AmxMatmul::split_b(const MatmulArgs& args, const Piece& piece) const {
     const int64_t at = transposed ? column * stride + piece.term : piece.term * stride + column;
     split_columns_amx({.from = args.b.as<float>() + at,
                        .stride = stride,
-                       .terms_lie = transposed ? TermsLie::kSideBySide : TermsLie::kApart,
+                       .term_layout = transposed ? TermLayout::kAdjacent : TermLayout::kStrided,
                        .count = problem_.n - column,
                        .terms = piece.terms},
                       args.scratch.data() + block * block_bytes);
@@ -114,7 +114,7 @@ void AmxMatmul::multiply_rows(const MatmulArgs& args, const Piece& piece, int64_
     split_rows_amx(
         {.from = args.a.as<float>() + (transposed ? piece.term * stride + i : i * stride + piece.term),
          .stride = stride,
-         .terms_lie = transposed ? TermsLie::kApart : TermsLie::kSideBySide,
+         .term_layout = transposed ? TermLayout::kStrided : TermLayout::kAdjacent,
          .count = problem_.m - i,
          .terms = piece.terms},
         a_parts + (i - row) / kPartsBlock * block_bytes);

@@ -196,7 +196,8 @@ void OnednnMatmul::build(const Way& way, const Descriptions& descriptions) {
 
 void OnednnMatmul::build_packing(const Way& way, int64_t budget) {
   if (!packs_ && problem_.b_operand == MatmulOperand::kPlain) return;
-  // The library's conversion of fp32 into this layout reaches only half of the memory's speed.
+  // The library's own conversion of fp32 into this layout reaches only half of the memory's speed, so pack_pairs.h
+  // converts.
   if (problem_.b == DType::kF32 && problem_.a == DType::kBF16) pair_tiles_ = pair_tiles_of(way.b);
   if (pair_tiles_) return;
   plain_ = dnnl::memory(plain_b_, engine_, nullptr);
@@ -303,8 +304,10 @@ std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem)
   try {
     return std::make_unique<OnednnMatmul>(problem);
   } catch (const dnnl::error& error) {
-    throw_error(ErrorCode::kDevice, "oneDNN failed to prepare a product of [{}, {}] and [{}, {}] in {}: {}",
-                problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
+    throw_error(
+        ErrorCode::kDevice,
+        "oneDNN failed to prepare a product of [{}, {}] and [{}, {}] in {}: {}; choose another precision",
+        problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), error.what());
   }
 }
 

@@ -62,8 +62,8 @@ std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& prob
 // for compute capability 9.0, with the library.
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
                                                       const TunedProduct* tuned = nullptr);
-// Prepares the own kernel for any number of rows. Errors: kInternal if matmul_as_linear() returns nothing;
-// run() throws it in a build without that code.
+// Prepares Plimsoll's own kernel for any number of rows. Errors: kInternal if matmul_as_linear() returns nothing. In
+// a build without code for compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);
 
 // Returns the library's proposals for a product within the workspace, its first choice first, without times.

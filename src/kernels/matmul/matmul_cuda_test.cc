@@ -27,8 +27,8 @@ std::string describe(const MatmulProblem& p, Fp32Products fp32) {
                      fp32 == Fp32Products::kF32 ? "" : " " + std::string(fp32_products_name(fp32)));
 }
 
-// The contract of matmul_cuda.h: sums as in matmul_error_bound with four times the unit, because tensor cores
-// truncate; tf32 rounds each operand to 11 bits.
+// Returns the error bound of matmul_cuda.h: that of matmul_error_bound with four times the unit roundoff, because
+// tensor cores truncate. In tf32 each operand is also rounded to 11 bits.
 double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, double want, double bias) {
   if (fp32 == Fp32Products::kTf32x3) return matmul_tf32x3_error_bound(problem, abs_sum);
   double limit = matmul_error_bound(problem, abs_sum, want) +
@@ -193,7 +193,8 @@ TEST(MatmulCuda, LayersInF16) {
   check_layer(17, 7, 33, DType::kF16);
 }
 
-// Tests D as a separate matrix and as C itself: within the bound, not with the same bits.
+// Tests a product plus an addend D that is a separate matrix or C itself. Both are within the bound, but need not
+// have the same bits.
 void check_addend(int64_t T, int64_t N, int64_t K, DType dtype) {
   const MatmulProblem problem{.m = T,
                               .n = N,

@@ -269,8 +269,8 @@ TEST(MatmulWgmmaCuda, SmallButSeveralTilesPerBlock) {
   }
 }
 
-// Uses enough rows that a block takes several tiles, each of which is written while the products of the next
-// run.
+// Uses enough rows that a block takes several tiles. A tile is written while the products of the next tile are
+// computed.
 TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   PLIMSOLL_NEEDS_HOPPER();
   constexpr int64_t kRows = 128 * 64 - 5;

@@ -45,8 +45,8 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
   EXPECT_EQ(forced.row->implementation, "matmul_cuda_cublaslt");
 }
 
-// 132 tiles run at a time: 384 tiles nearly fill three rounds. 120 tiles, less than one round, and 192 go to
-// the library.
+// 132 tiles run at a time: 384 tiles nearly fill three rounds. With 120 tiles (less than one round) or 192 tiles, too
+// many multiprocessors would be idle, so the library computes the product.
 TEST(MatmulWgmmaCatalog, PartlyFilledRoundsUseTheLibrary) {
   EXPECT_TRUE(matmul_takes_own_product(layer(4096, 3072, 1024), 90));
   EXPECT_FALSE(matmul_takes_own_product(layer(1280, 3072, 1024), 90));

@@ -20,7 +20,7 @@ Encode find_encode() {
                                                  cudaEnableDefault, &found));
   if (function == nullptr || found != cudaDriverEntryPointSuccess)
     throw_error(ErrorCode::kDevice,
-                "the driver has no cuTensorMapEncodeTiled; one for CUDA 12.0 or later has");
+                "the driver has no function cuTensorMapEncodeTiled; install a driver for CUDA 12.0 or later");
   return reinterpret_cast<Encode>(function);
 }
 

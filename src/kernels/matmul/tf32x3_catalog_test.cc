@@ -1,5 +1,5 @@
-// Tests which products the three TF32 products take, the reasons with which they decline others, and their
-// scratch.
+// Tests which products the kernel with three TF32 products accepts, its reasons to decline others, and its scratch
+// memory.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -44,8 +44,7 @@ TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
 TEST(Tf32x3Catalog, RefusalsSayWhy) {
   Problem not_asked = problem_of(2048, 1024, 4096);
   not_asked.target.fp32_products = Fp32Products::kF32;
-  EXPECT_EQ(reason(not_asked),
-            "products of fp32 operands are not asked for as three of tf32 (--matmul_precision tf32x3)");
+  EXPECT_EQ(reason(not_asked), "supports only fp32 operands with --matmul_precision tf32x3");
   EXPECT_EQ(reason(problem_of(2048, 1024, 4096, 75)), "compute capability 7.5 has no tf32; 8.0 has");
   EXPECT_EQ(reason(problem_of(2048, 2, 1024)), "splitting pays from 64 rows, columns and terms on");
   EXPECT_EQ(reason(problem_of(64, 64, 5'000'000)), "splits at most 4194240 terms and 2^32 numbers");

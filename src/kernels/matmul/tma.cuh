@@ -29,7 +29,7 @@ __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// Waits until the phase with this number has ended; in a new barrier phase 1 has.
+// Waits until the phase with this number has ended. For a new barrier, which is in phase 0, phase 1 counts as ended.
 __device__ inline void wait(uint32_t barrier, uint32_t phase) {
   asm volatile(
       "{\n.reg .pred p;\n"
@@ -55,7 +55,7 @@ __device__ inline void load(uint32_t to, const CUtensorMap* map, uint32_t barrie
       "l"(map), "r"(barrier), "r"(column), "r"(row)
       : "memory");
 }
-// Prefetches the same box into the L2 cache.
+// Prefetches the map's box at (column, row) into the L2 cache.
 __device__ inline void prefetch(const CUtensorMap* map, int column, int row) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(column),
                "r"(row)

@@ -1,5 +1,5 @@
-// Adafactor over a list of tensors in one call: contract. A call serves one parameter group, because it has
-// one weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// Adafactor over a list of tensors in one call: contract. A call serves one parameter group, because it has one
+// weight decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per tensor of n elements, with g' = clip_coefficient * g, t = step (1 for the first update) and
 // b = 1 - t^decay_rate:

@@ -1,5 +1,5 @@
-// Adagrad over a list of tensors in one call: contract. A call serves one parameter group, because it has one
-// weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// Adagrad over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
+// decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with t = step (1 for the first update) and g' = clip_coefficient * g + weight_decay *
 // p:
@@ -81,8 +81,8 @@ void adagrad_cpu(const AdagradArgs& args);
 // grad is f32, bf16 or f16; low is bf16 or f16. The kernel does not check that step is at least 1.
 void adagrad_cuda(const AdagradArgs& args, CudaStream stream);
 
-// adagrad_error_bound for a sum that is the product of a stored number and absmax: that product is rounded
-// once, which adds u v_old, and the square root halves the relative error.
+// Returns adagrad_error_bound() for a sum in 8 bits. Such a sum is the product of a stored number and absmax. Its
+// rounding adds u v_old, and the square root halves the relative error.
 inline AdagradErrorBound adagrad_8bit_error_bound(double rate, double epsilon, double p, double gradient,
                                                   double v_old, double v) {
   constexpr double kU = 0x1p-24;

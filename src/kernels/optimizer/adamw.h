@@ -1,5 +1,5 @@
-// AdamW over a list of tensors in one call: contract. A call serves one parameter group, because it has one
-// weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// AdamW over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
+// decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with g' = clip_coefficient * g, t = step (1 for the first update), bc1 = 1 -
 // beta1^t, bc2 = 1 - beta2^t:
@@ -72,8 +72,8 @@ inline AdamwErrorBound adamw_error_bound(const AdamwCoefficients& c, double p, d
                                          double denominator) {
   constexpr double kU = 0x1p-24;
   AdamwErrorBound bound{};
-  // Roundings of clip g, g - m, its product with 1 - beta1 (itself rounded), and the sum with m; 1 - beta1
-  // scales the errors of the difference.
+  // Counts the roundings of clip g, of g - m, of its product with 1 - beta1 (itself rounded), and of the sum with m;
+  // 1 - beta1 scales the errors of the difference.
   bound.m = kU * (m + 4.0 * c.one_minus_beta1 * (g + m));
   bound.v = kU * (v + 6.0 * c.one_minus_beta2 * (g * g + v));
   // The square root halves the relative error of v. Root, scale and its rounding, epsilon and its rounding,

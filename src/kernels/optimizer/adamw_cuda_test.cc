@@ -100,8 +100,8 @@ TEST(AdamwCuda, SplitParametersOfMoreTensorsThanALaunch) {
   check_split_parameters(many_counts());
 }
 
-// Makes one update with noise, of `want` by the reference and of the tensors that `tensors_on` copies to a
-// GPU.
+// Makes one update with noise: the reference updates `want`, and the kernel updates the tensors that `tensors_on`
+// copies to a GPU.
 template <typename TensorsOn>
 void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
   DeviceScalars scalars(0.003, 9, 0.7);
@@ -137,7 +137,7 @@ void check_noise_of_weights(const std::vector<int64_t>& counts) {
       ++all;
       if (weights[i].load(k) == expected[i].load(k)) continue;
       ++others;
-      // The result is the adjacent number.
+      // A result that differs must be the adjacent bf16 number.
       EXPECT_NEAR(weights[i].load(k), expected[i].load(k), 0x1p-7 * std::fabs(expected[i].load(k)) + 1e-30);
     }
   }

@@ -112,8 +112,8 @@ struct EightBitState {
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);
 void store_eight_bit_ref(const EightBitState& state, int64_t block, std::span<const double> x);
 
-// The same in fp32 with vectors, for the codes of one block. x * (1 / absmax), rounded twice, replaces the
-// quotient. The second function returns the new absmax. Requires: count <= kEightBitBlock.
+// Read the codes of one block as numbers, and round numbers to codes, in fp32 with vectors. x * (1 / absmax), rounded
+// twice, replaces the quotient. The second function returns the new absmax. Requires: count <= kEightBitBlock.
 void load_eight_bit_cpu(const EightBitMap& map, const uint8_t* codes, float absmax, float* x, int64_t count);
 float store_eight_bit_cpu(const EightBitMap& map, EightBitSign sign, const float* x, int64_t count,
                           uint8_t* codes);

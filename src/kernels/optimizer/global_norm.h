@@ -1,5 +1,5 @@
 // The global gradient norm over a list of tensors, whether all of it is finite, and the clipping coefficient:
-// contracts. Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// contracts. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formulas: norm = sqrt(sum over all tensors and elements of g^2); finite = 1 if every g (and the optional
 // loss) is finite, else 0; coefficient = min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0 (no

@@ -112,8 +112,8 @@ __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, Th
   }
 }
 
-// Computes a partial result per block of threads. Later launches of a long list add to the first `there`
-// results.
+// Computes a partial result per block of threads. If the list needs several launches, each later launch adds to the
+// results of the earlier ones, which are the first `there` elements.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, uint32_t there) {
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kFinishThreads)
   for (const int64_t other : bad) {
     if (other < first_bad) first_bad = other;
   }
-  // No sum of finite squares overflows, so it is finite if and only if every gradient is.
+  // The sum of squares cannot overflow in double, so it is finite if and only if every gradient is finite.
   if (outputs.finite.data != nullptr) {
     outputs.finite.set(isfinite(sum) && isfinite(outputs.loss.get()) ? 1.0 : 0.0);
   }

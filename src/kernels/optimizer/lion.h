@@ -1,5 +1,5 @@
-// Lion over a list of tensors in one call: contract. A call serves one parameter group, because it has one
-// weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// Lion over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
+// decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with g' = clip_coefficient * g:
 //   c = beta1 m + (1 - beta1) g'
@@ -59,7 +59,7 @@ inline LionErrorBound lion_error_bound(const LionCoefficients& k, double p, doub
   constexpr double kU = 0x1p-24;
   const double gradient = std::fabs(k.clip * g);
   LionErrorBound bound{};
-  // Roundings of clip g, its difference from m, the product with 1 - beta2 (itself rounded), and the sum.
+  // Counts the roundings of clip g, its difference from m, the product with 1 - beta2 (itself rounded), and the sum.
   bound.m = kU * (std::fabs(m) + 5.0 * (1.0 - k.beta2) * (gradient + std::fabs(m)));
   // For either product of c the coefficient, the clipped gradient, the product and the sum are rounded.
   const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;

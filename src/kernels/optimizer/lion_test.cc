@@ -72,9 +72,8 @@ TEST(Lion, TheReferenceMatchesTheAlgorithmOverFiftySteps) {
 }
 
 TEST(Lion, Fp32StaysNearTheAlgorithmOverFiftySteps) {
-  // Each step rounds a weight below 1 once (2^-25) and adds a step of lr (1 + weight_decay), rounded three
-  // times; the roundings of m do not affect the weights unless they change a sign, which does not occur in
-  // the fixtures.
+  // Each step rounds a weight below 1 once (2^-25) and adds a step of lr (1 + weight_decay), rounded three times; the
+  // roundings of m would affect the weights only if they changed a sign, which does not occur in the fixtures.
   for (const LionCase& c : kLionCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, lion_cpu, [&](int s) { return s * (0x1p-25 + 8.0 * 0x1p-24 * c.lr); });

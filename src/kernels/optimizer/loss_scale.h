@@ -1,5 +1,5 @@
 // Dynamic loss scaling: the adjustment of the loss scale after the gradients of a step are known: contract.
-// Thread-safe: the kernels keep no state. Views are borrowed for the call.
+// Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, with s the factor of the loss in the backward pass:
 //   used_scale = s, unscaled_norm = norm / s

@@ -87,8 +87,8 @@ void bench_adamw(benchmark::State& state) {
 // The tensors of a parameter that are in 16 bits.
 enum class Halves { kMoments, kSplit, kWeights, kAll };
 
-// The same model with these tensors in bf16, in the memory of the fp32 tensors. All memory is filled with
-// bits that are 0.01 in bf16 and, in pairs, also in fp32.
+// Returns the tensors of the same model, with those that `halves` selects in bf16. They use the memory of the fp32
+// tensors. All memory is filled with bits that are 0.01 in bf16 and, in pairs, also in fp32.
 std::vector<OptimizerTensor> half_tensors(Halves halves) {
   const auto as_bf16 = [](View& view) { view = {view.data, DType::kBF16}; };
   std::vector<OptimizerTensor> tensors = model().tensors;
@@ -167,7 +167,7 @@ void bench_adagrad(benchmark::State& state) {
   count_bytes(state, 20);
 }
 
-// The same model with states in 8 bits, in the memory of the fp32 tensors.
+// Returns the tensors of the same model with states in 8 bits. They use the memory of the fp32 tensors.
 std::vector<OptimizerTensor> eight_bit_tensors() {
   std::vector<OptimizerTensor> tensors = model().tensors;
   for (OptimizerTensor& tensor : tensors) {

@@ -23,9 +23,9 @@ inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 1
 inline constexpr int64_t kAdafactorTileRows = 128;
 inline constexpr int64_t kAdafactorTileColumns = 1024;
 
-// The parts of a tensor's scratch and the byte at which each begins: the sum of squares per row and tile column (f32),
-// the same per tile row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of the rows (one
-// f64). A vector has neither of the first two.
+// The parts of a tensor's scratch and the byte at which each begins: the sum of squares per row and tile column
+// (f32), the same per tile row and column (f32), the sums of u^2 and p^2 per tile (f64 each), and the mean of the
+// rows (one f64). A vector has no sums per row or column.
 struct AdafactorScratch {
   int64_t row_tiles = 0, column_tiles = 0;
   int64_t row_sums = 0, column_sums = 0, tile_sums = 0, mean = 0, bytes = 0;

@@ -30,21 +30,22 @@ bool is_updated_on_cpu(const OptimizerTensor& tensor);
 // Returns elements [begin, begin + count) of a parameter in fp32 for an update in place: the parameter itself
 // if it is f32, else a copy in `buffer`.
 float* parameter_to_change(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* buffer);
-// Stores the same elements after the update: split, rounded with the noise of the tensor, or, for a parameter
-// in f32, into its 16-bit copy.
+// Stores elements [begin, begin + count) of a parameter after the update: split, rounded with the noise of the
+// tensor, or, for a parameter in f32, into its 16-bit copy.
 void store_parameter(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise,
                      int64_t begin, int64_t count);
 
 // Returns elements [begin, begin + count) of a view of f32, bf16 or f16 in fp32: a pointer into the view if
 // it is f32, else `buffer`. Errors: kInternal for another type.
 const float* floats_of(const ConstView& view, int64_t begin, int64_t count, float* buffer);
-// Does the same for an update in place: a pointer into an f32 view, else a copy in `buffer`.
+// Returns the elements as floats_of() does, but for an update in place: a pointer into an f32 view, otherwise a copy
+// in `buffer`.
 float* floats_to_change(const View& view, int64_t begin, int64_t count, float* buffer);
-// Rounds fp32 into the same elements of a bf16 view, to nearest with ties to even. Does nothing for an f32
-// view.
+// Writes the updated fp32 numbers of floats_to_change() back to the elements of a bf16 view, to nearest with ties to
+// even. Does nothing for an f32 view.
 void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count);
-// Rounds fp32 into the same elements of a bf16 view by round_stochastically with the number of each element.
-// The first element of the view is element `first` of its parameter.
+// Writes updated fp32 numbers back to a bf16 view by round_stochastically, with the noise of each element. The first
+// element of the view is element `first` of its parameter.
 struct PieceNoise {
   RandomSite site;
   int64_t first = 0;

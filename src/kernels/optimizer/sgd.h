@@ -1,6 +1,6 @@
-// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. A call
-// serves one parameter group, because it has one weight decay. Thread-safe: the kernels keep no state. Views
-// are borrowed for the call.
+// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. A call serves one
+// parameter group, because it has one weight decay. Thread-safe: the kernels keep no state. Views are used only
+// during the call.
 //
 // Formula, per element, with g' = clip_coefficient * g + weight_decay * p:
 //   momentum 0: p <- p - lr g', and m is not accessed
@@ -72,8 +72,8 @@ void sgd_cpu(const SgdArgs& args);
 // grad is f32, bf16 or f16; low is bf16 or f16.
 void sgd_cuda(const SgdArgs& args, CudaStream stream);
 
-// sgd_error_bound for a momentum that is the product of a stored number and absmax: that product is rounded
-// once, which adds u |m|, multiplied by the coefficient of m.
+// Returns sgd_error_bound() for a momentum in 8 bits. Such a momentum is the product of a stored number and absmax.
+// Its rounding adds u |m|, multiplied by the coefficient of m.
 inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double weight_decay, double p, double m,
                                           double g) {
   constexpr double kU = 0x1p-24;

@@ -1,5 +1,5 @@
-// The list of tensors that a multi-tensor kernel processes in one call, and the division of its elements into
-// tasks. Not an owner: views are borrowed for the call. Thread-safe: values only.
+// The list of tensors that a multi-tensor kernel processes in one call, and the division of its elements into tasks.
+// Not an owner: views are used only during the call. Thread-safe: values only.
 //
 // The division depends only on the sizes, not on the number of threads, so that sums are the same for any
 // number of threads. Limits of tasks within a tensor are multiples of kTensorGrain, so that tasks start at
@@ -28,8 +28,8 @@ struct OptimizerTensor {
   View m = {};        // AdamW's first moment, SGD's and Lion's momentum, Adagrad's sum of squares
   View v = {};        // AdamW's second moment
   int64_t count = 0;  // elements of each
-  // If a call updates a part of a parameter: the number of the first element in the parameter, which selects
-  // the noise. It is a multiple of 4, except for the tensors of a checkpoint that a parameter consists of.
+  // If a call updates only a part of a parameter: the index of the part's first element in the parameter, which
+  // selects the noise. It is a multiple of 4, except for the tensors of a checkpoint that a parameter consists of.
   int64_t first = 0;
   View m_absmax = {};  // if m or v is in 8 bits (eight_bit.h)
   View v_absmax = {};

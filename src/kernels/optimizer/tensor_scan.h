@@ -1,4 +1,4 @@
-// Fills one flat tensor with a value: contract. Thread-safe: kernels keep no state. Views are borrowed for the
+// Fills one flat tensor with a value: contract. Thread-safe: kernels keep no state. Views are used only during the
 // call.
 //
 // Types: any, integers too. Scratch: none. Repeatability: the same bits for any number of threads. Error: none.
@@ -26,9 +26,9 @@ void fill_cpu(const FillArgs& args);
 // Any element type.
 void fill_cuda(const FillArgs& args, CudaStream stream);
 
-// Rounds fp32 weights into the 16-bit copies that products read, once after loading: contract. Later the
-// updates write the copies with the same rounding. Thread-safe: the kernels keep no state. Views are borrowed
-// for the call.
+// Rounds fp32 weights into the 16-bit copies that products read, once after loading: contract. Later the updates
+// write the copies with the same rounding. Thread-safe: the kernels keep no state. Views are used only during the
+// call.
 //
 // Formula: low = round(weight), bf16 to nearest with ties away from zero (base/split_f32.h), f16 with ties to
 // even. Types: weight f32; low bf16 or f16. Scratch: none. Aliasing: none. Repeatability: the same bits

@@ -89,8 +89,8 @@ void check_eight_bit_tensors(const CpuUpdate& kernel, const Args& args) {
   }
 }
 
-// Does the same for states in 8 bits: reads a block of states as numbers, updates all of its elements, and
-// then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
+// Updates all tensors if their states are stored in 8 bits: reads a block of states as numbers, updates all of its
+// elements, and then rounds the states to 8 bits again. m is signed and v is unsigned, as in bitsandbytes.
 template <typename Args, typename Update>
 void update_eight_bit_tensors_cpu(const CpuUpdate& kernel, const Args& args, const Update& update) {
   check_eight_bit_tensors(kernel, args);

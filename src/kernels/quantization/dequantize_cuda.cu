@@ -60,7 +60,7 @@ struct RawScale {
       number = a.second_scales[part * a.second_blocks + block / kScaleBlock];
     }
   }
-  // The compiler must not fuse the two roundings.
+  // The intrinsics keep the compiler from fusing the product and the sum, whose two roundings the contract requires.
   __device__ __forceinline__ float absmax(const FourBitMatrix& a, const float* scale_numbers,
                                           float offset) const {
     if (a.second_scales == nullptr) return number;

@@ -1,5 +1,6 @@
-// Weights in 4 or 8 bits with scales. They are quantized on the host when a model is loaded and dequantized
-// right before a product. Contracts; this code knows no graph, and only quantize_weight allocates.
+// Weights in 4 or 8 bits with scales. They are quantized on the host when a model is loaded and dequantized right
+// before a product. The header states the contracts of these functions, which do not use graphs; only quantize_weight
+// allocates.
 //
 // A matrix [N, K] consists of `parts` groups of N / parts rows, each quantized separately. The parts are the
 // modules of the checkpoint that the matrix combines (three for query, key and value).
@@ -20,7 +21,7 @@
 // fl(fl(number2 * absmax2) + offset) with double quantization, w = fl(number * absmax), and for 8 bits w =
 // fl(code * fl(absmax / 127)); then one rounding to the type of w.
 //
-// Thread-safe: constants and pure functions. Ownership: views borrow.
+// Thread-safe: constants and pure functions. Ownership: views do not own memory.
 #pragma once
 
 #include <array>

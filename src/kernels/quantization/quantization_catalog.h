@@ -13,7 +13,7 @@ enum class QuantizedFormat : uint8_t { kInt8, kFp4, kNf4 };
 constexpr std::string_view quantized_format_name(QuantizedFormat format) {
   return format == QuantizedFormat::kInt8 ? "int8" : format == QuantizedFormat::kFp4 ? "fp4" : "nf4";
 }
-// The inverse; nothing for another word.
+// Returns the format with this name, or nothing for an unknown name.
 constexpr std::optional<QuantizedFormat> find_quantized_format(std::string_view name) {
   for (const QuantizedFormat format :
        {QuantizedFormat::kInt8, QuantizedFormat::kFp4, QuantizedFormat::kNf4}) {
@@ -27,7 +27,7 @@ inline constexpr int64_t kScaleBlock = 256;
 
 enum class ScaleQuantization : uint8_t { kNone, kDouble };
 
-// How many elements each array of a quantized matrix has.
+// Number of elements in each array of a quantized matrix.
 struct QuantizedSizes {
   int64_t codes = 0;          // bytes
   int64_t scales = 0;         // fp32, or bytes with double quantization

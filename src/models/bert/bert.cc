@@ -16,16 +16,7 @@ const std::vector<std::string>& disk_prefixes() {
 }
 
 void add_encoder_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
-  add_embedding_specs(specs, config, disk_prefixes());
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-    add_layer_specs(specs, config, bert_layer_prefix(i), bert_layer_names(), disk_prefixes());
-}
-
-ValueId build_encoder(ModelBuilder& builder) {
-  ValueId x = build_embeddings(builder);
-  for (int64_t i = 0; i < builder.config().num_hidden_layers; ++i)
-    x = build_layer(builder, x, bert_layer_prefix(i), bert_layer_names(), AttentionOutputDropout::kYes);
-  return x;
+  add_bert_encoder_specs(specs, config, disk_prefixes());
 }
 
 void add_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
@@ -43,20 +34,6 @@ ValueId build_head(ModelBuilder& builder, ValueId x) {
   const double p = config.classifier_dropout.value_or(config.hidden_dropout_prob);
   return builder.linear(builder.dropout(pooled, p), "classifier");
 }
-
-constexpr std::array kKeys{
-    ConfigKey{"max_position_embeddings", &ModelConfig::max_position_embeddings},
-    ConfigKey{"hidden_size", &ModelConfig::hidden_size},
-    ConfigKey{"num_hidden_layers", &ModelConfig::num_hidden_layers},
-    ConfigKey{"num_attention_heads", &ModelConfig::num_attention_heads},
-    ConfigKey{"intermediate_size", &ModelConfig::intermediate_size},
-    ConfigKey{"hidden_act", &ModelConfig::hidden_act},
-    ConfigKey{"hidden_dropout_prob", &ModelConfig::hidden_dropout_prob},
-    ConfigKey{"attention_probs_dropout_prob", &ModelConfig::attention_probs_dropout_prob},
-    ConfigKey{"type_vocab_size", &ModelConfig::type_vocab_size},
-    ConfigKey{"layer_norm_eps", &ModelConfig::layer_norm_eps},
-    ConfigKey{"classifier_dropout", &ModelConfig::classifier_dropout},
-};
 
 constexpr std::array kPresets{
     Preset{"bert-base-uncased", "google-bert", 30522, 768, 12, 12, 3072},
@@ -82,12 +59,12 @@ constexpr std::array kHeads{
 const Architecture& bert_architecture() {
   static const Architecture record{.model_type = "bert",
                                    .class_prefix = "Bert",
-                                   .config_keys = kKeys,
+                                   .config_keys = bert_config_keys(),
                                    .set_defaults = [](ModelConfig&) {},
                                    .refuse_variants = refuse_encoder_variants,
                                    .has_token_types = true,
                                    .add_encoder_weights = add_encoder_weights,
-                                   .build_encoder = build_encoder,
+                                   .build_encoder = build_bert_encoder,
                                    .heads = kHeads,
                                    .presets = kPresets,
                                    .lora_targets = kLoraTargets};

@@ -1,10 +1,10 @@
 #include "models/blocks/encoder_layer.h"
 
+#include <array>
 #include <string_view>
 #include <utility>
 
 #include "graph/ops/activation_op.h"
-#include "models/architecture.h"
 #include "models/blocks/weight_specs.h"
 
 namespace plimsoll {
@@ -40,8 +40,8 @@ void add_embedding_specs(std::vector<WeightSpec>& specs, const ModelConfig& conf
   const std::string prefix = kEmbeddings;
   add_table_spec(specs, prefix + ".word_embeddings", config.vocab_size, width, disk_prefixes,
                  config.pad_token_id);
-  add_table_spec(specs, prefix + ".position_embeddings", config.max_position_embeddings, width,
-                 disk_prefixes);
+  add_table_spec(specs, prefix + ".position_embeddings", config.max_position_embeddings, width, disk_prefixes,
+                 position_padding_id(config));
   if (has_token_types(config)) {
     add_table_spec(specs, prefix + ".token_type_embeddings", config.type_vocab_size, width, disk_prefixes);
   }
@@ -54,15 +54,16 @@ ValueId build_embeddings(ModelBuilder& builder) {
   Graph& graph = builder.graph();
   graph.set_module(prefix);
   const ValueId ids = builder.table_rows("ids", config.vocab_size);
-  const ValueId positions = builder.table_rows("positions", config.max_position_embeddings);
+  const ValueId positions = builder.positions();
   std::vector<ValueId> inputs{builder.cu_seqlens(), ids, builder.weight(prefix + ".word_embeddings.weight"),
                               positions, builder.weight(prefix + ".position_embeddings.weight")};
   if (has_token_types(config)) {
     inputs.push_back(builder.table_rows("token_types", config.type_vocab_size));
     inputs.push_back(builder.weight(prefix + ".token_type_embeddings.weight"));
   }
-  const ValueId sum = emit(graph, embedding_sum_op(), std::move(inputs),
-                           {{"padding_id", config.pad_token_id}}, prefix + ".sum");
+  const ValueId sum = emit(
+      graph, embedding_sum_op(), std::move(inputs),
+      {{"padding_id", config.pad_token_id}, {"padding_id_1", position_padding_id(config)}}, prefix + ".sum");
   return builder.dropout(builder.norm(sum, prefix + ".LayerNorm"), config.hidden_dropout_prob);
 }
 
@@ -107,6 +108,57 @@ ValueId build_layer(ModelBuilder& builder, ValueId x, const std::string& prefix,
       emit(graph, gelu_op(), {hidden}, activation_attributes(builder.activation()), prefix + ".gelu");
   branch = builder.dropout(builder.linear(activated, prefix + "." + names.output), p);
   return builder.norm(emit(graph, add_op(), {x, branch}, {}, "residual"), prefix + "." + names.output_norm);
+}
+
+std::span<const ConfigKey> bert_config_keys() {
+  static constexpr std::array kKeys{
+      ConfigKey{"max_position_embeddings", &ModelConfig::max_position_embeddings},
+      ConfigKey{"hidden_size", &ModelConfig::hidden_size},
+      ConfigKey{"num_hidden_layers", &ModelConfig::num_hidden_layers},
+      ConfigKey{"num_attention_heads", &ModelConfig::num_attention_heads},
+      ConfigKey{"intermediate_size", &ModelConfig::intermediate_size},
+      ConfigKey{"hidden_act", &ModelConfig::hidden_act},
+      ConfigKey{"hidden_dropout_prob", &ModelConfig::hidden_dropout_prob},
+      ConfigKey{"attention_probs_dropout_prob", &ModelConfig::attention_probs_dropout_prob},
+      ConfigKey{"type_vocab_size", &ModelConfig::type_vocab_size},
+      ConfigKey{"layer_norm_eps", &ModelConfig::layer_norm_eps},
+      ConfigKey{"classifier_dropout", &ModelConfig::classifier_dropout},
+  };
+  return kKeys;
+}
+
+void add_bert_encoder_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
+                            const std::vector<std::string>& disk_prefixes) {
+  add_embedding_specs(specs, config, disk_prefixes);
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    add_layer_specs(specs, config, bert_layer_prefix(i), bert_layer_names(), disk_prefixes);
+}
+
+ValueId build_bert_layers(ModelBuilder& builder, ValueId x) {
+  for (int64_t i = 0; i < builder.config().num_hidden_layers; ++i)
+    x = build_layer(builder, x, bert_layer_prefix(i), bert_layer_names(), AttentionOutputDropout::kYes);
+  return x;
+}
+
+ValueId build_bert_encoder(ModelBuilder& builder) {
+  return build_bert_layers(builder, build_embeddings(builder));
+}
+
+void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  add_linear_specs(specs, "classifier.dense", config.hidden_size, config.hidden_size, {""});
+  add_linear_specs(specs, "classifier.out_proj", config.num_labels, config.hidden_size, {""});
+}
+
+ValueId build_dense_head(ModelBuilder& builder, ValueId x, const OpSchema& activation) {
+  Graph& graph = builder.graph();
+  graph.set_module("classifier");
+  const ModelConfig& config = builder.config();
+  const double p = config.classifier_dropout.value_or(config.hidden_dropout_prob);
+  const ValueId first = builder.dropout(builder.first_token(x, "classifier.first_token"), p);
+  const ValueId hidden = builder.linear(first, "classifier.dense");
+  const ValueId activated =
+      emit(graph, activation, {hidden}, {}, "classifier." + std::string(activation.name()));
+  return builder.linear(builder.dropout(activated, p), "classifier.out_proj");
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// The embeddings and the post-norm encoder layer of BERT and the architectures that derive from it
+// The embeddings, the post-norm encoder layer and the heads of BERT and the architectures that derive from it
 // (Vaswani et al., arXiv 1706.03762; Devlin et al., arXiv 1810.04805). Thread-safe: pure functions.
 //
 // Shape letters: T tokens, C hidden size.
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
+#include "models/architecture.h"
 #include "models/blocks/model_builder.h"
 #include "models/blocks/weight_specs.h"
 #include "models/config.h"
@@ -41,5 +42,20 @@ void add_embedding_specs(std::vector<WeightSpec>& specs, const ModelConfig& conf
 
 // Returns the sum of the tables' rows after norm and dropout.
 ValueId build_embeddings(ModelBuilder& builder);
+
+// BERT's keys of config.json, which architectures with the same encoder kept.
+std::span<const ConfigKey> bert_config_keys();
+
+// The embeddings and all layers with BERT's names.
+void add_bert_encoder_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
+                            const std::vector<std::string>& disk_prefixes);
+ValueId build_bert_encoder(ModelBuilder& builder);
+// All layers with BERT's names. x_TC -> x_TC.
+ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
+
+// The head for sequences without a pooler: the first token through dropout, `classifier.dense`, the activation, dropout,
+// `classifier.out_proj`. x_TC -> logits_BK.
+void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config);
+ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& activation);
 
 }  // namespace plimsoll

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "models/architecture.h"
+
 namespace plimsoll {
 
 ModelBuilder::ModelBuilder(const ModelConfig& config, const ForwardOptions& options,
@@ -31,6 +33,13 @@ ValueId ModelBuilder::weight(const std::string& name) {
   PLIMSOLL_CHECK(false, "the model has no weight '{}'", name);
 }
 
+ValueId ModelBuilder::positions() {
+  return graph_.add_input("positions", {DType::kI32, Shape{kDimT}},
+                          {.content = InputContent::kTableRows,
+                           .table_rows = config_.max_position_embeddings,
+                           .position_padding_id = static_cast<int32_t>(position_padding_id(config_))});
+}
+
 ValueId ModelBuilder::attention(ValueId qkv, AttentionDirection direction, const std::string& name) {
   const int64_t head_width = config_.hidden_size / config_.num_attention_heads;
   const DropoutSpec dropout = next_dropout(config_.attention_probs_dropout_prob);
@@ -53,7 +62,8 @@ ValueId ModelBuilder::dropout(ValueId x, double p) {
 }
 
 ForwardGraph ModelBuilder::finish(ValueId logits) && {
-  if (options_.mode == Mode::kEvaluate) graph_.value(logits).storage = Storage::kOutput;
+  if (options_.mode == Mode::kEvaluate && options_.outputs_logits)
+    graph_.value(logits).storage = Storage::kOutput;
   if (graph_.value(logits).name != "logits") graph_.rename(logits, "logits");
   return {std::move(graph_), kNoValue, logits};
 }

@@ -49,6 +49,8 @@ class ModelBuilder {
     return graph_.add_input(name, {DType::kI32, Shape{kDimT}},
                             {.content = InputContent::kTableRows, .table_rows = num_rows});
   }
+  // Declares the input that has the position of every token: the row of a table of max_position_embeddings rows.
+  ValueId positions();
   // qkv_T(3C) -> [T, C]: the attention of all heads, with dropout.
   ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name);
   ValueId dropout(ValueId x, double p);

@@ -41,25 +41,11 @@ ValueId build_encoder(ModelBuilder& builder) {
     builder.graph().set_module(kProjection);
     x = builder.linear(x, kProjection);
   }
-  for (int64_t i = 0; i < builder.config().num_hidden_layers; ++i)
-    x = build_layer(builder, x, bert_layer_prefix(i), bert_layer_names(), AttentionOutputDropout::kYes);
-  return x;
-}
-
-void add_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
-  add_linear_specs(specs, "classifier.dense", config.hidden_size, config.hidden_size, {""});
-  add_linear_specs(specs, "classifier.out_proj", config.num_labels, config.hidden_size, {""});
+  return build_bert_layers(builder, x);
 }
 
 ValueId build_head(ModelBuilder& builder, ValueId x) {
-  Graph& graph = builder.graph();
-  graph.set_module("classifier");
-  const ModelConfig& config = builder.config();
-  const double p = config.classifier_dropout.value_or(config.hidden_dropout_prob);
-  const ValueId first = builder.dropout(builder.first_token(x, "classifier.first_token"), p);
-  const ValueId hidden = builder.linear(first, "classifier.dense");
-  const ValueId activated = emit(graph, gelu_op(), {hidden}, {}, "classifier.gelu");
-  return builder.linear(builder.dropout(activated, p), "classifier.out_proj");
+  return build_dense_head(builder, x, gelu_op());
 }
 
 void refuse_variants(const ConfigReader& reader) {
@@ -103,7 +89,7 @@ void set_defaults(ModelConfig& config) {
 }
 
 constexpr std::array kHeads{
-    Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_dense_head_weights, .build = build_head},
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
          .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},

@@ -2,6 +2,7 @@
 // the end. Checkpoints store the matrices of its linear layers transposed (Hugging Face's Conv1D).
 //
 // Head for sequences: a linear layer without bias over the last token of each sequence. Head for tokens: dropout, linear.
+// Head for language modelling: a product with the table of words, or with a matrix of its own if the table is not tied.
 #include <array>
 #include <utility>
 
@@ -74,6 +75,21 @@ ValueId build_sequence_head(ModelBuilder& builder, ValueId x) {
               {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
 }
 
+constexpr const char* kLanguageHead = "lm_head";
+
+void add_language_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  if (config.tie_word_embeddings) return;
+  add_table_spec(specs, kLanguageHead, config.vocab_size, config.hidden_size, {""});
+}
+
+ValueId build_language_head(ModelBuilder& builder, ValueId x) {
+  builder.graph().set_module(kLanguageHead);
+  const std::string table = builder.config().tie_word_embeddings ? kWords : kLanguageHead;
+  return emit(builder.graph(), matmul_op(),
+              {x, builder.weight(table + ".weight"), kNoValue, kNoValue, kNoValue},
+              {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
+}
+
 // The keys that change the forward pass, with the only value that is computed.
 void refuse_variants(const ConfigReader& reader) {
   const std::pair<const char*, bool> flags[] = {{"scale_attn_weights", true},
@@ -115,6 +131,7 @@ constexpr std::array kKeys{
     ConfigKey{"attn_pdrop", &ModelConfig::attention_probs_dropout_prob},
     ConfigKey{"layer_norm_epsilon", &ModelConfig::layer_norm_eps},
     ConfigKey{"classifier_dropout", &ModelConfig::classifier_dropout},
+    ConfigKey{"tie_word_embeddings", &ModelConfig::tie_word_embeddings},
 };
 
 constexpr std::array kPresets{
@@ -135,6 +152,7 @@ constexpr std::array kHeads{
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
          .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
+    Head{.kind = &kCausalLmHead, .add_weights = add_language_head_weights, .build = build_language_head},
 };
 
 }  // namespace
@@ -142,6 +160,7 @@ constexpr std::array kHeads{
 const Architecture& gpt2_architecture() {
   static const Architecture record{.model_type = "gpt2",
                                    .class_prefix = "GPT2",
+                                   .has_old_class_names = true,
                                    .config_keys = kKeys,
                                    .set_defaults = set_defaults,
                                    .refuse_variants = refuse_variants,

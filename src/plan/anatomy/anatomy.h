@@ -34,7 +34,7 @@ std::vector<ModuleMemory> module_memory(const Plan& plan);
 // Bytes per parameter: those of the plan, the formulas that people quote, and the reasons why they differ.
 // Pure; thread-safe.
 
-// A rule of thumb. None of them counts activations, temporary buffers or the constant of the device.
+// A rule of thumb. No such rule counts activations, temporary buffers or the constant of the device.
 struct QuotedFormula {
   std::string name = {};     // "AdamW in fp32"
   std::string made_of = {};  // "4 weights + 4 gradients + 8 moments"
@@ -101,14 +101,14 @@ struct WidthAdvice {
   double gain = 1.0;  // predicted time of a step divided by that with the better width
 };
 
-// Returns no advice on a CPU, in true fp32 and tf32x3, and if a wider model is not predicted to be faster.
-// Multiples of 64 (32 in tf32) are advised on cards of compute capability 8.0, 9.0 and 10.x, for which
-// NVIDIA's guide and measurements show them. Cost: one or two plans for each width that is no such
-// multiple.
+// Returns an empty list on a CPU, for products in fp32 and tf32x3, and if no wider model is predicted to be faster.
+// Multiples of 64 (32 in tf32) are advised on cards of compute capability 8.0, 9.0 and 10.x, for which NVIDIA's guide
+// and measurements show a gain. Cost: one or two plans for each width that is not yet such a multiple.
 std::vector<WidthAdvice> width_advice(const Plan& plan);
 
-// Returns a sentence if a batch has a number of sequences, or a length that all of them share, which is no multiple of 8
-// although products multiply 16-bit or tf32 numbers: why Plimsoll does not need that multiple. Returns "" otherwise.
+// Checks the number of sequences of a batch, and their length if all have the same one. If products multiply 16-bit
+// or tf32 numbers and one of the two is not a multiple of 8, returns a sentence that explains why Plimsoll does not
+// need that multiple. Returns "" otherwise.
 std::string describe_batch_shape(const PlanRequest& request);
 
 // Returns the advice as one line of text.

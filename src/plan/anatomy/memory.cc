@@ -22,7 +22,7 @@ PurposeBytes persistent_bytes(const Plan& plan) {
   return sums;
 }
 
-// Returns the bytes of the transient region by purpose while each op runs.
+// Returns the bytes of the transient buffers by purpose, for each op while it runs.
 std::vector<PurposeBytes> transient_by_op(const ProgramPlan& program) {
   std::vector<PurposeBytes> change(program.graph.ops().size() + 1);
   for (const TransientBuffer& buffer : program.buffers) {
@@ -120,7 +120,7 @@ std::set<DType> gradient_dtypes(const ProgramPlan& train) {
   for (const Op& op : train.graph.ops()) {
     if (op.def != &global_norm_op()) continue;
     for (ValueId id : op.inputs) {
-      // The loss, whose finiteness the norm checks too, is an output.
+      // The norm also reads the loss, to check that it is finite. The loss is an output and not a gradient.
       const Value& value = train.graph.value(id);
       if (value.storage != Storage::kOutput) found.insert(value.type.dtype);
     }

@@ -62,8 +62,7 @@ struct Change {
 };
 
 int64_t highest_sum(std::vector<Change>& changes) {
-  // At one position, buffers that end are counted before buffers that begin: they ended after the previous
-  // op.
+  // At one position, buffers that end come before buffers that begin, because they ended after the previous op.
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return a.position != b.position ? a.position < b.position : a.bytes < b.bytes;
   });

@@ -60,8 +60,8 @@ TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
   EXPECT_LT(products[index_of(Segment::kBackward)].flops, 2.2 * (linear + attention));
 }
 
-// Steps of docs/measurements/h200-2026-11-22.md: what hardware/gpu_efficiency.h was fitted to. What is promised
-// of predictions on a calibrated device is 15 %.
+// The steps of bench/results/h200-2026-11-22.md, to which hardware/gpu_efficiency.h was fitted. Predictions for a
+// calibrated device are promised to be within 15 %.
 TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   struct Case {
     const char* name;
@@ -126,10 +126,9 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / 7798.0, 1, 0.10);
 }
 
-// Measured steps, to whose single ops hardware/cpu_efficiency.h was fitted. Times are processor times of
-// whole steps, which other processes disturb least: `bench --one_run` with 4 x 512 of MiniLM-L6-H384 on one
-// thread of that Zen 4, where the time of one step is subtracted from that of five and the rest is divided by
-// four.
+// Measured steps of the runs to whose ops hardware/cpu_efficiency.h was fitted: MiniLM-L6-H384, 4 x 512, on one
+// thread of a Zen 4. The figures are processor times, which other processes disturb least. The time of a run with one
+// step was subtracted from that of a run with five, and the difference divided by four (`bench --one_run`).
 TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
   struct Case {
     const char* name;
@@ -168,8 +167,8 @@ TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
   }
 }
 
-// Two cores of an H200's host with AMX, 2026-11-23, `train --profile` of MiniLM-L6-H384 4 x 512, 17 steps on
-// the pair of cores that was disturbed less.
+// Measured on two cores with AMX of an H200's host (2026-11-23) by `train --profile` of MiniLM-L6-H384, 4 x 512, 17
+// steps, on the pair of cores that was disturbed less.
 TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   PlanRequest request = preset_request("MiniLM-L6-H384-uncased", 4, 512);
   request.evaluate = false;
@@ -201,9 +200,9 @@ TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   EXPECT_EQ(three.tokens, 384);
 }
 
-// States that are transferred while the backward pass runs take at most a twentieth of the transient bytes.
-// Without clipping, a fifth of the time for them remains in the step, or a tenth of the forward pass plus
-// the link's time if that is more.
+// States that are transferred while the backward pass runs take at most a twentieth of the transient bytes. Without
+// clipping, the step becomes longer by at most a fifth of the time that the transfers take, or by a tenth of the
+// forward pass plus the time on the link, if that is more.
 TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
   for (const bool is_large : {false, true}) {
     for (const bool in_backward : {false, true}) {
@@ -221,7 +220,8 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
       EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes,
                 late.programs.at(kTrainProgram).transient_bytes +
                     late.programs.at(kTrainProgram).transient_bytes / 20);
-      // If updates run in the next forward pass, the smallest states stay on the card: at most a 512th.
+      // If updates run in the next forward pass, the smallest states stay on the card, which may be at most a 512th
+      // of all states.
       const bool is_at_use = early.programs.at(kTrainProgram).update_place->is_at_use;
       EXPECT_EQ(is_at_use, !is_large && !in_backward);
       EXPECT_LE(early.host_arena_bytes, late.host_arena_bytes);

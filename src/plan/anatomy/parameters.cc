@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// A rule of thumb for the memory of one parameter, as people quote it. Six bytes of weights are a copy of two
-// and one of four.
+// A rule of thumb for the memory of one parameter, as people quote it. Six bytes of weights are a 16-bit copy and an
+// fp32 master weight.
 struct Rule {
   std::string name;
   std::string made_of;

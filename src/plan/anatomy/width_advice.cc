@@ -11,11 +11,11 @@
 namespace plimsoll {
 namespace {
 
-// Tensor cores read rows in pieces of 16 bytes. The constants are the time of a product whose rows do not
-// begin at multiples of that, relative to one whose rows do. In 16 bits it is 3.1 if rows begin at whole
-// words and 5.8 otherwise: measured on an H200 in bf16 (cuBLASLt of CUDA 13.0), the six products of a
-// feed-forward layer, 16384 tokens by 768, of width 3066 and 3065 against 3072. In tf32 it is 2.5 if rows
-// begin at 8 bytes and 2.7 otherwise: measured in the same way on an H100.
+// Tensor cores read rows in pieces of 16 bytes. The constants are the time of a product whose rows do not begin at
+// multiples of 16 bytes, relative to a product whose rows do. In 16 bits the relative time is 3.1 if rows begin at
+// whole words and 5.8 otherwise: measured on an H200 in bf16 (cuBLASLt of CUDA 13.0), the six products of a
+// feed-forward layer, 16384 tokens by 768, of width 3066 and 3065 against 3072. In tf32 the relative time is 2.5 if
+// rows begin at 8 bytes and 2.7 otherwise: measured in the same way on an H100.
 constexpr int64_t kPieceBytes = 16;
 struct Slowdown {
   double even_rows;
@@ -24,13 +24,12 @@ struct Slowdown {
 constexpr Slowdown kIn16Bits{.even_rows = 3.1, .odd_rows = 5.8};
 constexpr Slowdown kInTf32{.even_rows = 2.5, .odd_rows = 2.7};
 
-// The caches of data-center cards are filled in lines of 128 bytes. The constants are the relative time of
-// a product for each of its three matrices whose rows do not begin at multiples of that. Measured on an
-// H100 (2026-11-25, cuBLAS of CUDA 13.0, 16384 tokens, medians of 9 rounds, twice), in FLOP/s against the
-// next multiple: products of a feed-forward layer, which have 1.5 such matrices on average, 1.005 to 1.09
-// in bf16 by 768 and 1.02 to 1.035 by 1024 (widths 3064 to 3128 and 4088 to 4152), 1.00 to 1.06 in tf32;
-// those of a layer of hidden size 1016 to 1080, which have three, 1.03 to 1.06 in bf16 and 1.06 to 1.11 in
-// tf32. On an H200 in bf16, width 3064 took 1.03 times as long.
+// The caches of data-center cards are filled in lines of 128 bytes. A product takes longer by one of these factors
+// for each of its three matrices whose rows do not begin at multiples of 128 bytes. Measured on an H100 (2026-11-25,
+// cuBLAS of CUDA 13.0, 16384 tokens, medians of 9 rounds, twice), in FLOP/s against the next multiple: products of a
+// feed-forward layer, which have 1.5 such matrices on average, 1.005 to 1.09 in bf16 by 768 and 1.02 to 1.035 by 1024
+// (widths 3064 to 3128 and 4088 to 4152), 1.00 to 1.06 in tf32; those of a layer of hidden size 1016 to 1080, which
+// have three, 1.03 to 1.06 in bf16 and 1.06 to 1.11 in tf32. On an H200 in bf16, width 3064 took 1.03 times as long.
 constexpr int64_t kLineBytes = 128;
 constexpr double kTimesOfAMatrix = 1.02;
 
@@ -44,8 +43,8 @@ bool is_tf32(const PlanRequest& request) {
          request.precision.fp32_products == Fp32Products::kTf32;
 }
 
-// Returns the bytes of a number that tensor cores multiply. Returns nothing if they multiply none, or three
-// numbers instead of one.
+// Returns the bytes of a number that tensor cores multiply. Returns nothing if the plan does not use tensor cores,
+// and for tf32x3, which multiplies three numbers instead of one.
 std::optional<int64_t> number_bytes(const PlanRequest& request) {
   if (request.device.kind != KernelDevice::kCuda) return std::nullopt;
   const DType dtype = request.precision.activation_dtype.value_or(request.precision.dtype);
@@ -111,7 +110,7 @@ std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*m
   }
 }
 
-// Returns the next width that is a multiple of both, or 0 if it is too far away.
+// Returns the next width that is a multiple of both numbers, or 0 if it is more than kFurthest away.
 int64_t next_width(int64_t width, int64_t of, int64_t and_of) {
   for (int64_t next = width + 1; static_cast<double>(next - width) <= kFurthest * static_cast<double>(width);
        ++next) {

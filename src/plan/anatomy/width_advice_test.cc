@@ -42,7 +42,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
     ASSERT_EQ(advices.size(), 1u) << card;
     EXPECT_EQ(advices[0].multiple, 64);
     EXPECT_EQ(advices[0].better, 3072);
-    // The gain is 3 % of products that take a third of a step.
+    // The products that become 3 % faster take a third of the step, so the step becomes 1 % faster.
     EXPECT_GT(advices[0].gain, 1.005) << card;
     EXPECT_LT(advices[0].gain, 1.03) << card;
     const std::string text = format_advice(advices[0]);
@@ -54,7 +54,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   }
 }
 
-// The next multiple is so near that even 2 % more operations are worth it; no width between is better.
+// The next multiple is so near that it is worth 2 % more operations, and no width between is better.
 TEST(WidthAdvice, SmallGainsAreToldAsTheyAre) {
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request_of(3080, DType::kBF16)));
   ASSERT_EQ(advices.size(), 1u);
@@ -79,7 +79,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
   EXPECT_NE(format_advice(advices[0]).find("in tf32 this card reads"), std::string::npos);
   request.model.config.intermediate_size = 3072 + 32;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
-  // Matrices that are split into three products are stored elsewhere.
+  // With tf32x3 no width is advised, because the split matrices are stored separately with aligned rows.
   request.model.config.intermediate_size = 3070;
   request.precision.fp32_products = Fp32Products::kTf32x3;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
@@ -95,7 +95,7 @@ TEST(WidthAdvice, AHiddenSizeStaysAMultipleOfItsHeads) {
 
 TEST(WidthAdvice, IsSilentWhereNothingWouldBeFaster) {
   EXPECT_TRUE(width_advice(build_plan(request_of(3072, DType::kBF16))).empty());
-  // Cards without a known preference for 64 read multiples of 8 as a whole.
+  // For cards without a known preference for multiples of 64, no advice is given for multiples of 8.
   for (const char* card : {"l4", "a10g", "4090", "3090", "5090"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
     request.device.gpu = *find_gpu_target(card);
@@ -128,7 +128,8 @@ TEST(BatchShape, SaysWhyNoMultipleOfEightIsNeeded) {
       describe_batch_shape(request_with_batch(8, 100, 800)).starts_with("a length of 100: no multiple of 8"));
   EXPECT_TRUE(describe_batch_shape(request_with_batch(5, 99, 495))
                   .starts_with("a batch of 5 and a length of 99: no multiple"));
-  // The lengths of real texts differ, and nobody chose the longest.
+  // The lengths of real texts differ, and the longest one is not a choice of the user, so there is no advice about
+  // it.
   EXPECT_EQ(describe_batch_shape(request_with_batch(8, 99, 500)), "");
 }
 

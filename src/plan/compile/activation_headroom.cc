@@ -11,16 +11,18 @@
 namespace plimsoll {
 namespace {
 
-// Shares of the peak that are left free. As for optimizer states, the layout finds places either for nearly
-// all of the headroom or for a much smaller part of it.
+// Shares of the peak that are left free, in the order in which they are tried. The layout finds places either for
+// nearly all of the headroom or for a much smaller part of it.
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
-// Values in transfer are placed between values that stay, which makes places harder to find. If the link
-// determines the time of a step, a few values keep it busy: BERT-large, 32 x 512 in bf16 on an H200, is
-// estimated at 273 ms with 4 and at 282 with 16. If the ops determine it, the link may lag them in
-// the forward pass by as much as it can catch up later: 4 x 512 in fp32 takes 100.5 and 98.4.
+// The largest number of values that may be in transfer at the same time; both numbers are tried. Values in transfer
+// are placed between values that stay, which makes places harder to find. If the link determines the time of a step,
+// a few values keep it busy: BERT-large, 32 x 512 in bf16 on an H200, is estimated at 273 ms with 4 and at 282 with
+// 16. If the ops determine the time, the link may lag in the forward pass by as much as it can catch up later: 4
+// x 512 in fp32 takes 100.5 ms with 4 and 98.4 with 16.
 constexpr size_t kMostAhead[] = {4, 16};
 
-// A program whose activations are in host memory if a given headroom is too small for them.
+// Plans a program with offloaded activations for a given headroom. If the headroom is too small, the activations are
+// stored in host memory.
 class Trial {
  public:
   Trial(Graph graph, const PlanRequest& request, const ActivationHeadroom& room)

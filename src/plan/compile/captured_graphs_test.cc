@@ -55,8 +55,8 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
 }
 
-// A model of the back end: it captures a segment at its second run, and drops the least recently used one
-// before the ninety-seventh.
+// A simulation of the backend: it captures a segment at its second run, and drops the least recently used one if more
+// than 96 are captured.
 class BackEnd {
  public:
   using Key = std::tuple<char, int, Segment>;  // program, bucket

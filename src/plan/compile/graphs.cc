@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
-  return {.mode = mode, .dtype = request.precision.dtype};
+  return {.mode = mode, .dtype = request.precision.dtype, .outputs_logits = request.model.outputs_logits};
 }
 
 // Returns the weights of the run's model and of its adapters, and marks those that are trained.
@@ -45,8 +45,8 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
   return QuantizedFormat::kNf4;
 }
 
-// Returns the matrices of the base model; the pass skips embedding tables. Each part of a weight is one
-// module of the checkpoint.
+// Returns the matrices of the base model that are quantized. The list includes embedding tables, which the pass skips
+// later. Each part of a weight is one module of the checkpoint.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
@@ -70,8 +70,10 @@ ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
   ForwardGraph forward = build_forward(request.model.config, forward_options(request, mode));
   forward.loss = add_loss(forward.graph, forward.logits, task_of(request.model.problem_type),
                           {.dtype = request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32,
-                           .num_labels = request.model.config.num_labels,
+                           .num_labels = request.model.config.num_outputs(),
                            .label_smoothing = request.model.label_smoothing});
+  if (mode == Mode::kEvaluate && !task_of(request.model.problem_type).has_logits)
+    add_num_correct(forward.graph, forward.logits);
   if (request.model.lora) {
     const auto targets = lora_targets(model_weights(request.model.config), request.model.config.model_type,
                                       *request.model.lora);
@@ -235,10 +237,10 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   return program;
 }
 
-// Computing a table's gradient in pieces sorts the tokens once more per piece, and adds captured ops on a
-// GPU. It is worth that only if the table is a large part of the peak. A graph does not show the scratch of
-// its kernels, which is 32 MiB where a GPU runs a product, so that a peak which falls by less than this may
-// not fall at all.
+// Computing the gradient of an embedding table in pieces sorts the tokens once more per piece, and adds captured ops
+// on a GPU. This is worth it only if the table is a large part of the peak. A graph does not show the scratch memory
+// of its kernels, which is 32 MiB for products on a GPU. If the peak of the graph falls by less than that, the peak
+// of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
@@ -308,6 +310,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   passes.run(graph, linear_norm_pass(fills_card));
   passes.run(graph, linear_add_pass(has_kernel));
   passes.run(graph, first_token_attention_pass(has_kernel));
+  if (request.chunked_loss != ChunkedLoss::kNever && !request.model.outputs_logits)
+    passes.run(graph, chunked_loss_pass(request.batches.evaluate, most_logits_bytes(request)));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
@@ -329,9 +333,13 @@ std::string remainder_name(const std::string& weight) {
   return weight + ".remainder";
 }
 
+int64_t num_predictions(const PlanRequest& request, const Bucket& bucket) {
+  return is_per_token(task_of(request.model.problem_type).labels) ? bucket.tokens : bucket.sequences;
+}
+
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket) {
   const int64_t logits_bytes =
-      train_bucket.sequences * request.model.config.num_labels *
+      num_predictions(request, train_bucket) * request.model.config.num_outputs() *
       dtype_bytes(request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
   return request.train && task_of(request.model.problem_type).has_chunked_loss &&
          request.chunked_loss != ChunkedLoss::kNever && logits_bytes > most_logits_bytes(request);

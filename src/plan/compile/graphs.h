@@ -36,6 +36,9 @@ PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
 // false if passes are dumped, because each request is expected to dump its own.
 bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
 
+// Returns the number of rows of the logits of this bucket.
+int64_t num_predictions(const PlanRequest& request, const Bucket& bucket);
+
 // Returns true if the request computes the training logits of this bucket in chunks.
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 

@@ -70,7 +70,7 @@ KernelChoice::KernelChoice(const Graph& graph)
 void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
   program.ops.resize(program.graph.ops().size());
   program.library_bytes = 0;
-  // Most kinds have the same kernel in every bucket. Their refusals are not copied again.
+  // Most kinds of ops have the same kernel in every bucket, so their refusals are copied only once.
   std::vector<bool> is_new(kinds_.first_op.size());
   for (size_t kind = 0; kind < kinds_.first_op.size(); ++kind) {
     const OpView op{program.graph, program.graph.ops()[kinds_.first_op[kind]]};

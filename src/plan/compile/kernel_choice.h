@@ -21,8 +21,8 @@ class KernelChoice {
   explicit KernelChoice(const Graph& graph);
 
   // Writes the kernels, refusals and scratch bytes of program.ops, and program.library_bytes, for program.bucket.
-  // Requires: the graph is the constructor's; only this function has written to program.ops. Errors: kUsage if no kernel
-  // computes an op.
+  // Requires: the graph is the one that the constructor received; only this function has written to program.ops.
+  // Errors: kUsage if no kernel computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
 
   // Returns only the scratch bytes of each op's kernel, for a graph without a plan. Requires and errors: as choose().

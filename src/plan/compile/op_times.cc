@@ -13,7 +13,7 @@ namespace plimsoll {
 
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
   if (type != DType::kF32 || fp32 == Fp32Products::kF32) return product_gflops(gpu, type);
-  // One product is computed as three.
+  // tf32x3 computes one fp32 product as three tf32 products.
   return 1e3 * gpu.tf32_tflops / (fp32 == Fp32Products::kTf32x3 ? 3.0 : 1.0);
 }
 
@@ -96,14 +96,15 @@ bool is_attention_on_tiles(CpuWork work) {
   return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
 }
 
-// Returns the type whose rate of products the work reaches a share of. Apart from products, only attention on AMX
-// multiplies in 16 bits.
+// Returns the type for which the peak rate of products is looked up; an estimate is a share of that rate. Apart from
+// products, only attention on AMX multiplies in 16 bits.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
 }
 
-// Returns the factor of the share of FLOP/s for narrow heads: on tiles a score takes the same time for fewer terms.
+// Returns the factor by which narrow heads reduce the share of FLOP/s that attention reaches. On AMX tiles a score
+// takes the same time if the head has fewer columns.
 double share_of_head_size(CpuWork work, const OpView& op) {
   if (!is_attention_on_tiles(work)) return 1;
   const auto head_size = static_cast<double>(attention_dims(op, {}).head_dim);

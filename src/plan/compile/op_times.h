@@ -29,7 +29,7 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
-// Returns the milliseconds from the end of one copy to the start of the next copy in its queue; 0 on a CPU.
+// Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
 
 // Returns the data sheet's rate of products of operands of this type, in GFLOP/s. `fp32` says how fp32 operands are
@@ -54,7 +54,7 @@ std::vector<TimedCopy> timed_copies(const Graph& graph, const Bucket& bucket);
 // program; the function replaces the time of each copy by the time for which the stream of ops waits for
 // it. Requires: program.ops states where each copy ends.
 void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
-// Does the same for a program with these copies. Requires: they are in the order of their positions.
+// Does the same for a program that contains the given copies. Requires: `copies` is in the order of their positions.
 void add_copy_waits(std::span<const TimedCopy> copies, const PlanRequest& request,
                     std::vector<double>& op_ms);
 

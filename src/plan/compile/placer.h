@@ -24,7 +24,7 @@ PlanSizes sizes_of(const PlanRequest& request);
 
 class Placer {
  public:
-  // Requires: as place_plan() for a request with any of the later sizes. Errors: kInternal if the programs
+  // Requires: what place_plan() requires, for every size that is placed later. Errors: kInternal if the programs
   // contradict each other.
   Placer(const PlanRequest& request, PlanGraphs graphs);
 

@@ -118,7 +118,8 @@ std::vector<BatchTensorSpec> batch_tensors(const Graph& graph) {
                        .dtype = is_floating(value.type.dtype) ? DType::kF32 : value.type.dtype,
                        .per_token = rows.symbol == Symbol::kTokens ? rows.factor * row_elements : 0,
                        .per_sequence = rows.symbol == Symbol::kSequences ? rows.factor * row_elements : 0,
-                       .constant = rows.offset * row_elements});
+                       .constant = rows.offset * row_elements,
+                       .position_padding_id = value.input.position_padding_id});
   }
   return tensors;
 }

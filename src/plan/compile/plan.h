@@ -40,11 +40,11 @@ struct CapturedGraphs {
   friend bool operator==(const CapturedGraphs&, const CapturedGraphs&) = default;
 };
 
-// The largest amount that a process holds on a GPU outside its arena. graphs.h counts the graphs.
+// The largest amount of GPU memory that a process holds outside its arena. captured_graphs() computes `graphs`.
 struct GpuConstant {
   int64_t context_bytes = 0;  // context, modules, handles of libraries: GpuTarget::constant_bytes
   std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // by program
-  // Returns those of one program; none if the program has none.
+  // Returns the graphs of one program; CapturedGraphs{} if it has none.
   CapturedGraphs graphs_of(std::string_view program) const;
   int64_t graph_bytes() const;
   int64_t graph_count() const;
@@ -103,7 +103,7 @@ struct Plan {
   bool is_on_gpu() const { return request.device.kind == KernelDevice::kCuda; }
   // Returns the bytes outside the arena on the device that the arena is on; on a CPU all that the process holds.
   int64_t constant_bytes() const { return is_on_gpu() ? gpu_constant.total() : host.total(); }
-  // Returns the bytes that the device's own gauge counts: the process on a CPU, the card on a GPU.
+  // Returns the bytes that the device reports as used: those of the process on a CPU, those of the card on a GPU.
   int64_t total_bytes() const { return arena_bytes + constant_bytes(); }
   // Returns true if the plan is within the request's limit, or the request has none.
   bool fits() const { return !request.memory_limit_bytes || total_bytes() <= *request.memory_limit_bytes; }
@@ -114,8 +114,8 @@ struct Plan {
   int64_t arena_bytes_of(Space space) const {
     return space == Space::kDevice ? arena_bytes : host_arena_bytes;
   }
-  // Returns the bytes of the buffers that host and device exchange at every run of a program. On a GPU pinned
-  // memory contains each of them once more.
+  // Returns the bytes of the buffers that host and device exchange at every run of a program. On a GPU, pinned memory
+  // contains a second copy of each.
   int64_t staging_bytes() const;
   const PersistentBuffer& buffer(const std::string& name) const;
   // Returns the type of a persistent buffer; for a split weight, fp32 in the weight's shape.

@@ -1,4 +1,5 @@
-// The names that tables and messages use for the parts of a plan. A plan does not depend on them: who prints passes them.
+// The names that tables and messages use for the parts of a plan. A plan does not depend on them; the code that
+// prints a plan passes them.
 #pragma once
 
 #include <string>

@@ -30,8 +30,9 @@ struct ModelOptions {
   ModelConfig config = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
+  bool outputs_logits = true;  // an evaluation copies the logits to the host; Requires: the task has logits
   std::vector<std::string> freeze = {};  // patterns for names of parameters that are not trained
-  // Factors on the learning rate by such patterns.
+  // Factors on the learning rate, by patterns for names of parameters.
   std::map<std::string, double> rate_factors = {};
   std::optional<LoraConfig> lora = {};
   friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
@@ -100,8 +101,8 @@ struct GraphRequest {
   friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
 };
 
-// The sizes of batches. A bucket is the largest batch of the run's data in its order, or batch size x maximum
-// length where the data is not known.
+// The sizes of batches. A bucket is the largest batch of the run's data in its order, or batch size x maximum length
+// if the data is not known.
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
@@ -109,8 +110,9 @@ struct BatchOptions {
   friend bool operator==(const BatchOptions&, const BatchOptions&) = default;
 };
 
-// States that the choice between updating offloaded states in the step or in the next step's forward pass (the
-// pass updates_at_use) is made by estimated step time, or that the latter is always taken if it is possible.
+// Decides where updates with offloaded states run: in the step itself or in the forward pass of the next step (the
+// pass updates_at_use). kWhereFaster: where the estimated step is shorter. kAlways: in the next forward pass whenever
+// that is possible.
 enum class UpdatesAtUse : uint8_t { kWhereFaster, kAlways };
 
 // The use of host memory for values that the device does not need all the time, and when they are transferred.

@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of fields of each part. A new field fails to compile here, and needs a case in kChanges.
+// Counts the fields of each part of a request. If a field is added, this function does not compile, as a reminder to
+// add a case to kChanges.
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes] = request;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, freeze, rate_factors, lora] = model;

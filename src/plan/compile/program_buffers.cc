@@ -38,7 +38,8 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
 }
 
-// Cuts a cycle of positions open: positions from the cut on come first, and those before it follow.
+// A program repeats, so its positions form a cycle. This class cuts the cycle into a line: the positions from the cut
+// on come first, and those before the cut follow.
 class Cut {
  public:
   Cut(uint32_t at, uint32_t num_positions) : at_(at), num_positions_(num_positions) {}
@@ -86,8 +87,8 @@ Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hang
   return layout;
 }
 
-// Replaces each buffer that is live at the end of a run and at the start of the next by two, one per part
-// of its life.
+// Replaces each buffer that is live at the end of one run and at the start of the next by two buffers, one for each
+// run.
 void part_deferred(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
   const size_t n = buffers.size();
   for (size_t i = 0; i < n; ++i) {

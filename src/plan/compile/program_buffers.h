@@ -19,9 +19,8 @@ class ProgramBuffers {
     std::vector<TransientBuffer> on_device = {};
     std::vector<TransientBuffer> on_host = {};
   };
-  // Returns the buffers in this bucket, without offsets: first those of values, in the order in which ops
-  // first use them, then scratch, in the order of the ops. Requires: the graph that was passed to the
-  // constructor.
+  // Returns the buffers in this bucket, without offsets: first those of values, in the order in which ops first use
+  // them, then scratch, in the order of the ops. Requires: `graph` is the graph that was passed to the constructor.
   Lists of(const Graph& graph, const Bucket& bucket, std::span<const int64_t> scratch_bytes,
            KernelDevice device) const;
 

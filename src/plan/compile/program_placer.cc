@@ -55,7 +55,8 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   program.never_captured = segments_that_move_activations(graph);
 }
 
-// Adds the persistent buffers of a program to the list of both programs; a name is one buffer.
+// Adds the persistent buffers of a program to the list that all programs of the plan share. Values with the same name
+// share one buffer.
 void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
   const Graph& graph = program.graph;
   buffer_of_.assign(graph.values().size(), kNone);

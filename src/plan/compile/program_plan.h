@@ -86,7 +86,8 @@ struct ProgramPlan {
   int64_t host_lower_bound_bytes = 0;
   int64_t library_bytes = 0;  // the most that the library of one of its kernels allocates itself
   std::vector<PassRecord> passes = {};
-  // After this segment of a run, the next run has work for its deferred ops (OpPlan::is_deferred).
+  // If some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment after which the next
+  // run has to execute them.
   std::optional<Segment> deferred_after = {};
   // The segments whose ops a GPU always receives one by one, because their copies transfer activations. Other
   // segments are captured and replayed.

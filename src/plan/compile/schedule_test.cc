@@ -22,7 +22,8 @@ TEST(Schedule, UpdatesInTheBackwardPassAfterTheLearningRateIsKnown) {
   EXPECT_EQ(all_runs(step_schedule(true), 1), expected);
 }
 
-// The order of Megatron's one-forward-one-backward schedule: stage s of S keeps at most S - s micro-batches.
+// Tests the order of Megatron's one-forward-one-backward schedule, in which stage s of S keeps at most S - s
+// micro-batches.
 TEST(Schedule, ADelayKeepsSeveralMicroBatchesUnderWay) {
   constexpr int64_t kStages = 4;
   constexpr int64_t kMicroBatches = 7;

@@ -46,7 +46,7 @@ std::vector<int64_t> StateSchedules::live_bytes() const {
   return plimsoll::live_bytes(ranges, segments_.size(), arena_alignment(device_));
 }
 
-// The position of everything after the copies are inserted between the ops.
+// Computes the positions of ops, updates and copies in the program that contains the inserted copies.
 class StateSchedules::Positions {
  public:
   Positions(const StateSchedules& program, const TransferSchedule& traffic)
@@ -81,8 +81,8 @@ class StateSchedules::Positions {
   // Returns the copies of an update to the device and back, with their positions and ends.
   TimedCopy in(size_t k) const { return {in_[k], in_end_[k], Space::kDevice, bytes(k)}; }
   TimedCopy out(size_t k) const { return {out_[k], out_end_[k], Space::kHost, bytes(k)}; }
-  // Returns the end of a copy that ends before the op `end` of the program without copies of states. If
-  // that op is the first of its segment, an inserted copy may precede it.
+  // Converts the end of a copy from the program without copies of states, where it is before the op `end`, to the
+  // program with them. If that op is the first of its segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -101,7 +101,8 @@ class StateSchedules::Positions {
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // Deferred states return in reverse order, and no others return during the forward pass.
+    // The copies of deferred states to the host run in reverse order, and no other states are copied to the host
+    // during the forward pass.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
@@ -112,8 +113,8 @@ class StateSchedules::Positions {
     for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
   }
 
-  // Ends the copies to the host that an update's copies to the device wait for, from the first of the
-  // segment on.
+  // An update's copies to the device wait for earlier copies to the host, counted from the start of the segment. Sets
+  // the ends of those copies.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const Segment segment = program_.segments_[traffic_.transfers[k].before];
@@ -148,8 +149,8 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
     schedule.copies.push_back(at.out(k));
   }
   std::ranges::sort(schedule.copies, {}, &TimedCopy::op);
-  // A buffer is listed at the op that first uses it. That is the copy to the host of the value that the
-  // previous run left.
+  // A buffer is listed at the op that uses it first. For deferred states this is the copy to the host of the value
+  // that the previous run left.
   const auto add_states = [&](size_t k) {
     for (const int64_t bytes : updates_[k].state_bytes) {
       schedule.buffers.push_back(
@@ -167,7 +168,7 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // The place of deferred gradients among other buffers does not matter.
+    // The order of deferred gradients in the list does not affect the layout.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

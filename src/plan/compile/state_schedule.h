@@ -28,8 +28,8 @@ class StateSchedules {
   // `graph` is the program before the pass offload_states. Errors: kUsage if no kernel computes an op.
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
-  // Returns the program with this schedule. Requires: one entry per element of updates(); deferred states
-  // only if nothing else is copied during the forward pass.
+  // Returns the times, copies and buffers of the program with this transfer schedule. Requires: one entry per element
+  // of updates(); deferred states only if nothing else is copied during the forward pass.
   StateSchedule with(const TransferSchedule& transfers) const;
 
   // The program without the copies of its states: its updates, and for each op its segment, its time, and
@@ -61,13 +61,13 @@ struct UpdateOrder {
   MemoryHeadroom room = {};
 };
 
-// Decides where updates run, in their own segment or in the next step's forward pass, and how early their
-// states may be transferred to the device. The headroom consists of the live bytes at each op of `graph`,
-// which is the program before the passes updates_at_use and offload_states, the time of each op, and the
-// largest number of bytes that may be live. That limit is the peak of the plan in which states are
-// transferred as late as possible, plus a twentieth, less the bytes for which the layout finds no places.
-// From both places for updates it takes the one with the shorter estimated step. Returns nothing if no update
-// transfers states. Cost: several layouts of the program.
+// Decides where updates run, in their own segment or in the next step's forward pass, and how early their states may
+// be transferred to the device. The headroom consists of the live bytes at each op of `graph`, which is the program
+// before the passes updates_at_use and offload_states, the time of each op, and the largest number of bytes that may
+// be live. That limit is the peak of the plan in which states are transferred as late as possible, plus a twentieth,
+// less the bytes for which the layout finds no places. The function considers both places for updates and takes the
+// one with the shorter estimated step. Returns nothing if no update transfers states. Cost: several layouts of the
+// program.
 std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
 
 // Computes how much device memory a training step leaves free for activations that --offload_activations

@@ -32,8 +32,8 @@ std::vector<Life> lives(std::span<const TransientBuffer> buffers) {
   return list;
 }
 
-// Returns the buffers that are live within one run, in their order, and then the others, in the order in
-// which they are written: both as the layout uses them.
+// Returns two lists in the orders that the layout uses: the buffers that are live within one run, and the buffers
+// that are live across two runs, in the order in which they are written.
 std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vector<Life>& list) {
   std::pair<std::vector<Life>, std::vector<Life>> parts;
   for (const Life& life : list)

@@ -20,15 +20,15 @@ constexpr int64_t kShareForSpeed = 20;
 // Shares of the headroom below the peak that are left free. The layout finds places either for nearly all
 // of the headroom or for a much smaller part of it.
 constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
-// The same for updates in the forward pass, per position: copies to the host take the time there, and
-// states that are transferred long before their update gain nothing. BERT-large, 4 x 512 in fp32 on an
-// H200, is estimated at 117.6 ms with all of the headroom and 117.2 with half of it, which is the first
-// share that has places.
+// Shares of the headroom that are left free if updates run in the forward pass. Here the time of a step is determined
+// by copies to the host, so states that are transferred long before their update gain nothing. BERT-large, 4 x 512 in
+// fp32 on an H200, is estimated at 117.6 ms with all of the headroom and at 117.2 with half of it, which is the first
+// share for which places are found.
 constexpr double kSharesLeftFreeByLateUpdates[] = {0.35, 0.5, 0.65};
 
-// Returns the first position at which states may be transferred: the start of the backward pass, or of the
-// optimizer segment if the backward pass runs several times per step, because states would be transferred
-// as often.
+// Returns the first position at which states may be transferred: the start of the backward pass. If the backward pass
+// runs several times per step, it is the start of the optimizer segment, because otherwise states would be
+// transferred several times per step.
 uint32_t first_position(std::span<const Segment> segments, const PlanRequest& request) {
   const Segment from = request.batches.accumulation_steps > 1 ? Segment::kOptimizer : Segment::kBackward;
   const auto it = std::ranges::find_if(segments, [&](Segment segment) { return segment >= from; });
@@ -90,7 +90,7 @@ class Offers {
     return offers;
   }
 
-  // Returns the first for which the layout finds places, or an empty one.
+  // Returns the first offer for which the layout finds places, or an empty one.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
       if (fits(offer.transfers)) return std::move(offer);
@@ -154,9 +154,9 @@ bool is_faster(const Offer& a, const Offer& b) {
 // Returns the fastest schedule for updates that stay where the graph has them.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
-  // Offloaded activations use the link in the forward pass; and if the forward pass runs several times per
-  // step, the traffic of states is a small part of it. If buffers may not share places, a buffer cannot
-  // have two lives either.
+  // The results of one run are left to the next run only where may_defer() permits it. Offloaded activations use the
+  // link in the forward pass. If the forward pass runs several times per step, the traffic of states is a small part
+  // of it. If buffers may not share places, a buffer cannot have two lives.
   if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
   Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
   if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;
@@ -164,9 +164,10 @@ Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   return is_faster(deferred, best) ? deferred : best;
 }
 
-// The other order must be faster by this share of the estimated step. On an H200 it takes 6 % more than
-// estimated: 124.2 ms for 117.2 with BERT-large, 4 x 512 in fp32, 115.8 for 109.0 with 32 x 512 in bf16;
-// updates in their own segment took 145.4 for 140.2 there and 110.6 for 112.1.
+// Updates in the next step's forward pass are chosen only if the estimated step is shorter by this share. On an H200
+// such steps take 6 % longer than estimated: 124.2 ms instead of 117.2 with BERT-large, 4 x 512 in fp32, and 115.8
+// instead of 109.0 with 32 x 512 in bf16. With updates in their own segment the same steps took 145.4 instead of
+// 140.2, and 110.6 instead of 112.1.
 constexpr double kLeastGain = 0.06;
 
 // Returns the schedule for updates in the next step's forward pass, or an empty one if none is fast enough.

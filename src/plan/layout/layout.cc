@@ -49,9 +49,9 @@ double length(const LiveBuffer& buffer) {
   return static_cast<double>(buffer.last - buffer.first) + 1.0;
 }
 
-// Each order suits other lifetimes. The longest first is right for training programs, whose lifetimes nest;
-// the area (bytes times positions) if lifetimes cross; the earliest first for straight lines such as
-// evaluation.
+// Each order suits different lifetimes. Longest first suits training programs, whose lifetimes nest; largest area
+// (bytes times positions) first suits lifetimes that cross; earliest first suits programs without a backward pass,
+// such as evaluation.
 using Before = bool (*)(const LiveBuffer&, const LiveBuffer&);
 constexpr Before kOrders[] = {
     [](const LiveBuffer& a, const LiveBuffer& b) {
@@ -83,7 +83,7 @@ class OffsetSearch {
     }
     for (Try& each : tries) {
       // If the preferences did not change, another placement would give the same result.
-      for (int64_t left = rounds; left > 0 && prefer_what_stands_too_high(each); --left) {
+      for (int64_t left = rounds; left > 0 && prefer_buffers_placed_too_high(each); --left) {
         if (fill_for(each, left - 1)) return std::move(best_);
       }
     }
@@ -98,13 +98,14 @@ class OffsetSearch {
     Placement placement = {};
   };
 
-  // Returns the most bytes at the top during the life of a buffer: they fall and then rise.
+  // Returns the largest number of bytes at the top of the region during the life of a buffer. Because the bytes at
+  // the top fall and then rise, it is reached at the first or the last position.
   int64_t hanging_over(const LiveBuffer& buffer) const {
     return hanging_.empty() ? 0 : std::max(hanging_[buffer.first], hanging_[buffer.last]);
   }
 
-  // Places all buffers in the order. Returns true if the best result is good enough to stop. The last
-  // placement is not improved: it is the best one or of no use.
+  // Places all buffers in the order. Returns true if the best result is good enough to stop. If no rounds are left,
+  // the placement stops as soon as it cannot become the best one, because it will not be improved further.
   bool fill_for(Try& each, int64_t rounds_left) {
     if (rounds_left > 0) {
       each.placement = *filled(each.order, kAny);
@@ -123,13 +124,13 @@ class OffsetSearch {
 
   int64_t good_enough() const { return std::max(near_enough_, enough_bytes_); }
 
-  // Places the buffers below those at the top. If there are any, it places from the bottom and also from
-  // the top, starting at the lowest byte of those, and takes the better result. Returns nothing if the
+  // Places the buffers below the bytes that are taken at the top. If there are such bytes, it tries both directions,
+  // from the bottom upwards and from those bytes downwards, and takes the better result. Returns nothing if the
   // result exceeds `most_bytes`.
   std::optional<Placement> filled(const std::vector<uint32_t>& order, int64_t most_bytes) const {
     if (hanging_.empty()) return fill_skyline_within(most_bytes, buffers_, order);
     std::optional<Placement> down = filled_from_top(order, most_bytes);
-    // This direction is rarely as good. An attempt that is worse stops early.
+    // Placing upwards is rarely better here, so it stops as soon as it is worse than the other direction.
     std::optional<Placement> up = filled_from_bottom(order, down ? down->bytes : most_bytes);
     return up ? up : down;
   }
@@ -166,8 +167,9 @@ class OffsetSearch {
     return best_.bytes <= good_enough();
   }
 
-  // Returns false if all such buffers come first already.
-  bool prefer_what_stands_too_high(Try& each) const {
+  // Moves the buffers that the last placement put too high to the front of the order. Returns false if they already
+  // are at the front.
+  bool prefer_buffers_placed_too_high(Try& each) const {
     const auto is_too_high = [&](uint32_t i) {
       return each.placement.offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]) > near_enough_;
     };

@@ -20,8 +20,8 @@ struct Stretch {
   int64_t height = 0;
 };
 
-// Stretches by the position at which they begin, and a heap that finds the lowest. Heights only grow, so an
-// entry of the heap for a stretch that has changed since never becomes valid again.
+// Stores the stretches of the skyline by the position at which they begin, and a heap that finds the lowest stretch.
+// Heights only grow, so an entry of the heap for a stretch that has changed since never becomes valid again.
 class Skyline {
  public:
   Skyline(uint32_t last, std::span<const int64_t> floor)
@@ -50,8 +50,8 @@ class Skyline {
     }
   }
 
-  // Puts a buffer on the stretch that was taken, which contains all its positions. The rest of the stretch
-  // on either side is the lowest then, the left side first.
+  // Puts a buffer on the stretch that was taken, which contains all its positions. The parts of the stretch to the
+  // left and to the right of the buffer are then the lowest stretches, and the left one is taken first.
   void put(const Stretch& below, const LiveBuffer& buffer) {
     if (buffer.bytes == 0) {
       beside_.push_back(below.first);
@@ -114,7 +114,7 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
-        // The heap contains that stretch.
+        // The heap already contains the left stretch.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
         set(stretch);
@@ -132,10 +132,10 @@ class Skyline {
   std::vector<uint32_t> beside_;  // the last one is the lowest of all and is not in the heap
 };
 
-// The buffers that have no place yet, sorted by their first positions: buffers that are live inside a
-// stretch are adjacent. A tree over them stores, for each of its parts, the smallest rank, which is a
-// position in the order, and the smallest last position. Parts in which no buffer ends inside the stretch,
-// or none precedes the best one found, are skipped.
+// The buffers that have no place yet, sorted by their first positions: buffers that are live inside a stretch are
+// adjacent. A tree over them stores, for each of its parts, the smallest rank, which is a position in the order, and
+// the smallest last position. A search skips the parts in which no buffer ends inside the stretch, or no buffer
+// precedes the best one found so far.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)

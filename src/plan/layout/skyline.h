@@ -31,10 +31,10 @@ struct Placement {
 Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                        std::span<const int64_t> floor = {});
 
-// Does the same under the condition that a buffer ends below `most_bytes` less the bytes of `hanging` at
-// each of its positions, 0 after its end. Returns nothing as soon as it is certain that a buffer cannot,
-// which may be long before it is placed; the result may still contain a buffer that does not. Cost: less
-// than the above if it returns nothing.
+// Places the buffers as fill_skyline() does, with a limit: at each of its positions, a buffer has to end below
+// `most_bytes` minus the bytes of `hanging` there (0 after the end of `hanging`). Returns nothing as soon as it is
+// certain that some buffer exceeds the limit, which may be long before that buffer is placed. The check is not
+// complete: a result may contain a buffer above the limit. Cost: less than fill_skyline() if it returns nothing.
 std::optional<Placement> fill_skyline_within(int64_t most_bytes, std::span<const LiveBuffer> buffers,
                                              std::span<const uint32_t> order,
                                              std::span<const int64_t> floor = {},

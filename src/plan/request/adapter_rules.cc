@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Requires: resolve_arguments() has checked that they are numbers.
+// Requires: resolve_arguments() has checked that the elements are numbers.
 std::vector<int64_t> layers_of(const Arguments& arguments) {
   std::vector<int64_t> layers;
   for (const std::string& layer : arguments.layers_to_transform) layers.push_back(std::stoll(layer));
@@ -50,12 +50,15 @@ void set_base_weights(const Arguments& arguments, const ModelConfig& config,
                 "addition to them, or --adapter_name_or_path",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
-  if (lora->base_change != BaseChange::kNone) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--load_in_{}bit: the adapter's initialisation ({}) changed the base, and Plimsoll computes that "
-        "change only for a base that is not quantized; leave the setting out",
-        arguments.load_in_4bit ? 4 : 8, lora->base_change == BaseChange::kPissa ? "pissa" : "olora");
+  // PEFT computes OLoRA's change of a quantized base, and refuses PiSSA's.
+  if (lora->base_change == BaseChange::kPissa) {
+    throw_error(ErrorCode::kUsage,
+                "--load_in_{}bit: the adapter's initialisation (pissa) changed the base, and that change "
+                "belongs to a base "
+                "that is not quantized, in PEFT too; leave the setting out, or merge the adapter (plimsoll "
+                "merge) and "
+                "train a new one on the result",
+                arguments.load_in_4bit ? 4 : 8);
   }
   lora->base_weights = arguments.load_in_8bit                   ? BaseWeights::kInt8
                        : arguments.bnb_4bit_quant_type == "fp4" ? BaseWeights::kFp4

@@ -14,7 +14,7 @@ std::string device_name(const DeviceOptions& device) {
   return device.gpu.uuid.empty() ? device.gpu.name : device.gpu.product;
 }
 
-// Refuses bf16 if the device does not compute it. `name` is the argument that asks for it.
+// Refuses bf16 if the device cannot compute it. `name` is the argument that requests bf16.
 void require_bf16(std::string_view name, const DeviceOptions& device) {
   if (device.has_bf16()) return;
   if (device.kind == KernelDevice::kCpu) {

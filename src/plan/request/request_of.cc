@@ -60,9 +60,9 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
 }
 
 // An update of offloaded states holds about 20 bytes per element, and twice that while one is transferred in and
-// another out. If products get a smaller workspace, such updates would determine the peak, so they shrink alike.
-// BERT-large, 1 x 512 in bf16 with all that saves memory, is planned at 1327, 1310, 1302 and 1298 MiB with 32, 16, 8
-// and 4 MiB.
+// another out. With a smaller workspace for products, such updates would determine the peak, so their size is reduced
+// in proportion to the workspace. BERT-large, 1 x 512 in bf16 with every method that saves memory, is planned at
+// 1327, 1310, 1302 and 1298 MiB with workspaces of 32, 16, 8 and 4 MiB.
 constexpr int64_t kWorkspacePerElementAtOnce = 16;
 constexpr int64_t kLeastElementsAtOnce = int64_t{512} << 10;
 
@@ -92,11 +92,13 @@ UpdateOptions update_of(const Arguments& arguments, const DeviceOptions& device,
 }
 
 ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks) {
-  const ChunkedLoss asked = arguments.chunked_loss == "always" ? ChunkedLoss::kAlways
-                            : arguments.chunked_loss == "auto" ? ChunkedLoss::kAuto
-                                                               : ChunkedLoss::kNever;
-  if (asked == ChunkedLoss::kNever || !facts.train) return asked;
-  if (!task_of(facts.problem_type).has_chunked_loss) {
+  const std::string by_default = task_of(facts.problem_type).has_logits ? "never" : "auto";
+  const std::string& word = arguments.chunked_loss.empty() ? by_default : arguments.chunked_loss;
+  const ChunkedLoss asked = word == "always" ? ChunkedLoss::kAlways
+                            : word == "auto" ? ChunkedLoss::kAuto
+                                             : ChunkedLoss::kNever;
+  if (asked == ChunkedLoss::kNever) return asked;
+  if (facts.train && !task_of(facts.problem_type).has_chunked_loss) {
     remarks.warnings.push_back(
         "--chunked_loss has no effect here: it needs one label per row, and this is a " +
         std::string(problem_type_name(facts.problem_type)));
@@ -108,7 +110,7 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
 RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) {
   if (facts.recompute) return *facts.recompute;
   if (!facts.passes.is_on("recompute")) return {};
-  // `auto` and `selective` are no policies.
+  // `auto` and `selective` do not name a policy.
   return {.policy = find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap)};
 }
 
@@ -122,7 +124,7 @@ void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks)
       "are no copies");
 }
 
-// Returns the largest batch with another number of sequences or another longest one.
+// Returns the largest batch if the number of sequences, or the length of the longest one, changes.
 Bucket bucket_of(const RunFacts& facts, const Bucket& own, int64_t sequences, int64_t longest) {
   Bucket bucket{.tokens = sequences * longest, .sequences = sequences, .longest = longest};
   if (facts.lengths == SequenceLengths::kAllLongest) return bucket;
@@ -176,6 +178,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.model = {.config = facts.model,
                    .problem_type = facts.problem_type,
                    .label_smoothing = arguments.label_smoothing_factor,
+                   .outputs_logits = task_of(facts.problem_type).has_logits || facts.predicts,
                    .freeze = arguments.freeze,
                    .rate_factors = rate_factors_of(arguments),
                    .lora = lora_of(arguments, facts.model, facts.adapter)};
@@ -248,7 +251,7 @@ RunSpec with_recompute(RunSpec run, RecomputePolicy policy) {
 }
 
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains) {
-  // A plan with --bf16_full_eval trains only if its data is found, so this is known late.
+  // A plan with --bf16_full_eval trains only if training data is found, which is not known yet.
   if (plans_full_evaluation(arguments)) return;
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);

@@ -1,6 +1,6 @@
 // Turns the arguments of a run and the facts about it into the request for its plan. This is the only place where
-// arguments get a meaning for a plan: a rule that depends on the device or on the run, and its refusal, is here and
-// nowhere else. Rules between arguments alone are in arguments/argument_rules.cc.
+// arguments get a meaning for a plan: every rule that depends on the device or on the run is here, together with its
+// refusal. Rules between arguments alone are in arguments/argument_rules.cc.
 //
 // Pure: asks the machine nothing and reads no files; src/run gathers the facts. Thread-safe.
 #pragma once
@@ -17,8 +17,9 @@
 
 namespace plimsoll {
 
-// The lengths of sequences in a batch of another size: all as long as the longest, or at most as many tokens as in the
-// batch of the run, which comes from data.
+// The lengths that sequences are assumed to have if the batch size changes. kAllLongest: all are as long as the
+// longest one. kAsInBatch: the number of tokens does not exceed that of the run's largest batch, which was found in
+// the data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
 // Sizes that no argument sets. Tests with small models lower them.
@@ -29,8 +30,9 @@ struct SizeThresholds {
 
 // Values that a plan depends on and that arguments alone do not determine.
 struct RunFacts {
-  bool train = true;     // the run trains
-  bool evaluate = true;  // the run evaluates or predicts
+  bool train = true;      // the run trains
+  bool evaluate = true;   // the run evaluates or predicts
+  bool predicts = false;  // the caller reads the logits
   ModelConfig model = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   AdapterFacts adapter = {};
@@ -40,7 +42,7 @@ struct RunFacts {
   Bucket evaluate_bucket = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedBuckets captured_buckets = {};
-  // Counts the captured buckets of other batches. If it is empty, they are captured_buckets. Pure.
+  // Returns the captured buckets for other batch sizes. If it is empty, captured_buckets is used for them. Pure.
   std::function<CapturedBuckets(const BatchOptions&)> count_captured = {};
   HostFacts host = {};
   CpuCalibration cpu_calibration = {};
@@ -56,9 +58,10 @@ struct RunSpec {
   RunFacts facts = {};
 };
 
-// Returns the request, and adds to the remarks. Settings that have no effect on the run do not change it. What
-// --recompute selective and --recompute_budget choose by planning is in it only if it is one of the facts: see
-// plan/search/budget.h. Errors: kUsage for arguments that contradict each other, the device or the adapter.
+// Returns the request, and adds to the remarks. Settings that have no effect on the run do not change it. --recompute
+// selective and --recompute_budget choose by planning; their choice is part of the request only if
+// RunFacts::recompute contains it (plan/search/budget.h). Errors: kUsage for arguments that contradict each other,
+// the device or the adapter.
 PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks);
 // Returns the same request without remarks.
 PlanRequest request_of(const RunSpec& run);

@@ -17,7 +17,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int kRoundsOfRefining = 8;
-// Bisections of the limit of bytes: down to a five-hundredth of the bytes that recomputation can free.
+// Number of bisections of the limit. Nine of them narrow it down to a five-hundredth of the bytes that recomputation
+// can free.
 constexpr int kHalvings = 9;
 // The search ends if at most this share of the budget is unused.
 constexpr double kNearEnough = 0.002;
@@ -45,7 +46,7 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
   for (const TransientBuffer& buffer : program.buffers) {
     if (buffer.purpose != Purpose::kGradients || graph.ops()[buffer.last].segment != Segment::kOptimizer)
       continue;
-    // The op that makes the value. A value that one run leaves for the next has a version that no op makes.
+    // Only values that an op makes are counted. The version of a value that the previous run left is made by no op.
     const Op& producer = graph.ops()[buffer.first];
     const std::string_view block = block_of(graph.module_name(producer.module));
     const auto it =

@@ -56,11 +56,10 @@ BudgetChoice choose_selective(const PlanRequest& request);
 BudgetChoice choose_recompute_of(const RunSpec& run, const PlanRequest& request,
                                  const PlanLabels& labels = {});
 
-// Returns the argument that asks for it, with its value.
+// Returns the argument that requests the choice, with its value: "--recompute selective" or "--recompute_budget ...".
 std::string recompute_argument(const Arguments& arguments);
 
-// Returns a note for the user: the choice and what it was compared with. `asked` is the argument and its
-// value.
+// Returns a note for the user: the choice and what it was compared with. `asked` is the text of recompute_argument().
 std::string describe_budget_choice(const BudgetChoice& choice, std::string_view asked);
 
 }  // namespace plimsoll

@@ -40,8 +40,8 @@ PlanRequest request_of(const BudgetCase& test) {
   return request;
 }
 
-// Checks budgets at each tenth between the bytes of recomputing everything and those of recomputing
-// nothing.
+// Checks eleven budgets at equal distances, from the memory needed if everything is recomputed to the memory needed
+// if nothing is.
 void expect_never_worse(const PlanRequest& request, const std::vector<int>& tenths, int& faster) {
   std::vector<RecomputeOutcome> fixed;
   for (const RecomputePolicy policy :
@@ -91,7 +91,7 @@ TEST(Budget, IsKeptAndNeverSlowerThanAPolicyThatFits) {
   EXPECT_GE(faster, cases) << "mixing pays between the policies";
 }
 
-// From 1/10 on: at 0/10 nothing is faster than the policy that recomputes everything.
+// The lowest budget is left out: it fits only the policy that recomputes everything.
 TEST(Budget, MixesWhereNoPolicyUsesTheBudgetUp) {
   int faster = 0;
   expect_never_worse(request_of({"bert-large-uncased", 32, 512, 1, true, "h200"}), {0, 1, 3, 7}, faster);

@@ -55,7 +55,7 @@ void Change::use_length(int64_t longest) {
 }
 
 void Change::use_recompute(RecomputePolicy policy) {
-  // If the arguments name another choice, the last argument counts.
+  // If the arguments already name another policy, the argument that is added last counts.
   const bool is_named = run_.arguments.recompute == recompute_policy_name(RecomputePolicy::kNone) ||
                         run_.facts.recompute.has_value();
   run_ = with_recompute(std::move(run_), policy);
@@ -145,7 +145,7 @@ std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   std::vector<RecomputePolicy> policies;
   if (!request.train || !request.passes.is_on("recompute")) return policies;
-  // A choice value by value is between all policies.
+  // A choice for single values recomputes more than no policy and less than the strongest one.
   const bool is_mixed = !request.recompute.kept_of_block.empty();
   for (const RecomputePolicy policy : {RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
     if (is_mixed ? policy == RecomputePolicy::kFull : policy > request.recompute.policy)

@@ -45,8 +45,7 @@ class Change {
   void use_recompute(RecomputePolicy policy);
   // Adds methods of the table except recompute_budget. Requires: the run accepts them (try_methods()).
   void use_methods(const MethodSet& all);
-  // Recomputes as little as the limit allows: choose_recompute(). If nothing fits, it uses
-  // RecomputePolicy::kFull.
+  // Recomputes as little as the limit allows, by choose_recompute(). If nothing fits, uses RecomputePolicy::kFull.
   void use_recompute_budget(int64_t limit_bytes);
 
   size_t num_changes() const { return arguments_.size(); }

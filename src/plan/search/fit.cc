@@ -22,8 +22,8 @@ constexpr size_t kSetsAtOnce = 8;
 constexpr double kWorthHaving = 0.995;
 // The relative step time that a method must be able to reach to be planned at all.
 constexpr double kWorthLooking = 0.99;
-// The most recomputation choices that are computed for a set and for those with a budget instead of
-// checkpointing. Each takes a tenth of a second.
+// The largest number of recomputation choices that are computed for a set of methods, together with the sets that
+// replace its checkpointing by a budget. Each choice takes a tenth of a second.
 constexpr int kMostChoices = 3;
 constexpr size_t kMostBudgets = 6;
 
@@ -49,10 +49,10 @@ struct Node {
   bool fits(const Split& split) const { return split.needs && planner->fits(split.needs->least_bytes); }
 };
 
-// Returns true if a batch takes at least as long with the methods that the larger set has in addition. That
-// is not certain if these methods change what is transferred between device and host, or when:
-// checkpointing leaves fewer activations to transfer, copies that are made at use leave the weights where
-// they are, and updates in the backward pass give the copies of their states that time.
+// Returns true if a batch takes at least as long with the methods that the larger set has in addition. That is not
+// certain if these methods change what is transferred between device and host, or when: checkpointing leaves fewer
+// activations to transfer, copies that are made at use leave the weights where they are, and with updates in the
+// backward pass the states can be copied while the backward pass runs.
 bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   if (!set.is_less_than(larger)) return false;
   const auto adds = [&](std::string_view name) { return larger.has(name) && !set.has(name); };
@@ -67,7 +67,8 @@ bool is_another_set(const MethodSet& set, const FitShape& shape) {
 
 bool has_redundant_methods(const FitAnswer& answer, const FitAnswer& other) {
   if (other.set.is_less_than(answer.set)) return answer.ms_per_sample > kWorthHaving * other.ms_per_sample;
-  // Both choose what is recomputed: whole layers are the simpler choice.
+  // Both sets choose what is recomputed. Recomputing whole layers is the simpler choice, so a budget has to be
+  // faster.
   const bool are_choices = answer.set.has_kind("recompute") && other.set.has_kind("recompute") &&
                            answer.set.without_kind("recompute") == other.set.without_kind("recompute");
   if (!are_choices || answer.set == other.set) return false;
@@ -99,7 +100,7 @@ class SetSearch {
       result_.num_plans += node.planner->num_plans();
       result_.plan_ms += node.planner->plan_ms();
     }
-    // All threads together count this many milliseconds per elapsed millisecond.
+    // plan_ms counts the time of every thread. Divided by their number, it is elapsed time.
     result_.plan_ms /= question_.num_threads;
     return std::move(result_);
   }
@@ -136,9 +137,9 @@ class SetSearch {
     return bound.has_value();
   }
 
-  // Returns true if there are enough answers that certainly precede this set in the order of order_ties(), and one of
-  // them changes training no more. A faster answer precedes it if it changes the run no more, or if it is faster than
-  // by a tie.
+  // Returns true if this set cannot be among the answers: enough answers certainly precede it in the order of
+  // order_ties(), and one of them changes training no more than this set. A faster answer precedes it if it changes
+  // the run no more, or if the difference in speed is larger than a tie.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;
@@ -195,7 +196,7 @@ class SetSearch {
     return bound.value_or(0);
   }
 
-  // Considers only splits that do not fit with fewer methods, which would make them no slower.
+  // Considers only splits that do not fit with fewer methods, because fewer methods are never slower.
   bool is_worth_its_methods(Node& node) const {
     for (const Node& other : nodes_) {
       if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;
@@ -232,8 +233,8 @@ class SetSearch {
     }
   }
 
-  // Finds the fastest split that fits in the plan of a run. It searches with placed graphs, which are exact
-  // except for the choice of what is recomputed, for which they give bounds.
+  // Finds the fastest split whose plan fits. The order of the search comes from placed graphs, whose figures are
+  // exact except for sets that choose what is recomputed, for which they are bounds.
   void build(Node& node) {
     const RecomputeChosen chosen = node.planner->chosen();
     const bool by_budget = chosen == RecomputeChosen::kByBudget;
@@ -317,9 +318,9 @@ class SetSearch {
     }
   }
 
-  // Returns the least time per sample of the larger set's copies. The set fits only if as many bytes leave
-  // the device as are missing without it: states once per step, in both directions at a time, activations
-  // with each micro-batch.
+  // Returns the least time per sample of the larger set's copies. The larger set fits only if it moves at least the
+  // bytes by which the smaller set exceeds the limit to the host. States cross the link once per step, in both
+  // directions at the same time; activations cross it with each micro-batch.
   double link_ms(const Node& node, const Split& split, const MethodSet& more) const {
     const PlanRequest& request = space_.own_request();
     const bool moves_states = more.has("offload_optimizer") && !node.set.has("offload_optimizer");
@@ -361,7 +362,8 @@ class SetSearch {
 
   const Node& node_of(const MethodSet& set) const { return *std::ranges::find(nodes_, set, &Node::set); }
 
-  // Takes the first answers, and if of_each_effect the fastest and the first per effect on training.
+  // Takes the first answers. If of_each_effect is set, it also takes the fastest one and the first one per effect on
+  // training.
   void take_answers() {
     std::vector<FitAnswer>& answers = result_.answers;
     order_ties(

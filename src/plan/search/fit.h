@@ -86,11 +86,12 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
   }
 }
 
-// Searches by branch and bound. It adds a method that trades time for memory to a set only for batches that
-// do not fit without it and would be faster by a percent than those that do. It plans a set only if a bound
-// of its time is below that of the answers found so far: the time of its passes and of its link alone, and
-// the time without such methods, none of which makes them shorter. The split of a set with copies is chosen
-// by plans whose copies are late. Requires: num_threads >= 1. Cost: a second or two for BERT-large.
+// Searches by branch and bound. It adds a method that trades time for memory to a set only for batches that do not
+// fit without it and would be faster by a percent than those that do. It plans a set only if a lower bound of its
+// time is below the times of the answers found so far. The bounds are the time of its ops alone, the time of its
+// transfers alone, and the time of the set without such methods, which never make a step shorter. The split of a set
+// with copies is chosen by plans whose copies are late. Requires: num_threads >= 1. Cost: a second or two for
+// BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
 // The run with the fewest bytes, over every set of the space, with micro-batches of one sequence and of all
@@ -102,10 +103,10 @@ struct MinimumMemoryRun {
   int64_t num_plans = 0;
 };
 
-// Returns that run. The result is exact except for sets whose plans choose themselves what they recompute:
-// it plans every set whose bound (MethodSpace::least_bytes) is not above the smallest plan found so far,
-// and of equal ones it takes the one with the fewest methods. Returns nothing if no set can be planned.
-// Cost: as search_fit().
+// Returns the run with the fewest bytes. The result is exact except for sets whose plans choose themselves what they
+// recompute. The function plans every set whose bound (MethodSpace::least_bytes) is not above the smallest plan found
+// so far, and of equally small plans it takes the one with the fewest methods. Returns nothing if no set can be
+// planned. Cost: as search_fit().
 std::optional<MinimumMemoryRun> minimum_memory_run(const MethodSpace& space, const FitQuestion& question);
 
 // Returns the divisors of the effective batch, the largest first.

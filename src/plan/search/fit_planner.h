@@ -27,8 +27,8 @@ struct FitNeeds {
   int64_t bytes = 0;        // upper bound
   int64_t least_bytes = 0;  // estimate: the bytes of the policy that recomputes everything
   double ms_per_sample = 0;
-  // Per sample: the time of the ops alone or of the link alone, because the times at which copies run, and
-  // for which ops wait for them, depend on the shape.
+  // Lower bound of the time per sample: the time of the ops alone or that of the transfers alone, whichever is
+  // longer. The time for which ops wait for transfers is not included, because it depends on the shape.
   double least_ms = 0;
   double passes_ms = 0;  // the part of the forward and the backward pass, without updates and copies
 };
@@ -57,17 +57,18 @@ class FitPlanner {
   // Returns true if arguments can ask for a run of this shape.
   bool takes(const FitShape& shape) const;
 
-  // Returns the needs from graphs that were built for the first requested shape; the search is guided by
-  // these. Their states are transferred late, and they offload activations for which the device has
-  // headroom: how early and which depends on the shape, and it is not done if the limit has no headroom for
-  // it. Errors: as build_plan(). Cost: half a millisecond for BERT-large, some more for the first shape.
+  // Returns the memory and the time that the shape needs, computed from graphs that were built for the first
+  // requested shape. The search is guided by these figures. The figures assume that states are transferred as late as
+  // possible and that activations are offloaded even if the device has headroom for them. How early states are
+  // transferred, and which activations stay, depends on the shape. Errors: as build_plan(). Cost: half a millisecond
+  // for BERT-large, some more for the first shape.
   FitNeeds placed(const FitShape& shape);
-  // Returns the needs from the pipeline of a real run; answers are based on these. Returns nothing if there
-  // is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for that
-  // choice if there is one.
+  // Returns the memory and the time that the shape needs, computed as for a real run. Answers are based on these
+  // figures. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and
+  // the search for that choice if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
-  // Returns the most bytes that this plan needs if the limit has no headroom for early copies: with late
-  // copies, and with the policy that placed() reports in `bytes`. Cost: a plan.
+  // Returns the bytes that the plan needs at most if the memory limit leaves no headroom for early copies: with late
+  // copies, and with the policy for which placed() reports `bytes`. Cost: a plan.
   int64_t sure_bytes(const FitShape& shape);
 
   // Returns who chooses what is recomputed.
@@ -86,7 +87,7 @@ class FitPlanner {
     FitShape built_for = {};
     FitNeeds own_needs = {};  // the needs of that shape
   };
-  // The graphs differ by: accumulates, computes logits in chunks, recomputes by this policy.
+  // The properties by which graphs differ: accumulation, logits in chunks, and the policy of recomputation.
   using Kind = std::tuple<bool, bool, RecomputePolicy>;
 
   void set(const FitShape& shape);
@@ -109,9 +110,9 @@ struct FitLimits {
   int64_t longest_sequence = 0;  // tokens per sequence in batches of the shape
 };
 
-// Searches up to `most_sequences` and `most_tokens`, from a shape that fits. If each plan chooses what it
-// recomputes, both limits are those of the policy that bounds it, which needs at least as much. Cost: about
-// twenty placements and two plans.
+// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`, starting from a
+// shape that fits. If each plan chooses what it recomputes, both limits are those of the policy that bounds it, which
+// needs at least as much. Cost: about twenty placements and two plans.
 FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_sequences,
                       int64_t most_tokens);
 

@@ -20,7 +20,7 @@
 namespace plimsoll {
 namespace {
 
-// Graphs and placement together give the plan of a request.
+// build_graphs() followed by place_plan() gives the plan that build_plan() makes.
 TEST(PlacePlan, IsTheRestOfBuildPlan) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {
@@ -67,7 +67,7 @@ void expect_same_program(const ProgramPlan* a, const ProgramPlan* b) {
   }
 }
 
-// An earlier placement has no effect.
+// The plan that a Placer makes for a size does not depend on the sizes that it placed before.
 TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   int checked = 0;
   for (const PlanRequest& small : all_plan_cases()) {
@@ -154,7 +154,7 @@ TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);
 }
 
-// The documents recommend 4 x 16 if it fits, not 1 x 64.
+// Hugging Face's documentation recommends 4 micro-batches of 16 instead of 64 of 1 if they fit.
 TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
   request.device.kind = KernelDevice::kCuda;
@@ -267,7 +267,7 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
   EXPECT_LT(roomy[0].ms_per_sample, roomy[1].ms_per_sample);
   EXPECT_EQ(roomy[1].largest_batch, 64);
   EXPECT_EQ(roomy[1].longest_sequence, 256);
-  // Too small for any batch in fp32, and sufficient for the smallest batch that recomputes layers.
+  // The limit is too small for any batch in fp32, but sufficient for the smallest batch if layers are recomputed.
   PlanRequest full = request;
   full.recompute.policy = RecomputePolicy::kFull;
   const int64_t least = bytes_of(full, 1, 64, 128);
@@ -365,17 +365,18 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
           {{"pure", 20, pure}, {"bf16", 20.7, bf16}, {"bf16, adam", 20.3, bf16_adam}, {"as is", 23.1, none}}),
       "bf16 1, bf16, adam 1, pure 1, as is 2");
   EXPECT_EQ(ordered({{"pure", 20, pure}, {"as is", 22.9, none}}), "as is 1, pure 1");
-  // Three arguments that keep the numbers change a run less than one that rounds, and that less than another update.
+  // Three arguments that keep the numbers change a run less than one argument that rounds, and rounding changes it
+  // less than another update rule.
   EXPECT_EQ(ordered({{"sgd", 1, sgd}, {"bf16", 1.1, bf16}, {"exact", 1.14, exact}}),
             "exact 1, bf16 1, sgd 1");
-  // The faster of two that change the run as much.
+  // The faster one of two rows comes first when both change the run equally.
   EXPECT_EQ(ordered({{"fp16", 1.01, bf16}, {"bf16", 1, bf16}}), "bf16 1, fp16 1");
-  // A tie is no chain: 1.1 and 1.2 differ by less than 15 %, but the tie of 1 has ended there.
+  // Ties are not transitive: 1.1 and 1.2 differ by less than 15 %, but 1.2 is not in the tie that 1 began.
   EXPECT_EQ(ordered({{"a", 1, sgd}, {"b", 1.1, sgd}, {"c", 1.2, none}, {"d", 1.3, bf16}}),
             "a 1, b 1, c 2, d 2");
 }
 
-// Every row of a tie could be the first; which one is does not depend on how many are asked for.
+// Each row of a tie could be the first one. The choice does not depend on the number of answers that are requested.
 TEST(SearchFit, TheFirstAnswerIsTheSameForAnyNumberOfThem) {
   FitQuestion question{.effective_batch = 4, .longest = 32, .most_tokens = 64, .largest_batch = 8};
   const int64_t own = bytes_of(small_request_on_gpu(), 4, 1, 32);
@@ -495,8 +496,8 @@ TEST(SearchFit, ABudgetReplacesCheckpointing) {
             (std::vector<std::string>{"--recompute_budget", fmt::format("{}MiB", limit >> 20)}));
 }
 
-// If the run asks for it, the values to recompute are chosen for each batch. With a budget, the plan needs no
-// more bytes than that.
+// If the arguments request a choice of recomputed values, it is made for each batch. If they state a budget, no plan
+// exceeds it.
 TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   PlanRequest request = small_request();
   request.evaluate = false;

@@ -45,8 +45,8 @@ void set_method(const Method& method, const RunSpec& run, Arguments& arguments) 
     const std::string value = format_value(method_settings.values, *setting);
     if (!is_replaceable(*setting) && !is_default(run.arguments, *setting) &&
         format_value(run.arguments, *setting) != value) {
-      throw_error(ErrorCode::kUsage, "--{} {}: the run has --{} {}", setting->info.name, value,
-                  setting->info.name, format_value(run.arguments, *setting));
+      throw_error(ErrorCode::kUsage, "--{} {}: the run already has --{} {}; give one of them",
+                  setting->info.name, value, setting->info.name, format_value(run.arguments, *setting));
     }
     assign(arguments, method_settings.values, *setting);
   }
@@ -229,7 +229,7 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own) {
       at_least(Effect::kOtherModel);
     }
     if (method.effect != MethodEffect::kRounding) continue;
-    // Recomputed values have the same bits in fp32, and so have copies in fp16.
+    // In fp32, recomputed values have the same bits. In fp16, copies made at use have the same bits.
     if (method.kind == "recompute" && !own.precision.activation_dtype) continue;
     if (method.kind == "copies of weights" && own.precision.activation_dtype != DType::kBF16) continue;
     at_least(Effect::kRounding);

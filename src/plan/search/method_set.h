@@ -35,7 +35,8 @@ class MethodSet {
   std::string text(std::string_view none = "as it is") const;
   // Returns the number of methods, including those that others imply.
   int size() const;
-  // Returns true if the other set has all methods of this one and more: bf16_gradients includes bf16.
+  // Returns true if the other set has all methods of this one and at least one more. Implied methods count:
+  // bf16_gradients includes bf16.
   bool is_less_than(const MethodSet& other) const;
   friend bool operator==(const MethodSet&, const MethodSet&) = default;
   // Defines an arbitrary order, so that sets can be keys of containers.
@@ -51,9 +52,9 @@ class MethodSet {
 // other setting that the run has. Errors: kUsage if the arguments are refused, or if a method sets an argument that the
 // run sets otherwise. Requires: the run trains.
 RunSpec with_methods(const RunSpec& run, const MethodSet& set);
-// Returns nothing if that is refused.
+// Returns the same run, or nothing if its arguments are refused.
 std::optional<RunSpec> try_methods(const RunSpec& run, const MethodSet& set);
-// Returns that run's request; nothing if that is refused, or if the methods change nothing.
+// Returns the request of the run with the methods; nothing if it is refused, or if the methods change nothing.
 std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& set);
 
 // Returns the effect of the methods on training, compared with the run whose request is `own`: a run with 8-bit AdamW
@@ -61,11 +62,12 @@ std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& 
 // gradients.
 Effect effect_of(const MethodSet& set, const PlanRequest& own);
 
-// Returns what to add to the arguments of the run.
+// Returns the words that have to be added to the arguments of the run.
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
-// The extent to which methods change a run. Of two runs that are equally fast, the one that changes less is preferred:
-// first the one that keeps the numbers, then the one that keeps fp32 masters, then the one with fewer arguments.
+// The extent to which methods change a run. If several runs are equally fast, the one that changes least is
+// preferred: first the one that keeps the numbers, then the one that keeps fp32 masters, then the one with fewer
+// arguments.
 struct ExtentOfChange {
   Effect effect = Effect::kNone;
   bool drops_master_weights = false;

@@ -75,7 +75,7 @@ TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
   EXPECT_FALSE(changed_request(own, set_of({"sgd_8bit"})).has_value()) << "it sets --optim_args itself";
 }
 
-// A method does not replace what a user asked for.
+// A method does not replace a setting that the user gave.
 TEST(Methods, SettingsOfTheRunAreKept) {
   RunSpec run = run_of(on_h200());
   run.arguments.matmul_precision = "tf32";

@@ -71,7 +71,11 @@ UsableMethods usable_methods(const RunSpec& run, Effect most) {
 }
 
 bool has_many_logits(const PlanRequest& request, int64_t sequences) {
-  return sequences * request.model.config.num_labels * dtype_bytes(DType::kF32) >= kMiB;
+  const Bucket bucket{.tokens = sequences * request.batches.train.longest,
+                      .sequences = sequences,
+                      .longest = request.batches.train.longest};
+  return num_predictions(request, bucket) * request.model.config.num_outputs() * dtype_bytes(DType::kF32) >=
+         kMiB;
 }
 
 MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation)
@@ -117,7 +121,8 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
     for (const Method* precision : precisions) {
       if (precision == nullptr) continue;
       const MethodSet set = alone.with(*precision);
-      // An optimizer may be refused without a precision that gives it masters to offload.
+      // An optimizer may be refused by itself although it is accepted with a precision that gives it master weights
+      // to offload.
       if (can_be_asked(set, of_other.value_or(own_))) base_sets_.push_back(set);
     }
   }
@@ -133,8 +138,8 @@ bool MethodSpace::can_be_asked(const MethodSet& set, const PlanRequest& without)
   const std::optional<RunSpec> run = try_methods(run_, set);
   if (!run) return false;
   const PlanRequest request = request_of(*run);
-  // A budget weighs the bytes that the device holds against the time of recomputing them, and offloading
-  // removes these bytes from the device.
+  // A budget weighs the bytes that the device holds against the time of recomputing them. Offloading removes these
+  // bytes from the device, so the two are not combined.
   if (recompute_chosen(*run) == RecomputeChosen::kByBudget && request.offload.activations) return false;
   return !(request == without);
 }

@@ -24,7 +24,7 @@ struct UsableMethods {
   MethodScope scope = {};
   std::vector<std::pair<const Method*, std::string>> refused = {};
 };
-// Returns the methods that `fit` tries with at most this effect on the run.
+// Returns the methods that `fit` may try: those whose effect on the run is at most `most`.
 UsableMethods usable_methods(const RunSpec& run, Effect most);
 
 // Returns true if the method can change a run on this device.
@@ -39,20 +39,21 @@ bool has_many_logits(const PlanRequest& request, int64_t sequences);
 
 class MethodSpace {
  public:
-  // `most_sequences` is the largest micro-batch. Leaves out sets that cannot matter: logits in chunks if
-  // there are few, and 16-bit gradients if nothing accumulates. A trained part has few gradients and
-  // states, so it is combined only with the run's own optimizer.
+  // `most_sequences` is the largest micro-batch. Leaves out sets that cannot change a plan: logits in chunks if there
+  // are few, and 16-bit gradients if nothing accumulates. A trained part has few gradients and states, so it is
+  // combined only with the run's own optimizer.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
   // The first is the empty set: the run itself.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
-  // Returns the sets with one more method that trades time for memory, if arguments allow it. Recomputation
-  // is by policy, not by a budget.
+  // Returns the sets with one more method that trades time for memory, if arguments allow it. Sets that recompute do
+  // so by a policy, not by a budget.
   std::vector<MethodSet> with_one_more(const MethodSet& set) const;
   // Returns every set except those with a budget.
   std::vector<MethodSet> all_fixed() const;
-  // Returns the set with a budget instead of checkpointing. Returns nothing if arguments do not allow it,
-  // or if host memory is part of a step: such a step waits for the link, and a choice takes a second.
+  // Returns the set of methods with a recomputation budget instead of checkpointing. Returns nothing if arguments do
+  // not allow a budget, or if the run offloads to host memory: a step then waits for the link, so a budget gains
+  // little, and computing it takes a second.
   std::optional<MethodSet> with_budget(const MethodSet& set) const;
   // Returns the methods that are in any set, in the order of the table.
   std::vector<const Method*> methods() const;
@@ -75,8 +76,8 @@ class MethodSpace {
     int64_t frozen = 0;
   };
 
-  // Returns true if the arguments of the set are accepted and change the request, which is that of the set without the
-  // last method.
+  // Returns true if the arguments of the set are accepted and lead to another request than `without`, the request of
+  // the set without its last method.
   bool can_be_asked(const MethodSet& set, const PlanRequest& without) const;
   const Elements& elements_of(const MethodSet& set) const;
 

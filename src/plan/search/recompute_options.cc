@@ -87,8 +87,8 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
     live += change[i];
     if (i >= first) option.working_bytes = std::max(option.working_bytes, live);
   }
-  // Values that earlier blocks keep are live too if their own backward pass reads them, and are counted
-  // there.
+  // Values that this block keeps are also live during the backward passes of earlier blocks that read them. They are
+  // counted for those blocks.
   return option;
 }
 

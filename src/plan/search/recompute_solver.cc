@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// A choice for the blocks up to a block: the bytes that they keep together, and the state that it extends.
+// A choice for the first blocks up to some block: the bytes that these blocks keep together, and the state for one
+// block fewer that it extends.
 struct State {
   int64_t kept_bytes = 0;
   double ms = 0;
@@ -43,8 +44,8 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
         const RecomputeOption& option = block.options[o];
         if (before[s].kept_bytes + option.working_bytes + block.later_bytes > limit) continue;
         const State state{before[s].kept_bytes + option.kept_bytes, before[s].ms + option.ms, s, o};
-        // The bytes kept while the block works may be fewer than those that it leaves, and these may exceed
-        // the limit.
+        // The kept bytes may exceed the limit: the check above counts the bytes while the block works, which may be
+        // fewer than the bytes that it keeps.
         const auto at = static_cast<size_t>(std::clamp<int64_t>(state.kept_bytes, 0, limit) / step);
         take(state, at);
       }
@@ -100,7 +101,7 @@ std::optional<RecomputeSolution> choose_options(std::span<const RecomputeBlock> 
     if (next.empty()) return std::nullopt;
     layers.push_back(std::move(next));
   }
-  // The fastest state is the last one that leaves enough bytes for the head.
+  // The fastest of the states that leave enough bytes for the head is the last one.
   const std::vector<State>& last = layers.back();
   const auto fits = [&](const State& state) { return state.kept_bytes + head_bytes <= limit; };
   const auto found = std::find_if(last.rbegin(), last.rend(), fits);

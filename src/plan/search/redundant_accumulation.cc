@@ -23,7 +23,7 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::op
   // Tries the fewest micro-batches first.
   for (int64_t steps = 1; steps < accumulation && plans < kMostPlans; ++steps) {
     if (accumulation % steps != 0) continue;
-    // The larger batch is planned with sequences of full length.
+    // The larger batch is planned with sequences of the full length, because its data is not known.
     RunSpec all_longest = run;
     all_longest.facts.lengths = SequenceLengths::kAllLongest;
     all_longest.facts.passes.dump = nullptr;

@@ -101,8 +101,8 @@ TEST(Savings, TheCheapestComeFirst) {
   EXPECT_GE(seen, 30);
 }
 
-// Half the batch of BERT-large saves less than the gradients take that are then accumulated; a batch of one
-// saves more.
+// Half the batch of BERT-large saves less memory than the gradients need, which must then be accumulated. A batch of
+// one sequence saves more.
 TEST(Savings, GradientsThatAccumulateAreCounted) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
   const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));

@@ -96,9 +96,9 @@ class Search {
     add(change);
   }
 
-  // Tries the mildest policy that fits, or, if none fits, the strongest. If a stronger policy than the
-  // mildest is needed, it also tries the choice between the two policies that uses exactly the limit, if that
-  // is faster.
+  // Tries the policy that recomputes least among those that fit, or the strongest one if none fits. If the weakest
+  // policy does not fit, it also tries the choice of values that uses exactly the limit, and reports it if it is
+  // faster.
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
@@ -110,7 +110,8 @@ class Search {
       if (best->fits) break;
     }
     if (!best) return;
-    // Offloading removes from the device the bytes that a budget weighs.
+    // A budget weighs bytes on the device against time. Offloading removes these bytes from the device, so the two
+    // are not combined.
     if (best->fits && !plan_.request.offload.activations) {
       Change change(run_, labels_);
       change.use_recompute_budget(limit_);
@@ -168,7 +169,8 @@ class Search {
     }
   }
 
-  // Returns the run without a choice of recomputation that was made by planning, which sets of methods may replace.
+  // Returns the run without the choice of recomputed values that was made by planning. Sets of methods make their own
+  // choice.
   static RunSpec searched(RunSpec run) {
     if (!run.facts.recompute) return run;
     run = with_recompute(std::move(run), RecomputePolicy::kCheap);
@@ -212,7 +214,7 @@ class Search {
       if (smallest && smallest->shape.micro_batch != request.batches.train.sequences)
         change.use_micro_batch(smallest->shape.micro_batch);
       if (smallest && !smallest->set.empty()) change.use_methods(smallest->set);
-      // A single change was tried before.
+      // A change by a single method was tried before.
       is_new = change.num_changes() > 1 || (smallest && smallest->set.size() > 1);
     }
     if (is_new && add(change)) return;

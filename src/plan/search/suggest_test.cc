@@ -203,7 +203,8 @@ TEST(Suggest, RecomputingIsFoundAndTheBudgetBetweenThePolicies) {
   EXPECT_EQ(whole_layers->effect, Effect::kNone);
 }
 
-// --gradient_checkpointing contradicts --recompute selective, which the run was given.
+// The run has --recompute selective, which --gradient_checkpointing would contradict. The suggestion therefore names
+// --recompute full.
 TEST(Suggest, AChoiceByPlanningIsReplacedByNamingThePolicy) {
   PlanRequest request = large_batch_request();
   RunSpec run = run_of(request);
@@ -238,7 +239,7 @@ TEST(Suggest, ChangesAreCombinedWhereNoneAloneIsEnough) {
   PlanRequest request = large_batch_request();
   request.model.config.vocab_size = 60000;
   const Plan plan = build_plan(request);
-  // The bytes of sgd, batch 1 and short sequences together, and a little more.
+  // A limit slightly above the memory needed with sgd, batch size 1 and short sequences together.
   PlanRequest least = request;
   least.update.optimizer.kind = OptimizerKind::kSgd;
   least.batches.train = {.tokens = 128, .sequences = 1, .longest = 128};

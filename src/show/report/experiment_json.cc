@@ -67,7 +67,7 @@ ExperimentFigures figures_of(const Json& object) {
                       .date = object.value("date", ""),
                       .evaluation = {}};
   for (const auto& [name, value] : object.at("evaluation").items()) f.evaluation[name] = number_of(value);
-  // Rows of earlier versions were run once.
+  // Files of earlier versions have no "speeds", because each row was run once.
   for (const Json& speed : object.value("speeds", Json::array({object.at("samples_per_s")})))
     f.speeds.push_back(number_of(speed));
   return f;
@@ -145,8 +145,8 @@ PeerFigures parse_peer_figures(std::string_view text, std::string_view source) {
   try {
     return peer_of(Json::parse(text));
   } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: this is not the output of a peer's script: {}", source,
-                error.what());
+    throw_error(ErrorCode::kBadData, "{}: this is not the output that the script of --peer should write: {}",
+                source, error.what());
   }
 }
 

@@ -47,7 +47,7 @@ struct Band {
   std::string no_peer;  // text shown instead of the missing bar of the other program
 };
 
-// The heights of a row and of its bars.
+// The heights of a row and of a bar, in pixels.
 struct Heights {
   double row = 0;
   double bar = 0;
@@ -247,10 +247,11 @@ class Drawing {
     const double mark = bar.predicted * scale;
     if (bar.predicted > 0)
       picture_.line(left + mark, y - 2, left + mark, y + heights_.bar + (has_peers_ ? 0 : 2), "#000000", 2.5);
-    // The number is next to the bar, or after a mark that would cross the number.
+    // The number is written at the end of the bar, or after the mark of the prediction if the mark would cross the
+    // number.
     const bool is_free = bar.predicted <= 0 || mark <= length || mark > length + kNumber;
     write_number(left + (is_free ? length : mark), y + heights_.bar / 2, short_number(bar.measured), kInk);
-    // The runs of the other program are not evaluated.
+    // Hugging Face's Trainer is not evaluated, so it has no bar for the metric.
     if (!has_peers_ || &bar == &band.metric) return;
     const double peer_y = y + heights_.bar;
     const double peer_length = bar.peer.value_or(0) * scale;

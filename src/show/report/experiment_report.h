@@ -40,8 +40,8 @@ struct ExperimentSummary {
   std::string smallest = {};
   int64_t smallest_bytes = 0;
   PredictionErrors predictions = {};
-  // The same for the other rows, with all predictions multiplied by the ratio of measured to predicted speed
-  // of the first row.
+  // The errors of the other rows if all predictions are multiplied by `scale`, the ratio of measured to predicted
+  // speed of the first row.
   double scale = 0;
   PredictionErrors scaled = {};
   bool is_calibrated = false;  // true if a calibration of this device was used for the predictions

@@ -127,9 +127,9 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
   return text;
 }
 
-// Describes the errors of the predictions, first as they are, then scaled by the first row, whose ratio of
-// measured to predicted speed applies to the device. The second shows the errors in the relation between
-// rows, independent of the level.
+// Describes the errors of the predictions, first as they are, then scaled by the first row, whose ratio of measured
+// to predicted speed applies to the device. The scaled errors show how well the ratios between rows are predicted,
+// independently of the speed of the device.
 std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
   const ExperimentSummary summary = summarize(rows);
   const PredictionErrors& all = summary.predictions;

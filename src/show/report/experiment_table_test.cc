@@ -158,7 +158,7 @@ TEST(ExperimentRuns, MedianMaximumAndSpread) {
   add(2, 6);
   EXPECT_NEAR(*speed_spread(figures), 5 / 10.5, 1e-12);
   add(11, 6);
-  // The outlier, 2, and the fastest run do not count.
+  // The spread leaves out the slowest run (the outlier 2) and the fastest one.
   EXPECT_EQ(figures.samples_per_s, 11);
   EXPECT_NEAR(*speed_spread(figures), 0.5 / 11, 1e-12);
   EXPECT_EQ(figures.speeds, (std::vector<double>{10, 12, 11, 2, 11}));
@@ -193,7 +193,7 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(std::isnan(parse_experiment_row(experiment_row_json(rows[0]), "row").figures->loss));
-  // A version without these two fields wrote the row.
+  // The row as an older version wrote it, without these two fields.
   nlohmann::json older = experiment_row_object(rows[1]);
   older["figures"].erase("date");
   older["figures"].erase("is_calibrated");

@@ -82,8 +82,8 @@ std::span<const FitRow> shown_rows(const FitReport& report, size_t most) {
   return std::span(report.rows).first(count);
 }
 
-// Returns the first rows, and of the others the fastest and those that preserve more of the training than all rows
-// before them.
+// Returns the rows for which commands are printed: the first ones, the fastest of the others, and those that change
+// training less than all rows before them.
 std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableContext& context) {
   std::vector<const FitRow*> rows;
   std::optional<MethodEffect> least;
@@ -112,7 +112,7 @@ std::string format_commands(const std::vector<const FitRow*>& rows, const FitTab
   return text;
 }
 
-// Groups the cards that use the same arguments.
+// Formats the commands of a comparison of cards. Cards with the same arguments share a command.
 std::string format_card_commands(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_words;
@@ -274,7 +274,7 @@ std::string format_ties(const std::vector<const FitRow*>& rows) {
   return {};
 }
 
-// Explains those words of the column that occur in it.
+// Explains the words of the column "effect" that occur in these rows.
 std::string format_effects(const std::vector<const FitRow*>& rows) {
   const auto any = [&](std::string_view word) {
     return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });

@@ -49,7 +49,7 @@ const FitTableContext kOneDevice{.subject = "a model, on l4",
                                  .command = "--model_name_or_path MODEL --train_file FILE",
                                  .to_fill_in = "MODEL: a folder; FILE: the training data"};
 
-// Some of the names have the same end.
+// Some names of methods have the same end, so they must not be shortened to it.
 TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
   FitReport report;
   for (const char* precision : {"bf16", "fp16", "pure_bf16"}) {

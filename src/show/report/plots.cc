@@ -145,7 +145,7 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
   SvgPlot plot({.title = title, .x_label = "optimizer step", .y_label = "loss", .caption = caption}, 0,
                last_step, low, high);
   plot.line(train, kPurposeColours[0], "");
-  // A line with a single point would be invisible.
+  // With one or two points a line would be hard to see, so dots are drawn too.
   if (train.size() < 3) plot.dots(train, kPurposeColours[0]);
   plot.line(evaluation, kPurposeColours[5], "6 3");
   plot.dots(evaluation, kPurposeColours[5]);

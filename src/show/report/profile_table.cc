@@ -44,7 +44,7 @@ std::string format_slowest(const std::vector<OpEstimate>& ops, std::span<const d
   const auto name_of = [&](size_t i) {
     return fmt::format("  {}, {}", ops[i].op, segment_name(ops[i].segment));
   };
-  // The column is as wide as the longest name; the description of the op gets the rest of the line.
+  // The column of names is as wide as the longest name. The rest of the line is for the description of the op.
   size_t width = 28;
   for (size_t i : order) width = std::max(width, name_of(i).size() + 1);
   const size_t rest = kLineWidth - (width + 37);

@@ -53,7 +53,8 @@ TEST(Progress, FitsAnyTerminal) {
   }
 }
 
-// Whoever waits wants to know how long: the time is shown before any other figure.
+// If space is scarce, the elapsed and remaining time are kept longest, because they are what a waiting user wants to
+// know.
 TEST(Progress, ShowsTheTimeLongest) {
   ProgressFigures long_run = figures();
   long_run.step = 50'000;

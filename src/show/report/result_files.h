@@ -36,7 +36,7 @@ void write_trainer_state(nlohmann::json state, const LogHistory& history,
 // Returns a line of log.jsonl including its newline. A value that is not finite is written as null, because
 // JSON cannot represent it.
 std::string log_line(const LogRecord& record);
-// Parses such a line; null is read as NaN. Errors: nlohmann::json::exception for any other text.
+// Parses a line of log.jsonl; null is read as NaN. Errors: nlohmann::json::exception for any other text.
 LogRecord parse_log_line(std::string_view line);
 
 // Formats "***** train metrics *****" and one line per metric: keys sorted and aligned, *_runtime as
@@ -63,9 +63,9 @@ std::string memory_json(const MemoryFigures& figures);
 // Describes the files that a run leaves: log.jsonl, plan.json, memory.json, results, trainer_state.json. Pure
 // except for reading the file; thread-safe.
 
-// Returns a description of a file of a run as lines for people, or nothing if its content is not that of such
-// a file. A record of a log is distinguished from a row of data: every name has a number, and it contains a
-// step and an epoch.
+// Returns a description of a file of a run as lines for people, or nothing if it is not a file that a run wrote. A
+// log differs from a data file in JSON Lines: all values of a record are numbers, and each record has a step and an
+// epoch.
 std::optional<std::string> inspect_run_file(const std::string& path);
 
 }  // namespace plimsoll

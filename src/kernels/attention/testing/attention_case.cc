@@ -27,6 +27,8 @@ AttentionCase::AttentionCase(const AttentionProblem& problem)
   dims_.sequences = static_cast<int64_t>(problem.lengths.size());
   dims_.heads = problem.heads;
   dims_.head_dim = problem.head_dim;
+  dims_.kv_heads = problem.kv_heads;
+  dims_.window = problem.window;
   options_.scale = 1.0 / std::sqrt(static_cast<double>(problem.head_dim));
   options_.mask = problem.mask;
   options_.dropout = problem.dropout;
@@ -42,13 +44,12 @@ AttentionCase::AttentionCase(const AttentionProblem& problem)
   }
   cu_seqlens.assign(cu);
 
-  const int slots = problem.layout == QkvLayout::kOneTensor ? 1 : 3;
-  for (int slot = 0; slot < slots; ++slot) {
+  for (int slot = 0; slot < static_cast<int>(num_slots()); ++slot) {
     const std::string number = std::to_string(slot);
-    const int64_t count = dims_.tokens * qkv_stride();
+    const int64_t count = dims_.tokens * stride_of(slot);
     qkv_.push_back(std::make_unique<GuardedBuffer>(problem.name + "/qkv" + number, problem.dtype, count));
     d_qkv_.push_back(std::make_unique<GuardedBuffer>(problem.name + "/d_qkv" + number, problem.dtype, count));
-    fill_normal(qkv_.back()->view(), used_rows_ * qkv_stride(), qkv_.back()->name());
+    fill_normal(qkv_.back()->view(), used_rows_ * stride_of(slot), qkv_.back()->name());
   }
   fill_normal(d_o.view(), used_rows_ * dims_.heads * dims_.head_dim, d_o.name());
 }
@@ -63,14 +64,16 @@ std::unique_ptr<AttentionCase> AttentionCase::in_double() const {
   return copy;
 }
 
-int64_t AttentionCase::qkv_stride() const {
-  return (problem_.layout == QkvLayout::kOneTensor ? 3 : 1) * problem_.heads * problem_.head_dim;
+int64_t AttentionCase::stride_of(int part) const {
+  const int64_t heads =
+      problem_.layout == QkvLayout::kOneTensor ? heads_of(0) + 2 * heads_of(1) : heads_of(part);
+  return heads * problem_.head_dim;
 }
 
 int64_t AttentionCase::index(int part, int64_t t, int64_t h, int64_t d) const {
-  const int64_t column =
-      problem_.layout == QkvLayout::kOneTensor ? part * problem_.heads * problem_.head_dim : 0;
-  return t * qkv_stride() + column + h * problem_.head_dim + d;
+  int64_t heads_before = 0;
+  for (int i = 0; problem_.layout == QkvLayout::kOneTensor && i < part; ++i) heads_before += heads_of(i);
+  return t * stride_of(part) + (heads_before + h) * problem_.head_dim + d;
 }
 
 double AttentionCase::load(int part, int64_t t, int64_t h, int64_t d) const {
@@ -79,7 +82,7 @@ double AttentionCase::load(int part, int64_t t, int64_t h, int64_t d) const {
 
 ConstRows AttentionCase::rows(int part) const {
   GuardedBuffer& buffer = *qkv_[layout_slot(part)];
-  return {buffer.view_from(index(part, 0, 0, 0)), qkv_stride()};
+  return {buffer.view_from(index(part, 0, 0, 0)), stride_of(part)};
 }
 
 AttentionFwdArgs AttentionCase::fwd_args(Implementation implementation) {
@@ -97,7 +100,7 @@ AttentionBwdArgs AttentionCase::bwd_args(Implementation implementation) {
                             : attention_bwd_cpu_scratch_bytes(dims_, num_threads());
   scratch_ = std::make_unique<GuardedBuffer>(problem_.name + "/scratch", DType::kU8, bytes);
   const auto d_rows = [&](int part) {
-    return Rows{d_qkv(part).view_from(index(part, 0, 0, 0)), qkv_stride()};
+    return Rows{d_qkv(part).view_from(index(part, 0, 0, 0)), stride_of(part)};
   };
   return {dims_,      options_,   rows(0),   rows(1),   rows(2),   cu_seqlens.view(), o.view(),
           lse.view(), d_o.view(), d_rows(0), d_rows(1), d_rows(2), scratch_->view(),  bytes};
@@ -106,7 +109,7 @@ AttentionBwdArgs AttentionCase::bwd_args(Implementation implementation) {
 std::vector<double> AttentionCase::gradient(int part) {
   std::vector<double> values;
   for (int64_t t = 0; t < dims_.tokens; ++t) {
-    for (int64_t h = 0; h < dims_.heads; ++h) {
+    for (int64_t h = 0; h < heads_of(part); ++h) {
       for (int64_t d = 0; d < dims_.head_dim; ++d) values.push_back(d_qkv(part).load(index(part, t, h, d)));
     }
   }
@@ -147,6 +150,7 @@ class HeadBounds {
         count_(exact.problem().lengths[static_cast<size_t>(b)]),
         head_dim_(exact.dims().head_dim),
         h_(h),
+        reach_{exact.options().mask, exact.dims().window, count_},
         u_(rounding.u),
         r_(rounding.r),
         s_(rounding.s),
@@ -155,7 +159,8 @@ class HeadBounds {
 
   void add_row(int64_t i) {
     const AttentionOptions& options = exact_.options();
-    const int64_t n = options.mask == AttentionMask::kCausal ? i + 1 : count_;
+    const int64_t first = reach_.first_key(i);
+    const int64_t n = reach_.end_key(i) - first;
     const double depth = static_cast<double>(head_dim_);
     const double terms = static_cast<double>(n);
     std::vector<double> x(static_cast<size_t>(n));
@@ -163,8 +168,8 @@ class HeadBounds {
     for (int64_t j = 0; j < n; ++j) {
       double magnitude = 0;
       for (int64_t d = 0; d < head_dim_; ++d) {
-        x[static_cast<size_t>(j)] += options.scale * q(i, d) * k(j, d);
-        magnitude += std::abs(options.scale * q(i, d) * k(j, d));
+        x[static_cast<size_t>(j)] += options.scale * q(i, d) * k(first + j, d);
+        magnitude += std::abs(options.scale * q(i, d) * k(first + j, d));
       }
       e = std::max(e, ((depth + 4) * u_ + 2 * t_) * magnitude);
     }
@@ -176,10 +181,10 @@ class HeadBounds {
 
     std::vector<double> o(static_cast<size_t>(head_dim_)), o_magnitude(o);
     for (int64_t j = 0; j < n; ++j) {
-      const double p = std::exp(x[static_cast<size_t>(j)] - lse) * factor(i, j);
+      const double p = std::exp(x[static_cast<size_t>(j)] - lse) * factor(i, first + j);
       for (int64_t d = 0; d < head_dim_; ++d) {
-        o[static_cast<size_t>(d)] += p * v(j, d);
-        o_magnitude[static_cast<size_t>(d)] += p * std::abs(v(j, d));
+        o[static_cast<size_t>(d)] += p * v(first + j, d);
+        o_magnitude[static_cast<size_t>(d)] += p * std::abs(v(first + j, d));
       }
     }
     const double largest_factor =
@@ -191,7 +196,7 @@ class HeadBounds {
       const size_t at = static_cast<size_t>(d);
       double o_error =
           (2 * e + (2 * terms + 16) * u_ + s_ + t_) * o_magnitude[at] + r_ * std::abs(o[at]) + w_;
-      for (int64_t j = 0; j < n && w_ > 0; ++j) o_error += w_ * largest_factor * std::abs(v(j, d));
+      for (int64_t j = 0; j < n && w_ > 0; ++j) o_error += w_ * largest_factor * std::abs(v(first + j, d));
       out_.o[element(i, d)] = o_error;
       delta += d_o(i, d) * o[at];
       delta_magnitude += std::abs(d_o(i, d) * o[at]);
@@ -199,25 +204,25 @@ class HeadBounds {
     }
     const double eta = 3 * e + (terms + 16 + 3 * std::abs(lse)) * u_;
     for (int64_t j = 0; j < n; ++j) {
-      const double m = factor(i, j);
+      const double m = factor(i, first + j);
       double y = 0;
       double y_magnitude = 0;
       for (int64_t d = 0; d < head_dim_; ++d) {
-        y += m * d_o(i, d) * v(j, d);
-        y_magnitude += m * std::abs(d_o(i, d) * v(j, d));
+        y += m * d_o(i, d) * v(first + j, d);
+        y_magnitude += m * std::abs(d_o(i, d) * v(first + j, d));
       }
       const double p = std::exp(x[static_cast<size_t>(j)] - lse);
       const double d_x = std::abs(p * (y - delta));
       const double d_x_error =
           p * ((eta + 4 * u_) * std::abs(y - delta) +
                ((depth + 4) * u_ * (y_magnitude + delta_magnitude) + 2 * t_ * y_magnitude) + delta_error);
-      const double whole = static_cast<double>(count_) + 4;
+      const double whole = static_cast<double>(count_ * exact_.dims().group_heads()) + 4;
       for (int64_t d = 0; d < head_dim_; ++d) {
         out_.d_q[element(i, d)] +=
-            options.scale * (d_x_error + ((terms + 4) * u_ + s_ + t_) * d_x + w_) * std::abs(k(j, d));
-        out_.d_k[element(j, d)] +=
+            options.scale * (d_x_error + ((terms + 4) * u_ + s_ + t_) * d_x + w_) * std::abs(k(first + j, d));
+        out_.d_k[kv_element(first + j, d)] +=
             options.scale * (d_x_error + (whole * u_ + s_ + t_) * d_x + w_) * std::abs(q(i, d));
-        out_.d_v[element(j, d)] +=
+        out_.d_v[kv_element(first + j, d)] +=
             ((eta + whole * u_ + s_ + t_) * p * m + w_ * largest_factor) * std::abs(d_o(i, d));
       }
     }
@@ -225,10 +230,14 @@ class HeadBounds {
 
  private:
   double q(int64_t i, int64_t d) const { return exact_.load(0, first_ + i, h_, d); }
-  double k(int64_t j, int64_t d) const { return exact_.load(1, first_ + j, h_, d); }
-  double v(int64_t j, int64_t d) const { return exact_.load(2, first_ + j, h_, d); }
+  double k(int64_t j, int64_t d) const { return exact_.load(1, first_ + j, kv_head(), d); }
+  double v(int64_t j, int64_t d) const { return exact_.load(2, first_ + j, kv_head(), d); }
   size_t element(int64_t i, int64_t d) const {
     return static_cast<size_t>(((first_ + i) * exact_.dims().heads + h_) * head_dim_ + d);
+  }
+  int64_t kv_head() const { return h_ / exact_.dims().group_heads(); }
+  size_t kv_element(int64_t j, int64_t d) const {
+    return static_cast<size_t>(((first_ + j) * exact_.dims().num_kv_heads() + kv_head()) * head_dim_ + d);
   }
   size_t lse_at(int64_t i) const { return static_cast<size_t>(h_ * exact_.dims().tokens + first_ + i); }
   double d_o(int64_t i, int64_t d) const { return exact_.d_o.load(static_cast<int64_t>(element(i, d))); }
@@ -243,6 +252,7 @@ class HeadBounds {
   const AttentionCase& exact_;
   AttentionBounds& out_;
   int64_t first_, count_, head_dim_, h_;
+  AttentionReach reach_;
   double u_, r_, s_, w_, t_;
 };
 
@@ -258,9 +268,9 @@ AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype) {
 
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding) {
   AttentionBounds bounds;
-  for (std::vector<double>* part : {&bounds.o, &bounds.d_q, &bounds.d_k, &bounds.d_v}) {
-    part->resize(static_cast<size_t>(exact.o.count()));
-  }
+  const int64_t kv_elements = exact.o.count() / exact.dims().group_heads();
+  for (auto* part : {&bounds.o, &bounds.d_q}) part->resize(static_cast<size_t>(exact.o.count()));
+  for (auto* part : {&bounds.d_k, &bounds.d_v}) part->resize(static_cast<size_t>(kv_elements));
   bounds.lse.resize(static_cast<size_t>(exact.lse.count()));
   for (int64_t b = 0; b < exact.dims().sequences; ++b) {
     for (int64_t h = 0; h < exact.dims().heads; ++h) {

@@ -23,7 +23,7 @@ inline std::string test_name() {
   return std::string(info->test_suite_name()) + "." + info->name();
 }
 
-// Selects whether q, k and v are thirds of one tensor or three separate tensors.
+// Selects whether q, k and v are parts of one tensor or three separate tensors.
 enum class QkvLayout : uint8_t { kOneTensor, kThreeTensors };
 
 struct AttentionProblem {
@@ -37,6 +37,10 @@ struct AttentionProblem {
   DType dtype = DType::kF32;
   QkvLayout layout = QkvLayout::kOneTensor;
   int64_t longest_slack = 0;  // the plan's longest sequence minus the longest of this batch
+  int64_t kv_heads = 0;       // 0: as many as heads
+  int64_t window = 0;         // 0: no limit
+
+  int64_t num_kv_heads() const { return kv_heads == 0 ? heads : kv_heads; }
 };
 
 enum class Implementation : uint8_t { kCpu, kRef };
@@ -60,7 +64,8 @@ class AttentionCase {
   GuardedBuffer& qkv(int part) { return *qkv_[layout_slot(part)]; }
   GuardedBuffer& d_qkv(int part) { return *d_qkv_[layout_slot(part)]; }
   double load(int part, int64_t t, int64_t h, int64_t d) const;
-  // Returns the gradients of one part as [T, H, D] doubles.
+  int64_t heads_of(int part) const { return part == 0 ? problem_.heads : problem_.num_kv_heads(); }
+  // Returns the gradients of one part as [T, heads_of(part), D] doubles.
   std::vector<double> gradient(int part);
 
   const AttentionProblem& problem() const { return problem_; }
@@ -77,7 +82,8 @@ class AttentionCase {
   size_t layout_slot(int part) const {
     return problem_.layout == QkvLayout::kOneTensor ? 0u : static_cast<size_t>(part);
   }
-  int64_t qkv_stride() const;
+  int64_t stride_of(int part) const;
+  size_t num_slots() const { return problem_.layout == QkvLayout::kOneTensor ? 1 : 3; }
   ConstRows rows(int part) const;
 
   AttentionProblem problem_;
@@ -101,7 +107,7 @@ struct AttentionRounding {
 // The largest error that attention.h allows for each element of the results.
 struct AttentionBounds {
   std::vector<double> o, lse;
-  std::vector<double> d_q, d_k, d_v;  // [T, H, D]
+  std::vector<double> d_q, d_k, d_v;  // [T, H, D], [T, G, D], [T, G, D]
 };
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
 // Returns the bounds of *_cpu for a type.

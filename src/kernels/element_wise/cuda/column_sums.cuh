@@ -42,8 +42,9 @@ void add_up_partials(const PartialSums& partials, const SumDestinations& to, int
 // is one row for every warp of all blocks. The rows that the card reads at one time are therefore adjacent,
 // which its memory serves faster than distant pieces of a tensor.
 //
-// Function: kInputs (1 or 2) tensors a and b, kSums sums, kHasOutput; f.prepare<N>(c, p) as in rows.cuh;
-// f.apply<N>(a, b, p, out, terms) computes the output and each sum's terms of N columns. out may be a or b.
+// Members of Function: kInputs is the number of tensors, 1 (a) or 2 (a and b); kSums is the number of sums;
+// kHasOutput says if there is an output; f.prepare<N>(c, p) is as in rows.cuh; f.apply<N>(a, b, p, out, terms)
+// computes the output and each sum's terms of N columns. out may be a or b.
 template <typename X, int N, class Function>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumBlocks)
     column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, PartialSums partials,

@@ -12,6 +12,7 @@
 
 #include <type_traits>
 
+#include "kernels/element_wise/cuda/vectors.cuh"
 #include "kernels/element_wise/gelu.h"
 
 namespace plimsoll::cuda {
@@ -70,7 +71,7 @@ __device__ __forceinline__ NormalTail normal_tail(float z) {
   return {fast_exp2(-(w * w)), Tail::ratio(z, fast_reciprocal(z + 3.5f))};
 }
 
-// An infinity gives NaN. The contract allows this because NaN is not finite.
+// An infinite input gives NaN. The contract allows this, because it requires only that the result is not finite.
 template <class Tail>
 struct ErfGeluWith {
   static __device__ __forceinline__ float value(float x) {
@@ -183,5 +184,25 @@ struct Tanh {
     return fmaf(-y, y, 1.0f);
   }
 };
+
+// Calls body(T{}, Form{}) with the element's type and the type that computes the activation for it.
+template <class Body>
+void with_type_and_form(DType dtype, Activation activation, const Body& body) {
+  with_cuda_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    switch (activation) {
+      case Activation::kGelu:
+        return body(type, ErfGelu<T>{});
+      case Activation::kGeluTanh:
+        return body(type, TanhGelu<T>{});
+      case Activation::kRelu:
+        return body(type, Relu<T>{});
+      case Activation::kSilu:
+        return body(type, Silu<T>{});
+      case Activation::kTanh:
+        return body(type, Tanh<T>{});
+    }
+  });
+}
 
 }  // namespace plimsoll::cuda

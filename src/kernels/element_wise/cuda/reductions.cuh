@@ -23,7 +23,8 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-// Returns the same for numbers that are neither negative nor NaN: comparing their bits gives the same order.
+// Returns the maximum over the warp of numbers that are neither negative nor NaN. Comparing the bits of such numbers
+// as integers gives the same order.
 __device__ __forceinline__ float warp_max_of_magnitudes(float value) {
 #if __CUDA_ARCH__ >= 800
   return __uint_as_float(__reduce_max_sync(kWholeWarp, __float_as_uint(value)));

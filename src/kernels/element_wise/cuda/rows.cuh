@@ -9,7 +9,7 @@ namespace plimsoll::cuda {
 inline constexpr int kRowsThreads = 256;
 inline constexpr int kRowsPerThread = 4;
 
-// Function: f.prepare<N>(int64_t c, float (&p)[2][N]) loads the operands of the columns from c on, and
+// Members of Function: f.prepare<N>(int64_t c, float (&p)[2][N]) loads the operands of the columns from c on, and
 // f.apply<N>(float (&x)[N], const float (&p)[2][N]) replaces x with results. y may be x.
 template <typename X, int N, class Function>
 __global__ void __launch_bounds__(kRowsThreads)

@@ -18,7 +18,7 @@
 
 namespace plimsoll::cuda {
 
-// N elements of T in their memory layout: whole 32-bit words, or one 16-bit element in the low half.
+// N elements of T as they are in memory: whole 32-bit words, or, for a single 16-bit element, the low half of a word.
 template <typename T, int N>
 struct Raw {
   static constexpr int kBytes = static_cast<int>(sizeof(T)) * N;
@@ -214,7 +214,8 @@ struct Integer {
   }
 };
 
-// Says if a gradient is added to its destination. In a captured graph the flag is in device memory.
+// States whether a gradient is added to its destination or overwrites it. In a captured graph the flag is in device
+// memory.
 struct AddFlag {
   const int32_t* flag = nullptr;
   bool otherwise = false;
@@ -254,7 +255,8 @@ inline void check_cuda_operands(const char* kernel, std::initializer_list<Operan
   }
 }
 
-// Checks the same and returns the type that all operands share. Errors: kInternal if they differ.
+// Checks the operands as check_cuda_operands() does, and returns the type that all of them share. Errors: kInternal
+// if they differ.
 inline DType cuda_type_of(const char* kernel, std::initializer_list<Operand> operands) {
   check_cuda_operands(kernel, operands);
   const DType dtype = operands.begin()->view.dtype;

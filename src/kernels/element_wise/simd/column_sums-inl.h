@@ -76,7 +76,7 @@ inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t 
     const int64_t begin = task % tasks_per_out * kColumnsPerTask;
     add_up_columns(scratch, blocks, C, which, begin, std::min(C, begin + kColumnsPerTask), out, accumulate);
   };
-  // Less work than a chunk is finished sooner than the threads are woken.
+  // A task as small as this is finished sooner than other threads can be woken.
   if (num_outs * C * blocks.num_blocks < 16384) {
     for (int64_t task = 0; task < num_outs * tasks_per_out; ++task) run(task);
   } else {

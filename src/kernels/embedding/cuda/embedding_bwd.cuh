@@ -1,7 +1,7 @@
-// The gradient of an embedding table on a GPU, in two launches. The first adds up pieces of the sorted tokens
-// and, unless the table is added to, writes zeros to the rows without a token. The second adds up the pieces
-// of ids that have several. For tables of two rows and 16-bit d_x, blocks instead add up both rows in the way
-// columns are added up. Only for .cu files. Thread-safe: no state.
+// The gradient of an embedding table on a GPU, in two launches. The first adds up pieces of the sorted tokens and,
+// unless the table is added to, writes zeros to the rows without a token. The second adds up the pieces of ids that
+// have several. For tables of two rows and 16-bit d_x there is another kernel: every block adds up both rows, as in
+// the sum over the rows of a matrix. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"

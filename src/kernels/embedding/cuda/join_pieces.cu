@@ -6,8 +6,8 @@ namespace {
 
 constexpr int kAhead = 8;  // sums in flight at once
 
-// An id whose tokens are in several pieces: in `before` pieces before the block's own and `after` pieces
-// after it.
+// An id whose tokens are in several pieces: in the piece of this block, in `before` pieces before it and in `after`
+// pieces after it.
 struct Run {
   int32_t id;
   int64_t before, after;
@@ -91,9 +91,9 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
   }
 }
 
-// Runs one block per piece: one warp handles the piece's first id, the other its last id if it differs. The
-// blocks are small so that they fit next to the blocks that add up pieces. Until those have finished, they
-// read only data that were written before that launch.
+// Runs one block per piece: one warp handles the piece's first id, the other its last id if it differs. The blocks
+// are small so that they fit next to the blocks that add up pieces. This launch may start early: until the blocks
+// that add up pieces have finished, it reads only data that were written before their launch.
 template <int N>
 __global__ void __launch_bounds__(64) join_pieces_kernel(const __grid_constant__ Pieces a) {
   const int64_t piece = blockIdx.x;

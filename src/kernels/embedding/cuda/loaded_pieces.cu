@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {
     const int64_t at = begin + i - 1;
-    // Positions outside the batch get an id that no token has.
+    // Positions before the first and after the last token get an id that no token has, so that ids begin and end
+    // there.
     const int2 pair = at >= 0 && at < a.T ? a.sorted.pairs[at] : make_int2(-1, 0);
     ids[i] = pair.x;
     if (i >= 1 && i <= a.tokens) tokens[i - 1] = pair.y;

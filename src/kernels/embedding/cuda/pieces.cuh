@@ -96,7 +96,7 @@ inline constexpr int kMostCopiedTokens = 256;
 // The number of pieces that all multiprocessors of an H100 add up at once, four each.
 inline constexpr int64_t kCopiedPieces = 528;
 
-// Adds up the sums of ids that are in several pieces. `packs` says if four columns may be read at once.
+// Adds up the sums of ids that are in several pieces. `packs`: four columns may be read at once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
 
 }  // namespace plimsoll::cuda

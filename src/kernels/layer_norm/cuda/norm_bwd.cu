@@ -197,7 +197,8 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(shared_bytes)));
   }
-  // Without sums a block has no reason to handle more rows.
+  // With sums, each block handles many rows, to keep the number of partial sums small. Without sums, one iteration
+  // per block is enough.
   const int64_t blocks =
       kSums ? norm_bwd_cuda_blocks(operands.T).num_blocks : ceil_div(operands.T, groups * kRows);
   const PartialSums partials = partial_sums(sums.scratch, blocks, operands.C);
@@ -214,7 +215,7 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
 template <typename T, int N, bool kSums>
 void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
   constexpr int kRows = sizeof(T) == 2 ? 2 : 1;
-  // Cards of compute capability 7.5 have less shared memory.
+  // Cards of compute capability 7.5 have less shared memory, so the ring may not fit.
   const bool has_ring = N > 1 && kSums;
   const bool ring_fits = ring_bytes<T, kRows>(operands) + kOwnSharedBytes <=
                          device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();

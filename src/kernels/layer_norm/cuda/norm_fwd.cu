@@ -23,7 +23,7 @@ inline constexpr int kBlocks = N == 8 ? 4 : 3;
 // block that ends makes space for the next at once, whereas a grid that fits entirely on the card waits for
 // its slowest block. 65536 rows of 1024 bf16 with dropout take 145 us on an H200 and 151 us in one wave;
 // 16384 rows are faster in one wave.
-constexpr int kTurns = 7;
+constexpr int kMinIterations = 7;
 constexpr int kMaxWaves = 4;
 
 // The way to read gain, beta and bias: with a type known at compile time, or with the type found at run time.
@@ -159,7 +159,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += s[j][i];
     }
-    // The slots of an iteration can be reused two barriers later, which is two iterations later.
+    // Iterations use two sets of slots in turn. A set is reused two iterations later; by then two barriers have
+    // passed, so every thread has read it.
     const float mean = block_sum(sum, thread, warps, slots[slot][0]) / columns;
     float squares = 0.0f;
 #pragma unroll
@@ -179,11 +180,11 @@ template <typename T, class Parameters, int N, int kElements>
 void launch_as(const NormFwd& operands, CudaStream stream) {
   const auto warps = static_cast<unsigned>(ceil_div(operands.C, 32 * kElements));
   const unsigned rows = warps == 1 ? kRowsPerBlock : 1;
-  // Blocks of fewer than kMaxWarps warps leave room for more blocks.
+  // If blocks have fewer than kMaxWarps warps, more of them fit on a multiprocessor.
   const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                            (kBlocks<N> * kMaxWarps / (rows * warps));
   const int64_t all = ceil_div(operands.T, rows);
-  const int64_t waves = std::clamp<int64_t>(all / (resident * kTurns), 1, kMaxWaves);
+  const int64_t waves = std::clamp<int64_t>(all / (resident * kMinIterations), 1, kMaxWaves);
   const auto blocks = static_cast<unsigned>(std::min(all, resident * waves));
   norm_fwd_kernel<T, Parameters, N, kElements / N><<<blocks, dim3(32 * warps, rows), 0, stream>>>(operands);
   PLIMSOLL_CHECK_LAUNCH("norm_fwd");

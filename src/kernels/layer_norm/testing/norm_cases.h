@@ -146,7 +146,7 @@ struct BackwardBounds {
   std::vector<double> d_residual, d_x, d_bias, d_gain, d_beta;
 };
 
-// `depth` is the depth of the sums over rows.
+// Computes the error bounds of a backward pass. `depth`: the largest number of additions per term in a sum over rows.
 inline BackwardBounds backward_bounds(const NormCase& test, const BackwardTensors& tensors,
                                       const Gradients& want, const GuardedBuffer& before, double depth) {
   const RowsAndColumns shape = test.shape;

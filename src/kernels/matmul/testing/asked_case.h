@@ -1,4 +1,4 @@
-// Makes the problems that tests of the products' rows ask the catalog about.
+// Makes problems for tests that query the catalog about the rows of products.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// The update of one block of 256 elements with states in 8 bits by a warp. A lane computes two times four
+// The update of one block of 256 elements with states in 8 bits by a warp. A lane computes two groups of four
 // elements of the block. Only for .cu files. Thread-safe: no state.
 #pragma once
 

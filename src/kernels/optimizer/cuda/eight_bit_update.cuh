@@ -68,8 +68,8 @@ struct EightBitQueue {
   uint32_t requested;  // the result of the last request, in lane 0; take() waits for it
 
   static __device__ __forceinline__ uint32_t first() { return threadIdx.x / 32; }
-  // Requests the next number. nvcc compiles atomicAdd to a sum over the warp that waits at once; this does
-  // not.
+  // Requests the next number. nvcc compiles atomicAdd to a sum over the warp, which waits for the result immediately.
+  // This instruction does not wait.
   __device__ __forceinline__ void request() {
     if (threadIdx.x % 32 == 0) {
       asm volatile("atom.shared.add.u32 %0, [%1], 1;" : "=r"(requested) : "r"(next) : "memory");

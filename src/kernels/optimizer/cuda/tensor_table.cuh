@@ -21,8 +21,8 @@ inline constexpr int kSmallTable = 8;
 template <class Entry>
 inline constexpr int kLargeTable = static_cast<int>((kTableBytes - 16) / static_cast<int64_t>(sizeof(Entry)));
 
-// Returns the last tensor whose first chunk, first_chunk_of(i), is at most `chunk`. Requires: the first chunk
-// of the first tensor is, and first chunks do not decrease.
+// Returns the last tensor whose first chunk, first_chunk_of(i), is at most `chunk`. Requires: the first chunk of the
+// first tensor is at most `chunk`, and first chunks do not decrease.
 template <class FirstChunkOf>
 __device__ __forceinline__ int last_at_most(const FirstChunkOf& first_chunk_of, int num_entries,
                                             uint32_t chunk) {
@@ -54,7 +54,7 @@ struct TensorTable {
   }
 };
 
-// Does the work of for_each_table for one size of tables.
+// Implements for_each_table() for one capacity of tables.
 template <class Entry, int kEntries, class Make, class Launch>
 void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
                        const Launch& launch) {

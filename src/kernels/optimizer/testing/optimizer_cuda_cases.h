@@ -44,7 +44,7 @@ void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   }
 }
 
-// These return the location of a scalar for the reference and for the GPU.
+// Return the view of a scalar: kOnHost for the reference, the other one for the GPU.
 inline const auto kOnHost = [](GuardedBuffer& buffer) { return ConstView(buffer.view()); };
 inline auto on_device(Twins& gpu) {
   return [&gpu](GuardedBuffer& buffer) { return ConstView(gpu(buffer)); };

@@ -1,6 +1,6 @@
-// Shared by the fixtures of PyTorch's optimizers: 50 updates of six weights from
-// fixtures/make_torch_values.py, compared after steps 1, 2, 10 and 50. For tests of this folder. Thread-safe:
-// no state.
+// Code that the tests against PyTorch's optimizers share: 50 updates of six weights with the values of
+// fixtures/make_torch_values.py, compared after steps 1, 2, 10 and 50. For tests of this folder. Thread-safe: no
+// state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,8 +53,8 @@ void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& upd
   EXPECT_EQ(next, std::size(kFixtureSeen));
 }
 
-// Does the same for an optimizer with one state, whose final value is `state`. limit(step) is the largest
-// difference from the weights of the fixture and, after the last step, in units of the learning rate, from
+// Runs the steps of a fixture for an optimizer with one state, whose final value is `state`. limit(step) is the
+// largest difference from the weights of the fixture and, after the last step, in units of the learning rate, from
 // its state. Case is a row of fixtures/*_values.inc.
 template <typename Case, typename Update, typename Limit>
 void expect_fixture(TensorList& list, const Case& fixture, std::span<const double> state, Update&& update,

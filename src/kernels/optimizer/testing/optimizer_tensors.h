@@ -22,7 +22,7 @@ inline void assign_upper_halves(GuardedBuffer& copy, const GuardedBuffer& param)
   }
 }
 
-// Returns the view from that element on.
+// Returns the part of the view that begins at `element`.
 inline View from_element(ConstView view, int64_t element) {
   auto* data = static_cast<std::byte*>(const_cast<void*>(view.data));
   return {data + element * dtype_bytes(view.dtype), view.dtype};

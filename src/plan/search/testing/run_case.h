@@ -73,7 +73,7 @@ inline RunSpec run_of(const PlanRequest& request) {
                .thresholds = {.elements_at_once = request.update.elements_at_once,
                               .least_offloaded_bytes = request.offload.least_bytes}};
   PlanRequest made = request_of(run);
-  // A card limits the memory; a request for a test need not.
+  // request_of() sets the limit to the memory of the card, but requests of tests may have none.
   made.memory_limit_bytes = request.memory_limit_bytes;
   EXPECT_TRUE(made == request) << "the arguments of the run do not ask for this request";
   return run;

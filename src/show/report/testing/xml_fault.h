@@ -1,5 +1,5 @@
-// A check for tests that a text is well-formed XML: one root, tags that nest, quoted attributes, no stray
-// characters. Enough of XML for what we write ourselves: no comments, no CDATA, no DTD.
+// A check for tests that a text is well-formed XML: one root, tags that nest, quoted attributes, no stray characters.
+// It supports only the parts of XML that Plimsoll writes: no comments, no CDATA, no DTD.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// "" when it is well-formed, else what is wrong and where.
+// Returns "" if the text is well-formed, otherwise the fault and its position.
 inline std::string xml_fault(std::string_view text) {
   std::vector<std::string> open;
   bool seen_root = false;

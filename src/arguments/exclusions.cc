@@ -1,0 +1,143 @@
+// The settings that exclude each other, two at a time. resolve_arguments() refuses what a row excludes, and the JSON Schema
+// of settings files (settings_schema.cc) states the same rows, so that an editor marks them.
+#include <algorithm>
+#include <array>
+
+#include "arguments/argument_table.h"
+#include "arguments/value.h"
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+using Is = StateKind;
+
+// {0} and {1} are the settings with their values.
+constexpr std::string_view kEachOther = "{0} and {1} exclude each other; give one of them";
+constexpr std::string_view kFullRecompute =
+    "{0} means --recompute full, and {1} excludes it; give one of them";
+constexpr std::string_view kNeedsPass = "{1} disables the pass that {0} needs; give one of them";
+constexpr std::string_view kBudget = "{0} and {1} both choose what is recomputed; give one of them";
+constexpr std::string_view kNeedsEvaluation = "{0} needs evaluations: give --eval_strategy steps or epoch";
+
+constexpr std::array kExclusions = {
+    Exclusion{{"fp16", Is::kTrue}, {"bf16", Is::kTrue}, kEachOther},
+    Exclusion{{"fp16_full_eval", Is::kTrue}, {"bf16_full_eval", Is::kTrue}, kEachOther},
+    Exclusion{{"use_cpu", Is::kTrue}, {"device", Is::kNoneOf, "auto|cpu"}, kEachOther},
+    Exclusion{{"dataloader_prefetch_factor", Is::kGiven},
+              {"dataloader_num_workers", Is::kOneOf, "0"},
+              "{0} needs --dataloader_num_workers above 0, but it is 0"},
+    Exclusion{{"gradient_checkpointing", Is::kTrue},
+              {"activation_checkpointing", Is::kFalse},
+              "{0} True and {1} are two names of one setting; give one of them"},
+    Exclusion{{"gradient_checkpointing", Is::kFalse},
+              {"activation_checkpointing", Is::kTrue},
+              "{0} and {1} True are two names of one setting; give one of them"},
+    Exclusion{{"gradient_checkpointing", Is::kTrue}, {"recompute", Is::kNoneOf, "auto|full"}, kFullRecompute},
+    Exclusion{
+        {"activation_checkpointing", Is::kTrue}, {"recompute", Is::kNoneOf, "auto|full"}, kFullRecompute},
+    Exclusion{{"gradient_checkpointing", Is::kFalse}, {"recompute", Is::kOneOf, "full"}, kEachOther},
+    Exclusion{{"activation_checkpointing", Is::kFalse}, {"recompute", Is::kOneOf, "full"}, kEachOther},
+    Exclusion{{"recompute_budget", Is::kGiven}, {"disable_pass", Is::kContains, "recompute"}, kNeedsPass},
+    Exclusion{
+        {"gradient_checkpointing", Is::kTrue}, {"disable_pass", Is::kContains, "recompute"}, kNeedsPass},
+    Exclusion{
+        {"activation_checkpointing", Is::kTrue}, {"disable_pass", Is::kContains, "recompute"}, kNeedsPass},
+    Exclusion{
+        {"recompute", Is::kNoneOf, "auto|none"}, {"disable_pass", Is::kContains, "recompute"}, kNeedsPass},
+    Exclusion{{"recompute_budget", Is::kGiven},
+              {"offload_activations", Is::kTrue},
+              "--recompute_budget chooses which activations stay on the card, but --offload_activations "
+              "moves them to the "
+              "host; give one of them, or combine --recompute full with --offload_activations"},
+    Exclusion{{"recompute_budget", Is::kGiven}, {"gradient_checkpointing", Is::kTrue}, kBudget},
+    Exclusion{{"recompute_budget", Is::kGiven}, {"activation_checkpointing", Is::kTrue}, kBudget},
+    Exclusion{{"recompute_budget", Is::kGiven}, {"recompute", Is::kNoneOf, "auto"}, kBudget},
+    Exclusion{
+        {"chunked_loss", Is::kOneOf, "always"}, {"disable_pass", Is::kContains, "chunked_loss"}, kNeedsPass},
+    Exclusion{{"optimizer_in_backward", Is::kTrue},
+              {"max_grad_norm", Is::kNoneOf, "0"},
+              "--optimizer_in_backward updates weights before all gradients are known, so it cannot clip "
+              "them to {1}; give "
+              "--max_grad_norm 0"},
+    Exclusion{
+        {"optimizer_in_backward", Is::kTrue},
+        {"gradient_accumulation_steps", Is::kNoneOf, "1"},
+        "--optimizer_in_backward frees each gradient after its use, but {1} must keep it; give one of them"},
+    Exclusion{{"optimizer_in_backward", Is::kTrue},
+              {"fp16", Is::kTrue},
+              "--optimizer_in_backward updates weights before it is known whether a step's loss scale was "
+              "too large, which "
+              "--fp16 needs; give --bf16 instead of it"},
+    Exclusion{{"quiet", Is::kTrue},
+              {"log_level", Is::kNoneOf, "passive|warning"},
+              "{0} means --log_level warning, and {1} excludes it; give one of them"},
+    Exclusion{{"dataset_name", Is::kOneOf, "dummy"}, {"task_name", Is::kGiven}, kEachOther},
+    Exclusion{{"dataset_name", Is::kGiven}, {"train_file", Is::kGiven}, kEachOther},
+    Exclusion{{"dataset_name", Is::kOneOf, "dummy"}, {"validation_file", Is::kGiven}, kEachOther},
+    Exclusion{{"dataset_name", Is::kOneOf, "dummy"}, {"test_file", Is::kGiven}, kEachOther},
+    Exclusion{{"load_in_4bit", Is::kTrue}, {"load_in_8bit", Is::kTrue}, kEachOther},
+    Exclusion{{"lr_scheduler_type", Is::kOneOf, "reduce_lr_on_plateau|greedy"},
+              {"eval_strategy", Is::kOneOf, "no"},
+              kNeedsEvaluation},
+    Exclusion{{"save_strategy", Is::kOneOf, "best"}, {"eval_strategy", Is::kOneOf, "no"}, kNeedsEvaluation},
+    Exclusion{{"early_stopping_patience", Is::kGiven}, {"eval_strategy", Is::kOneOf, "no"}, kNeedsEvaluation},
+};
+
+bool is_one_of(std::string_view value, std::string_view choices) {
+  const std::vector<std::string_view> words = split_choices(choices);
+  return std::ranges::find(words, value) != words.end();
+}
+
+const Setting& setting_of(const SettingState& state) {
+  const Setting* setting = find_setting(state.setting);
+  PLIMSOLL_CHECK(setting != nullptr, "a rule names the unknown setting {}", state.setting);
+  return *setting;
+}
+
+// Returns the setting as the user gives it: "--fp16", "--recompute full"; a size, which is written in many ways, without its
+// value.
+std::string described(const SettingState& state, const std::string& value) {
+  if (state.kind == StateKind::kTrue || setting_of(state).info.unit == "bytes")
+    return fmt::format("--{}", state.setting);
+  return fmt::format("--{} {}", state.setting, state.kind == StateKind::kContains ? state.values : value);
+}
+
+}  // namespace
+
+std::span<const Exclusion> exclusions() {
+  return kExclusions;
+}
+
+bool holds(const Arguments& arguments, const SettingState& state) {
+  const Setting& setting = setting_of(state);
+  const std::string value = format_value(arguments, setting);
+  switch (state.kind) {
+    case StateKind::kTrue:
+      return value == "True";
+    case StateKind::kFalse:
+      return value == "False";
+    case StateKind::kGiven:
+      return !value.empty();
+    case StateKind::kOneOf:
+      return is_one_of(value, state.values);
+    case StateKind::kNoneOf:
+      return !is_one_of(value, state.values);
+    case StateKind::kContains:
+      return std::ranges::find(arguments.*std::get<StringList Arguments::*>(setting.member), state.values) !=
+             (arguments.*std::get<StringList Arguments::*>(setting.member)).end();
+  }
+  PLIMSOLL_CHECK(false, "unknown state {}", static_cast<int>(state.kind));
+}
+
+void check_exclusions(const Arguments& arguments) {
+  for (const Exclusion& row : kExclusions) {
+    if (!holds(arguments, row.first) || !holds(arguments, row.second)) continue;
+    const std::string first = format_value(arguments, setting_of(row.first));
+    const std::string second = format_value(arguments, setting_of(row.second));
+    throw Error(ErrorCode::kUsage, fmt::format(fmt::runtime(row.message), described(row.first, first),
+                                               described(row.second, second)));
+  }
+}
+
+}  // namespace plimsoll

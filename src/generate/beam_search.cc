@@ -1,0 +1,181 @@
+#include "generate/beam_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "generate/token_selection.h"
+
+namespace plimsoll {
+namespace {
+
+// The score that transformers gives to beams that must not be selected. Added to a score in fp32 it leaves multiples of 64.
+constexpr float kExcluded = -1.0e9f;
+
+// Returns length^penalty as the fp32 divisor of a score. transformers computes the power in double.
+float length_divisor(int64_t length, double penalty) {
+  return static_cast<float>(std::pow(static_cast<double>(length), penalty));
+}
+
+bool is_better(const BeamCandidate& a, const BeamCandidate& b) {
+  if (a.key != b.key) return a.key > b.key;
+  if (a.log_prob != b.log_prob) return a.log_prob > b.log_prob;
+  return a.token < b.token;
+}
+
+}  // namespace
+
+int64_t candidates_per_beam(const GenerationSettings& settings) {
+  return std::max<int64_t>(2, 1 + std::ssize(settings.eos_token_ids)) * settings.beams.num_beams;
+}
+
+void select_candidates(const GenerationSettings& settings, std::span<const float> log_probs, uint32_t row,
+                       uint32_t position, std::vector<BeamCandidate>* candidates) {
+  const auto wanted = static_cast<size_t>(candidates_per_beam(settings));
+  PLIMSOLL_CHECK(log_probs.size() >= wanted);
+  // The candidates so far, as a heap with the worst one first.
+  candidates->clear();
+  for (size_t v = 0; v < log_probs.size(); ++v) {
+    BeamCandidate candidate{log_probs[v], log_probs[v], static_cast<int32_t>(v)};
+    if (settings.sampling.do_sample && std::isfinite(candidate.log_prob)) {
+      candidate.key +=
+          static_cast<float>(beam_gumbel(settings.sampling.seed, row, position, candidate.token));
+    }
+    if (candidates->size() < wanted) {
+      candidates->push_back(candidate);
+      std::ranges::push_heap(*candidates, is_better);
+    } else if (is_better(candidate, candidates->front())) {
+      std::ranges::pop_heap(*candidates, is_better);
+      candidates->back() = candidate;
+      std::ranges::push_heap(*candidates, is_better);
+    }
+  }
+  std::ranges::sort_heap(*candidates, is_better);
+}
+
+BeamSearch::BeamSearch(const GenerationSettings& settings, std::span<const int32_t> prompt, int64_t max_new,
+                       StopCheck ends_with_stop)
+    : settings_(settings),
+      ends_with_stop_(std::move(ends_with_stop)),
+      num_beams_(settings.beams.num_beams),
+      prompt_length_(std::ssize(prompt)),
+      max_new_(max_new) {
+  PLIMSOLL_CHECK(max_new >= 1 && num_beams_ >= 1);
+  const std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+  beams_.assign(static_cast<size_t>(num_beams_), {tokens, kExcluded, false});
+  beams_.front().score = 0.0f;
+  results_.assign(static_cast<size_t>(num_beams_), {tokens, kExcluded, false});
+}
+
+std::vector<BeamSearch::Continuation> BeamSearch::best_continuations(
+    std::span<const std::vector<BeamCandidate>> rows) const {
+  const size_t wanted = static_cast<size_t>(candidates_per_beam(settings_));
+  std::vector<Continuation> all;
+  for (int64_t b = 0; b < num_beams_; ++b) {
+    // Before the first step all beams are copies of the prompt.
+    const auto& row = rows[rows.size() == 1 ? 0 : static_cast<size_t>(b)];
+    PLIMSOLL_CHECK(row.size() >= wanted);
+    const float score = beams_[static_cast<size_t>(b)].score;
+    for (size_t i = 0; i < wanted; ++i) {
+      const BeamCandidate& candidate = row[i];
+      all.push_back({score + candidate.key, score + candidate.log_prob, candidate.log_prob,
+                     static_cast<int32_t>(b), candidate.token, false});
+    }
+  }
+  const auto is_before = [](float Continuation::*value) {
+    return [value](const Continuation& a, const Continuation& b) {
+      if (a.*value != b.*value) return a.*value > b.*value;
+      if (a.row != b.row) return a.row < b.row;
+      return a.log_prob != b.log_prob ? a.log_prob > b.log_prob : a.token < b.token;
+    };
+  };
+  std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(wanted),
+                            is_before(&Continuation::key));
+  all.resize(wanted);
+  if (settings_.sampling.do_sample) std::ranges::sort(all, is_before(&Continuation::score));
+  for (Continuation& continuation : all) continuation.is_finished = is_end(continuation);
+  return all;
+}
+
+bool BeamSearch::is_end(const Continuation& continuation) const {
+  if (num_new_ + 1 >= max_new_ || is_end_token(settings_, continuation.token)) return true;
+  return ends_with_stop_ && ends_with_stop_(extended(continuation).tokens);
+}
+
+BeamSearch::Beam BeamSearch::extended(const Continuation& continuation) const {
+  Beam beam{beams_[static_cast<size_t>(continuation.row)].tokens, continuation.score,
+            continuation.is_finished};
+  beam.tokens.push_back(continuation.token);
+  return beam;
+}
+
+void BeamSearch::update_results(std::span<const Continuation> continuations) {
+  const float divisor = length_divisor(num_new_ + 1, settings_.beams.length_penalty);
+  const bool is_full = settings_.beams.early_stopping == EarlyStopping::kWhenFull &&
+                       std::ranges::all_of(results_, &Beam::is_finished);
+  if (is_full || !may_improve_) return;
+  for (const Continuation& continuation : continuations.first(static_cast<size_t>(num_beams_))) {
+    if (!continuation.is_finished) continue;
+    Beam beam = extended(continuation);
+    beam.score /= divisor;
+    // The results are sorted; an equal score goes after the older ones.
+    const auto place = std::ranges::upper_bound(results_, beam.score, std::greater<>(), &Beam::score);
+    if (place == results_.end()) continue;
+    results_.insert(place, std::move(beam));
+    results_.pop_back();
+  }
+}
+
+void BeamSearch::update_beams(std::span<const Continuation> continuations) {
+  std::vector<Continuation> running(continuations.begin(), continuations.end());
+  for (Continuation& continuation : running) {
+    if (continuation.is_finished) continuation.score += kExcluded;
+  }
+  std::ranges::stable_sort(running, std::greater<>(), &Continuation::score);
+  running.resize(static_cast<size_t>(num_beams_));
+  std::vector<Beam> beams;
+  parents_.clear();
+  tokens_.clear();
+  const bool is_first = num_new_ == 0;
+  for (Continuation& continuation : running) {
+    beams.push_back(extended(continuation));
+    parents_.push_back(is_first ? 0 : continuation.row);
+    tokens_.push_back(continuation.token);
+  }
+  beams_ = std::move(beams);
+}
+
+bool BeamSearch::can_improve() const {
+  const BeamSettings& beams = settings_.beams;
+  const bool is_longest = beams.early_stopping == EarlyStopping::kNever && beams.length_penalty > 0.0;
+  const float best =
+      beams_.front().score / length_divisor(is_longest ? max_new_ : num_new_, beams.length_penalty);
+  const float worst = results_.back().score;
+  return std::ranges::any_of(
+      results_, [&](const Beam& result) { return best > (result.is_finished ? worst : kExcluded); });
+}
+
+void BeamSearch::advance(std::span<const std::vector<BeamCandidate>> rows) {
+  PLIMSOLL_CHECK(!is_done_ && std::ssize(rows) == num_rows());
+  const std::vector<Continuation> continuations = best_continuations(rows);
+  update_results(continuations);
+  update_beams(continuations);
+  ++num_new_;
+  may_improve_ = may_improve_ && can_improve();
+  const bool is_full = settings_.beams.early_stopping == EarlyStopping::kWhenFull &&
+                       std::ranges::all_of(results_, &Beam::is_finished);
+  is_done_ = !may_improve_ || is_full || std::ranges::all_of(continuations, &Continuation::is_finished);
+}
+
+std::vector<BeamResult> BeamSearch::results() const {
+  PLIMSOLL_CHECK(is_done_);
+  std::vector<BeamResult> results;
+  for (const Beam& beam : results_) {
+    if (std::ssize(results) == settings_.num_return_sequences) break;
+    results.push_back({{beam.tokens.begin() + prompt_length_, beam.tokens.end()}, beam.score});
+  }
+  return results;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,124 @@
+// Beam search for one prompt, equal to transformers 5's `_beam_search` token for token, and beam search with sampling. It computes
+// on the host and runs no model: for each step it takes the best next tokens of each beam and returns which beam each new beam
+// continues and with which token, so that the caller can share and copy the cached keys and values (page_table.h).
+//
+// Every prompt is searched by itself. A batch in transformers gives the same texts: a prompt that is done does not change while
+// others continue.
+//
+// A step (N beams, E end tokens, K = max(2, 1 + E) N candidates, s_b the score of beam b, t new tokens with this one,
+// lp the length penalty; scores are fp32 and every operation rounds once, as in transformers):
+//
+//   candidates    the K best of s_b + log p_b(token) over all beams and tokens
+//   finished      a candidate that ends with an end token or a stop string, or that has the largest number of tokens
+//   running       the N best candidates that are not finished
+//   result        the N best of the finished beams so far and of the finished ones among the first N candidates, which
+//                 have the score (s_b + log p_b) / t^lp
+//   end           when no running beam can improve the result (EarlyStopping), or when every candidate is finished
+//
+// Before the first step beam 0 has the score 0 and the others -1e9, so all beams continue the prompt with different tokens.
+//
+// Equal sums: the smaller beam goes first, then the token with the larger log p, then the smaller token. (torch.topk leaves that
+// open.)
+//
+// With sampling, the K candidates are drawn without replacement from softmax(s_b + log p_b): they are the K largest of
+// s_b + log p_b + Gumbel number (token_selection.h), in the order of s_b + log p_b.
+//
+// Not thread-safe; different prompts may run on different threads. It owns its tokens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "generate/generation_settings.h"
+
+namespace plimsoll {
+
+// A possible next token of one beam. `key` orders candidates: log_prob, plus the Gumbel number when sampling.
+struct BeamCandidate {
+  float key = 0.0f;
+  float log_prob = 0.0f;
+  int32_t token = 0;
+};
+
+// Returns the number of candidates of each beam that a step needs.
+int64_t candidates_per_beam(const GenerationSettings& settings);
+
+// Selects the candidates of one beam from the V processed log probabilities (log_softmax, then LogitsProcessors), best first.
+// `row` is (number of the prompt) * num_beams + beam, and position the number of new tokens so far; only sampling reads them. Requires:
+// V >= candidates_per_beam(). Cost: O(V).
+void select_candidates(const GenerationSettings& settings, std::span<const float> log_probs, uint32_t row,
+                       uint32_t position, std::vector<BeamCandidate>* candidates);
+
+// A text that beam search found.
+struct BeamResult {
+  std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
+  float score = 0.0f;           // sum of log probabilities / length^length_penalty
+};
+
+class BeamSearch {
+ public:
+  // Tells if the last token of a text (prompt and new tokens) completes a stop string.
+  using StopCheck = std::function<bool(std::span<const int32_t>)>;
+
+  // Requires: max_new >= 1, and settings that pass their checks. `ends_with_stop` may be empty.
+  BeamSearch(const GenerationSettings& settings, std::span<const int32_t> prompt, int64_t max_new,
+             StopCheck ends_with_stop = {});
+
+  // Returns the number of beams that the next step needs candidates for: 1 (the prompt) before the first step, then
+  // num_beams.
+  int64_t num_rows() const { return num_new_ == 0 ? 1 : num_beams_; }
+  // Returns the prompt and the new tokens of a row of the next step.
+  std::span<const int32_t> history(int64_t row) const { return beams_[static_cast<size_t>(row)].tokens; }
+  int64_t num_new_tokens() const { return num_new_; }
+
+  // Performs a step. Requires: not is_done(), and candidates of select_candidates() for each of num_rows() rows.
+  void advance(std::span<const std::vector<BeamCandidate>> rows);
+
+  // Returns true if no further step is needed.
+  bool is_done() const { return is_done_; }
+  // Return for each new beam the row of the last step that it continues, and its new token.
+  std::span<const int32_t> parents() const { return parents_; }
+  std::span<const int32_t> tokens() const { return tokens_; }
+
+  // Returns the num_return_sequences best texts, best first. Requires: is_done().
+  std::vector<BeamResult> results() const;
+
+ private:
+  struct Beam {
+    std::vector<int32_t> tokens;  // prompt and new tokens
+    float score = 0.0f;
+    bool is_finished = false;
+  };
+  struct Continuation {
+    float key = 0.0f;
+    float score = 0.0f;
+    float log_prob = 0.0f;
+    int32_t row = 0;
+    int32_t token = 0;
+    bool is_finished = false;
+  };
+
+  std::vector<Continuation> best_continuations(std::span<const std::vector<BeamCandidate>> rows) const;
+  bool is_end(const Continuation& continuation) const;
+  Beam extended(const Continuation& continuation) const;
+  void update_results(std::span<const Continuation> continuations);
+  void update_beams(std::span<const Continuation> continuations);
+  bool can_improve() const;
+
+  GenerationSettings settings_;
+  StopCheck ends_with_stop_;
+  int64_t num_beams_;
+  int64_t prompt_length_;
+  int64_t max_new_;
+  int64_t num_new_ = 0;
+  bool is_done_ = false;
+  bool may_improve_ = true;  // once false, the result does not change any more
+  std::vector<Beam> beams_;
+  std::vector<Beam> results_;
+  std::vector<int32_t> parents_;
+  std::vector<int32_t> tokens_;
+};
+
+}  // namespace plimsoll

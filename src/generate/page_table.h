@@ -1,0 +1,91 @@
+// The pages of a KV cache: which page of the cache contains which tokens of which sequence. Sequences that continue the same text share
+// its pages, so that beams and several samples of one prompt store their past once. It stores numbers of pages; the keys and values are in
+// the planned memory of the cache (kernels/attention/paged_attention.h).
+//
+// Every sequence is a list of pages of page_size tokens each, of which only the last one may be partly filled. A page has one
+// reference per sequence that contains it. A sequence writes only into pages that it alone refers to: if the partly filled last page is
+// shared when a sequence grows, the sequence gets a copy of it. Full pages are never copied.
+//
+// The capacity is fixed: pages_needed() gives the planner an upper bound that the search cannot exceed.
+//
+// Not thread-safe. It owns its lists and allocates only when a sequence is added.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace plimsoll {
+
+// The contents of page `from` must be copied to page `to` before the next tokens are written.
+struct PageCopy {
+  int32_t from = 0;
+  int32_t to = 0;
+  friend bool operator==(const PageCopy&, const PageCopy&) = default;
+};
+
+// The number of a sequence in its table.
+enum class SequenceId : int32_t {};
+
+class PageTable {
+ public:
+  // Requires: num_pages >= 0 and page_size >= 1.
+  PageTable(int64_t num_pages, int64_t page_size);
+
+  // Adds a sequence without tokens.
+  SequenceId add();
+  // Adds a sequence with the tokens and pages of another one. Cost: O(pages of the sequence).
+  SequenceId fork(SequenceId parent);
+  // Removes a sequence and frees the pages that no other one contains. Its number is used again.
+  void release(SequenceId sequence);
+  // Replaces the beams of one prompt after a step: beam b continues the old beam parents[b]. `beams` has the numbers of
+  // the old beams before and those of the new ones after the call; both may have different lengths. A beam that continues
+  // alone keeps its pages.
+  void reorder(std::vector<SequenceId>* beams, std::span<const int32_t> parents);
+  // Makes room for more tokens at the end of a sequence. Appends to `copies` the page that must be copied first, if there is one.
+  // Copies of several calls are independent of each other as long as no sequence is released between them. Requires: count >= 0.
+  // Errors: kInternal if no page is free, because the plan has reserved too few.
+  void grow(SequenceId sequence, int64_t count, std::vector<PageCopy>* copies);
+
+  int64_t length(SequenceId sequence) const { return at(sequence).length; }
+  std::span<const int32_t> pages(SequenceId sequence) const { return at(sequence).pages; }
+  int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
+  int64_t num_used() const { return static_cast<int64_t>(num_references_.size() - free_.size()); }
+  int64_t page_size() const { return page_size_; }
+  int64_t num_references(int32_t page) const { return num_references_[static_cast<size_t>(page)]; }
+
+  // Writes the rows of a step: row i of `table` (max_pages entries each) has the pages of sequences[i], then zeros, and lengths[i] its
+  // number of tokens. Requires: max_pages is at least the number of pages of each sequence.
+  void write_rows(std::span<const SequenceId> sequences, int64_t max_pages, std::span<int32_t> table,
+                  std::span<int32_t> lengths) const;
+
+ private:
+  struct Sequence {
+    std::vector<int32_t> pages;
+    int64_t length = 0;
+    bool is_used = false;
+  };
+
+  Sequence& at(SequenceId id);
+  const Sequence& at(SequenceId id) const;
+  int32_t take_page();
+  void drop_page(int32_t page);
+
+  int64_t page_size_;
+  std::vector<int32_t> num_references_;  // of each page
+  std::vector<int32_t> free_;            // pages without a reference, the next one last
+  std::vector<Sequence> sequences_;
+  std::vector<SequenceId> unused_;  // numbers of released sequences
+};
+
+// Returns the number of pages that a search of all prompts at once can hold at most, if each has up to `max_new_tokens` new tokens and
+// `num_beams` sequences (beams, or samples of one prompt). The last new token is never stored, because nothing follows it. Per prompt
+// with P tokens, full = floor(P / page_size) pages are shared by its sequences, and each may have all others to itself:
+//
+//   full + num_beams (ceil((P + max_new_tokens - 1) / page_size) - full)        if max_new_tokens > 1, else ceil(P / page_size)
+//
+// Requires: positive arguments.
+int64_t pages_needed(std::span<const int64_t> prompt_lengths, int64_t max_new_tokens, int64_t num_beams,
+                     int64_t page_size);
+
+}  // namespace plimsoll

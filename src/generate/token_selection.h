@@ -1,0 +1,49 @@
+// Selects the next token from processed scores: the largest one (greedy decoding), or a random one with the probabilities
+// softmax(scores) (sampling). Also the random numbers of beam search with sampling.
+//
+// Random numbers come from Philox4x32-10 with the seed as key and a counter that names what is drawn, so that a text depends on the
+// seed, on its own number and on its own scores, but not on the other texts of the batch, on the order of calls, or on threads:
+//
+//   sampling            counter = {low, high 32 bits of the number of the sequence, kSamplingSite, position}
+//   beam search         counter = {token / 4, row, kBeamSite, position}, and the number of the token is lane token % 4
+//
+// The number of a sequence is (number of the prompt) * num_return_sequences + (number of its text). A row is
+// (number of the prompt) * num_beams + (number of the beam). The position is the number of new tokens before this one.
+//
+// Sampling inverts the distribution: u = (2^32 lane 0 + lane 1, without its low 11 bits) / 2^64 is uniform in [0, 1), and
+// the token is the first one, in the order of ids, for which the sum of exp(x - largest) up to and including it exceeds u times the
+// sum over all. Sums are in double, in the order of ids. Beam search draws without replacement by the Gumbel-top-k trick (Kool
+// et al., arXiv 1903.06059, section 3): the largest of log p + g, where g = -log(-log(w)) and w = (lane + 0.5) / 2^32.
+//
+// Thread-safe: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "base/philox.h"
+
+namespace plimsoll {
+
+// The score of a token that cannot be selected.
+inline constexpr float kRemovedScore = -std::numeric_limits<float>::infinity();
+
+inline constexpr uint32_t kSamplingSite = 0x53414d50u;  // "SAMP"
+inline constexpr uint32_t kBeamSite = 0x4245414du;      // "BEAM"
+
+// Returns the first of the largest scores, as torch.argmax. Errors: kNotFinite if a score is NaN or +infinity; kUsage if all
+// are -infinity.
+int32_t select_greedy(std::span<const float> scores);
+
+// The uniform number that selects the token of a sequence at a position.
+double sampling_number(uint64_t seed, uint64_t sequence, uint32_t position);
+
+// Returns the token that the uniform number selects. Errors: as select_greedy(). Cost: one exponential per score that was not
+// removed.
+int32_t select_sampled(std::span<const float> scores, double uniform);
+
+// Returns the Gumbel number of a token of a row.
+double beam_gumbel(uint64_t seed, uint32_t row, uint32_t position, int32_t token);
+
+}  // namespace plimsoll

@@ -1,0 +1,128 @@
+// rms_norm(x_TN, gain_C, second_gain_C?) {eps, heads, second_heads}: divides each of the first {heads} vectors of C elements of
+// a row by its root mean square and multiplies it by gain (Zhang and Sennrich, arXiv 1910.07467); the next {second_heads}
+// vectors have second_gain, and the elements after them are copied. A norm of whole rows has one vector of C = N elements.
+// rstd_T(H) keeps the inverse of each root for the backward pass.
+//
+// rms_norm_bwd(d_y, x, gain, second_gain?, rstd, into_gain?, into_second?, flag?): kernels/layer_norm/rms_norm.h has the
+// formulas. Tail rows of d_y must be zero.
+#include <array>
+
+#include "graph/ops/ops.h"
+#include "graph/ops/sum_type.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t num_vectors(const Attributes& attributes) {
+  return attributes.integer("heads") + attributes.integer("second_heads");
+}
+
+class RmsNorm final : public OpSchema, private RmsNormOp {
+ public:
+  std::string_view name() const override { return "rms_norm"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
+  OpGroup group() const override { return OpGroup::kNormalization; }
+  bool works_row_by_row(const OpView&) const override { return true; }
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    const bool has_second = op.attributes().integer("second_heads") > 0;
+    expect_operands(
+        op.in_shape(kX).rank() == 2 && op.in_shape(kGain).rank() == 1 &&
+            num_vectors(op.attributes()) * op.in_shape(kGain)[0].offset <= op.in_shape(kX)[1].offset,
+        op, "x[T,N], gain[C], with at most N / C vectors");
+    expect_operands(has_second == op.has_input(kSecondGain) &&
+                        (!has_second || op.input(kSecondGain).type == op.input(kGain).type),
+                    op, "second_gain[C] if there are second_heads");
+    const ValueType& x = op.input(kX).type;
+    return {x, {sum_dtype(x.dtype), Shape{x.shape[0], num_vectors(op.attributes())}}};
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return 4.0 * static_cast<double>(op.out_shape(kY).elements(bucket));
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    if (!op.out_shape(kY).has_token_rows()) return {Tail::kNone, Tail::kNone};
+    return {inputs[kX], Tail::kFinite};
+  }
+  std::vector<int> may_overwrite(const OpView&, int output) const override {
+    return output == kY ? std::vector<int>{kX} : std::vector<int>{};
+  }
+  std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
+  void gradient(GradientContext& context) const override {
+    const ValueId d_y = context.d_output(kY);
+    if (d_y == kNoValue) return;
+    const Op& op = context.op();
+    const Graph& graph = context.graph();
+    const ValueId second = op.inputs[kSecondGain];
+    std::vector<std::string> names{"d_" + graph.value(op.inputs[kX]).name,
+                                   "d_" + graph.value(op.inputs[kGain]).name};
+    if (second != kNoValue) names.push_back("d_" + graph.value(second).name);
+    const auto out = emit_all(
+        context.graph(), rms_norm_bwd_op(),
+        {d_y, op.inputs[kX], op.inputs[kGain], second, op.outputs[kRstd], kNoValue, kNoValue, kNoValue},
+        op.attributes, names);
+    for (int i = 0; i < static_cast<int>(out.size()); ++i) {
+      if (context.wants(i)) context.set(i, out[static_cast<size_t>(i)]);
+    }
+  }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x"), InputOperand::required(kGain, "gain"),
+                                      InputOperand::optional(kSecondGain, "second_gain")};
+  static constexpr std::array kOutputs{OutputOperand::required(kY, "y"),
+                                       OutputOperand::required(kRstd, "rstd").without_memory()};
+};
+
+// The outputs have the order of the inputs of rms_norm whose gradients they are.
+class RmsNormBwd final : public OpSchema, private RmsNormBwdOp {
+ public:
+  std::string_view name() const override { return "rms_norm_bwd"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
+  OpGroup group() const override { return OpGroup::kNormalization; }
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kDY) == op.in_shape(kX), op,
+                    "d_y[T,N], x[T,N], gain[C], second_gain, rstd, into_gain, into_second, flag");
+    std::vector<ValueType> types{op.input(kDY).type, sum_type(op.input(kGain).type)};
+    if (op.has_input(kSecondGain)) types.push_back(sum_type(op.input(kSecondGain).type));
+    return types;
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return 11.0 * static_cast<double>(op.out_shape(kDX).elements(bucket));
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    std::vector<Tail> states(static_cast<size_t>(op.num_outputs()), Tail::kNone);
+    if (!op.out_shape(kDX).has_token_rows()) return states;
+    expect_zero_tail(inputs[kDY], op, "gradient");
+    states[kDX] = Tail::kZero;
+    return states;
+  }
+  std::vector<int> may_overwrite(const OpView&, int output) const override {
+    return output == kDX ? std::vector<int>{kDY, kX} : std::vector<int>{};
+  }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kDY, "d_y"),
+                                      InputOperand::required(kX, "x"),
+                                      InputOperand::required(kGain, "gain"),
+                                      InputOperand::optional(kSecondGain, "second_gain"),
+                                      InputOperand::required(kRstd, "rstd"),
+                                      InputOperand::into(kIntoGain, "into_gain", kDGain),
+                                      InputOperand::into(kIntoSecond, "into_second", kDSecond),
+                                      InputOperand::accumulate_flag(kFlag)};
+  static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x"),
+                                       OutputOperand::required(kDGain, "d_gain"),
+                                       OutputOperand::conditional(kDSecond, "d_second_gain")};
+};
+
+}  // namespace
+
+const OpSchema& rms_norm_op() {
+  static const RmsNorm op;
+  return op;
+}
+const OpSchema& rms_norm_bwd_op() {
+  static const RmsNormBwd op;
+  return op;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,74 @@
+// Gated linear units (Shazeer, arXiv:2002.05202): an activation of one half of a row times the other half. With SiLU it is
+// SwiGLU, with GELU GeGLU. Contracts; no graph, no allocation.
+//
+// Legend: T rows (all rows of the bucket, including tail rows), F columns of the result. A row of x has 2 F elements: the
+// gate g and then u. gelu.h has the activations f.
+//
+//   y = f(g) u          d_g = d_y u f'(g)          d_u = d_y f(g)
+//
+// Types, threads, ownership, errors and repeatability are those of gelu.h. The halves of an odd F are not aligned; the
+// kernels then load single elements on a GPU.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/element_wise/gelu.h"
+
+namespace plimsoll {
+
+// Computes y. Aliasing: none. Scratch: none. Cost: about 41 FLOPs per element of y; 3 T F elements moved.
+struct GluFwdArgs {
+  ConstView x;  // [T, 2 F]
+  View y;       // [T, F]
+  int64_t T = 0;
+  int64_t F = 0;
+  Activation activation = Activation::kSilu;
+};
+void glu_fwd_ref(const GluFwdArgs& args);
+void glu_fwd_cpu(const GluFwdArgs& args);
+void glu_fwd_cuda(const GluFwdArgs& args, CudaStream stream);
+
+// Computes d_x = [d_g | d_u]. For finite x, rows in which d_y is zero give zero. Aliasing: d_x may be x. Scratch: none.
+// Cost: about 85 FLOPs per element of d_y; 5 T F elements moved.
+struct GluBwdArgs {
+  ConstView x;    // [T, 2 F]
+  ConstView d_y;  // [T, F]
+  View d_x;       // [T, 2 F]
+  int64_t T = 0;
+  int64_t F = 0;
+  Activation activation = Activation::kSilu;
+};
+void glu_bwd_ref(const GluBwdArgs& args);
+void glu_bwd_cpu(const GluBwdArgs& args);
+void glu_bwd_cuda(const GluBwdArgs& args, CudaStream stream);
+
+// The bound of y and, with d_y instead of u, of d_u: the error of f(g) and the rounding of the product.
+inline double glu_fwd_error_bound(double gate, double up, Activation activation, DType stored) {
+  const double y = up * gelu_exact(gate, activation);
+  return 1.01 * (std::abs(up) * gelu_fwd_error_bound(gate, activation, DType::kF32) +
+                 kRoundoffF32 * std::abs(y)) +
+         store_error_bound(stored, y) + 1e-37;
+}
+// The bound of d_g: the error of f'(g) and the roundings of two products.
+inline double glu_bwd_error_bound(double gate, double up, double d_y, Activation activation, DType stored) {
+  const double d_gate = d_y * up * gelu_slope_exact(gate, activation);
+  return 1.01 * (gelu_bwd_error_bound(gate, d_y * up, activation, DType::kF32) +
+                 2.0 * kRoundoffF32 * std::abs(d_gate)) +
+         store_error_bound(stored, d_gate) + 1e-37;
+}
+// The same on a GPU, where GELU of 16-bit activations is coarser. `activations` is the type of x and d_y.
+inline double glu_fwd_cuda_error_bound(double gate, double up, Activation activation, DType activations,
+                                       DType stored) {
+  const double coarse = gelu_fwd_cuda_error_bound(gate, activation, activations) -
+                        gelu_fwd_error_bound(gate, activation, activations);
+  return glu_fwd_error_bound(gate, up, activation, stored) + 1.01 * std::abs(up) * coarse;
+}
+inline double glu_bwd_cuda_error_bound(double gate, double up, double d_y, Activation activation,
+                                       DType activations, DType stored) {
+  const double coarse = gelu_bwd_cuda_error_bound(gate, d_y * up, activation, activations, DType::kF32) -
+                        gelu_bwd_error_bound(gate, d_y * up, activation, DType::kF32);
+  return glu_bwd_error_bound(gate, up, d_y, activation, stored) + 1.01 * coarse;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,112 @@
+// Root-mean-square normalization with gain (Zhang and Sennrich, arXiv:1910.07467): of whole rows, or of each head of a row.
+// Contracts; this code knows no graph and allocates nothing.
+//
+//   rstd = 1 / sqrt(sum(x^2) / C + eps)     x_hat = x rstd     y = gain x_hat
+//
+// Legend: T rows of N elements (all rows of the bucket, including tail rows). A row begins with H vectors of C elements, which
+// are normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are
+// copied. A norm of whole rows has H = 1, G = 0 and C = N. The norms of q and k in a row of q, k and v have H heads of q, G
+// heads of k, and copy v.
+//
+// Types, threads, ownership, errors and repeatability are those of normalize.h; x, y and their gradients have one type, and
+// gains another. Rows of zeros give y = 0 and the finite rstd = 1 / sqrt(eps).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/view.h"
+#include "device/cuda/stream.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/layer_norm/layer_norm_catalog.h"
+#include "kernels/layer_norm/normalize.h"
+
+namespace plimsoll {
+
+struct RmsNormDims {
+  int64_t T = 0;
+  int64_t N = 0;
+  int64_t C = 0;
+  int64_t H = 1;
+  int64_t G = 0;
+};
+
+// Computes y and rstd. Aliasing: y may be x. Scratch: none. Cost: 4 T (H + G) C FLOPs; 2 T N + T (H + G) elements moved.
+struct RmsNormFwdArgs {
+  RmsNormDims dims;
+  ConstView x;            // [T, N]
+  ConstView gain;         // [C]
+  ConstView second_gain;  // [C]; null if G is 0
+  View y;                 // [T, N]
+  View rstd;              // [T, H + G]; null if no backward pass follows
+  double eps = 1e-6;
+};
+void rms_norm_fwd_ref(const RmsNormFwdArgs& args);
+void rms_norm_fwd_cpu(const RmsNormFwdArgs& args);
+void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream);
+
+// Computes, with g = d_y gain and the mean over a vector,
+//
+//   d_x = rstd (g - x_hat mean(g x_hat))     d_gain = (or +=) sum over vectors of d_y x_hat
+//
+// and copies d_y to d_x where the forward pass copied. Accumulation: fp32; the sums of d_gain as in scale_shift.h, with the
+// vectors of one gain as rows. Vectors in which d_y is zero give zero and contribute exactly zero. Aliasing: d_x may be d_y or
+// x. Scratch: rms_norm_bwd_scratch_bytes (the reference needs none). Cost: 11 T (H + G) C FLOPs; 3 T N elements moved, plus
+// the scratch twice.
+struct RmsNormBwdArgs {
+  RmsNormDims dims;
+  ConstView d_y;          // [T, N]
+  ConstView x;            // [T, N]
+  ConstView gain;         // [C]
+  ConstView second_gain;  // [C]; null if G is 0
+  ConstView rstd;         // [T, H + G]
+  View d_x;               // [T, N]
+  View d_gain;            // [C]
+  View d_second_gain;     // [C]; null if G is 0
+  View scratch;
+  Accumulate accumulate = Accumulate::kOverwrite;
+};
+void rms_norm_bwd_ref(const RmsNormBwdArgs& args);
+void rms_norm_bwd_cpu(const RmsNormBwdArgs& args);
+// Adds to the gradients of the gains if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// rms_norm_bwd_cuda_scratch_bytes, aligned to 16.
+void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream);
+
+// The blocks of `count` vectors per row. They have as many vectors as those of `most` vectors per row, for which the scratch
+// is planned.
+constexpr RowBlocks rms_norm_blocks(int64_t T, int64_t count, int64_t most, int64_t C) {
+  const int64_t rows = row_blocks(T * most, C).rows_per_block;
+  return {(T * count + rows - 1) / rows, rows};
+}
+constexpr int64_t rms_norm_bwd_scratch_bytes(const RmsNormDims& dims) {
+  return column_sums_scratch_bytes(dims.T * std::max(dims.H, dims.G), dims.C, 1);
+}
+constexpr int64_t rms_norm_bwd_cuda_scratch_bytes(const RmsNormDims& dims) {
+  return rms_norm_cuda_scratch_bytes(dims.T * std::max(dims.H, dims.G), dims.C);
+}
+// The largest number of additions that a term of d_gain takes part in, on a CPU and on a GPU.
+constexpr double rms_norm_gain_depth(const RmsNormDims& dims) {
+  const int64_t most = std::max(dims.H, dims.G);
+  return static_cast<double>(row_blocks(dims.T * most, dims.C).rows_per_block) + 64.0 + 2.0;
+}
+constexpr double rms_norm_gain_cuda_depth(const RmsNormDims& dims) {
+  const RowBlocks groups = rms_norm_cuda_groups(dims.T * std::max(dims.H, dims.G), dims.C);
+  return static_cast<double>(groups.rows_per_block + cuda_partial_depth(groups.num_blocks));
+}
+
+// Error bounds, of a GPU too: no order of additions is deeper than row_sum_depth. All terms of the sum of squares have one
+// sign, so its relative error is bounded by the depth; the root halves it.
+inline double rms_rstd_relative_error(int64_t C) {
+  return 1.01 * (0.5 * (row_sum_depth(C) + 3.0) + 3.0) * kRoundoffF32;
+}
+inline double rms_norm_fwd_error_bound(double y, int64_t C, DType stored) {
+  return std::abs(y) * (rms_rstd_relative_error(C) + 2.02 * kRoundoffF32) + store_error_bound(stored, y);
+}
+// `mean_abs` is the mean of |g x_hat| over the vector.
+inline double rms_norm_bwd_error_bound(double rstd, double g, double x_hat, double mean_abs, double d_x,
+                                       int64_t C, DType stored) {
+  const double error = 4.0 * std::abs(g) + std::abs(x_hat) * (row_sum_depth(C) + 10.0) * mean_abs;
+  return 1.01 * kRoundoffF32 * std::abs(rstd) * error + store_error_bound(stored, d_x);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,287 @@
+#include "kernels/layer_norm/rms_norm.h"
+
+#include "kernels/element_wise/cuda/column_sums.cuh"
+#include "kernels/element_wise/cuda/reductions.cuh"
+#include "kernels/element_wise/cuda/vectors.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+// A group of one warp shares its block with others; a larger group is a block.
+constexpr int64_t groups_of_block(int64_t threads) {
+  return threads == 32 ? 4 : 1;
+}
+constexpr int kMaxGroupThreads = 256;
+constexpr int kMaxGroupWarps = kMaxGroupThreads / 32;
+constexpr int kElements = static_cast<int>(kRmsNormElements);
+
+// The vectors that one gain applies to: `count` per row, from number `first` on.
+struct Vectors {
+  int64_t row_elements = 0;  // N
+  int64_t per_row = 0;       // H + G, of rstd
+  int64_t total = 0;         // T * count
+  int count = 1, first = 0;
+  int C = 0;
+
+  __device__ __forceinline__ int64_t element(int64_t r) const {
+    return r / count * row_elements + static_cast<int64_t>(first + r % count) * C;
+  }
+  __device__ __forceinline__ int64_t place(int64_t r) const {
+    return r / count * per_row + first + r % count;
+  }
+};
+
+// A thread's part of a vector: packs of N elements, of which neighbouring threads have neighbouring ones.
+template <typename T, int N, int kPacks>
+struct Part {
+  float x[kPacks][N];
+
+  __device__ __forceinline__ void load(const T* from, int C, int thread, int threads) {
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (thread + j * threads) * N;
+      if (c < C) {
+        load_floats<T, N>(from + c, x[j]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) x[j][i] = 0.0f;
+      }
+    }
+  }
+  __device__ __forceinline__ void load(const AnyFloats& from, int C, int thread, int threads) {
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (thread + j * threads) * N;
+      if (c < C) from.load<N>(c, x[j]);
+    }
+  }
+};
+
+// The sum over the threads of a group. A group of one warp needs no barrier; a larger one is a whole block, all of whose
+// threads call this. `slots` alternate between calls.
+__device__ __forceinline__ float group_sum(float value, int thread, int threads, float* slots) {
+  return threads == 32 ? warp_sum(value) : block_sum(value, thread, threads / 32, slots);
+}
+
+// blockDim = (threads of a group, groups). A group handles every `step`-th vector.
+template <typename T, int N, int kPacks>
+__global__ void __launch_bounds__(kMaxGroupThreads)
+    rms_norm_fwd_kernel(const T* x, T* y, float* rstds, AnyFloats gain, Vectors vectors, float eps) {
+  __shared__ float slots[2][kMaxGroupWarps];
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
+  int slot = 0;
+  for (int64_t r = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; r < vectors.total;
+       r += step, slot ^= 1) {
+    const int64_t at = vectors.element(r);
+    Part<T, N, kPacks> part;
+    part.load(x + at, vectors.C, thread, threads);
+    float squares = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) squares = fmaf(part.x[j][i], part.x[j][i], squares);
+    }
+    const float total = group_sum(squares, thread, threads, slots[slot]);
+    const float rstd = 1.0f / sqrtf(total / static_cast<float>(vectors.C) + eps);
+    if (rstds != nullptr && thread == 0) rstds[vectors.place(r)] = rstd;
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (thread + j * threads) * N;
+      if (c >= vectors.C) continue;
+      float factors[N];
+      gain.load<N>(c, factors);
+#pragma unroll
+      for (int i = 0; i < N; ++i) factors[i] *= part.x[j][i] * rstd;
+      store_floats<T, N>(y + at + c, factors);
+    }
+  }
+}
+
+// Group g of the grid handles vectors g, g + num_groups, ... and writes row g of the partial sums.
+template <typename T, int N, int kPacks>
+__global__ void __launch_bounds__(kMaxGroupThreads)
+    rms_norm_bwd_kernel(const T* d_y, const T* x, const float* rstds, T* d_x, AnyFloats gain, Vectors vectors,
+                        PartialSums partials) {
+  __shared__ float slots[2][kMaxGroupWarps];
+  let_next_launch_begin();
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int64_t group = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (group >= partials.num_blocks) return;  // a warp in a block of several groups, which has no barrier
+  float sums[kPacks][N] = {};
+  int slot = 0;
+  for (int64_t r = group; r < vectors.total; r += partials.num_blocks, slot ^= 1) {
+    const int64_t at = vectors.element(r);
+    const float rstd = rstds[vectors.place(r)];
+    Part<T, N, kPacks> from, value;
+    from.load(d_y + at, vectors.C, thread, threads);
+    value.load(x + at, vectors.C, thread, threads);
+    float product = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (thread + j * threads) * N;
+      if (c >= vectors.C) continue;
+      float factors[N];
+      gain.load<N>(c, factors);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        value.x[j][i] *= rstd;  // x_hat
+        sums[j][i] = fmaf(from.x[j][i], value.x[j][i], sums[j][i]);
+        from.x[j][i] *= factors[i];  // g
+        product = fmaf(from.x[j][i], value.x[j][i], product);
+      }
+    }
+    const float mean = group_sum(product, thread, threads, slots[slot]) / static_cast<float>(vectors.C);
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (thread + j * threads) * N;
+      if (c >= vectors.C) continue;
+#pragma unroll
+      for (int i = 0; i < N; ++i) from.x[j][i] = rstd * fmaf(-value.x[j][i], mean, from.x[j][i]);
+      store_floats<T, N>(d_x + at + c, from.x[j]);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int c = (thread + j * threads) * N;
+    if (c < vectors.C) store_floats<float, N>(partials.row(0, group) + c, sums[j]);
+  }
+}
+
+// Copies the elements of each row from `first` on.
+template <typename T, int N>
+__global__ void __launch_bounds__(kMaxGroupThreads)
+    copy_rest_kernel(const T* from, T* to, int64_t packs, int64_t packs_of_row, int64_t row_elements,
+                     int64_t first) {
+  const int64_t pack = static_cast<int64_t>(blockIdx.x) * kMaxGroupThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const int64_t at = pack / packs_of_row * row_elements + first + pack % packs_of_row * N;
+  store_raw<T, N>(to + at, load_raw<T, N>(from + at));
+}
+
+template <typename T>
+void copy_rest(const RmsNormDims& dims, const ConstView& from, const View& to, CudaStream stream) {
+  const int64_t first = (dims.H + dims.G) * dims.C, rest = dims.N - first;
+  if (from.data == to.data || rest == 0 || dims.T == 0) return;
+  const auto* source = static_cast<const T*>(from.data);
+  auto* target = static_cast<T*>(to.data);
+  constexpr int kN = kPack<T>;
+  const bool packs =
+      rest % kN == 0 && first % kN == 0 && dims.N % kN == 0 && aligned_to_packs({source, target});
+  const int64_t of_row = packs ? rest / kN : rest, total = dims.T * of_row;
+  const auto blocks = static_cast<unsigned>(ceil_div(total, kMaxGroupThreads));
+  if (packs) {
+    copy_rest_kernel<T, kN>
+        <<<blocks, kMaxGroupThreads, 0, stream>>>(source, target, total, of_row, dims.N, first);
+  } else {
+    copy_rest_kernel<T, 1>
+        <<<blocks, kMaxGroupThreads, 0, stream>>>(source, target, total, of_row, dims.N, first);
+  }
+  PLIMSOLL_CHECK_LAUNCH("rms_norm: copying the other elements");
+}
+
+Vectors vectors_of(const RmsNormDims& dims, int64_t first, int64_t count) {
+  return {dims.N,
+          dims.H + dims.G,
+          dims.T * count,
+          static_cast<int>(count),
+          static_cast<int>(first),
+          static_cast<int>(dims.C)};
+}
+
+void check_dims(const char* kernel, const RmsNormDims& dims) {
+  PLIMSOLL_CHECK(dims.C >= 1 && dims.C <= kMaxRmsNormCudaColumns && dims.H >= 1 && dims.G >= 0 &&
+                     (dims.H + dims.G) * dims.C <= dims.N,
+                 "{}: {} and {} vectors of {} in rows of {}", kernel, dims.H, dims.G, dims.C, dims.N);
+}
+
+// Calls launch(integral constant N, integral constant kPacks, threads of a group): packs of 16 bytes if addresses and sizes
+// allow it, and as few elements per thread as the vector needs.
+template <typename T, class Launch>
+void with_packs(const RmsNormDims& dims, std::initializer_list<const void*> pointers, const Launch& launch) {
+  const int64_t threads = rms_norm_cuda_threads(dims.C);
+  constexpr int kN = kPack<T>;
+  using Wide = std::integral_constant<int, kN>;
+  if (dims.C % kN == 0 && dims.N % kN == 0 && aligned_to_packs(pointers)) {
+    if (dims.C <= 8 * threads) return launch(Wide(), std::integral_constant<int, 8 / kN>(), threads);
+    return launch(Wide(), std::integral_constant<int, kElements / kN>(), threads);
+  }
+  launch(std::integral_constant<int, 1>(), std::integral_constant<int, kElements>(), threads);
+}
+
+}  // namespace
+}  // namespace cuda
+
+void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "rms_norm_fwd_cuda";
+  const DType dtype = cuda::cuda_type_of(kKernel, {{"x", args.x}, {"y", args.y}});
+  cuda::check_cuda_operands(kKernel, {{"gain", args.gain}});
+  cuda::check_dims(kKernel, args.dims);
+  const auto run = [&](const ConstView& gain, int64_t first, int64_t count) {
+    const cuda::Vectors vectors = cuda::vectors_of(args.dims, first, count);
+    if (vectors.total == 0) return;
+    cuda::with_cuda_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      cuda::with_packs<T>(
+          args.dims, {args.x.data, args.y.data, gain.data}, [&](auto n, auto packs, int64_t threads) {
+            const int64_t groups = cuda::groups_of_block(threads);
+            // At most eight blocks of 256 threads for each of 264 multiprocessors; larger tensors take several turns.
+            const int64_t blocks =
+                std::min(cuda::ceil_div(vectors.total, groups), 264 * 2048 / (threads * groups));
+            const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));
+            cuda::rms_norm_fwd_kernel<T, decltype(n)::value, decltype(packs)::value>
+                <<<static_cast<unsigned>(blocks), block, 0, stream>>>(
+                    static_cast<const T*>(args.x.data), static_cast<T*>(args.y.data),
+                    static_cast<float*>(args.rstd.data), cuda::any_floats(gain), vectors,
+                    static_cast<float>(args.eps));
+            PLIMSOLL_CHECK_LAUNCH("rms_norm_fwd");
+          });
+    });
+  };
+  run(args.gain, 0, args.dims.H);
+  if (args.dims.G > 0) run(args.second_gain, args.dims.H, args.dims.G);
+  cuda::with_cuda_type(
+      dtype, [&](auto type) { cuda::copy_rest<decltype(type)>(args.dims, args.x, args.y, stream); });
+}
+
+void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream) {
+  constexpr const char* kKernel = "rms_norm_bwd_cuda";
+  const DType dtype = cuda::cuda_type_of(kKernel, {{"d_y", args.d_y}, {"x", args.x}, {"d_x", args.d_x}});
+  cuda::check_cuda_operands(kKernel, {{"gain", args.gain}});
+  cuda::check_dims(kKernel, args.dims);
+  check_column_sum(kKernel, {"d_gain", args.d_gain}, args.scratch);
+  const int64_t most = args.dims.T * std::max(args.dims.H, args.dims.G);
+  const int64_t planned = rms_norm_cuda_groups(most, args.dims.C).num_blocks;
+  const auto run = [&](const ConstView& gain, const View& d_gain, int64_t first, int64_t count) {
+    const cuda::Vectors vectors = cuda::vectors_of(args.dims, first, count);
+    const cuda::PartialSums partials =
+        cuda::partial_sums(args.scratch, std::min(planned, vectors.total), args.dims.C);
+    if (vectors.total > 0) {
+      cuda::with_cuda_type(dtype, [&](auto type) {
+        using T = decltype(type);
+        cuda::with_packs<T>(
+            args.dims, {args.d_y.data, args.x.data, args.d_x.data, gain.data, args.scratch.data},
+            [&](auto n, auto packs, int64_t threads) {
+              const int64_t groups = cuda::groups_of_block(threads);
+              const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));
+              const auto blocks = static_cast<unsigned>(cuda::ceil_div(partials.num_blocks, groups));
+              cuda::rms_norm_bwd_kernel<T, decltype(n)::value, decltype(packs)::value>
+                  <<<blocks, block, 0, stream>>>(
+                      static_cast<const T*>(args.d_y.data), static_cast<const T*>(args.x.data),
+                      static_cast<const float*>(args.rstd.data), static_cast<T*>(args.d_x.data),
+                      cuda::any_floats(gain), vectors, partials);
+              PLIMSOLL_CHECK_LAUNCH("rms_norm_bwd");
+            });
+      });
+    }
+    cuda::add_up_partials(partials, {{cuda::any_floats_out(d_gain)}}, 1, args.dims.C,
+                          cuda::add_flag(accumulate, args.accumulate), stream);
+  };
+  run(args.gain, args.d_gain, 0, args.dims.H);
+  if (args.dims.G > 0) run(args.second_gain, args.d_second_gain, args.dims.H, args.dims.G);
+  cuda::with_cuda_type(
+      dtype, [&](auto type) { cuda::copy_rest<decltype(type)>(args.dims, args.d_y, args.d_x, stream); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,85 @@
+#include "kernels/loss/count_correct.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.h"
+
+namespace plimsoll {
+namespace {
+
+using test::GuardedBuffer;
+
+int32_t count(void (*kernel)(const CountCorrectArgs&), const std::vector<double>& logits, DType dtype,
+              const std::vector<int32_t>& labels, Accumulate accumulate = Accumulate::kOverwrite) {
+  GuardedBuffer x("logits", dtype, static_cast<int64_t>(logits.size()));
+  x.assign(logits);
+  int32_t result = 5;
+  kernel({.logits_BK = x.view(),
+          .labels_B = {labels.data(), DType::kI32},
+          .count = {&result, DType::kI32},
+          .num_rows = std::ssize(labels),
+          .num_classes = std::ssize(logits) / std::ssize(labels),
+          .accumulate = accumulate});
+  return result;
+}
+
+// Ties, NaN, infinities, rows without a label and both ways to store the count, with the numbers that torch.argmax gives.
+TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> logits = {1,   2,    3,     // right
+                                      3,   2,    1,     // wrong
+                                      2,   2,    1,     // the second of two equal logits: wrong
+                                      2,   2,    1,     // the first of them: right
+                                      0,   -inf, -inf,  // right
+                                      inf, inf,  0,     // right
+                                      nan, 1,    0,     // NaN at the label: wrong
+                                      9,   1,    0};    // no label
+  const std::vector<int32_t> labels = {2, 2, 1, 0, 0, 0, 0, -100};
+  for (auto* kernel : {count_correct_ref, count_correct_cpu}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      EXPECT_EQ(count(kernel, logits, dtype, labels), 4);
+      EXPECT_EQ(count(kernel, logits, dtype, labels, Accumulate::kAdd), 9);
+    }
+  }
+}
+
+// Rows of every length around the blocks that are compared at once, with the label at every kind of place.
+TEST(CountCorrect, MatchesTheReferenceOnRandomRows) {
+  for (const int64_t K : {1, 2, 7, 255, 256, 257, 1000, 50257}) {
+    const int64_t B = K > 10000 ? 6 : 64;
+    const std::string name = "count_correct_" + std::to_string(K);
+    GuardedBuffer x(name, DType::kF32, B * K);
+    x.fill_normal(0.0, 4.0);
+    std::vector<int32_t> labels;
+    for (int64_t b = 0; b < B; ++b) {
+      int64_t best = 0;
+      for (int64_t k = 1; k < K; ++k)
+        if (x.load(b * K + k) > x.load(b * K + best)) best = k;
+      // Every third row has the arg max, every third another class, the others no label.
+      labels.push_back(b % 3 == 0   ? static_cast<int32_t>(best)
+                       : b % 3 == 1 ? static_cast<int32_t>(K / 2)
+                                    : -100);
+    }
+    const auto run = [&](void (*kernel)(const CountCorrectArgs&)) {
+      int32_t result = -1;
+      kernel({.logits_BK = x.view(),
+              .labels_B = {labels.data(), DType::kI32},
+              .count = {&result, DType::kI32},
+              .num_rows = B,
+              .num_classes = K});
+      return result;
+    };
+    const int32_t want = run(count_correct_ref);
+    EXPECT_GE(want, (B + 2) / 3) << name;
+    EXPECT_EQ(run(count_correct_cpu), want) << name;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,105 @@
+// RoBERTa (Liu et al., arXiv 1907.11692), XLM-RoBERTa (Conneau et al., arXiv 1911.02116) and CamemBERT (Martin et al., arXiv
+// 1911.03894): BERT's encoder, with positions that start after the id of the padding token. These three share one forward
+// pass and the names of their weights on disk.
+//
+// Head for sequences: the first token through dropout, linear, tanh, dropout, linear; there is no pooler.
+//
+// With pad_token_id 1, max_position_embeddings 514 means texts of at most 512 tokens: no token has the position 0, and only
+// padding tokens have the position 1. A padding token inside a text (someone wrote "<pad>") has it too and is not counted,
+// because transformers computes positions from the ids.
+#include <array>
+
+#include "models/architecture.h"
+#include "models/blocks/encoder_layer.h"
+#include "models/blocks/weight_specs.h"
+#include "models/config_reader.h"
+
+namespace plimsoll {
+namespace {
+
+const std::vector<std::string>& disk_prefixes() {
+  static const std::vector<std::string> prefixes{"roberta.", ""};
+  return prefixes;
+}
+
+void add_encoder_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  add_bert_encoder_specs(specs, config, disk_prefixes());
+}
+
+ValueId build_head(ModelBuilder& builder, ValueId x) {
+  return build_dense_head(builder, x, tanh_op());
+}
+
+// The published checkpoints state these values, which differ from transformers' defaults.
+void adjust_preset(ModelConfig& config) {
+  config.max_position_embeddings = 514;
+  config.type_vocab_size = 1;
+  config.layer_norm_eps = 1e-5;
+}
+
+constexpr std::array kRobertaPresets{
+    Preset{"roberta-base", "FacebookAI", 50265, 768, 12, 12, 3072, 0, adjust_preset},
+    Preset{"roberta-large", "FacebookAI", 50265, 1024, 24, 16, 4096, 0, adjust_preset},
+    Preset{"distilroberta-base", "distilbert", 50265, 768, 6, 12, 3072, 0, adjust_preset},
+};
+constexpr std::array kXlmRobertaPresets{
+    Preset{"xlm-roberta-base", "FacebookAI", 250002, 768, 12, 12, 3072, 0, adjust_preset},
+    Preset{"xlm-roberta-large", "FacebookAI", 250002, 1024, 24, 16, 4096, 0, adjust_preset},
+};
+constexpr std::array kCamembertPresets{
+    Preset{"camembert-base", "almanach", 32005, 768, 12, 12, 3072, 0, adjust_preset},
+};
+
+constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
+
+constexpr std::array kHeads{
+    Head{.kind = &kSequenceClassificationHead, .add_weights = add_dense_head_weights, .build = build_head},
+    Head{.kind = &kTokenClassificationHead,
+         .add_weights = add_token_head_weights,
+         .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
+};
+
+Architecture record_of_family(std::string_view model_type, std::string_view class_prefix,
+                              void (*set_defaults)(ModelConfig& config), std::span<const Preset> presets,
+                              std::span<const std::string_view> lora_targets) {
+  return {.model_type = model_type,
+          .class_prefix = class_prefix,
+          .config_keys = bert_config_keys(),
+          .set_defaults = set_defaults,
+          .refuse_variants = refuse_encoder_variants,
+          .has_token_types = true,
+          .positions_follow_padding = true,
+          .add_encoder_weights = add_encoder_weights,
+          .build_encoder = build_bert_encoder,
+          .heads = kHeads,
+          .presets = presets,
+          .lora_targets = lora_targets};
+}
+
+}  // namespace
+
+const Architecture& roberta_architecture() {
+  static const Architecture record = record_of_family(
+      "roberta", "Roberta",
+      [](ModelConfig& config) {
+        config.vocab_size = 50265;
+        config.pad_token_id = 1;
+      },
+      kRobertaPresets, kLoraTargets);
+  return record;
+}
+
+const Architecture& xlm_roberta_architecture() {
+  static const Architecture record = record_of_family(
+      "xlm-roberta", "XLMRoberta", [](ModelConfig& config) { config.pad_token_id = 1; }, kXlmRobertaPresets,
+      kLoraTargets);
+  return record;
+}
+
+const Architecture& camembert_architecture() {
+  static const Architecture record = record_of_family(
+      "camembert", "Camembert", [](ModelConfig& config) { config.pad_token_id = 1; }, kCamembertPresets, {});
+  return record;
+}
+
+}  // namespace plimsoll
