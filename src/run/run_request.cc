@@ -167,7 +167,7 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   RequestRemarks remarks;
   setup.facts = facts_of(setup, environment, files);
   setup.request = request_of(arguments, setup.facts, remarks);
-  setup.plan_labels = labels_of(arguments, setup.device.options);
+  setup.plan_labels = labels_of(arguments, setup.device.options, setup.facts.problem_type);
   setup.plan_labels.model = setup.model.label;
   setup.plan_labels.device = setup.device.label;
   std::ranges::move(remarks.notes, std::back_inserter(setup.diagnostics.notes));
