@@ -245,6 +245,7 @@ class Fit {
       };
     }
     length_ = run.facts.train_bucket.longest;
+    length_argument_ = setup.plan_labels.length_argument;
     most_tokens_ = max_sequence_length(setup.model.config);
     if (label_.empty()) label_ = setup.model.label;
     if (!compares_cards()) {
@@ -460,18 +461,18 @@ class Fit {
     if (compares_cards()) {
       throw_error(ErrorCode::kWillNotFit,
                   "nothing fits on any of these cards: the smallest run of {}, {} of {} per step, needs {} "
-                  "MiB ({}, on {})\n  {}\n  shorten it with --max_seq_length, or use a smaller model",
+                  "MiB ({}, on {})\n  {}\n  shorten it with {}, or use a smaller model",
                   label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
-                  smallest.device, report_.searched);
+                  smallest.device, report_.searched, length_argument_);
     }
     const int64_t allowed = allowed_bytes() / kMiB;
     const std::string others = what_else_is_there(base_.device, smallest.smallest_bytes);
     throw_error(ErrorCode::kWillNotFit,
                 "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} per step, needs {} MiB ({}), "
-                "short by {} MiB\n  {}{}\n  shorten it with --max_seq_length, use a smaller model, or raise "
+                "short by {} MiB\n  {}{}\n  shorten it with {}, use a smaller model, or raise "
                 "the limit with {} {}MiB",
                 allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
-                needed - allowed, report_.searched, others,
+                needed - allowed, report_.searched, others, length_argument_,
                 base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
   }
 
@@ -488,6 +489,7 @@ class Fit {
   const Environment& environment_;
   Arguments base_;
   int64_t length_ = 0;
+  std::string length_argument_ = PlanLabels().length_argument;
   int64_t most_tokens_ = 0;
   int64_t effective_ = 1;
   bool evaluates_ = false;

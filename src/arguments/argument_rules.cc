@@ -110,7 +110,8 @@ void resolve_strategies(Arguments& a) {
     }
     a.eval_steps = a.logging_steps.value_or(kTrainersInterval);
   }
-  if (a.eval_strategy != "no" || !a.validation_file.empty()) a.do_eval = true;
+  if (a.eval_strategy != "no" || !a.validation_file.empty() || a.validation_split_percentage)
+    a.do_eval = true;
   if (!a.test_file.empty()) a.do_predict = true;
   if (a.logging_strategy == "steps")
     check_interval_setting("logging_steps", logging_interval(a), "logging_strategy");

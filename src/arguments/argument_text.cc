@@ -111,10 +111,24 @@ constexpr std::string_view kPageRules = R"(
   with the flags. `do_eval False` together with `validation_file` is refused, and so are `do_predict False` with `test_file`, and
   files on the command line of `eval` or `predict` that the command does not read. In a settings file shared by several commands
   they cause a note.
+- `validation_split_percentage` implies `do_eval`. Without `validation_file`, a causal language model is validated on the first 5 % of the
+  documents of its `train_file` if the run evaluates; otherwise it is trained on all of them. run_clm sets them aside in either case.
 - `quiet` excludes the levels `detail`, `debug`, `info`, `error` and `critical` of `log_level`.
 - `reduce_lr_on_plateau`, `greedy`, `save_strategy best` and `early_stopping_patience` need an `eval_strategy`.
 - `dataloader_prefetch_factor` needs `dataloader_num_workers` above 0.
 - The default of `metric_for_best_model` is `loss`; the default of `greater_is_better` follows from its name.
+
+## Documents of a language model
+
+- `problem_type causal_lm`, a checkpoint whose class is a language model (`GPT2LMHeadModel`, `...ForCausalLM`), or a `train_file` that is plain text
+  together with a model that has a head for language modelling and states no task, make the run train a language model. A `task_name`, or a
+  `train_file` with a label column or with tags, makes such a checkpoint the base of a classifier.
+- Each line of a `.txt` file is a document, with its line break unless `keep_linebreaks` is False. Other files have a document per row, in the column given by
+  `text_column_names`, otherwise in `text`, otherwise in the first column that can be text; or lists of ids in `input_ids`. Parquet and Arrow files are refused.
+- All documents are concatenated and cut into blocks of `block_size` tokens, as in run_clm, but over the whole file instead of 1000 documents at a time, and
+  the last, shorter block is kept: every token is trained on. With `packing`, documents are never mixed: each is a sequence of its own within
+  a block, and is cut only if it is longer than a block. `max_train_samples` and `max_eval_samples` count blocks.
+- No token is added between documents unless the tokenizer's own template or `append_eos_token` does.
 
 ## Columns of a data file
 

@@ -20,6 +20,7 @@ using Names = std::span<const std::string_view>;
 constexpr std::string_view kTrainingOnly[] = {
     "train_file",
     "max_train_samples",
+    "validation_split_percentage",
     "do_train",
     "per_device_train_batch_size",
     "num_train_epochs",

@@ -146,7 +146,7 @@ std::vector<SettingsFile> settings_files() {
            R"({"push_to_hub": true})",
            R"({"deepspeed": "ds.json"})",
            R"({"streaming": true})",
-           R"({"block_size": 128})",
+           R"({"block_size": 1})",
            R"({"label_names": ["labels"]})",
            R"({"r": "8"})",
            R"({"no_cuda": 3})",

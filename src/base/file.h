@@ -1,8 +1,8 @@
 // Files and folders with explicit durability. All data that Plimsoll must not lose goes through this
 // interface. Tests replace it with a disk that fails or loses power at any call (base/file_fault.h).
 //
-// It does not map files into memory and has no hidden buffers: pread reads directly into the caller's memory
-// and write writes directly from it, so the memory of the process stays as planned.
+// It has no hidden buffers: pread reads directly into the caller's memory and write writes directly from it, so the
+// memory of the process stays as planned. A file is mapped into memory only by File::map(), whose pages can be released.
 //
 // Durability relies on POSIX only. Written bytes survive a crash after File::sync(). A name that was created,
 // renamed or removed survives after sync_folder() of its folder.
@@ -76,6 +76,18 @@ struct FileStatus {
   int64_t size_bytes = 0;
 };
 
+// A complete file in memory, for reading. The kernel reads its pages when they are used, drops them when memory is
+// short, and shares them between processes. They count as memory of the process until it releases them. Thread-safe.
+// The file must keep its size: files of Plimsoll are replaced, not changed.
+class FileMapping {
+ public:
+  virtual ~FileMapping() = default;
+  virtual std::span<const std::byte> bytes() const = 0;
+  // Releases all pages from this process. They stay in the cache of the kernel, and the bytes can be used again. Cost:
+  // that of a system call; memory that is not resident costs almost nothing.
+  virtual void release_pages() const = 0;
+};
+
 // An open file. The destructor closes it and ignores errors; a writer must call sync() and close() to learn
 // of late errors.
 class File {
@@ -91,6 +103,9 @@ class File {
   virtual void close() = 0;
   virtual int64_t size_bytes() const = 0;
   virtual const std::string& path() const = 0;
+  // Maps the complete file, which stays mapped when this File is closed. Returns null if the file system cannot map it,
+  // or if it is empty; the caller then reads it.
+  virtual std::shared_ptr<const FileMapping> map() const { return nullptr; }
 };
 
 class FileSystem {

@@ -1,5 +1,6 @@
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,21 @@ namespace {
 
 // Linux transfers at most 0x7ffff000 bytes per call; a smaller limit keeps a call interruptible.
 constexpr size_t kMaxBytesPerCall = size_t{1} << 30;
+
+class PosixMapping final : public FileMapping {
+ public:
+  explicit PosixMapping(std::span<std::byte> bytes) : bytes_(bytes) {}
+  PosixMapping(const PosixMapping&) = delete;
+  PosixMapping& operator=(const PosixMapping&) = delete;
+  ~PosixMapping() override { ::munmap(bytes_.data(), bytes_.size()); }
+
+  std::span<const std::byte> bytes() const override { return bytes_; }
+  // For a shared mapping of a file this only unmaps the pages; the next use maps them again.
+  void release_pages() const override { ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED); }
+
+ private:
+  std::span<std::byte> bytes_;
+};
 
 class PosixFile final : public File {
  public:
@@ -74,6 +90,14 @@ class PosixFile final : public File {
   }
 
   const std::string& path() const override { return path_; }
+
+  std::shared_ptr<const FileMapping> map() const override {
+    const auto size = static_cast<size_t>(size_bytes());
+    if (size == 0) return nullptr;
+    void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor_, 0);
+    if (address == MAP_FAILED) return nullptr;
+    return std::make_shared<const PosixMapping>(std::span(static_cast<std::byte*>(address), size));
+  }
 
  private:
   int descriptor_;

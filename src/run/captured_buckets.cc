@@ -121,12 +121,12 @@ CountedRun counted_run(const RunSetup& setup) {
                  .sampler = setup.sampler,
                  .start = setup.steps.start};
   const DataSets& data = setup.data;
-  if (data.train) run.train_lengths = data.train->tokens.lengths();
+  if (data.train) run.train_lengths = data.train->row_lengths();
   for (const std::optional<Dataset>* set : {&data.evaluate, &data.evaluate_mismatched}) {
-    if (*set) run.evaluated.push_back((*set)->tokens.lengths());
+    if (*set) run.evaluated.push_back((*set)->row_lengths());
   }
   for (const std::optional<Dataset>* set : {&data.predict, &data.predict_mismatched}) {
-    if (*set) run.predicted.push_back((*set)->tokens.lengths());
+    if (*set) run.predicted.push_back((*set)->row_lengths());
   }
   return run;
 }

@@ -25,6 +25,7 @@
 #include "io/data/token_cache.h"
 #include "io/data/word_labels.h"
 #include "models/architecture.h"
+#include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/label_choice.h"
 #include "run/model_source.h"
@@ -50,6 +51,10 @@ class DataReading {
         diagnostics_(diagnostics) {}
 
   DataSets read() && {
+    if (is_language_model(config_) && arguments_.dataset_name != "dummy") {
+      read_corpus(source_, files_, diagnostics_, reading_, data_);
+      return std::move(data_);
+    }
     if (source_.parts.data) {
       read_memory(*source_.parts.data);
       return std::move(data_);
@@ -215,20 +220,8 @@ class DataReading {
     return choice;
   }
 
-  // Refuses a file that alone exceeds the limit: reading it would exceed the limit before a plan could be made.
-  void require_file_fits(const std::string& path) const {
-    std::error_code unknown;
-    const auto size = fs::file_size(path, unknown);
-    if (!arguments_.memory_limit || unknown || static_cast<int64_t>(size) <= *arguments_.memory_limit) return;
-    if (source_.device != KernelDevice::kCpu) return;
-    throw_error(ErrorCode::kWillNotFit,
-                "{}: the file is read into memory and has {} bytes, but --memory_limit is {} bytes; raise "
-                "the limit, or split the file",
-                path, size, *arguments_.memory_limit);
-  }
-
   std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) {
-    if (!path.empty()) require_file_fits(path);
+    if (!path.empty()) require_file_fits(source_, path);
     std::optional<TextSplit> read;
     const ColumnOptions named{.text = arguments_.text_column_names, .label = arguments_.label_column_name};
     if (task != nullptr && !path.empty() && is_glue_layout(path)) {
@@ -330,7 +323,7 @@ class DataReading {
                           arguments_.overwrite_cache ? CacheUse::kRewrite : CacheUse::kReadAndWrite);
       data.tokens = std::move(cached.tokens);
       data.word_starts = std::move(cached.word_starts);
-      describe_cache(split.table().file_name(), cached);
+      describe_cache(arguments_, split.table().file_name(), cached.outcome, cached.detail, data_.token_cache);
     }
     warn_of_truncation(split, data);
     // Data to predict needs no labels. Labels that it has may be of another kind; run_glue drops them too.
@@ -464,26 +457,6 @@ class DataReading {
     return token_labels(encode_word_labels(split, data_.labels), data.tokens, data.word_starts);
   }
 
-  void describe_cache(const std::string& file, const CachedTokens& cached) {
-    std::string& line = data_.token_cache;
-    line += line.empty() ? fmt::format("token cache {}: ", arguments_.cache_dir) : "; ";
-    line += file;
-    switch (cached.outcome) {
-      case CacheOutcome::kHit:
-        line += " read from it";
-        break;
-      case CacheOutcome::kBuilt:
-        line += arguments_.overwrite_cache ? " written anew" : " written";
-        break;
-      case CacheOutcome::kRebuilt:
-        line += fmt::format(" written anew ({})", cached.detail);
-        break;
-      case CacheOutcome::kNotSaved:
-        line += fmt::format(" not kept ({})", cached.detail);
-        break;
-    }
-  }
-
   void read_files() {
     const bool is_glue = !arguments_.task_name.empty() && !is_tagging_task(arguments_.task_name);
     const GlueTask* task = is_glue ? &find_glue_task(arguments_.task_name) : nullptr;
@@ -577,6 +550,10 @@ class DataReading {
     if (source_.purpose == RunPurpose::kPredict || arguments_.do_predict)
       data_.predict = make_dummy_dataset(options);
     data_.labels = given_labels({});
+    if (is_language_model(config_)) {
+      data_.labels.kind = LabelKind::kNextToken;
+      return;
+    }
     data_.labels.num_labels = options.num_labels;
     for (int i = 0; i < options.num_labels; ++i) data_.labels.names.push_back("LABEL_" + std::to_string(i));
   }
@@ -615,11 +592,44 @@ RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const 
 }
 
 DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config) {
-  return {.num_rows = arguments.dummy_num_samples,
-          .length = max_seq_length(arguments, config),
-          .end_id = static_cast<int32_t>(std::min<int64_t>(30000, config.vocab_size)),
-          .num_labels = static_cast<int32_t>(arguments.num_labels.value_or(2)),
-          .seed = static_cast<uint64_t>(arguments.seed)};
+  return {
+      .num_rows = arguments.dummy_num_samples,
+      .length = max_seq_length(arguments, config),
+      .end_id = static_cast<int32_t>(std::min<int64_t>(30000, config.vocab_size)),
+      .num_labels = is_language_model(config) ? 0 : static_cast<int32_t>(arguments.num_labels.value_or(2)),
+      .seed = static_cast<uint64_t>(arguments.seed)};
+}
+
+void require_file_fits(const DataSource& source, const std::string& path) {
+  std::error_code unknown;
+  const auto size = fs::file_size(path, unknown);
+  const std::optional<int64_t>& limit = source.arguments.memory_limit;
+  if (!limit || unknown || static_cast<int64_t>(size) <= *limit) return;
+  if (source.device != KernelDevice::kCpu) return;
+  throw_error(ErrorCode::kWillNotFit,
+              "{}: the file is read into memory and has {} bytes, but --memory_limit is {} bytes; raise "
+              "the limit, or split the file",
+              path, size, *limit);
+}
+
+void describe_cache(const Arguments& arguments, const std::string& file, CacheOutcome outcome,
+                    const std::string& detail, std::string& line) {
+  line += line.empty() ? fmt::format("token cache {}: ", arguments.cache_dir) : "; ";
+  line += file;
+  switch (outcome) {
+    case CacheOutcome::kHit:
+      line += " read from it";
+      break;
+    case CacheOutcome::kBuilt:
+      line += arguments.overwrite_cache ? " written anew" : " written";
+      break;
+    case CacheOutcome::kRebuilt:
+      line += fmt::format(" written anew ({})", detail);
+      break;
+    case CacheOutcome::kNotSaved:
+      line += fmt::format(" not kept ({})", detail);
+      break;
+  }
 }
 
 void check_data_against_model(const DataSets& data, const ModelConfig& config) {

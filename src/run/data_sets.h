@@ -10,6 +10,7 @@
 #include "io/data/dataset.h"
 #include "io/data/labels.h"
 #include "io/data/memory_rows.h"
+#include "io/data/token_cache.h"
 #include "io/text/tokenizer.h"
 #include "kernels/catalog/catalog.h"
 #include "plimsoll/training.h"
@@ -54,6 +55,14 @@ RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const 
 // Reads and tokenizes the data sets of the run. Errors: kUsage for data that is missing or contradictory; kBadData for
 // the content of files; kWillNotFit on a CPU for a file that alone exceeds --memory_limit.
 DataSets read_data(const DataSource& source, FileSystem& files, Diagnostics& diagnostics);
+
+// Refuses a file that alone exceeds --memory_limit on a CPU: reading it would exceed the limit before a plan could be
+// made. Errors: kWillNotFit.
+void require_file_fits(const DataSource& source, const std::string& path);
+
+// Adds to `line`, which is for people, what the token cache did for a file.
+void describe_cache(const Arguments& arguments, const std::string& file, CacheOutcome outcome,
+                    const std::string& detail, std::string& line);
 
 // Checks that every data set has rows, and that the model has an embedding for every token. Errors: kBadData.
 void check_data_against_model(const DataSets& data, const ModelConfig& config);

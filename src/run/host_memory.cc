@@ -40,8 +40,17 @@ constexpr int64_t kBytesPerLabel = 768;
 // The sampler's lengths and order, in addition to the tokens: two i32 and one u64 key per row.
 constexpr int64_t kSamplerBytesPerRow = 16;
 
-int64_t bytes_of(const std::optional<Dataset>& data) {
-  return data ? data->held_bytes() + kSamplerBytesPerRow * data->num_rows() : 0;
+// Pages of a mapped file that are resident for each row of a batch until it is assembled: the kernel maps 64 KiB around
+// a page that is read, and a row may span such a boundary.
+constexpr int64_t kMappedBytesPerRow = 128 << 10;
+
+int64_t bytes_of(const std::optional<Dataset>& data, const Arguments& arguments) {
+  if (!data) return 0;
+  const int64_t batch_rows =
+      std::max(arguments.per_device_train_batch_size, arguments.per_device_eval_batch_size);
+  const int64_t rows_at_once = batch_rows * (1 + arguments.dataloader_num_workers);
+  const int64_t mapped = std::min(data->tokens.mapped_bytes(), rows_at_once * kMappedBytesPerRow);
+  return data->held_bytes() + mapped + kSamplerBytesPerRow * data->num_rows();
 }
 
 // Returns the bytes of the random data of a run that generates it only when it starts, so that the data sets of its
@@ -105,7 +114,7 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
   for (const std::optional<Dataset>* data : {&setup.data.evaluate, &setup.data.evaluate_mismatched,
                                              &setup.data.predict, &setup.data.predict_mismatched}) {
     if (!*data) continue;
-    const std::vector<int32_t> lengths = (*data)->tokens.lengths();
+    const std::vector<int32_t> lengths = (*data)->row_lengths();
     for (size_t row = 0; row < lengths.size(); ++row) {
       if (row % batch_size == 0) batches.push_back(0);
       batches.back() += lengths[row];
@@ -142,10 +151,21 @@ void ReadingMemory::add_table(const TextSplit& text) {
   held_bytes_ += text.held_bytes();
 }
 
+void ReadingMemory::add_part(const TextSplit& part) {
+  // The text of the part doubles as it grows, and the rest of it is copied; JSON is copied out of it as well.
+  note(4 * part.table().text_bytes() + part.held_bytes());
+  held_bytes_ += part.held_bytes();
+}
+
 void ReadingMemory::add_data(const Dataset& data) {
   // Tokens are stored in parts before they are joined; lengths and labels grow by doubling.
   note(2 * data.held_bytes() + 16 * data.num_rows());
   held_bytes_ += data.held_bytes();
+}
+
+void ReadingMemory::hold(int64_t bytes) {
+  note(bytes);
+  held_bytes_ += bytes;
 }
 
 void ReadingMemory::release(const TextSplit& text) {
@@ -169,9 +189,12 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   host.bound_buckets = train_buckets_used(setup, train) + evaluation_buckets_used(setup) + 4;
   host.library_bytes_per_bucket = products.per_bucket_bytes;
   host.batch_bytes_per_token = batch_bytes_per_token(setup);
-  host.data_bytes = bytes_of(setup.data.train) + bytes_of(setup.data.evaluate) +
-                    bytes_of(setup.data.evaluate_mismatched) + bytes_of(setup.data.predict) +
-                    bytes_of(setup.data.predict_mismatched) + dummy_bytes(setup);
+  host.data_bytes = dummy_bytes(setup);
+  for (const std::optional<Dataset>* data :
+       {&setup.data.train, &setup.data.evaluate, &setup.data.evaluate_mismatched, &setup.data.predict,
+        &setup.data.predict_mismatched}) {
+    host.data_bytes += bytes_of(*data, setup.arguments);
+  }
   const int64_t tokenizer_bytes =
       setup.tokenizer.tokenizer ? setup.tokenizer.tokenizer->vocab_size() * kTokenizerBytesPerToken : 0;
   host.data_bytes += tokenizer_bytes;

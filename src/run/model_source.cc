@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "run/corpus.h"
 #include "run/stored_weights.h"
 
 namespace plimsoll {
@@ -149,6 +150,9 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   if (!model.base_model.empty()) read_base(arguments, purpose, adapter.folder, hub, files, model);
   if (!arguments.config_name.empty()) read_config(arguments, hub, files, model);
   override_config(arguments, model.config);
+  TaskChoice task = choose_problem_type(arguments, purpose, model.config);
+  model.config.problem_type = task.problem_type;
+  model.task_note = std::move(task.note);
   model.label = last_part(model.label);
   if (adapter.folder) model.config = with_adapter_head(std::move(model.config), *adapter.folder);
   if (purpose == RunPurpose::kGenerate && !model.config.problem_type)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/problem_type.h"
 #include "io/ckpt/model_folder.h"
 #include "io/hub/hub_cache.h"
 #include "models/lora.h"
@@ -17,9 +18,15 @@
 
 namespace plimsoll {
 
+// Returns true if the model's task is language modelling, whose data is documents instead of rows with labels.
+inline bool is_language_model(const ModelConfig& config) {
+  return config.predicts_tokens();
+}
+
 struct ModelSource {
   ModelConfig config = {};
   std::string label = {};       // for tables
+  std::string task_note = {};   // how the problem type was inferred, if that is not obvious
   std::string base_model = {};  // the base that a saved adapter names; "" for a model from scratch
   std::optional<ModelFolder> weights = {};  // none: every weight is initialised
   std::optional<ModelFolder> adapter = {};  // the adapter that the run begins with

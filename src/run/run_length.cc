@@ -40,10 +40,9 @@ RunStart start_from(const RunState& state, const Arguments& arguments) {
 }
 
 // Plans for the largest batch that the data can make: the longest rows together.
-void plan_for_any_batch(const Arguments& arguments, const Dataset& train, BatchSize& largest,
-                        Diagnostics& diagnostics) {
-  largest.tokens = largest_batch_tokens(train.tokens.lengths(), arguments.per_device_train_batch_size);
-  largest.sequences = std::min<int64_t>(train.num_rows(), arguments.per_device_train_batch_size);
+void plan_for_any_batch(const Sampler& sampler, BatchSize& largest, Diagnostics& diagnostics) {
+  largest.tokens = largest_batch_tokens(sampler.lengths(), sampler.options().batch_size);
+  largest.sequences = largest_batch_sequences(sampler);
   diagnostics.note(fmt::format(
       "the run resumes with batches that differ from those of its start: the plan has room for the "
       "largest that the data can make, {} tokens",
@@ -113,7 +112,7 @@ SamplerOptions sampler_options(const Arguments& arguments) {
 
 RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Dataset& train, FileSystem& files,
                      Diagnostics& diagnostics) {
-  const Sampler sampler(sampler_options(arguments), train.tokens.lengths());
+  const Sampler sampler(sampler_options(arguments), train.row_lengths(), train.row_sequences());
   RunSteps steps{.length = run_length(arguments, sampler)};
   const RunLength& length = steps.length;
   // The command `plan` runs no steps, so notes about intervals do not apply to it. --dry_run prints the plan of a run
@@ -137,7 +136,7 @@ RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Datas
   if (const std::optional<RunState> state = state_to_resume(arguments, files)) {
     steps.start = start_from(*state, arguments);
     if (has_other_batches(arguments, length, *state))
-      plan_for_any_batch(arguments, train, steps.census.largest, diagnostics);
+      plan_for_any_batch(sampler, steps.census.largest, diagnostics);
   }
   return steps;
 }

@@ -34,11 +34,11 @@ Bucket evaluate_bucket(const RunSetup& setup) {
     if (!*data) continue;
     const Sampler sampler(
         {.strategy = SamplingStrategy::kSequential, .batch_size = setup.arguments.per_device_eval_batch_size},
-        (*data)->tokens.lengths());
+        (*data)->row_lengths(), (*data)->row_sequences());
     const BatchSize size = count_batches(sampler, 1).largest;
     largest.tokens = std::max(largest.tokens, size.tokens);
     largest.sequences = std::max(largest.sequences, size.sequences);
-    largest.longest = std::max(largest.longest, size.longest);
+    largest.longest = std::max(largest.longest, (*data)->tokens.longest());
     any = true;
   }
   if (!any)
@@ -171,7 +171,7 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   RequestRemarks remarks;
   setup.facts = facts_of(setup, environment, files);
   setup.request = request_of(arguments, setup.facts, remarks);
-  setup.plan_labels = labels_of(arguments, setup.device.options);
+  setup.plan_labels = labels_of(arguments, setup.device.options, setup.facts.problem_type);
   setup.plan_labels.model = setup.model.label;
   setup.plan_labels.device = setup.device.label;
   std::ranges::move(remarks.notes, std::back_inserter(setup.diagnostics.notes));

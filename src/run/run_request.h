@@ -32,6 +32,11 @@ class ReadingMemory {
   // Adds the tokens and labels made from a table, which are held to the end.
   void add_data(const Dataset& data);
   void release(const TextSplit& text);
+  // Adds a part of a file, which is held until release().
+  void add_part(const TextSplit& part);
+  // Counts memory that is used now, and memory that is held to the end.
+  void add_tokens(int64_t bytes) { note(bytes); }
+  void hold(int64_t bytes);
   int64_t peak_bytes() const { return peak_bytes_; }
 
  private:

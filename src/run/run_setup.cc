@@ -9,6 +9,7 @@
 #include "io/hub/hub_cache.h"
 #include "metrics/metrics.h"
 #include "plan/request/request_of.h"
+#include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/label_choice.h"
 #include "run/run_length.h"
@@ -146,6 +147,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   check_device_arguments(arguments, setup.device.options, is_training(purpose));
   const HubEnvironment hub = hub_of(arguments, environment);
   setup.model = find_model(arguments, purpose, hub, files);
+  if (!setup.model.task_note.empty()) diagnostics.note(setup.model.task_note);
   const std::string tokenizer = find_tokenizer_folder(arguments, purpose, setup.model, hub, files);
   setup.data_use = choose_data_use(arguments, purpose, setup.model.config, tokenizer, files, diagnostics);
   const bool reads_text = setup.data_use == DataUse::kReads && arguments.dataset_name != "dummy";
@@ -158,6 +160,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
     }
   }
   warn_of_cut_length(arguments, setup.model.config, diagnostics);
+  note_arguments_of_other_tasks(arguments, setup.model.config, diagnostics);
   if (setup.reads_data()) {
     setup.data = read_data({.arguments = arguments,
                             .purpose = purpose,

@@ -53,9 +53,10 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   if (purpose != RunPurpose::kPlan || is_dummy(arguments)) return DataUse::kReads;
   const std::string given = data_argument(arguments);
   if (given.empty()) return DataUse::kNone;
-  const std::string instead = fmt::format("the plan is for batches of {} of {}",
-                                          counted(arguments.per_device_train_batch_size, "text"),
-                                          counted(max_seq_length(arguments, config), "token"));
+  const std::string instead = fmt::format(
+      "the plan is for batches of {} of {}",
+      counted(arguments.per_device_train_batch_size, is_language_model(config) ? "block" : "text"),
+      counted(max_seq_length(arguments, config), "token"));
   if (!names_training_data(arguments)) {
     diagnostics.note(
         fmt::format("{} is not read, because a plan without --train_file reads no data: {}", given, instead));
@@ -63,6 +64,12 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   }
   if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
+    // The number of blocks of a corpus follows from its tokens.
+    if (is_language_model(config)) {
+      diagnostics.note(fmt::format(
+          "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
+      return DataUse::kNone;
+    }
     diagnostics.note(fmt::format(
         "{}: no tokenizer is given (--tokenizer_name FOLDER), so every text counts as {}, the most "
         "that a text may have; with the tokenizer the plan can only become smaller",
@@ -156,12 +163,27 @@ std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const Tokeni
   return carried;
 }
 
+int64_t block_size(const Arguments& arguments, const ModelConfig& config) {
+  // The default of run_clm for a tokenizer that states no length.
+  constexpr int64_t kDefault = 1024;
+  const int64_t by_default = is_dummy(arguments) ? arguments.dummy_seq_length : kDefault;
+  return std::min(arguments.block_size.value_or(by_default), max_sequence_length(config));
+}
+
 int64_t max_seq_length(const Arguments& arguments, const ModelConfig& config) {
+  if (is_language_model(config)) return block_size(arguments, config);
   const int64_t length = is_dummy(arguments) ? arguments.dummy_seq_length : arguments.max_seq_length;
   return std::min(length, max_sequence_length(config));
 }
 
 void warn_of_cut_length(const Arguments& arguments, const ModelConfig& config, Diagnostics& diagnostics) {
+  if (is_language_model(config)) {
+    if (arguments.block_size.value_or(0) > max_sequence_length(config)) {
+      diagnostics.warn(fmt::format("--block_size {} is more than the positions of the model; blocks have {}",
+                                   *arguments.block_size, counted(max_sequence_length(config), "token")));
+    }
+    return;
+  }
   const bool dummy = is_dummy(arguments);
   const int64_t given = dummy ? arguments.dummy_seq_length : arguments.max_seq_length;
   const int64_t by_default = dummy ? Arguments{}.dummy_seq_length : Arguments{}.max_seq_length;

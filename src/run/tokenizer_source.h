@@ -60,8 +60,12 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
 // class. Requires: a folder.
 std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const TokenizerSource& source);
 
-// Returns the largest number of tokens that a text may have: the number that the arguments state, but no more than the
-// model has positions.
+// Returns the number of tokens of a block of a language model: --block_size or 1024, but no more than the model has
+// positions.
+int64_t block_size(const Arguments& arguments, const ModelConfig& config);
+
+// Returns the largest number of tokens that a sequence may have: that of a block for a language model, else the number
+// that the arguments state, but no more than the model has positions.
 int64_t max_seq_length(const Arguments& arguments, const ModelConfig& config);
 
 // Warns if max_seq_length() is less than the length that the arguments state.

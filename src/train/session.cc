@@ -115,7 +115,8 @@ MicroBatch Session::make_batch() const {
 void Session::start_batches(DataPosition position, int64_t num_epochs) {
   PLIMSOLL_CHECK(setup_.data.train, "batches without training data");
   loader_ = std::make_unique<Loader>(
-      *setup_.data.train, Sampler(setup_.sampler, setup_.data.train->tokens.lengths()),
+      *setup_.data.train,
+      Sampler(setup_.sampler, setup_.data.train->row_lengths(), setup_.data.train->row_sequences()),
       layout_of(plan_.programs.at(kTrainProgram)),
       LoaderOptions{
           .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
@@ -289,7 +290,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   const TaskRecord& task = task_of(setup_.request.model.problem_type);
   Sampler sampler(
       {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
-      data.tokens.lengths());
+      data.row_lengths(), data.row_sequences());
   const BatchLayout layout = layout_of(plan_.programs.at(kEvaluateProgram));
   Loader loader(data, std::move(sampler), layout, {.start = {}, .num_epochs = 1});
   // While one batch runs, the next one is loaded and enqueued; then the outputs of the first are read.

@@ -90,6 +90,9 @@ TEST(BadInput, Settings) {
 TEST(BadInput, PackedFiles) {
   run_cases(packed_cases());
 }
+TEST(BadInput, Corpora) {
+  run_cases(corpus_cases());
+}
 
 // The message must name the model as the difference, not the optimizer state, which is then too large as
 // well.
@@ -328,9 +331,10 @@ TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;
   size_t count = 0;
   size_t bad = 0;
-  for (const auto& cases : {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(),
-                            command_cases(), folder_cases(), adapter_cases(), checkpoint_cases(),
-                            disguise_cases(), spelling_cases(), settings_cases(), packed_cases()}) {
+  for (const auto& cases :
+       {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(), command_cases(),
+        folder_cases(), adapter_cases(), checkpoint_cases(), disguise_cases(), spelling_cases(),
+        settings_cases(), packed_cases(), corpus_cases()}) {
     for (const Case& one : cases) {
       names.insert(one.name);
       ++count;

@@ -9,39 +9,39 @@
 namespace plimsoll {
 namespace {
 
-// Writes per token with copy(row, destination).
+// Writes per token with copy(sequence, destination).
 template <typename Copy>
-void write_per_token(const TokenSet& tokens, std::span<const int32_t> rows, std::span<int32_t> out,
+void write_per_token(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out,
                      const Copy& copy) {
   int32_t* at = out.data();
   int64_t written = 0;
-  for (const int32_t row : rows) written += tokens.length(row);
+  data.each_sequence(rows, [&](int32_t sequence) { written += data.tokens.length(sequence); });
   PLIMSOLL_CHECK(written == std::ssize(out), "{} tokens in a tensor of {}", written, out.size());
-  for (const int32_t row : rows) {
-    copy(row, at);
-    at += tokens.length(row);
-  }
+  data.each_sequence(rows, [&](int32_t sequence) {
+    copy(sequence, at);
+    at += data.tokens.length(sequence);
+  });
 }
 
 void write_ids(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
-  write_per_token(data.tokens, rows, out.ints("ids"),
-                  [&](int32_t row, int32_t* to) { data.tokens.copy_ids(row, to); });
+  write_per_token(data, rows, out.ints("ids"),
+                  [&](int32_t sequence, int32_t* to) { data.tokens.copy_ids(sequence, to); });
 }
 
 void write_token_types(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
-  write_per_token(data.tokens, rows, out.ints("token_types"),
-                  [&](int32_t row, int32_t* to) { data.tokens.copy_types(row, to); });
+  write_per_token(data, rows, out.ints("token_types"),
+                  [&](int32_t sequence, int32_t* to) { data.tokens.copy_types(sequence, to); });
 }
 
 void write_positions(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
   const int32_t padding_id = out.spec("positions").position_padding_id;
-  write_per_token(data.tokens, rows, out.ints("positions"), [&](int32_t row, int32_t* to) {
-    const auto length = static_cast<int32_t>(data.tokens.length(row));
+  write_per_token(data, rows, out.ints("positions"), [&](int32_t sequence, int32_t* to) {
+    const auto length = static_cast<int32_t>(data.tokens.length(sequence));
     if (padding_id < 0) {
       std::iota(to, to + length, 0);
       return;
     }
-    data.tokens.copy_ids(row, to);
+    data.tokens.copy_ids(sequence, to);
     int32_t next = padding_id + 1;
     for (int32_t i = 0; i < length; ++i) to[i] = to[i] == padding_id ? padding_id : next++;
   });
@@ -50,19 +50,20 @@ void write_positions(const Dataset& data, std::span<const int32_t> rows, TensorB
 void write_starts(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
   const std::span<int32_t> starts = out.ints("cu_seqlens");
   int32_t at = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    starts[i] = at;
-    at += static_cast<int32_t>(data.tokens.length(rows[i]));
-  }
-  starts[rows.size()] = at;
+  size_t count = 0;
+  data.each_sequence(rows, [&](int32_t sequence) {
+    starts[count++] = at;
+    at += static_cast<int32_t>(data.tokens.length(sequence));
+  });
+  starts[count] = at;
 }
 
 // Writes the next id of the sequence at every token, and kNoLabel at the last one.
 void write_next_tokens(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
-  write_per_token(data.tokens, rows, out, [&](int32_t row, int32_t* to) {
-    const int64_t length = data.tokens.length(row);
+  write_per_token(data, rows, out, [&](int32_t sequence, int32_t* to) {
+    const int64_t length = data.tokens.length(sequence);
     if (length == 0) return;
-    data.tokens.copy_ids(row, to);
+    data.tokens.copy_ids(sequence, to);
     std::copy(to + 1, to + length, to);
     to[length - 1] = kNoLabel;
   });
@@ -76,8 +77,8 @@ void write_classes(const Dataset& data, std::span<const int32_t> rows, std::span
     return;
   }
   if (labels.is_per_token) {
-    write_per_token(data.tokens, rows, out, [&](int32_t row, int32_t* to) {
-      std::ranges::copy(data.of_row(labels.classes, row), to);
+    write_per_token(data, rows, out, [&](int32_t sequence, int32_t* to) {
+      std::ranges::copy(data.of_row(labels.classes, sequence), to);
     });
     return;
   }
@@ -128,12 +129,15 @@ MicroBatch make_micro_batch(const BatchLayout& layout) {
 }
 
 BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows) {
-  BatchSize size{.tokens = 0, .sequences = std::ssize(rows), .longest = 0};
-  for (const int32_t row : rows) {
+  for (const int32_t row : rows)
     PLIMSOLL_CHECK(row >= 0 && row < data.num_rows(), "row {} of {}", row, data.num_rows());
-    size.tokens += data.tokens.length(row);
-    size.longest = std::max(size.longest, data.tokens.length(row));
-  }
+  BatchSize size;
+  data.each_sequence(rows, [&](int32_t sequence) {
+    const int64_t length = data.tokens.length(sequence);
+    ++size.sequences;
+    size.tokens += length;
+    size.longest = std::max(size.longest, length);
+  });
   return size;
 }
 
@@ -146,6 +150,7 @@ void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBat
     writer->write(data, rows, batch.tensors);
   }
   batch.info.num_labels = data.num_labels(rows);
+  data.tokens.release_pages();
 }
 
 }  // namespace plimsoll

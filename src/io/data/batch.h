@@ -25,7 +25,7 @@ struct BatchInfo {
 
 struct MicroBatch {
   TensorBatch tensors;
-  std::vector<int32_t> rows;  // the rows of the data set, one per sequence
+  std::vector<int32_t> rows;  // the rows of the data set: one per sequence, unless rows are packed
   BatchInfo info;
   const BatchSize& size() const { return tensors.size(); }
 };

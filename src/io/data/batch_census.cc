@@ -31,11 +31,12 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
   sampler.seek({0, 0});
   for (int64_t batch = 0; batch < walked * sampler.batches_per_epoch(); ++batch) {
     const Sampler::Step step = sampler.next();
-    BatchSize size{.sequences = static_cast<int64_t>(step.rows.size())};
+    BatchSize size{.sequences = sampler.sequences().empty() ? std::ssize(step.rows) : 0};
     for (const int32_t row : step.rows) {
       const int64_t length = sampler.lengths()[static_cast<size_t>(row)];
       size.tokens += length;
       size.longest = std::max(size.longest, length);
+      if (!sampler.sequences().empty()) size.sequences += sampler.sequences()[static_cast<size_t>(row)];
     }
     census.add(size);
   }
@@ -47,15 +48,31 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
   if (alike) return census;
   census.is_exact = false;
   census.largest.tokens = largest_batch_tokens(sampler.lengths(), sampler.options().batch_size);
+  census.largest.sequences = largest_batch_sequences(sampler);
   census.largest.longest = *std::ranges::max_element(sampler.lengths());
   return census;
 }
 
-int64_t largest_batch_tokens(std::span<const int32_t> lengths, int64_t batch_size) {
-  std::vector<int32_t> sorted(lengths.begin(), lengths.end());
+namespace {
+
+// Returns the sum of the `batch_size` largest numbers.
+int64_t sum_of_largest(std::span<const int32_t> numbers, int64_t batch_size) {
+  std::vector<int32_t> sorted(numbers.begin(), numbers.end());
   const auto count = static_cast<std::ptrdiff_t>(std::min(std::ssize(sorted), batch_size));
   std::ranges::partial_sort(sorted, sorted.begin() + count, std::greater<>());
   return std::accumulate(sorted.begin(), sorted.begin() + count, int64_t{0});
+}
+
+}  // namespace
+
+int64_t largest_batch_tokens(std::span<const int32_t> lengths, int64_t batch_size) {
+  return sum_of_largest(lengths, batch_size);
+}
+
+int64_t largest_batch_sequences(const Sampler& sampler) {
+  const int64_t batch_size = sampler.options().batch_size;
+  return sampler.sequences().empty() ? std::min(sampler.num_rows(), batch_size)
+                                     : sum_of_largest(sampler.sequences(), batch_size);
 }
 
 BatchSize largest_batch_without_data(int64_t batch_size, int64_t max_seq_length) {

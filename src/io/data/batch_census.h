@@ -13,7 +13,9 @@
 namespace plimsoll {
 
 struct BatchCensus {
-  BatchSize largest;  // each of the three is the maximum over all batches, not the values of one batch
+  // Each of the three is the maximum over all batches, not the values of one batch. `longest` is the number of tokens of
+  // a row, which for packed rows is an upper bound for a sequence.
+  BatchSize largest;
   // Pairs of a token count and the number of visited batches with this count, in increasing order.
   std::vector<std::pair<int64_t, int64_t>> counts;
   int64_t num_walked = 0;  // number of batches in `counts`
@@ -41,6 +43,9 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
 
 // Returns the number of tokens of the longest rows in one batch.
 int64_t largest_batch_tokens(std::span<const int32_t> lengths, int64_t batch_size);
+
+// Returns the largest number of sequences that a batch of the sampler may have, in any order of its rows.
+int64_t largest_batch_sequences(const Sampler& sampler);
 
 // Returns the batch size if no data is available: every batch has batch_size sequences of maximum length.
 BatchSize largest_batch_without_data(int64_t batch_size, int64_t max_seq_length);

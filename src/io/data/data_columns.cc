@@ -304,6 +304,40 @@ std::optional<ColumnChoice> choose_id_columns(const Table& table, const ColumnOp
 
 }  // namespace
 
+ColumnChoice choose_document_column(const Table& table, const std::optional<std::string>& named) {
+  ColumnChoice choice;
+  if (named) {
+    require_column(table, *named);
+    choice.first = *named;
+  }
+  const int64_t ids = table.find_column("input_ids");
+  choice.has_ids = ids >= 0 && table.num_rows() > 0 && table.kind(0, ids) == CellKind::kList &&
+                   named.value_or("input_ids") == "input_ids";
+  if (named || choice.has_ids) {
+    if (choice.has_ids) choice.first = "input_ids";
+    return choice;
+  }
+  if (table.find_column("text") >= 0) {
+    choice.first = "text";
+    return choice;
+  }
+  for (int64_t column = 0; column < table.num_columns() && choice.first.empty(); ++column) {
+    if (has_text(table, column)) choice.first = table.columns()[static_cast<size_t>(column)];
+  }
+  if (choice.first.empty()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: no column has texts: expected a column 'text', or one that --text_column_names selects, "
+                "found {}{}{}",
+                place_of_columns(table), table.column_list(), first_row_hint(table), separator_hint(table));
+  }
+  if (table.num_columns() > 1) {
+    choice.note = fmt::format(
+        "{}: the documents are the texts of the column '{}'; choose another with --text_column_names",
+        table.file_name(), choice.first);
+  }
+  return choice;
+}
+
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {
   if (const std::optional<ColumnChoice> ids = choose_id_columns(table, options)) return *ids;
   refuse_columns_as_rows(table, options);

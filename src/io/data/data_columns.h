@@ -54,6 +54,11 @@ struct ColumnChoice {
 // label; kBadData if rows of words are requested and the table cannot have them.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 
+// Selects the column of the documents of a corpus: `named`; else "input_ids" if it has lists; else "text"; else the first
+// column that has a text, as run_clm takes the first one, with a note if there are others. Errors: kBadData if the column
+// does not exist, or if no column has a text; the message lists the columns.
+ColumnChoice choose_document_column(const Table& table, const std::optional<std::string>& named);
+
 // Returns true for the name of a column that numbers the rows, such as "id" or "idx".
 bool is_index_name(std::string_view column);
 

@@ -12,15 +12,46 @@
 
 namespace plimsoll {
 
+// The sequences of each row, if a row is several of them: documents that are packed into a block. Row r consists of the
+// sequences [offsets[r], offsets[r + 1]) of the list.
+struct PackedRows {
+  std::vector<int64_t> offsets = {};  // empty: each row is one sequence, the one with its number
+  std::vector<int32_t> sequences = {};
+
+  bool empty() const { return offsets.empty(); }
+  int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  std::span<const int32_t> of(int64_t row) const {
+    const auto begin = static_cast<size_t>(offsets[static_cast<size_t>(row)]);
+    const auto end = static_cast<size_t>(offsets[static_cast<size_t>(row) + 1]);
+    return std::span(sequences).subspan(begin, end - begin);
+  }
+};
+
 struct Dataset {
-  TokenSet tokens;
-  Labels labels;  // empty for a split without labels
+  TokenSet tokens;    // a row of them is a sequence, within which tokens attend to each other
+  PackedRows packed;  // empty unless rows are several sequences
+  Labels labels;      // empty for a split without labels
   // If the rows are lists of words, one entry per token: the index of the word in its row whose first token this is, or -1.
   std::vector<int32_t> word_starts;
   // The one or two texts of each row, if they are kept to be shown next to predictions; otherwise empty.
   std::vector<std::vector<std::string>> texts;
 
-  int64_t num_rows() const { return tokens.num_rows(); }
+  int64_t num_rows() const { return packed.empty() ? tokens.num_rows() : packed.num_rows(); }
+  // Calls visit(sequence) for the sequences of these rows, in order.
+  template <typename Visit>
+  void each_sequence(std::span<const int32_t> rows, Visit&& visit) const {
+    for (const int32_t row : rows) {
+      if (packed.empty()) {
+        visit(row);
+        continue;
+      }
+      for (const int32_t sequence : packed.of(row)) visit(sequence);
+    }
+  }
+  // Return the number of tokens and of sequences of each row, in the form that samplers need. The second list is empty if
+  // every row is one sequence.
+  std::vector<int32_t> row_lengths() const;
+  std::vector<int32_t> row_sequences() const;
   // Returns the number of labels that the mean of a loss over these rows is taken over: one per row, or, if tokens have
   // labels, the number of tokens with one.
   int64_t num_labels(std::span<const int32_t> rows) const;
@@ -41,7 +72,7 @@ struct DummyOptions {
   int64_t length = 512;
   int32_t first_id = 100;  // ids are in [first_id, end_id)
   int32_t end_id = 30000;
-  int32_t num_labels = 2;
+  int32_t num_labels = 2;  // 0: the labels are the next tokens
   uint64_t seed = 42;
 };
 

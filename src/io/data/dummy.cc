@@ -25,7 +25,7 @@ bool is_narrow(const DummyOptions& options) {
 }  // namespace
 
 Dataset make_dummy_dataset(const DummyOptions& options) {
-  if (options.num_rows < 1 || options.length < 1 || options.num_labels < 1) {
+  if (options.num_rows < 1 || options.length < 1 || options.num_labels < 0) {
     throw_error(ErrorCode::kUsage,
                 "the dummy data set needs at least one row, token and label: {} x {}, {} labels",
                 options.num_rows, options.length, options.num_labels);
@@ -64,6 +64,8 @@ Dataset make_dummy_dataset(const DummyOptions& options) {
   }
   Dataset data;
   data.tokens = TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), {}, std::move(offsets), {});
+  data.labels.is_next_token = options.num_labels == 0;
+  if (data.labels.is_next_token) return data;
   const RandomSite label_site{options.seed, 0, kLabelSite};
   data.labels.classes.reserve(static_cast<size_t>(options.num_rows));
   for (int64_t row = 0; row < options.num_rows; ++row) {
@@ -76,8 +78,9 @@ Dataset make_dummy_dataset(const DummyOptions& options) {
 
 int64_t dummy_dataset_bytes(const DummyOptions& options) {
   const int64_t id_bytes = is_narrow(options) ? sizeof(uint16_t) : sizeof(int32_t);
-  constexpr int64_t kOffsetBytes = sizeof(int64_t), kLabelBytes = sizeof(int32_t);
-  return options.num_rows * (options.length * id_bytes + kOffsetBytes + kLabelBytes) + kOffsetBytes;
+  const int64_t label_bytes = options.num_labels == 0 ? 0 : sizeof(int32_t);
+  constexpr int64_t kOffsetBytes = sizeof(int64_t);
+  return options.num_rows * (options.length * id_bytes + kOffsetBytes + label_bytes) + kOffsetBytes;
 }
 
 }  // namespace plimsoll

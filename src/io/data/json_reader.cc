@@ -51,13 +51,17 @@ class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
 class RowParser {
  public:
   explicit RowParser(const TextFile& file) : file_(file) {}
+  RowParser(const TextFile& file, std::vector<std::string> columns) : file_(file) {
+    if (!columns.empty()) set_columns(std::move(columns));
+  }
 
   // Adds the row in file.bytes[begin, end), which begins on this line.
   void add_row(size_t begin, size_t end, int64_t line);
   Table finish();
 
  private:
-  void set_columns(simdjson::dom::object object, int64_t line);
+  void find_columns(simdjson::dom::object object, int64_t line);
+  void set_columns(std::vector<std::string> columns);
   void add_cells(simdjson::dom::object object, int64_t line);
   void add_value(simdjson::dom::element value);
   size_t find_column(std::string_view key, size_t guess) const;
@@ -86,13 +90,13 @@ class RowParser {
 void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end) const {
   const std::string_view row = std::string_view(file_.bytes).substr(begin, end - begin);
   if (error == simdjson::DEPTH_ERROR) {
-    throw_at_place(file_.name, place_of(file_.bytes, static_cast<int64_t>(begin)),
+    throw_at_place(file_.name, place_in(file_, static_cast<int64_t>(begin)),
                    "this row is nested more than {} levels deep: {}", kMaxRowDepth, excerpt(row));
   }
   ErrorFinder finder;
   nlohmann::json::sax_parse(row.begin(), row.end(), &finder);
   const size_t at = begin + std::min(finder.offset.value_or(0), row.size());
-  const TextPlace place = place_of(file_.bytes, static_cast<int64_t>(at));
+  const TextPlace place = place_in(file_, static_cast<int64_t>(at));
   const std::string_view rest = std::string_view(file_.bytes).substr(at, end - at);
   for (const std::string_view word : {"NaN", "nan", "Infinity", "inf"}) {
     if (rest.starts_with(word) || rest.starts_with("-" + std::string(word)) ||
@@ -115,7 +119,13 @@ size_t RowParser::find_column(std::string_view key, size_t guess) const {
   return found < 0 ? columns.size() : static_cast<size_t>(found);
 }
 
-void RowParser::set_columns(simdjson::dom::object object, int64_t line) {
+void RowParser::set_columns(std::vector<std::string> columns) {
+  table_.emplace(file_.name, file_.content_hash, std::move(columns));
+  table_->set_typed();
+  row_.resize(table_->columns().size());
+}
+
+void RowParser::find_columns(simdjson::dom::object object, int64_t line) {
   std::vector<std::string> columns;
   for (const simdjson::dom::key_value_pair field : object) {
     if (std::find(columns.begin(), columns.end(), field.key) == columns.end()) {
@@ -125,9 +135,7 @@ void RowParser::set_columns(simdjson::dom::object object, int64_t line) {
   if (columns.empty()) {
     throw_at_line(file_.name, line, "the first row is an empty object: it must name the columns");
   }
-  table_.emplace(file_.name, file_.content_hash, std::move(columns));
-  table_->set_typed();
-  row_.resize(table_->columns().size());
+  set_columns(std::move(columns));
 }
 
 void RowParser::add_value(simdjson::dom::element value) {
@@ -256,7 +264,7 @@ void RowParser::add_row(size_t begin, size_t end, int64_t line) {
   }
   const simdjson::dom::element row = root_;
   if (!row.is_object()) {
-    throw_at_place(file_.name, place_of(file_.bytes, static_cast<int64_t>(begin)),
+    throw_at_place(file_.name, place_in(file_, static_cast<int64_t>(begin)),
                    "every row must be an object, {{\"column\": value, ...}}, but this is: {}{}",
                    excerpt(std::string_view(file_.bytes).substr(begin, size)),
                    row.is_array() ? "\n  write objects with pandas' DataFrame.to_json(orient='records', "
@@ -265,7 +273,7 @@ void RowParser::add_row(size_t begin, size_t end, int64_t line) {
   }
   const simdjson::dom::object object = row;
   if (!table_.has_value()) {
-    set_columns(object, line);
+    find_columns(object, line);
   }
   add_cells(object, line);
 }
@@ -344,11 +352,11 @@ Table read_json(const TextFile& file) {
   return rows.finish();
 }
 
-Table read_jsonl(const TextFile& file) {
-  RowParser rows(file);
+Table read_jsonl(const TextFile& file, std::vector<std::string> columns) {
+  RowParser rows(file, std::move(columns));
   const std::string_view text = file.bytes;
   size_t begin = 0;
-  for (int64_t line = 1; begin < text.size(); ++line) {
+  for (int64_t line = file.first_line; begin < text.size(); ++line) {
     const size_t newline = std::min(text.find('\n', begin), text.size());
     size_t first = begin;
     size_t last = newline;

@@ -34,13 +34,14 @@ enum class LabelOrigin : uint8_t { kTrainingData, kModel, kTask };
 struct LabelScheme {
   LabelOrigin origin = LabelOrigin::kTrainingData;
   LabelKind kind = LabelKind::kClass;
-  std::vector<std::string> names;  // id2label: name of each id; empty for regression and multi-hot vectors
-  int64_t num_labels = 0;          // number of classes or regression targets
+  std::vector<std::string> names =
+      {};                  // id2label: name of each id; empty for regression and multi-hot vectors
+  int64_t num_labels = 0;  // number of classes or regression targets
   std::string delimiter = ",";
   bool integer_names = false;  // classes are integers: "07" means 7
   bool accepts_ids = false;    // a file may contain the id of a class instead of its name (GLUE)
   // The id of class i if the model's configuration defines its own order, otherwise empty.
-  std::vector<int64_t> ids;
+  std::vector<int64_t> ids = {};
 
   // Returns the id of a class, or -1. Requires: the classes have names.
   int64_t id_of(std::string_view name) const;

@@ -118,8 +118,9 @@ class Building {
   void tokenize() {
     require_utf8_texts();
     const TextEncoder& encoder = rules_.encoder(input_);
-    const TokenizeOptions options{
-        .max_seq_length = rules_.max_seq_length, .num_threads = rules_.num_threads, .progress = {}};
+    const TokenizeOptions options{.max_seq_length = rules_.max_seq_length,
+                                  .num_threads = rules_.num_threads,
+                                  .end_token = rules_.end_token};
     const auto where = [&](int64_t index) { return name_of_row(rules_.name, index); };
     if (input_ == RowInput::kWords) {
       const auto words = [&](int64_t index, std::vector<std::string_view>& list) {

@@ -89,8 +89,10 @@ void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const i
   }
 }
 
-Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> lengths)
-    : options_(options), lengths_(std::move(lengths)) {
+Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> lengths, std::vector<int32_t> sequences)
+    : options_(options), lengths_(std::move(lengths)), sequences_(std::move(sequences)) {
+  PLIMSOLL_CHECK(sequences_.empty() || sequences_.size() == lengths_.size(),
+                 "{} numbers of sequences for {} rows", sequences_.size(), lengths_.size());
   PLIMSOLL_CHECK(options.batch_size >= 1 && options.accumulation_steps >= 1 && !lengths_.empty(),
                  "batch size {}, accumulation {}, {} rows", options.batch_size, options.accumulation_steps,
                  lengths_.size());

@@ -55,9 +55,10 @@ void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const i
 // Produces batches over an unlimited number of epochs.
 class Sampler {
  public:
-  // `lengths` has one entry per row and is copied. Errors: kUsage if dropping the last batch would leave no
-  // rows. Requires: batch_size >= 1, accumulation_steps >= 1, at least one row.
-  Sampler(const SamplerOptions& options, std::vector<int32_t> lengths);
+  // `lengths` has the number of tokens of each row, `sequences` their numbers of sequences if they are not one each.
+  // Errors: kUsage if dropping the last batch would leave no rows. Requires: batch_size >= 1, accumulation_steps >= 1, at
+  // least one row.
+  Sampler(const SamplerOptions& options, std::vector<int32_t> lengths, std::vector<int32_t> sequences = {});
 
   // The rows of a batch, valid until the next call, and its position.
   struct Step {
@@ -83,6 +84,8 @@ class Sampler {
   int64_t rows_per_epoch() const { return rows_per_epoch_; }
   int64_t batches_per_epoch() const;
   std::span<const int32_t> lengths() const { return lengths_; }
+  // Returns the number of sequences of each row; empty if every row is one.
+  std::span<const int32_t> sequences() const { return sequences_; }
   const SamplerOptions& options() const { return options_; }
 
  private:
@@ -90,6 +93,7 @@ class Sampler {
 
   SamplerOptions options_;
   std::vector<int32_t> lengths_;
+  std::vector<int32_t> sequences_;
   std::vector<int32_t> order_;
   OrderScratch scratch_;
   int64_t rows_per_epoch_ = 0;

@@ -35,6 +35,8 @@ Table read_text(const std::string& extension, const TextFile& file) {
 constexpr std::string_view kExtensions[] = {".csv",    ".tsv",   ".tab",    ".json", ".jsonl",
                                             ".ndjson", ".conll", ".conllu", ".txt"};
 
+}  // namespace
+
 std::string data_extension(const std::filesystem::path& path) {
   std::string extension = without_compression(path).extension().string();
   for (char& letter : extension) {
@@ -42,8 +44,6 @@ std::string data_extension(const std::filesystem::path& path) {
   }
   return extension;
 }
-
-}  // namespace
 
 bool is_data_file(const std::filesystem::path& path) {
   return std::ranges::find(kExtensions, data_extension(path)) != std::end(kExtensions);

@@ -39,7 +39,7 @@ struct CsvOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;
   HeaderRule header = HeaderRule::kFirstRow;
   RaggedRule ragged = RaggedRule::kError;
-  std::vector<std::string> given_columns;  // names of the columns for HeaderRule::kGiven
+  std::vector<std::string> given_columns = {};  // names of the columns for HeaderRule::kGiven
 };
 
 // Parses the text. The table reuses the memory of the file and moves the cells together in place, so the peak
@@ -70,8 +70,9 @@ inline constexpr int64_t kMaxRowDepth = 32;
 // kinds kInvalid and kRepeated, which are errors only if their column is read. Errors: kBadData with
 // file:line:column for another syntax error, a row that is not an object, an empty object, too deep nesting,
 // and a file without rows.
+// `columns`, if there are any, are those of the table instead of the keys of the first object.
 Table read_json(const TextFile& file);
-Table read_jsonl(const TextFile& file);
+Table read_jsonl(const TextFile& file, std::vector<std::string> columns = {});
 
 // Returns true if a text that begins with an object has one object per line, and false if the object is the
 // whole document.
@@ -145,6 +146,17 @@ struct RepairedJson {
 // hold by 0, and halves of surrogate pairs in strings by U+FFFD. Does not validate the rest.
 RepairedJson repair_json(std::string_view text);
 
+// Reads a text of documents into a Table. Thread-safe: a pure function.
+//
+// Every line is a document, as in the "text" loader of Hugging Face's datasets, in the column "text". Lines end with LF,
+// CRLF or a single CR, which are read as LF. An empty line is a document as well.
+
+// Whether the line break belongs to the document: --keep_linebreaks.
+enum class LineBreaks : uint8_t { kKeep, kDrop };
+
+// Parses the text. The table takes the memory of the file. The last line may have no line break.
+Table read_lines(TextFile file, LineBreaks line_breaks);
+
 struct TableOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;  // of CSV and TSV
   int64_t max_bytes = 0;                   // of a text that is decompressed; 0: no limit
@@ -157,6 +169,8 @@ struct TableOptions {
 // .gz or .zst may follow the extension.
 Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
 
+// Returns the extension of a path that defines its format, in small letters and without that of its compression.
+std::string data_extension(const std::filesystem::path& path);
 // Returns true if read_table() knows the extension of a path.
 bool is_data_file(const std::filesystem::path& path);
 

@@ -27,7 +27,7 @@ void check_is_text(const TextFile& file) {
   refuse_disguised_text(std::string_view(bytes).substr(0, kDisguiseBytes), file.name);
   if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
     const auto offset = static_cast<int64_t>(nul);
-    throw_at_place(file.name, place_of(bytes, offset),
+    throw_at_place(file.name, place_in(file, offset),
                    "NUL byte (0x00) at byte {}: this is not a text file, or it is UTF-16 without a "
                    "byte-order mark\n  examine it with `file`; text must be UTF-8",
                    offset);
@@ -35,7 +35,7 @@ void check_is_text(const TextFile& file) {
   if (!simdjson::validate_utf8(bytes.data(), bytes.size())) {
     const size_t offset = find_invalid_utf8(bytes);
     PLIMSOLL_CHECK(offset < bytes.size(), "two UTF-8 checks disagree");
-    throw_at_place(file.name, place_of(bytes, static_cast<int64_t>(offset)),
+    throw_at_place(file.name, place_in(file, static_cast<int64_t>(offset)),
                    "byte 0x{:02X} is not valid UTF-8\n"
                    "  if the file is Latin-1: iconv -f LATIN1 -t UTF-8 {} > converted",
                    static_cast<unsigned>(static_cast<unsigned char>(bytes[offset])), file.name);
@@ -44,8 +44,9 @@ void check_is_text(const TextFile& file) {
 
 }  // namespace
 
-TextFile text_file_from_memory(std::string name, std::string bytes) {
+TextFile text_file_from_memory(std::string name, std::string bytes, int64_t first_line) {
   TextFile file;
+  file.first_line = first_line;
   file.name = std::move(name);
   file.content_hash = hash64(bytes);
   if (bytes.starts_with("\xEF\xBB\xBF")) {
@@ -109,6 +110,12 @@ TextPlace place_of(std::string_view text, int64_t offset) {
       ++place.column;
     }
   }
+  return place;
+}
+
+TextPlace place_in(const TextFile& file, int64_t offset) {
+  TextPlace place = place_of(file.bytes, offset);
+  place.line += file.first_line - 1;
   return place;
 }
 

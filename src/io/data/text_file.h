@@ -21,6 +21,7 @@ struct TextFile {
   std::string name;           // as given by the user, for messages
   std::string bytes;          // without a leading byte-order mark
   uint64_t content_hash = 0;  // XXH3 of the bytes on disk
+  int64_t first_line = 1;     // the line on which the bytes begin: above 1 for a part of a file
 };
 
 // Reads and validates the file. A UTF-8 byte-order mark is dropped. Errors: kBadData if the file cannot be
@@ -31,10 +32,13 @@ struct TextFile {
 TextFile read_data_file(const std::filesystem::path& path, int64_t max_bytes = 0);
 
 // Applies the same checks to bytes that are already in memory.
-TextFile text_file_from_memory(std::string name, std::string bytes);
+TextFile text_file_from_memory(std::string name, std::string bytes, int64_t first_line = 1);
 
 // Returns the position of a byte offset. Cost: a scan from the start. Requires: offset <= text.size().
 TextPlace place_of(std::string_view text, int64_t offset);
+
+// Returns the same for a file, or for a part of one.
+TextPlace place_in(const TextFile& file, int64_t offset);
 
 // Returns the start of a text for an error message: at most `max_code_points`, with control characters
 // escaped, followed by "..." if it was cut.

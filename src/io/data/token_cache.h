@@ -9,10 +9,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "io/data/text_encoder.h"
 #include "io/data/text_split.h"
 #include "io/data/token_set.h"
@@ -20,13 +24,13 @@
 
 namespace plimsoll {
 
-inline constexpr uint32_t kTokenCacheVersion = 2;
+inline constexpr uint32_t kTokenCacheVersion = 3;
 
 struct TokenCacheKey {
   uint64_t text_hash = 0;
   uint64_t encoder_hash = 0;
   int64_t max_seq_length = 0;
-  int64_t num_rows = 0;
+  int64_t num_rows = -1;  // -1: all rows of the file, which are counted when it is read
 
   uint64_t hash() const;
   // Returns a name such as "tokens-0123456789abcdef.bin".
@@ -50,12 +54,47 @@ CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
                              const TokenizeOptions& options, const std::string& folder,
                              FileSystem& files = posix_file_system(), CacheUse use = CacheUse::kReadAndWrite);
 
-// Reads a file. Returns nothing if the file is missing or invalid; `why_not` is set only if it is invalid.
+// Reads a file. Its tokens are mapped if the file system can map it, and otherwise read into memory; the hash is checked
+// in either case, by reading the file once. Returns nothing if the file is missing or invalid; `why_not` is set only if it
+// is invalid.
 std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string& path,
                                            const TokenCacheKey& key, std::string& why_not);
 // Writes a file. Returns an empty string, or the reason why it could not be written; in that case no part of
 // it remains.
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                               const WordTokens& tokens);
+
+// Writes a file of tokens that arrive part by part, so that they need not fit into memory: it holds 8 bytes per row. A
+// writer that is not finished leaves no file. One thread at a time. Errors: FileError.
+class TokenCacheWriter {
+ public:
+  // `max_id`: the largest id that a part may have. The folder is created if necessary.
+  TokenCacheWriter(FileSystem& files, std::string path, int64_t max_id);
+  ~TokenCacheWriter();
+  TokenCacheWriter(const TokenCacheWriter&) = delete;
+  TokenCacheWriter& operator=(const TokenCacheWriter&) = delete;
+
+  // Requires: no types. Errors: kInternal for an id above max_id.
+  void add(const TokenSet& part);
+  void finish(const TokenCacheKey& key);
+  int64_t held_bytes() const { return static_cast<int64_t>(offsets_.capacity() * sizeof(int64_t)); }
+
+ private:
+  void write(std::span<const std::byte> bytes);
+
+  FileSystem& files_;
+  const std::string path_;
+  const std::string temporary_;
+  const int64_t max_id_;
+  std::unique_ptr<File> file_;
+  HashStream64 hash_;
+  std::vector<int64_t> offsets_ = {0};
+  std::vector<uint16_t> narrow_ids_;  // of a part that is written
+  std::vector<int32_t> wide_ids_;
+  TruncationCount truncation_;
+};
+
+// Returns the hash of the content of a set, which is that of its file.
+uint64_t content_hash(const TokenSet& tokens, std::span<const int32_t> word_starts = {});
 
 }  // namespace plimsoll

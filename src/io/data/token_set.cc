@@ -10,46 +10,160 @@
 
 namespace plimsoll {
 
+namespace {
+
+constexpr int64_t kNoRows[] = {0};
+
+// The ids and types of a set in memory.
+struct HeldTokens {
+  std::vector<uint16_t> narrow_ids;
+  std::vector<int32_t> wide_ids;
+  std::vector<uint8_t> types;
+};
+
+template <typename Id>
+int64_t largest_of(std::span<const Id> ids) {
+  return ids.empty() ? 0 : int64_t{*std::ranges::max_element(ids)};
+}
+
+void check_arrays(const TokenArrays& arrays) {
+  const std::span<const int64_t> offsets = arrays.offsets;
+  PLIMSOLL_CHECK(!offsets.empty() && offsets.front() == 0);
+  PLIMSOLL_CHECK(arrays.narrow_ids.empty() || arrays.wide_ids.empty());
+  const auto total = static_cast<int64_t>(arrays.narrow_ids.size() + arrays.wide_ids.size());
+  PLIMSOLL_CHECK(offsets.back() == total, "offsets end at {}, there are {} ids", offsets.back(), total);
+  PLIMSOLL_CHECK(arrays.types.empty() || static_cast<int64_t>(arrays.types.size()) == total);
+}
+
+}  // namespace
+
+TokenSet::TokenSet() {
+  arrays_.offsets = kNoRows;
+}
+
+void TokenSet::find_longest() {
+  const std::span<const int64_t> offsets = arrays_.offsets;
+  longest_ = 0;
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    PLIMSOLL_CHECK(offsets[i] >= offsets[i - 1], "offset {} falls", i);
+    longest_ = std::max(longest_, offsets[i] - offsets[i - 1]);
+  }
+}
+
+void TokenSet::set_rows(std::vector<int64_t> offsets) {
+  const auto held = std::make_shared<const std::vector<int64_t>>(std::move(offsets));
+  arrays_.offsets = *held;
+  offsets_bytes_ = static_cast<int64_t>(held->capacity() * sizeof(int64_t));
+  offsets_ = held;
+  find_longest();
+}
+
 TokenSet TokenSet::from_parts(std::vector<uint16_t> narrow_ids, std::vector<int32_t> wide_ids,
                               std::vector<uint8_t> types, std::vector<int64_t> offsets,
                               TruncationCount truncation) {
-  PLIMSOLL_CHECK(!offsets.empty() && offsets.front() == 0);
-  PLIMSOLL_CHECK(narrow_ids.empty() || wide_ids.empty());
-  const auto total = static_cast<int64_t>(narrow_ids.size() + wide_ids.size());
-  PLIMSOLL_CHECK(offsets.back() == total, "offsets end at {}, there are {} ids", offsets.back(), total);
-  PLIMSOLL_CHECK(types.empty() || static_cast<int64_t>(types.size()) == total);
+  const auto held = std::make_shared<const HeldTokens>(
+      HeldTokens{std::move(narrow_ids), std::move(wide_ids), std::move(types)});
   TokenSet set;
-  for (size_t i = 1; i < offsets.size(); ++i) {
-    PLIMSOLL_CHECK(offsets[i] >= offsets[i - 1], "offset {} falls", i);
-    set.longest_ = std::max(set.longest_, offsets[i] - offsets[i - 1]);
-  }
-  for (const uint16_t id : narrow_ids) {
-    set.max_id_ = std::max<int64_t>(set.max_id_, id);
-  }
-  for (const int32_t id : wide_ids) {
-    set.max_id_ = std::max<int64_t>(set.max_id_, id);
-  }
-  set.narrow_ = std::move(narrow_ids);
-  set.wide_ = std::move(wide_ids);
-  set.types_ = std::move(types);
-  set.offsets_ = std::move(offsets);
+  set.ids_ = held;
+  set.arrays_ = {
+      .narrow_ids = held->narrow_ids, .wide_ids = held->wide_ids, .types = held->types, .offsets = {}};
+  set.ids_bytes_ = static_cast<int64_t>(held->narrow_ids.capacity() * sizeof(uint16_t) +
+                                        held->wide_ids.capacity() * sizeof(int32_t) + held->types.capacity());
+  set.set_rows(std::move(offsets));
+  check_arrays(set.arrays_);
+  set.max_id_ = std::max(largest_of(set.arrays_.narrow_ids), largest_of(set.arrays_.wide_ids));
   set.truncation_ = truncation;
   return set;
 }
 
-TokenSet TokenSet::of_length(int64_t num_rows, int64_t length, int64_t id_bytes) {
+TokenSet TokenSet::from_mapped(MappedTokens tokens, TruncationCount truncation) {
+  check_arrays(tokens.arrays);
   TokenSet set;
-  set.offsets_.reserve(static_cast<size_t>(num_rows) + 1);
-  for (int64_t row = 0; row < num_rows; ++row) set.offsets_.push_back(set.offsets_.back() + length);
-  set.longest_ = num_rows == 0 ? 0 : length;
-  set.absent_bytes_ = set.num_tokens() * id_bytes;
+  set.mapping_ = std::move(tokens.file);
+  set.arrays_ = tokens.arrays;
+  set.find_longest();
+  set.mapped_bytes_ =
+      static_cast<int64_t>(tokens.arrays.narrow_ids.size_bytes() + tokens.arrays.wide_ids.size_bytes() +
+                           tokens.arrays.types.size_bytes() + tokens.arrays.offsets.size_bytes());
+  set.max_id_ = tokens.max_id;
+  set.truncation_ = truncation;
   return set;
 }
 
-int64_t TokenSet::held_bytes() const {
-  return absent_bytes_ +
-         static_cast<int64_t>(narrow_.capacity() * sizeof(uint16_t) + wide_.capacity() * sizeof(int32_t) +
-                              types_.capacity() + offsets_.capacity() * sizeof(int64_t));
+TokenSet TokenSet::with_rows(std::vector<int64_t> offsets) const {
+  const auto total = static_cast<int64_t>(arrays_.narrow_ids.size() + arrays_.wide_ids.size());
+  PLIMSOLL_CHECK(!offsets.empty() && offsets.front() >= 0 && offsets.back() <= total,
+                 "rows of {} tokens end outside of them", total);
+  TokenSet set = *this;
+  set.mapped_bytes_ -=
+      offsets_ == nullptr && mapped_bytes_ > 0 ? static_cast<int64_t>(arrays_.offsets.size_bytes()) : 0;
+  set.set_rows(std::move(offsets));
+  return set;
+}
+
+TokenSet TokenSet::copied() const {
+  const auto begin = static_cast<size_t>(arrays_.offsets.front());
+  const auto count = static_cast<size_t>(num_tokens());
+  const auto part_of = [&](const auto& values) {
+    const auto part = values.empty() ? values : values.subspan(begin, count);
+    return std::vector(part.begin(), part.end());
+  };
+  std::vector<int64_t> offsets(arrays_.offsets.begin(), arrays_.offsets.end());
+  for (int64_t& offset : offsets) offset -= arrays_.offsets.front();
+  return from_parts(part_of(arrays_.narrow_ids), part_of(arrays_.wide_ids), part_of(arrays_.types),
+                    std::move(offsets), truncation_);
+}
+
+void TokenJoiner::add(const TokenSet& part) {
+  if (!part.is_narrow() && !is_wide_) {
+    is_wide_ = true;
+    wide_ids_.assign(narrow_ids_.begin(), narrow_ids_.end());
+    narrow_ids_ = {};
+  }
+  if (!is_wide_) {
+    narrow_ids_.insert(narrow_ids_.end(), part.narrow_ids().begin(), part.narrow_ids().end());
+  } else {
+    wide_ids_.insert(wide_ids_.end(), part.narrow_ids().begin(), part.narrow_ids().end());
+    wide_ids_.insert(wide_ids_.end(), part.wide_ids().begin(), part.wide_ids().end());
+  }
+  if (part.has_types()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
+  types_.insert(types_.end(), part.types().begin(), part.types().end());
+  const int64_t begin = offsets_.back();
+  for (const int64_t offset : part.offsets().subspan(1)) offsets_.push_back(begin + offset);
+  if (!types_.empty()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
+  truncation_.rows += part.truncation().rows;
+  truncation_.tokens += part.truncation().tokens;
+}
+
+TokenSet TokenJoiner::finish() && {
+  narrow_ids_.shrink_to_fit();
+  wide_ids_.shrink_to_fit();
+  types_.shrink_to_fit();
+  offsets_.shrink_to_fit();
+  return TokenSet::from_parts(std::move(narrow_ids_), std::move(wide_ids_), std::move(types_),
+                              std::move(offsets_), truncation_);
+}
+
+int64_t TokenJoiner::held_bytes() const {
+  return static_cast<int64_t>(narrow_ids_.capacity() * sizeof(uint16_t) +
+                              wide_ids_.capacity() * sizeof(int32_t) + types_.capacity() +
+                              offsets_.capacity() * sizeof(int64_t));
+}
+
+bool TokenSet::operator==(const TokenSet& other) const {
+  return std::ranges::equal(arrays_.narrow_ids, other.arrays_.narrow_ids) &&
+         std::ranges::equal(arrays_.wide_ids, other.arrays_.wide_ids) &&
+         std::ranges::equal(arrays_.types, other.arrays_.types) &&
+         std::ranges::equal(arrays_.offsets, other.arrays_.offsets) && truncation_ == other.truncation_;
+}
+
+TokenSet TokenSet::of_length(int64_t num_rows, int64_t length, int64_t id_bytes) {
+  std::vector<int64_t> offsets(static_cast<size_t>(num_rows) + 1);
+  for (int64_t row = 0; row <= num_rows; ++row) offsets[static_cast<size_t>(row)] = row * length;
+  TokenSet set;
+  set.set_rows(std::move(offsets));
+  set.ids_bytes_ = set.num_tokens() * id_bytes;
+  return set;
 }
 
 std::vector<int32_t> TokenSet::lengths() const {
@@ -61,22 +175,40 @@ std::vector<int32_t> TokenSet::lengths() const {
 }
 
 void TokenSet::copy_ids(int64_t row, int32_t* out) const {
-  const auto begin = static_cast<size_t>(offsets_[static_cast<size_t>(row)]);
+  const auto begin = static_cast<size_t>(arrays_.offsets[static_cast<size_t>(row)]);
   const auto count = static_cast<size_t>(length(row));
-  if (wide_.empty()) {
-    std::copy_n(narrow_.begin() + static_cast<std::ptrdiff_t>(begin), count, out);
+  if (is_narrow()) {
+    std::ranges::copy(arrays_.narrow_ids.subspan(begin, count), out);
   } else {
-    std::copy_n(wide_.begin() + static_cast<std::ptrdiff_t>(begin), count, out);
+    std::ranges::copy(arrays_.wide_ids.subspan(begin, count), out);
   }
 }
 
 void TokenSet::copy_types(int64_t row, int32_t* out) const {
+  const auto begin = static_cast<size_t>(arrays_.offsets[static_cast<size_t>(row)]);
   const auto count = static_cast<size_t>(length(row));
-  if (types_.empty()) {
-    std::fill_n(out, count, 0);
+  if (has_types()) {
+    std::ranges::copy(arrays_.types.subspan(begin, count), out);
   } else {
-    std::copy_n(types_.begin() + static_cast<std::ptrdiff_t>(offsets_[static_cast<size_t>(row)]), count, out);
+    std::fill_n(out, count, 0);
   }
+}
+
+std::vector<int32_t> Dataset::row_lengths() const {
+  if (packed.empty()) return tokens.lengths();
+  std::vector<int32_t> lengths(static_cast<size_t>(num_rows()), 0);
+  for (int64_t row = 0; row < num_rows(); ++row) {
+    for (const int32_t sequence : packed.of(row))
+      lengths[static_cast<size_t>(row)] += narrow<int32_t>(tokens.length(sequence));
+  }
+  return lengths;
+}
+
+std::vector<int32_t> Dataset::row_sequences() const {
+  std::vector<int32_t> counts(packed.empty() ? 0 : static_cast<size_t>(num_rows()));
+  for (size_t row = 0; row < counts.size(); ++row)
+    counts[row] = narrow<int32_t>(packed.of(static_cast<int64_t>(row)).size());
+  return counts;
 }
 
 int64_t Dataset::held_bytes() const {
@@ -86,6 +218,8 @@ int64_t Dataset::held_bytes() const {
       text_bytes += static_cast<int64_t>(sizeof(std::string) + text.capacity());
   }
   return text_bytes + tokens.held_bytes() +
+         static_cast<int64_t>(packed.offsets.capacity() * sizeof(int64_t) +
+                              packed.sequences.capacity() * sizeof(int32_t)) +
          static_cast<int64_t>((labels.classes.capacity() + word_starts.capacity()) * sizeof(int32_t) +
                               labels.values.capacity() * sizeof(float));
 }
@@ -93,7 +227,8 @@ int64_t Dataset::held_bytes() const {
 int64_t Dataset::num_labels(std::span<const int32_t> rows) const {
   int64_t count = 0;
   if (labels.is_next_token) {
-    for (const int32_t row : rows) count += std::max<int64_t>(0, tokens.length(row) - 1);
+    each_sequence(rows,
+                  [&](int32_t sequence) { count += std::max<int64_t>(0, tokens.length(sequence) - 1); });
     return count;
   }
   if (!labels.is_per_token) return std::ssize(rows);

@@ -1,14 +1,17 @@
 // The token ids of a split in compact form: all sequences concatenated, without padding. Thread-safe after
-// construction; owns its memory.
+// construction. The ids never change, so copies share them, in memory or in a file that is mapped.
 //
 // Memory, exactly held_bytes(): 2 bytes per token if every id is below 65536, otherwise 4; 1 more if any
-// token type is not 0; 8 per row.
+// token type is not 0; 8 per row. The tokens of a mapped file are mapped_bytes() instead: the kernel reads the pages
+// when they are used, drops them when memory is short, and shares them between processes.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "base/file.h"
 #include "io/data/data_table.h"
 
 namespace plimsoll {
@@ -19,21 +22,43 @@ struct TruncationCount {
   bool operator==(const TruncationCount&) const = default;
 };
 
+// The arrays of a set: one of narrow and wide has the ids, types is empty or has one entry per id, and row r has the
+// tokens [offsets[r], offsets[r + 1]).
+struct TokenArrays {
+  std::span<const uint16_t> narrow_ids = {};
+  std::span<const int32_t> wide_ids = {};
+  std::span<const uint8_t> types = {};
+  std::span<const int64_t> offsets = {};
+};
+
+// Arrays in a mapped file.
+struct MappedTokens {
+  std::shared_ptr<const FileMapping> file;
+  TokenArrays arrays;
+  int64_t max_id = 0;  // known without reading the pages
+};
+
 class TokenSet {
  public:
-  TokenSet() = default;
+  TokenSet();
 
-  int64_t num_rows() const { return static_cast<int64_t>(offsets_.size()) - 1; }
-  int64_t num_tokens() const { return offsets_.back(); }
+  int64_t num_rows() const { return static_cast<int64_t>(arrays_.offsets.size()) - 1; }
+  int64_t num_tokens() const { return arrays_.offsets.back() - arrays_.offsets.front(); }
   int64_t longest() const { return longest_; }
   int64_t max_id() const { return max_id_; }
   int64_t length(int64_t row) const {
-    return offsets_[static_cast<size_t>(row) + 1] - offsets_[static_cast<size_t>(row)];
+    return arrays_.offsets[static_cast<size_t>(row) + 1] - arrays_.offsets[static_cast<size_t>(row)];
   }
   const TruncationCount& truncation() const { return truncation_; }
-  bool has_types() const { return !types_.empty(); }
-  bool is_narrow() const { return wide_.empty(); }
-  int64_t held_bytes() const;
+  bool has_types() const { return !arrays_.types.empty(); }
+  bool is_narrow() const { return arrays_.wide_ids.empty(); }
+  int64_t held_bytes() const { return ids_bytes_ + offsets_bytes_; }
+  int64_t mapped_bytes() const { return mapped_bytes_; }
+  // Releases the pages of a mapped file that were read, so that they do not count as memory of this process. Does nothing
+  // for tokens in memory. Thread-safe.
+  void release_pages() const {
+    if (mapping_) mapping_->release_pages();
+  }
   // Returns the length of each row, in the form that samplers need.
   std::vector<int32_t> lengths() const;
 
@@ -42,32 +67,65 @@ class TokenSet {
   void copy_types(int64_t row, int32_t* out) const;
 
   // Return the arrays, which the token cache writes to its file.
-  std::span<const uint16_t> narrow_ids() const { return narrow_; }
-  std::span<const int32_t> wide_ids() const { return wide_; }
-  std::span<const uint8_t> types() const { return types_; }
-  std::span<const int64_t> offsets() const { return offsets_; }
+  std::span<const uint16_t> narrow_ids() const { return arrays_.narrow_ids; }
+  std::span<const int32_t> wide_ids() const { return arrays_.wide_ids; }
+  std::span<const uint8_t> types() const { return arrays_.types; }
+  std::span<const int64_t> offsets() const { return arrays_.offsets; }
 
   // Creates a set from existing parts. Requires: offsets begin with 0, never decrease, and end with the
   // number of ids; one of narrow and wide is empty; types is empty or has one entry per id.
   static TokenSet from_parts(std::vector<uint16_t> narrow, std::vector<int32_t> wide,
                              std::vector<uint8_t> types, std::vector<int64_t> offsets,
                              TruncationCount truncation);
+  // Creates a set whose tokens stay in a file. Requires: as from_parts().
+  static TokenSet from_mapped(MappedTokens tokens, TruncationCount truncation);
+  // Returns the same tokens with other boundaries between the rows; tokens outside of them are in no row, but are held as
+  // before. Requires: offsets never decrease and are within the tokens.
+  TokenSet with_rows(std::vector<int64_t> offsets) const;
+
+  // Returns the same rows with tokens of their own, so that those outside of the rows are not held.
+  TokenSet copied() const;
 
   // Creates a set of rows of one length without their ids, for a plan: lengths and held_bytes() are as if there were ids,
   // of `id_bytes` bytes each. Ids and types must not be read.
   static TokenSet of_length(int64_t num_rows, int64_t length, int64_t id_bytes);
 
-  bool operator==(const TokenSet&) const = default;
+  // Compares the content.
+  bool operator==(const TokenSet& other) const;
 
  private:
-  std::vector<uint16_t> narrow_;
-  std::vector<int32_t> wide_;
-  std::vector<uint8_t> types_;
-  std::vector<int64_t> offsets_ = {0};
+  void set_rows(std::vector<int64_t> offsets);
+  void find_longest();
+
+  std::shared_ptr<const void> ids_;  // keeps the ids and types alive, unless they are mapped
+  std::shared_ptr<const FileMapping> mapping_;
+  std::shared_ptr<const void> offsets_;  // keeps the offsets alive
+  TokenArrays arrays_;
+  int64_t ids_bytes_ = 0;
+  int64_t offsets_bytes_ = 0;
+  int64_t mapped_bytes_ = 0;
   TruncationCount truncation_;
   int64_t longest_ = 0;
   int64_t max_id_ = 0;
-  int64_t absent_bytes_ = 0;  // of ids that are only counted
+};
+
+// Joins sets part by part. Memory: that of the result, which doubles as it grows. One thread at a time.
+class TokenJoiner {
+ public:
+  // `max_id`: ids up to this one may come; a larger one widens those that were added.
+  explicit TokenJoiner(int64_t max_id = 0) : is_wide_(max_id > 0xFFFF) {}
+
+  void add(const TokenSet& part);
+  TokenSet finish() &&;
+  int64_t held_bytes() const;
+
+ private:
+  std::vector<uint16_t> narrow_ids_;
+  std::vector<int32_t> wide_ids_;
+  bool is_wide_;
+  std::vector<uint8_t> types_;  // empty as long as every type is 0
+  std::vector<int64_t> offsets_ = {0};
+  TruncationCount truncation_;
 };
 
 // Rows of ready-made token ids, as Hugging Face's tokenizers write them: the columns input_ids and, optionally,

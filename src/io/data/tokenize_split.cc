@@ -114,9 +114,13 @@ void Tokenizing::encode_row(int64_t row, Part& part, Worker& worker) {
   } catch (const Error& error) {
     throw error.with_context(rows_.where(row));
   }
+  if (options_.end_token) {
+    worker.ids.push_back(*options_.end_token);
+    worker.types.push_back(0);
+  }
   const auto length = static_cast<int64_t>(ids.size() - before);
   PLIMSOLL_CHECK(types.size() == ids.size(), "{} ids and {} types", ids.size(), types.size());
-  if (length == 0) {
+  if (length == 0 && options_.empty_rows == EmptyRows::kRefuse) {
     throw_error(
         ErrorCode::kBadData,
         "{}: the text gives no token, and the tokenizer adds no special tokens, so there is nothing to "

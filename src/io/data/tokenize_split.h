@@ -14,12 +14,17 @@
 
 namespace plimsoll {
 
+// Whether a text without tokens is an error or a row without tokens.
+enum class EmptyRows : uint8_t { kRefuse, kKeep };
+
 struct TokenizeOptions {
   int64_t max_seq_length = 128;
   int num_threads = 1;
   // Called from time to time with the number of finished rows, from any of the threads but never from two at
   // once. May be empty.
-  std::function<void(int64_t rows_done)> progress;
+  std::function<void(int64_t rows_done)> progress = {};
+  EmptyRows empty_rows = EmptyRows::kRefuse;
+  std::optional<int32_t> end_token = {};  // appended to the tokens of each text
 };
 
 // Tokenizes all rows. Requires: max_seq_length >= 1, num_threads >= 1. Errors: those of the encoder, preceded
@@ -54,7 +59,8 @@ struct WordTokens {
   // One entry per token, with the offsets of `tokens`: the index of the word in its row whose first token this
   // is, or -1 for special tokens and for the further tokens of a word. A word that gives no token, or that is
   // cut, does not occur.
-  std::vector<int32_t> word_starts;
+  std::vector<int32_t> word_starts = {};
+  uint64_t content_hash = 0;  // of tokens from a file: content_hash() of token_cache.h
 };
 
 // Tokenizes all rows of words, with the requirements, errors and memory of tokenize_split, and 4 more bytes per

@@ -236,8 +236,12 @@ RunSpec with_evaluate_batch(RunSpec run, int64_t sequences) {
 }
 
 RunSpec with_longest(RunSpec run, int64_t longest) {
-  (run.arguments.dataset_name == "dummy" ? run.arguments.dummy_seq_length : run.arguments.max_seq_length) =
-      longest;
+  if (run.facts.problem_type == ProblemType::kCausalLm) {
+    run.arguments.block_size = longest;
+  } else {
+    (run.arguments.dataset_name == "dummy" ? run.arguments.dummy_seq_length : run.arguments.max_seq_length) =
+        longest;
+  }
   for (Bucket* bucket : {&run.facts.train_bucket, &run.facts.evaluate_bucket})
     *bucket = bucket_of(run.facts, *bucket, bucket->sequences, longest);
   return run;
@@ -260,12 +264,15 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));
 }
 
-PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device) {
+PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type) {
   PlanLabels labels;
   const bool card_limits =
       device.is_gpu() && (!arguments.memory_limit || *arguments.memory_limit > device.gpu.memory_bytes);
   if (card_limits) labels.memory_limit = "the memory of " + device.gpu.name;
-  if (arguments.dataset_name == "dummy") {
+  if (problem_type == ProblemType::kCausalLm) {
+    labels.length_argument = "--block_size";
+    labels.shorter_effect = "shorter blocks";
+  } else if (arguments.dataset_name == "dummy") {
     labels.length_argument = "--dummy_seq_length";
     labels.shorter_effect = "shorter sequences";
   }

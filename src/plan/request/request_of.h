@@ -92,9 +92,9 @@ RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 // check runs with 16-bit evaluation, for which `trains` may still change. Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
 
-// Returns the labels that follow from the arguments and the device: those of the memory limit and of the length of
+// Returns the labels that follow from the arguments, the device and the task: those of the memory limit and of the length of
 // sequences.
-PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device);
+PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type);
 
 // Returns true if the arguments ask for 16-bit evaluation and not for training.
 bool plans_full_evaluation(const Arguments& arguments);

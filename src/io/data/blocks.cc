@@ -1,0 +1,162 @@
+#include "io/data/blocks.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+void check_count(int64_t count, int64_t block_size) {
+  if (count <= std::numeric_limits<int32_t>::max()) return;
+  throw_error(ErrorCode::kBadData,
+              "the documents give {} sequences in blocks of {} tokens, but a data set has at most {}; use a "
+              "larger --block_size, or split the data",
+              count, block_size, std::numeric_limits<int32_t>::max());
+}
+
+Dataset concatenate(const TokenSet& documents, const BlockOptions& options) {
+  const int64_t begin = documents.offsets().front();
+  const int64_t end = documents.offsets().back();
+  int64_t num_blocks = (end - begin + options.block_size - 1) / options.block_size;
+  num_blocks = std::min(num_blocks, options.max_blocks.value_or(num_blocks));
+  check_count(num_blocks, options.block_size);
+  std::vector<int64_t> offsets(static_cast<size_t>(num_blocks) + 1);
+  for (int64_t block = 0; block <= num_blocks; ++block)
+    offsets[static_cast<size_t>(block)] = std::min(begin + block * options.block_size, end);
+  Dataset data;
+  data.tokens = documents.with_rows(std::move(offsets));
+  return data;
+}
+
+// Returns the boundaries of the sequences: documents, and the parts of those that are longer than a block.
+std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_size) {
+  std::vector<int64_t> offsets = {documents.offsets().front()};
+  int64_t count = 0;
+  for (int64_t row = 0; row < documents.num_rows(); ++row)
+    count += (documents.length(row) + block_size - 1) / block_size;
+  check_count(count, block_size);
+  offsets.reserve(static_cast<size_t>(count) + 1);
+  for (const int64_t end : documents.offsets().subspan(1)) {
+    while (offsets.back() < end) offsets.push_back(std::min(offsets.back() + block_size, end));
+  }
+  return offsets;
+}
+
+// Packs sequences into blocks. Blocks with the same room are in a list, and a bit tells whether the list of a room has
+// any.
+class Packing {
+ public:
+  Packing(const TokenSet& sequences, int64_t block_size)
+      : sequences_(sequences),
+        block_size_(block_size),
+        first_with_room_(static_cast<size_t>(block_size) + 1, kNone),
+        has_room_(static_cast<size_t>(block_size) / 64 + 1, 0) {}
+
+  PackedRows pack() && {
+    block_of_.resize(static_cast<size_t>(sequences_.num_rows()));
+    for (const int32_t sequence : longest_first()) place(sequence);
+    return in_order();
+  }
+
+ private:
+  static constexpr int32_t kNone = -1;
+
+  // Returns the sequences by decreasing length, and of equal length in their order.
+  std::vector<int32_t> longest_first() const {
+    // counts[i + 1]: first the number of sequences that are i tokens shorter than a block, then the place of the next one.
+    std::vector<int64_t> counts(static_cast<size_t>(block_size_) + 2, 0);
+    const auto shortness = [&](int64_t row) {
+      return static_cast<size_t>(block_size_ - sequences_.length(row));
+    };
+    for (int64_t row = 0; row < sequences_.num_rows(); ++row) ++counts[shortness(row) + 1];
+    for (size_t i = 1; i < counts.size(); ++i) counts[i] += counts[i - 1];
+    std::vector<int32_t> order(static_cast<size_t>(sequences_.num_rows()));
+    for (int64_t row = 0; row < sequences_.num_rows(); ++row)
+      order[static_cast<size_t>(counts[shortness(row)]++)] = static_cast<int32_t>(row);
+    return order;
+  }
+
+  // Returns the smallest room of at least `length` that a block has, or the size of a block for a new one.
+  size_t room_for(size_t length) const {
+    size_t word = length / 64;
+    uint64_t bits = has_room_[word] & (~uint64_t{0} << (length % 64));
+    while (bits == 0 && ++word < has_room_.size()) bits = has_room_[word];
+    return bits == 0 ? static_cast<size_t>(block_size_)
+                     : word * 64 + static_cast<size_t>(std::countr_zero(bits));
+  }
+
+  void place(int32_t sequence) {
+    const auto length = static_cast<size_t>(sequences_.length(sequence));
+    const size_t room = room_for(length);
+    int32_t block = first_with_room_[room];
+    if (block == kNone) {
+      block = static_cast<int32_t>(next_with_room_.size());
+      next_with_room_.push_back(kNone);
+    } else {
+      first_with_room_[room] = next_with_room_[static_cast<size_t>(block)];
+      if (first_with_room_[room] == kNone) has_room_[room / 64] &= ~(uint64_t{1} << (room % 64));
+    }
+    block_of_[static_cast<size_t>(sequence)] = block;
+    const size_t left = room - length;
+    if (left == 0) return;
+    next_with_room_[static_cast<size_t>(block)] = std::exchange(first_with_room_[left], block);
+    has_room_[left / 64] |= uint64_t{1} << (left % 64);
+  }
+
+  // Returns the sequences of each block.
+  PackedRows in_order() {
+    const size_t num_blocks = next_with_room_.size();
+    std::vector<int32_t>& number_of = next_with_room_;  // of a block, by its first sequence
+    std::ranges::fill(number_of, kNone);
+    int32_t next = 0;
+    PackedRows packed{.offsets = std::vector<int64_t>(num_blocks + 1, 0),
+                      .sequences = std::vector<int32_t>(block_of_.size())};
+    for (int32_t& block : block_of_) {
+      int32_t& number = number_of[static_cast<size_t>(block)];
+      if (number == kNone) number = next++;
+      block = number;
+      ++packed.offsets[static_cast<size_t>(number) + 1];
+    }
+    for (size_t i = 1; i <= num_blocks; ++i) packed.offsets[i] += packed.offsets[i - 1];
+    std::vector<int64_t> at(packed.offsets.begin(), packed.offsets.end() - 1);
+    for (size_t sequence = 0; sequence < block_of_.size(); ++sequence)
+      packed.sequences[static_cast<size_t>(at[static_cast<size_t>(block_of_[sequence])]++)] =
+          static_cast<int32_t>(sequence);
+    return packed;
+  }
+
+  const TokenSet& sequences_;
+  const int64_t block_size_;
+  std::vector<int32_t> block_of_;         // by sequence
+  std::vector<int32_t> first_with_room_;  // by room
+  std::vector<int32_t> next_with_room_;   // by block
+  std::vector<uint64_t> has_room_;        // a bit per room
+};
+
+Dataset pack(const TokenSet& documents, const BlockOptions& options) {
+  Dataset data;
+  data.tokens = documents.with_rows(sequence_offsets(documents, options.block_size));
+  data.packed = Packing(data.tokens, options.block_size).pack();
+  if (options.max_blocks && *options.max_blocks < data.packed.num_rows()) {
+    data.packed.offsets.resize(static_cast<size_t>(*options.max_blocks) + 1);
+    data.packed.sequences.resize(static_cast<size_t>(data.packed.offsets.back()));
+  }
+  return data;
+}
+
+}  // namespace
+
+Dataset make_blocks(const TokenSet& documents, const BlockOptions& options) {
+  PLIMSOLL_CHECK(options.block_size >= 1 && options.max_blocks.value_or(1) >= 1);
+  Dataset data =
+      options.rule == BlockRule::kPack ? pack(documents, options) : concatenate(documents, options);
+  data.labels.is_next_token = true;
+  return data;
+}
+
+}  // namespace plimsoll

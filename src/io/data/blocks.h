@@ -1,0 +1,36 @@
+// Rows for language modelling: the documents of a corpus, in blocks of tokens. Every token of the documents is in exactly
+// one block. Thread-safe: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "io/data/dataset.h"
+
+namespace plimsoll {
+
+enum class BlockRule : uint8_t {
+  // Hugging Face's group_texts in run_clm: all documents one after another, cut after every block_size tokens. A block is
+  // one sequence, so that tokens attend to the documents before theirs. The last block may be shorter; run_clm drops it,
+  // and cuts each 1000 documents separately.
+  kConcatenate,
+  // Each document is a sequence of its own, or several if it is longer than a block: all parts but the last then fill a
+  // block. Sequences are packed into blocks with the best fit: from the longest to the shortest, each into the fullest
+  // block that has room for it (TRL's packing_strategy "bfd_split"). Sequences in a block, and blocks by their first
+  // sequence, are in the order of the documents.
+  kPack,
+};
+
+struct BlockOptions {
+  int64_t block_size = 1024;
+  BlockRule rule = BlockRule::kConcatenate;
+  std::optional<int64_t> max_blocks = {};  // keep only the first ones
+};
+
+// Returns the blocks as rows whose labels are the next tokens. They share the tokens of `documents`, of which a row is a document; documents
+// without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more sequences. Cost: linear in
+// the number of documents and blocks. Memory: 8 bytes per block; if they are packed, also 12 bytes per sequence, and 12
+// more while they are.
+Dataset make_blocks(const TokenSet& documents, const BlockOptions& options);
+
+}  // namespace plimsoll

@@ -1,0 +1,165 @@
+#include "io/data/document_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+bool is_jsonl(const fs::path& path) {
+  const std::string extension = data_extension(path);
+  return extension == ".jsonl" || extension == ".ndjson";
+}
+
+// Cuts a text into parts at line breaks and reads each as a table.
+class LineParts {
+ public:
+  LineParts(std::string name, bool is_jsonl, const DocumentOptions& options, const DocumentPart& visit)
+      : name_(std::move(name)), is_jsonl_(is_jsonl), options_(options), visit_(visit) {}
+
+  void append(std::string_view bytes) {
+    text_ += bytes;
+    if (std::ssize(text_) < options_.part_bytes) return;
+    // Only the new bytes may have a line break: the others would have been read.
+    const size_t at = text_.rfind('\n');
+    if (at == std::string::npos) return;
+    std::string rest = text_.substr(at + 1);
+    text_.resize(at + 1);
+    read_part();
+    text_ = std::move(rest);
+  }
+
+  ColumnChoice finish() && {
+    if (!text_.empty() || line_ == 1) read_part();
+    if (!columns_)
+      throw_error(ErrorCode::kBadData, "{}: the file has no documents: its lines are empty", name_);
+    return std::move(*columns_);
+  }
+
+ private:
+  void read_part() {
+    const int64_t num_lines = std::ranges::count(text_, '\n');
+    // The first part is read in any case, so that an empty file is refused as everywhere.
+    if (is_jsonl_ && is_blank(text_) && !text_.empty()) {
+      line_ += num_lines;
+      return;
+    }
+    const auto text_bytes = std::ssize(text_);
+    TextFile part = text_file_from_memory(name_, std::move(text_), line_);
+    text_.clear();
+    line_ += num_lines;
+    Table table =
+        is_jsonl_ ? read_jsonl(part, known_columns()) : read_lines(std::move(part), options_.line_breaks);
+    part = {};
+    table.set_text_bytes(text_bytes);
+    if (!columns_) columns_ = choose_document_column(table, options_.column);
+    visit_(TextSplit(std::move(table), *columns_));
+  }
+
+  // Returns the column that is read, so that the first row of a later part need not have it as its first.
+  std::vector<std::string> known_columns() const {
+    return columns_ ? std::vector<std::string>{columns_->first} : std::vector<std::string>{};
+  }
+
+  const std::string name_;
+  const bool is_jsonl_;
+  const DocumentOptions& options_;
+  const DocumentPart& visit_;
+  std::string text_;
+  int64_t line_ = 1;  // on which text_ begins
+  std::optional<ColumnChoice> columns_;
+};
+
+ColumnChoice read_by_lines(const fs::path& path, bool is_jsonl, const DocumentOptions& options,
+                           const DocumentPart& visit) {
+  LineParts parts(path.string(), is_jsonl, options, visit);
+  if (compression_of(path) != Compression::kNone) {
+    parts.append(read_data_file(path, options.max_bytes).bytes);
+    return std::move(parts).finish();
+  }
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    throw_error(ErrorCode::kBadData, "{}: cannot open the file: {}; check its name and permissions",
+                path.string(), std::strerror(errno));
+  }
+  std::string piece(size_t{1} << 20, '\0');
+  int64_t num_read = 0;
+  while (stream.read(piece.data(), std::ssize(piece)) || stream.gcount() > 0) {
+    parts.append(std::string_view(piece).substr(0, static_cast<size_t>(stream.gcount())));
+    num_read += stream.gcount();
+  }
+  if (stream.bad()) {
+    throw_error(ErrorCode::kBadData, "{}: reading failed after {} bytes: {}", path.string(), num_read,
+                std::strerror(errno));
+  }
+  return std::move(parts).finish();
+}
+
+// Refuses formats of Hugging Face's datasets that need Arrow, with the line of Python that converts them.
+void refuse_arrow(const fs::path& path, const std::string& extension) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const bool is_saved = is_folder && (fs::exists(path / "dataset_info.json", ignored) ||
+                                      fs::exists(path / "dataset_dict.json", ignored));
+  const std::string name = path.string();
+  if (is_saved) {
+    throw_error(ErrorCode::kUsage,
+                "{}: this is a folder of Hugging Face's datasets (save_to_disk), whose Arrow files are not "
+                "read; convert a "
+                "split to JSONL: python -c \"import datasets; "
+                "datasets.load_from_disk('{}').to_json('train.jsonl')\"{}",
+                name, name,
+                fs::exists(path / "dataset_dict.json", ignored) ? ", with ['train'] after the call" : "");
+  }
+  if (extension == ".parquet") {
+    throw_error(ErrorCode::kUsage,
+                "{}: Parquet files are not read; convert it to JSONL: python -c \"import pandas; "
+                "pandas.read_parquet('{}').to_json('train.jsonl', orient='records', lines=True)\"",
+                name, name);
+  }
+  if (extension == ".arrow" || extension == ".feather") {
+    throw_error(ErrorCode::kUsage,
+                "{}: Arrow files are not read; convert it to JSONL: python -c \"import datasets; "
+                "datasets.Dataset.from_file('{}').to_json('train.jsonl')\"",
+                name, name);
+  }
+}
+
+}  // namespace
+
+bool is_read_in_parts(const fs::path& path) {
+  return compression_of(path) == Compression::kNone && (is_plain_text(path) || is_jsonl(path));
+}
+
+bool is_plain_text(const fs::path& path) {
+  return data_extension(path) == ".txt";
+}
+
+ColumnChoice read_documents(const fs::path& path, const DocumentOptions& options, const DocumentPart& visit) {
+  const std::string extension = data_extension(path);
+  refuse_arrow(path, extension);
+  std::error_code ignored;
+  if ((is_plain_text(path) || is_jsonl(path)) && !fs::is_directory(path, ignored))
+    return read_by_lines(path, is_jsonl(path), options, visit);
+  Table table = read_table(path, {.quotes = options.quotes, .max_bytes = options.max_bytes});
+  if (table.text_bytes() == 0) table.set_text_bytes(static_cast<int64_t>(fs::file_size(path, ignored)));
+  ColumnChoice columns = choose_document_column(table, options.column);
+  visit(TextSplit(std::move(table), columns));
+  return columns;
+}
+
+}  // namespace plimsoll

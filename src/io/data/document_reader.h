@@ -1,0 +1,42 @@
+// Reads the documents of a corpus, part by part, so that a text or JSONL file need not fit into memory. Thread-safe: a
+// function of the file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "io/data/data_columns.h"
+#include "io/data/table_reader.h"
+#include "io/data/text_split.h"
+
+namespace plimsoll {
+
+struct DocumentOptions {
+  LineBreaks line_breaks = LineBreaks::kKeep;  // of .txt
+  QuoteRule quotes = QuoteRule::kRfc4180;      // of CSV and TSV
+  // The column of the documents; none: as choose_document_column().
+  std::optional<std::string> column = {};
+  int64_t part_bytes = int64_t{32} << 20;  // of the text of a part; a document is never divided
+  int64_t max_bytes = 0;                   // of a file that is read at once; 0: no limit
+};
+
+// Receives the documents of a file in order, in one or more parts. The rows of a part are texts or token ids.
+using DocumentPart = std::function<void(const TextSplit& part)>;
+
+// Reads a file and returns the columns of its documents. In .txt every line is a document (read_lines()). .jsonl and
+// .ndjson have a document per row; .csv, .tsv, .json and compressed files of every kind do too, and are read at once.
+// Errors: as read_table() and choose_document_column(), for every row; kBadData for a file without a document; kUsage
+// for .parquet, .arrow, a folder and other formats, with the way to convert them.
+ColumnChoice read_documents(const std::filesystem::path& path, const DocumentOptions& options,
+                            const DocumentPart& visit);
+
+// Returns true if a file is read in parts. Any other is read at once.
+bool is_read_in_parts(const std::filesystem::path& path);
+
+// Returns true if the extension of a path is that of a text, which may be compressed: .txt, .txt.gz.
+bool is_plain_text(const std::filesystem::path& path);
+
+}  // namespace plimsoll

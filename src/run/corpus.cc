@@ -1,0 +1,448 @@
+#include "run/corpus.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/problem_type.h"
+#include "base/units.h"
+#include "io/data/blocks.h"
+#include "io/data/data_columns.h"
+#include "io/data/document_reader.h"
+#include "io/data/memory_rows.h"
+#include "io/data/text_encoder.h"
+#include "io/data/token_cache.h"
+#include "io/data/tokenize_split.h"
+#include "models/architecture.h"
+#include "run/device_choice.h"
+#include "run/model_source.h"
+#include "run/tokenizer_source.h"
+
+namespace plimsoll {
+namespace {
+
+// Documents are never cut to a length.
+constexpr int64_t kAnyLength = std::numeric_limits<int32_t>::max();
+
+// run_clm's default of --validation_split_percentage.
+constexpr int64_t kDefaultPercentage = 5;
+
+bool has_language_head(const ModelConfig& config) {
+  const Architecture* architecture = find_architecture(config.model_type);
+  if (architecture == nullptr) return false;
+  return std::ranges::any_of(architecture->heads, [](const Head& head) {
+    return head.kind == record_of(ProblemType::kCausalLm).head;
+  });
+}
+
+// Returns the first lines of a file; none for one that is compressed or cannot be read.
+std::string first_lines(const std::string& path) {
+  constexpr size_t kBytes = size_t{1} << 20;
+  if (compression_of(path) != Compression::kNone) return {};
+  std::ifstream file(path, std::ios::binary);
+  std::string head(kBytes, '\0');
+  file.read(head.data(), std::ssize(head));
+  head.resize(static_cast<size_t>(file.gcount()));
+  const size_t last = head.rfind('\n');
+  if (head.size() == kBytes && last != std::string::npos) head.resize(last + 1);
+  return head;
+}
+
+// Returns the documents [begin, end) of a set.
+TokenSet documents_of(const TokenSet& all, int64_t begin, int64_t end) {
+  const auto offsets =
+      all.offsets().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin) + 1);
+  return all.with_rows({offsets.begin(), offsets.end()});
+}
+
+// The tokens of documents, and a hash that is the same whether they are in memory or in the token cache.
+struct Documents {
+  TokenSet tokens;
+  uint64_t hash = 0;
+};
+
+uint64_t hash_of_all(std::initializer_list<uint64_t> parts) {
+  return hash64(std::as_bytes(std::span(parts.begin(), parts.size())));
+}
+
+class CorpusReading {
+ public:
+  CorpusReading(const DataSource& source, FileSystem& files, Diagnostics& diagnostics, ReadingMemory& reading,
+                DataSets& data)
+      : source_(source),
+        arguments_(source.arguments),
+        config_(source.model.config),
+        files_(files),
+        diagnostics_(diagnostics),
+        reading_(reading),
+        data_(data) {}
+
+  void read() {
+    data_.labels = {.kind = LabelKind::kNextToken};
+    if (source_.purpose == RunPurpose::kPredict || arguments_.do_predict) {
+      throw_error(ErrorCode::kUsage,
+                  "{}: a causal language model predicts the next token of a text, not a label per row; "
+                  "evaluate it with --validation_file",
+                  arguments_.test_file.empty() ? "--do_predict" : "--test_file " + arguments_.test_file);
+    }
+    if (source_.parts.data) {
+      read_memory(*source_.parts.data);
+    } else {
+      read_files();
+    }
+    // Otherwise the allocator keeps the memory of the texts, and the arena is taken in addition.
+    malloc_trim(0);
+  }
+
+ private:
+  bool trains() const { return is_training(source_.purpose); }
+  bool wants_eval() const {
+    return source_.purpose == RunPurpose::kEvaluate || arguments_.do_eval || arguments_.eval_strategy != "no";
+  }
+
+  void read_files() {
+    if (trains() && arguments_.train_file.empty()) {
+      throw_error(ErrorCode::kUsage,
+                  "no training data: give --train_file FILE (.txt, .jsonl, .json, .csv or .tsv)");
+    }
+    std::optional<Documents> train;
+    if (trains()) train = read_file(arguments_.train_file);
+    std::optional<Documents> validation;
+    if (wants_eval() && !arguments_.validation_file.empty()) {
+      validation = read_file(arguments_.validation_file);
+    } else if (wants_eval() && train) {
+      validation = take_first(*train);
+    } else if (wants_eval()) {
+      throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
+    }
+    if (train) set_train(*train, arguments_.train_file);
+    if (validation) {
+      const std::string& file =
+          arguments_.validation_file.empty() ? arguments_.train_file : arguments_.validation_file;
+      data_.evaluate = blocks_of(validation->tokens, arguments_.max_eval_samples, file);
+    }
+    data_.reading_bytes = reading_.peak_bytes();
+  }
+
+  void set_train(const Documents& documents, const std::string& name) {
+    data_.train = blocks_of(documents.tokens, arguments_.max_train_samples, name);
+    data_.train_hash = hash_of_all({documents.hash, static_cast<uint64_t>(block_size(arguments_, config_)),
+                                    arguments_.packing ? 1u : 0u,
+                                    static_cast<uint64_t>(arguments_.max_train_samples.value_or(-1))});
+  }
+
+  DocumentOptions document_options() const {
+    if (arguments_.text_column_names.size() > 1) {
+      throw_error(ErrorCode::kUsage,
+                  "--text_column_names names {} columns, but a causal language model reads one; give one",
+                  arguments_.text_column_names.size());
+    }
+    const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
+    DocumentOptions options{.line_breaks = arguments_.keep_linebreaks ? LineBreaks::kKeep : LineBreaks::kDrop,
+                            .quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
+                            .max_bytes = is_limited ? *arguments_.memory_limit : 0};
+    if (!arguments_.text_column_names.empty()) options.column = arguments_.text_column_names[0];
+    return options;
+  }
+
+  // Returns the token that ends each document, if one does.
+  std::optional<int32_t> end_token() const {
+    if (!arguments_.append_eos_token) return std::nullopt;
+    const std::optional<int32_t> token = source_.tokenizer.tokenizer->special_ids().eos;
+    if (!token) {
+      throw_error(ErrorCode::kUsage,
+                  "--append_eos_token: {} names no end-of-text token; add \"eos_token\" to its "
+                  "tokenizer_config.json, or leave the argument out",
+                  source_.tokenizer.folder);
+    }
+    return token;
+  }
+
+  TokenizeOptions tokenize_options() const {
+    return {.max_seq_length = kAnyLength,
+            .num_threads = num_run_threads(arguments_),
+            .empty_rows = EmptyRows::kKeep,
+            .end_token = end_token()};
+  }
+
+  // Throws the reason why there is no tokenizer, which was kept because the data might not need one.
+  const Tokenizer& require_tokenizer() const {
+    if (source_.tokenizer.tokenizer == nullptr) throw source_.tokenizer.missing.value();
+    return *source_.tokenizer.tokenizer;
+  }
+
+  TokenSet tokens_of(const TextSplit& part) const {
+    if (part.has_ids()) return part.tokens(kAnyLength);
+    const Tokenizer& tokenizer = require_tokenizer();
+    check_token_types(tokenizer, TextsPerRow::kOne, part.table().file_name(), config_);
+    return tokenize_split(part, TokenizerEncoder(tokenizer), tokenize_options());
+  }
+
+  // Returns the documents of a file, from the token cache if there is one.
+  Documents read_file(const std::string& path) {
+    if (path == "-") {
+      throw_error(ErrorCode::kUsage,
+                  "--train_file or --validation_file -: only `plimsoll predict` reads standard input; give a "
+                  "file");
+    }
+    std::optional<Documents> documents;
+    // A pipe can be read only once, and reading refuses a folder.
+    std::error_code ignored;
+    if (!arguments_.cache_dir.empty() && std::filesystem::is_regular_file(path, ignored))
+      documents = read_cached(path);
+    if (!documents) documents = read_into_memory(path);
+    require_tokens(documents->tokens, path);
+    return std::move(*documents);
+  }
+
+  // Reads a file part by part and passes on the tokens.
+  template <typename Add>
+  void tokenize_file(const std::string& path, const Add& add) {
+    if (!is_read_in_parts(path)) require_file_fits(source_, path);
+    const ColumnChoice columns = read_documents(path, document_options(), [&](const TextSplit& part) {
+      reading_.add_part(part);
+      const TokenSet tokens = tokens_of(part);
+      // Parts of the threads are joined.
+      reading_.add_tokens(2 * tokens.held_bytes() + add(tokens));
+      reading_.release(part);
+    });
+    if (!columns.note.empty()) diagnostics_.note(columns.note);
+  }
+
+  int64_t max_id() const {
+    return source_.tokenizer.tokenizer ? source_.tokenizer.tokenizer->max_id() : config_.vocab_size - 1;
+  }
+
+  Documents read_into_memory(const std::string& path) {
+    TokenJoiner joiner(max_id());
+    tokenize_file(path, [&](const TokenSet& tokens) {
+      joiner.add(tokens);
+      return joiner.held_bytes();
+    });
+    if (data_.token_cache.empty()) data_.token_cache = "token cache: none, --cache_dir is not given";
+    Documents documents{.tokens = std::move(joiner).finish()};
+    documents.hash = content_hash(documents.tokens);
+    reading_.hold(documents.tokens.held_bytes());
+    return documents;
+  }
+
+  TokenCacheKey cache_key(const std::string& path) const {
+    const DocumentOptions options = document_options();
+    const Tokenizer* tokenizer = source_.tokenizer.tokenizer.get();
+    return {.text_hash = hash_of_all({hash_file(files_, path).hash.low,
+                                      options.line_breaks == LineBreaks::kKeep ? 1u : 0u,
+                                      options.quotes == QuoteRule::kNone ? 1u : 0u,
+                                      hash64(options.column.value_or("")), hash64(data_extension(path))}),
+            .encoder_hash =
+                hash_of_all({tokenizer != nullptr ? TokenizerEncoder(*tokenizer).content_hash() : 0,
+                             static_cast<uint64_t>(tokenizer != nullptr ? end_token().value_or(-1) : -1)}),
+            .max_seq_length = kAnyLength};
+  }
+
+  // Returns the documents of a file in the token cache, which is written first if it does not have them; nothing if it
+  // cannot be written, or if tokens have types.
+  std::optional<Documents> read_cached(const std::string& path) {
+    const TokenCacheKey key = cache_key(path);
+    const std::string cached = join_path(arguments_.cache_dir, key.file_name());
+    std::string why_not;
+    const auto describe = [&](CacheOutcome outcome, const std::string& detail) {
+      describe_cache(arguments_, path, outcome, detail, data_.token_cache);
+    };
+    const auto read = [&]() -> std::optional<Documents> {
+      std::optional<WordTokens> rows = read_token_cache(files_, cached, key, why_not);
+      if (!rows) return std::nullopt;
+      reading_.hold(rows->tokens.held_bytes());
+      return Documents{.tokens = std::move(rows->tokens), .hash = rows->content_hash};
+    };
+    if (!arguments_.overwrite_cache) {
+      if (std::optional<Documents> documents = read()) {
+        describe(CacheOutcome::kHit, "");
+        return documents;
+      }
+    }
+    const std::string fault = why_not.empty() ? "" : fmt::format("{}: {}", cached, why_not);
+    if (source_.tokenizer.tokenizer && source_.tokenizer.tokenizer->max_type_id(false) > 0) {
+      describe(CacheOutcome::kNotSaved, "its tokens have types");
+      return std::nullopt;
+    }
+    try {
+      TokenCacheWriter writer(files_, cached, max_id());
+      tokenize_file(path, [&](const TokenSet& tokens) {
+        require_known_ids(tokens, path);
+        writer.add(tokens);
+        return writer.held_bytes();
+      });
+      writer.finish(key);
+    } catch (const FileError& error) {
+      describe(CacheOutcome::kNotSaved, error.what());
+      return std::nullopt;
+    }
+    std::optional<Documents> documents = read();
+    if (!documents) {
+      describe(CacheOutcome::kNotSaved, why_not);
+      return std::nullopt;
+    }
+    describe(fault.empty() ? CacheOutcome::kBuilt : CacheOutcome::kRebuilt, fault);
+    return documents;
+  }
+
+  void require_known_ids(const TokenSet& tokens, const std::string& name) const {
+    if (tokens.max_id() < config_.vocab_size) return;
+    throw_error(ErrorCode::kBadData, "{}: the data has the token id {}, the model's vocab_size is {}", name,
+                tokens.max_id(), config_.vocab_size);
+  }
+
+  static void require_tokens(const TokenSet& tokens, const std::string& name) {
+    if (tokens.num_tokens() >= 2) return;
+    throw_error(ErrorCode::kBadData,
+                "{}: {} {}, but at least 2 tokens are needed: one to predict from the other", name,
+                counted(tokens.num_rows(), "document"),
+                tokens.num_tokens() == 0 ? "without a token" : "with one token");
+  }
+
+  // Takes the first documents of the training data as validation data, as run_clm does.
+  Documents take_first(Documents& train) const {
+    const int64_t percentage = arguments_.validation_split_percentage.value_or(kDefaultPercentage);
+    const int64_t all = train.tokens.num_rows();
+    const std::string name = fmt::format("--validation_split_percentage {}{}", percentage,
+                                         arguments_.validation_split_percentage ? "" : ", the default");
+    if (all < 2) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: the file is one document, which cannot be split ({}); give --validation_file FILE",
+                  arguments_.train_file, name);
+    }
+    // The nearest number, as datasets' train[:5%], but never none and never all.
+    const int64_t nearest = std::llrint(static_cast<double>(percentage * all) / 100.0);
+    const int64_t first = std::clamp<int64_t>(nearest, 1, all - 1);
+    Documents validation{.tokens = documents_of(train.tokens, 0, first)};
+    // Shared tokens in memory would count twice.
+    if (train.tokens.mapped_bytes() == 0) validation.tokens = validation.tokens.copied();
+    train.tokens = documents_of(train.tokens, first, all);
+    train.hash = hash_of_all({train.hash, static_cast<uint64_t>(first)});
+    const std::string part =
+        fmt::format("{} ({} of {})", arguments_.train_file, name, counted(all, "document"));
+    require_tokens(validation.tokens, part + ", the validation data");
+    require_tokens(train.tokens, part + ", the training data");
+    return validation;
+  }
+
+  Dataset blocks_of(const TokenSet& documents, std::optional<int64_t> max_blocks, const std::string& name) {
+    const BlockOptions options{.block_size = block_size(arguments_, config_),
+                               .rule = arguments_.packing ? BlockRule::kPack : BlockRule::kConcatenate,
+                               .max_blocks = max_blocks};
+    require_known_ids(documents, name);
+    Dataset data = make_blocks(documents, options);
+    documents.release_pages();
+    reading_.hold(data.held_bytes());
+    return data;
+  }
+
+  // Reads the documents that the program provides.
+  void read_memory(const MemoryData& memory) {
+    const auto documents = [&](const std::shared_ptr<const DataRows>& set,
+                               const char* name) -> std::optional<Documents> {
+      if (!set) return std::nullopt;
+      RowRules rules = row_rules(arguments_, config_, source_.tokenizer, data_.labels, name);
+      rules.max_seq_length = kAnyLength;
+      rules.end_token = source_.tokenizer.tokenizer ? end_token() : std::nullopt;
+      Documents read{.tokens = make_dataset(read_rows(*set, name, std::nullopt), rules).tokens};
+      read.hash = content_hash(read.tokens);
+      require_tokens(read.tokens, fmt::format("the {} rows", name));
+      return read;
+    };
+    if (const auto train = trains() ? documents(memory.train, "train") : std::nullopt)
+      set_train(*train, "the train rows");
+    if (const auto rows =
+            wants_eval() || trains() ? documents(memory.validation, "validation") : std::nullopt)
+      data_.evaluate = blocks_of(rows->tokens, arguments_.max_eval_samples, "the validation rows");
+  }
+
+  const DataSource& source_;
+  const Arguments& arguments_;
+  const ModelConfig& config_;
+  FileSystem& files_;
+  Diagnostics& diagnostics_;
+  ReadingMemory& reading_;
+  DataSets& data_;
+};
+
+}  // namespace
+
+bool has_labelled_rows(const Arguments& arguments) {
+  const std::string& path = arguments.train_file;
+  const std::string extension = data_extension(path);
+  if (extension == ".conll" || extension == ".conllu") return true;
+  if (path.empty() || !is_data_file(path) || is_plain_text(path) || extension == ".json") return false;
+  try {
+    TextFile head = text_file_from_memory(path, first_lines(path));
+    const bool is_json = extension == ".jsonl" || extension == ".ndjson";
+    const Table table = is_json ? read_jsonl(head)
+                                : read_csv(std::move(head), {.delimiter = extension == ".csv" ? ',' : '\t'});
+    return table.find_column(arguments.label_column_name) >= 0 ||
+           choose_word_columns(table, {.text = arguments.text_column_names}).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config) {
+  const bool is_lm = config.problem_type == ProblemType::kCausalLm;
+  if (!arguments.problem_type.empty()) {
+    const std::optional<ProblemType> asked = find_problem_type(arguments.problem_type);
+    return {.problem_type = is_lm || asked == ProblemType::kCausalLm ? asked : config.problem_type};
+  }
+  if (is_lm && !arguments.task_name.empty()) return {};
+  if (is_lm && is_training(purpose) && has_labelled_rows(arguments)) {
+    return {.problem_type = {},
+            .note = fmt::format("{} has labels, so the run trains a classifier; --problem_type causal_lm "
+                                "trains a language model",
+                                arguments.train_file)};
+  }
+  if (is_lm || config.problem_type || !arguments.task_name.empty() || !is_training(purpose))
+    return {.problem_type = config.problem_type};
+  if (is_plain_text(arguments.train_file) && has_language_head(config)) {
+    return {.problem_type = ProblemType::kCausalLm,
+            .note = fmt::format("{} is plain text, so the run trains a causal language model; --problem_type "
+                                "token_classification reads one word with its tag per line",
+                                arguments.train_file)};
+  }
+  return {};
+}
+
+void read_corpus(const DataSource& source, FileSystem& files, Diagnostics& diagnostics,
+                 ReadingMemory& reading, DataSets& data) {
+  CorpusReading(source, files, diagnostics, reading, data).read();
+}
+
+void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig& config,
+                                   Diagnostics& diagnostics) {
+  const Arguments defaults;
+  const auto note = [&](bool is_set, const char* name, const char* why) {
+    if (is_set) diagnostics.note(fmt::format("--{} has no effect {}", name, why));
+  };
+  if (is_language_model(config)) {
+    const char* const why = "on a causal language model";
+    note(arguments.max_seq_length != defaults.max_seq_length, "max_seq_length",
+         "on a causal language model; use --block_size");
+    note(arguments.label_column_name != defaults.label_column_name, "label_column_name", why);
+    note(!arguments.label_delimiter.empty(), "label_delimiter", why);
+    return;
+  }
+  const char* const why = "without --problem_type causal_lm";
+  note(arguments.block_size.has_value(), "block_size",
+       "without --problem_type causal_lm; use --max_seq_length");
+  note(arguments.packing, "packing", why);
+  note(arguments.append_eos_token, "append_eos_token", why);
+  note(arguments.validation_split_percentage.has_value(), "validation_split_percentage", why);
+  note(!arguments.keep_linebreaks, "keep_linebreaks", why);
+}
+
+}  // namespace plimsoll

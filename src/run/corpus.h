@@ -1,0 +1,40 @@
+// The data of a language model: the documents of files or of a program, in blocks; and the decision whether a run trains
+// one. Functions that read files; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/file.h"
+#include "run/data_sets.h"
+#include "run/run_request.h"
+
+namespace plimsoll {
+
+// Returns true for a file that the arguments name as training data and that has labels: the label column, or words with
+// tags. Only the first MiB is examined, and files that cannot be read have none.
+bool has_labelled_rows(const Arguments& arguments);
+
+// The problem type of a run before its data is read, and a note about how it was inferred.
+struct TaskChoice {
+  std::optional<ProblemType> problem_type = {};
+  std::string note = {};
+};
+
+// Returns causal language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides, unless
+// the task, or the labels of the training file, make it the base of a classifier; and a training file of plain text
+// decides for a model that has a head for language modelling and states no task. For any other run, returns the problem
+// type of the configuration.
+TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config);
+
+// Reads the documents and cuts them into blocks. Errors: kUsage for data that is missing or contradictory; kBadData for
+// the content of files.
+void read_corpus(const DataSource& source, FileSystem& files, Diagnostics& diagnostics,
+                 ReadingMemory& reading, DataSets& data);
+
+// Notes arguments of the data of language models that another task does not use, and the other way round.
+void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig& config,
+                                   Diagnostics& diagnostics);
+
+}  // namespace plimsoll

@@ -1,0 +1,162 @@
+// Data of language models: files of documents, blocks, the split and the choice of the task.
+#include <filesystem>
+
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+std::string fixture(const std::string& name) {
+  return std::string(PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/" + name;
+}
+
+// A dry run of a small GPT-2 from scratch with this tokenizer.
+Words of_gpt2(const Words& more) {
+  Words command = {"train",
+                   "--config_name",
+                   "gpt2",
+                   "--config_overrides",
+                   "n_layer=1,n_embd=16,n_head=2,vocab_size=420,n_positions=64",
+                   "--tokenizer_name",
+                   fixture("plain"),
+                   "--num_threads",
+                   "1",
+                   "--dry_run"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+// With a training file of this name and content. An empty name takes the fixture lines.txt.
+Case corpus(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
+  return {std::move(name), exit_code, std::move(words),
+          [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
+            Words all = {"--problem_type", "causal_lm", "--train_file",
+                         file.empty() ? fixture("lines.txt") : ground.file(file, text)};
+            all.insert(all.end(), more.begin(), more.end());
+            return of_gpt2(all);
+          }};
+}
+
+Case lines(std::string name, int exit_code, Words words, Words more) {
+  return corpus(std::move(name), exit_code, std::move(words), "", "", std::move(more));
+}
+
+std::vector<Case> file_cases() {
+  return {
+      corpus("CorpusEmpty", 4, {"empty.txt: the file is empty"}, "empty.txt", "", {}),
+      corpus("CorpusOfOneToken", 4, {"one.txt: 1 document with one token, but at least 2 tokens are needed"},
+             "one.txt", "\n", {}),
+      corpus("CorpusWithoutTokens", 4, {"none.txt: 2 documents without a token"}, "none.txt", "\n\n",
+             {"--keep_linebreaks", "False"}),
+      corpus("CorpusNotUtf8", 4, {"latin.txt:2:4: byte 0xE9 is not valid UTF-8", "iconv"}, "latin.txt",
+             "tea\ncaf\xE9\n", {}),
+      corpus("CorpusWithoutTheColumn", 4, {"rows.jsonl:1: expected a column 'body', found 'id', 'text'"},
+             "rows.jsonl", "{\"id\": 1, \"text\": \"a b\"}\n", {"--text_column_names", "body"}),
+      corpus("CorpusWithoutAColumnOfTexts", 4, {"numbers.csv", "no column has texts", "found 'a', 'b'"},
+             "numbers.csv", "a,b\n1,2\n", {}),
+      corpus("CorpusOfTwoColumns", 2, {"--text_column_names names 2 columns"}, "two.csv", "a,b\nx,y\n",
+             {"--text_column_names", "a", "b"}),
+      corpus("CorpusOfANumber", 4, {"mixed.jsonl:2: expected text in column 'text', found an integer"},
+             "mixed.jsonl", "{\"text\": \"a b\"}\n{\"text\": 3}\n", {}),
+      corpus("CorpusOfUnknownIds", 4, {"the data has the token id 999, the model's vocab_size is 420"},
+             "ids.jsonl", "{\"input_ids\": [1, 999, 2]}\n", {}),
+      corpus("CorpusOfIds", 0, {"train 2 rows, 5 tokens"}, "good_ids.jsonl",
+             "{\"input_ids\": [1, 9, 2]}\n{\"input_ids\": [3, 4]}\n", {"--block_size", "4"}),
+      corpus("CorpusOfAnotherColumn", 0, {"note: ", "the documents are the texts of the column 'body'"},
+             "body.tsv", "n\tbody\n1\tx y z\n", {}),
+      corpus("CorpusParquet", 2, {"Parquet files are not read", "to_json('train.jsonl', orient='records'"},
+             "a.parquet", "PAR1", {}),
+      corpus("CorpusArrow", 2, {"Arrow files are not read", "datasets.Dataset.from_file("}, "a.arrow",
+             "ARROW1", {}),
+      corpus("CorpusDocx", 2, {"this one is '.docx'"}, "a.docx", "PK", {}),
+      {"CorpusSavedToDisk",
+       2,
+       {"save_to_disk", "datasets.load_from_disk("},
+       [](const Ground& ground) {
+         std::filesystem::create_directories(ground.path("saved"));
+         ground.file("saved/dataset_info.json", "{}");
+         return of_gpt2({"--problem_type", "causal_lm", "--train_file", ground.path("saved")});
+       }},
+      {"CorpusMissing",
+       4,
+       {"nowhere.txt: cannot open the file"},
+       [](const Ground&) {
+         return of_gpt2({"--problem_type", "causal_lm", "--train_file", "nowhere.txt"});
+       }},
+  };
+}
+
+std::vector<Case> block_cases() {
+  return {
+      lines("BlocksOfRunClm", 0, {"train 14 rows, 874 tokens", "longest 64"}, {}),
+      lines("BlocksOfASize", 0, {"train 55 rows, 874 tokens", "longest 16"}, {"--block_size", "16"}),
+      lines("BlocksPacked", 0, {"874 tokens", "longest 64"}, {"--packing"}),
+      lines("BlocksWithEnds", 0, {"927 tokens"}, {"--append_eos_token"}),
+      lines("BlocksTooLong", 0,
+            {"warning: ", "--block_size 100 is more than the positions of the model", "64"},
+            {"--block_size", "100"}),
+      lines("BlocksTooShort", 2, {"--block_size", "[2, 2147483647]"}, {"--block_size", "1"}),
+      lines("BlocksCounted", 0, {"train 3 rows, 48 tokens"},
+            {"--block_size", "16", "--max_train_samples", "3"}),
+      lines("BlocksDoNotUseTheOtherLength", 0, {"--max_seq_length has no effect", "use --block_size"},
+            {"--max_seq_length", "16"}),
+      lines("BlocksHaveNoLabels", 2, {"--num_labels 3: a causal language model has no labels"},
+            {"--num_labels", "3"}),
+      lines("BlocksAreNotPredicted", 2, {"--do_predict", "predicts the next token"}, {"--do_predict"}),
+      words("BlocksOfAClassifier", 0, {"--block_size has no effect without --problem_type causal_lm"},
+            {"plan", "--config_name", "bert-base-uncased", "--block_size", "16"}),
+      words("BlocksInAPlan", 0, {"batch 4 x 48"},
+            {"plan", "--config_name", "gpt2", "--problem_type", "causal_lm", "--block_size", "48",
+             "--per_device_train_batch_size", "4"}),
+      words("BlocksOfRandomIds", 0, {"train 9 rows, 288 tokens", "longest 32"},
+            {"train", "--config_name", "gpt2", "--config_overrides",
+             "n_layer=1,n_embd=16,n_head=2,vocab_size=420,n_positions=64", "--problem_type", "causal_lm",
+             "--dataset_name", "dummy", "--dummy_num_samples", "9", "--block_size", "32", "--dry_run"}),
+  };
+}
+
+std::vector<Case> split_cases() {
+  return {
+      // 54 documents: datasets' train[:5%] takes the first 3, and train[:50%] the first 27.
+      lines("SplitByDefault", 0, {"validation ", "train "}, {"--do_eval"}),
+      lines("SplitInHalves", 0, {"validation "}, {"--validation_split_percentage", "50"}),
+      lines("SplitByNothing", 2, {"--validation_split_percentage", "[1, 99]"},
+            {"--validation_split_percentage", "0"}),
+      corpus("SplitOfOneDocument", 4,
+             {"the file is one document, which cannot be split", "--validation_file"}, "single.txt",
+             "one two three", {"--do_eval"}),
+      corpus("SplitWithoutTokens", 4, {"2 documents", "the validation data: 1 document without a token"},
+             "blank.txt", "\none two three\n", {"--do_eval", "--keep_linebreaks", "False"}),
+      lines("SplitWithAFile", 0, {"--validation_split_percentage has no effect with --validation_file"},
+            {"--validation_split_percentage", "7", "--validation_file", fixture("rows.jsonl")}),
+  };
+}
+
+std::vector<Case> task_choice_cases() {
+  const auto by_file = [](std::string name, int exit_code, Words words, std::string file, std::string text,
+                          Words more) {
+    return Case{
+        std::move(name), exit_code, std::move(words),
+        [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
+          Words all = {"--train_file", ground.file(file, text)};
+          all.insert(all.end(), more.begin(), more.end());
+          return of_gpt2(all);
+        }};
+  };
+  return {
+      by_file("TaskOfPlainText", 0,
+              {"note: ", "task.txt is plain text, so the run trains a causal language model"}, "task.txt",
+              "one two three\nfour\n", {}),
+      by_file("TaskOfRowsWithLabels", 0, {"2 labels"}, "task.csv", "text,label\na b,0\nc d,1\n", {}),
+      by_file("TaskOfTags", 2, {"token_classification"}, "tags.txt", "word NN\nother VB\n",
+              {"--problem_type", "token_classification", "--text_column_names", "a", "b", "c"}),
+  };
+}
+
+}  // namespace
+
+std::vector<Case> corpus_cases() {
+  return joined({file_cases(), block_cases(), split_cases(), task_choice_cases()});
+}
+
+}  // namespace plimsoll::testing
