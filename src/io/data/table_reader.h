@@ -151,7 +151,7 @@ RepairedJson repair_json(std::string_view text);
 // Every line is a document, as in the "text" loader of Hugging Face's datasets, in the column "text". Lines end with LF,
 // CRLF or a single CR, which are read as LF. An empty line is a document as well.
 
-// Whether the line break belongs to the document: --keep_linebreaks.
+// True if the line break belongs to the document (--keep_linebreaks).
 enum class LineBreaks : uint8_t { kKeep, kDrop };
 
 // Parses the text. The table takes the memory of the file. The last line may have no line break.

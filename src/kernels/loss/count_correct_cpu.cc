@@ -1,5 +1,7 @@
 #include "kernels/loss/count_correct.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/dtype.h"
 #include "kernels/loss/loss_rows.h"
