@@ -50,6 +50,7 @@ enum class ArgumentGroup {
   kLoader,
   kLogging,
   kEvaluation,
+  kGeneration,
   kSaving,
   kHub,
   kDistributed

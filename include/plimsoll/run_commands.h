@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-enum class RunCommand { kTrain, kPlan, kEvaluate, kPredict };
-// "train", "plan", "eval", "predict".
+enum class RunCommand { kTrain, kPlan, kEvaluate, kPredict, kGenerate };
+// "train", "plan", "eval", "predict", "generate".
 std::string_view to_string(RunCommand command);
 
 // Returns true if the setting changes the work or the output of the command. Errors: kUsage for an unknown

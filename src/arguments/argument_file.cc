@@ -38,7 +38,9 @@ std::string read_text(const std::string& path) {
   }
   const uintmax_t size = std::filesystem::file_size(path, error);
   if (!error && size > kMaxFileBytes) {
-    throw_error(ErrorCode::kUsage, "{}: a file of settings may have at most {} bytes, but this one has {}",
+    throw_error(ErrorCode::kUsage,
+                "{}: a file of settings may have at most {} bytes, but this one has {}; check that it is the "
+                "right file",
                 path, kMaxFileBytes, size);
   }
   std::ifstream file(path, std::ios::binary);

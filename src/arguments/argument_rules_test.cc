@@ -93,7 +93,7 @@ TEST(ResolveArguments, DataComesFromOnePlace) {
 TEST(ResolveArguments, BestModelNeedsMatchingStrategies) {
   EXPECT_EQ(error_of({"--load_best_model_at_end"}),
             "--load_best_model_at_end needs equal strategies, but --eval_strategy is no and --save_strategy "
-            "is steps");
+            "is steps; give both the same value");
   const std::vector<std::string> both = {"--load_best_model_at_end", "--eval_strategy", "steps"};
   const auto with = [&](const std::string& save, const std::string& eval) {
     std::vector<std::string> words = both;
@@ -104,7 +104,7 @@ TEST(ResolveArguments, BestModelNeedsMatchingStrategies) {
   EXPECT_NO_THROW(parse(with("0.2", "0.1")));
   EXPECT_EQ(error_of(with("250", "100")),
             "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but 250 is not a "
-            "multiple of 100");
+            "multiple of 100; change one of them");
   EXPECT_NE(error_of(with("0.25", "0.1")).find("0.25 is not a multiple of 0.1"), std::string::npos);
   EXPECT_NE(error_of(with("100", "0.1")).find("one is a fraction"), std::string::npos);
   EXPECT_NO_THROW(

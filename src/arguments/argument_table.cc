@@ -204,6 +204,8 @@ std::string_view to_string(ArgumentGroup group) {
       return "logging";
     case ArgumentGroup::kEvaluation:
       return "evaluation";
+    case ArgumentGroup::kGeneration:
+      return "generation";
     case ArgumentGroup::kSaving:
       return "saving";
     case ArgumentGroup::kHub:

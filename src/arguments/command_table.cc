@@ -32,6 +32,7 @@ std::vector<CommandInfo> make_table() {
   constexpr std::optional<RunCommand> kPlan = RunCommand::kPlan;
   constexpr std::optional<RunCommand> kEvaluate = RunCommand::kEvaluate;
   constexpr std::optional<RunCommand> kPredict = RunCommand::kPredict;
+  constexpr std::optional<RunCommand> kGenerate = RunCommand::kGenerate;
   std::vector<CommandInfo> table;
   const auto row = [&](std::string_view name) -> CommandInfo& {
     const auto found = std::ranges::find(table, name, &CommandInfo::name);

@@ -129,12 +129,33 @@ bool names_exist() {
   return true;
 }
 
+// Settings of other groups that generation uses.
+constexpr std::string_view kGenerationToo[] = {"seed",           "per_device_eval_batch_size",
+                                               "output_dir",     "device",
+                                               "use_cpu",        "no_cuda",
+                                               "num_threads",    "quiet",
+                                               "log_level",      "memory_limit",
+                                               "dry_run",        "json",
+                                               "bf16",           "fp16",
+                                               "bf16_full_eval", "fp16_full_eval",
+                                               "tf32",           "why",
+                                               "modules",        "matmul_workspace"};
+
+bool is_generation(const ArgumentInfo& info) {
+  const bool is_model =
+      info.group == ArgumentGroup::kModel && info.name != "num_labels" && info.name != "problem_type";
+  return is_model || info.name == "adapter_name_or_path" || has(kGenerationToo, info.name);
+}
+
 bool is_used(RunCommand command, const ArgumentInfo& info) {
   static const bool checked = names_exist();
   static_cast<void>(checked);
+  if (info.group == ArgumentGroup::kGeneration) return command == RunCommand::kGenerate;
   switch (command) {
     case RunCommand::kTrain:
       return true;
+    case RunCommand::kGenerate:
+      return is_generation(info);
     case RunCommand::kPlan:
       return info.group != ArgumentGroup::kSchedule && !has(kNotPlanned, info.name);
     case RunCommand::kEvaluate:
@@ -158,7 +179,7 @@ std::string describe_other_commands(RunCommand command) {
 }  // namespace
 
 std::string_view to_string(RunCommand command) {
-  constexpr std::array<std::string_view, 4> kNames = {"train", "plan", "eval", "predict"};
+  constexpr std::array<std::string_view, 5> kNames = {"train", "plan", "eval", "predict", "generate"};
   return kNames[static_cast<size_t>(command)];
 }
 
@@ -184,7 +205,8 @@ void refuse_unused_files(RunCommand command, const ParseResult& parsed) {
         setting != nullptr && (setting->info.unit == "file" || setting->info.unit == "folder");
     if (!is_path || is_used(command, setting->info)) continue;
     std::string others;
-    for (const RunCommand other : {RunCommand::kTrain, RunCommand::kEvaluate, RunCommand::kPredict}) {
+    for (const RunCommand other :
+         {RunCommand::kTrain, RunCommand::kEvaluate, RunCommand::kPredict, RunCommand::kGenerate}) {
       if (is_used(other, setting->info))
         others += fmt::format("{}{}", others.empty() ? "" : " and ", to_string(other));
     }
@@ -195,7 +217,7 @@ void refuse_unused_files(RunCommand command, const ParseResult& parsed) {
 }
 
 std::string unused_note(RunCommand command, const std::set<std::string>& given) {
-  if (command == RunCommand::kTrain || command == RunCommand::kPlan) return {};
+  if (command == RunCommand::kPlan) return {};
   std::vector<std::string> unused;
   for (const std::string& name : given) {
     const Setting* setting = find_setting(name);
@@ -204,9 +226,11 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
     if (is_here && name != "report_to" && !is_used(command, setting->info)) unused.push_back("--" + name);
   }
   if (unused.empty()) return {};
-  return fmt::format(
-      "{} {} no effect here: {}", fmt::join(unused, ", "), unused.size() == 1 ? "has" : "have",
-      command == RunCommand::kEvaluate ? "eval does not train" : "predict neither trains nor evaluates");
+  return fmt::format("{} {} no effect here: {}", fmt::join(unused, ", "), unused.size() == 1 ? "has" : "have",
+                     command == RunCommand::kTrain      ? "train does not generate texts"
+                     : command == RunCommand::kEvaluate ? "eval does not train"
+                     : command == RunCommand::kPredict  ? "predict neither trains nor evaluates"
+                                                        : "generate only continues texts");
 }
 
 }  // namespace plimsoll

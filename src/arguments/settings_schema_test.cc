@@ -231,7 +231,7 @@ TEST(SettingsSchema, PythonsJsonschemaDecidesAsTheReader) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// What the schema says without any program that validates it.
+// Tests the schema without a program that validates it: the choices, ranges and exclusions that it states.
 TEST(SettingsSchema, StatesChoicesRangesAndExclusions) {
   const Json schema = Json::parse(settings_schema());
   const Json& properties = schema.at("properties");

@@ -17,6 +17,7 @@ namespace plimsoll::cli {
 int run_train(const std::vector<std::string>& words);
 int run_plan(const std::vector<std::string>& words);
 int run_eval(const std::vector<std::string>& words);
+int run_generate(const std::vector<std::string>& words);
 int run_predict(const std::vector<std::string>& words);
 int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);

@@ -65,6 +65,7 @@ constexpr Handler kHandlers[] = {
     {"plan", run_plan},
     {"eval", run_eval},
     {"predict", run_predict},
+    {"generate", run_generate},
     {"inspect", run_inspect},
     {"tokenize", run_tokenize},
     {"fit", run_fit},

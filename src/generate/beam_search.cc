@@ -112,7 +112,7 @@ BeamSearch::Beam BeamSearch::extended(const Continuation& continuation) const {
 
 void BeamSearch::update_results(std::span<const Continuation> continuations) {
   const float divisor = length_divisor(num_new_ + 1, settings_.beams.length_penalty);
-  const bool is_full = settings_.beams.early_stopping == EarlyStopping::kWhenFull &&
+  const bool is_full = settings_.beams.early_stopping == BeamStopping::kWhenFull &&
                        std::ranges::all_of(results_, &Beam::is_finished);
   if (is_full || !may_improve_) return;
   for (const Continuation& continuation : continuations.first(static_cast<size_t>(num_beams_))) {
@@ -148,7 +148,7 @@ void BeamSearch::update_beams(std::span<const Continuation> continuations) {
 
 bool BeamSearch::can_improve() const {
   const BeamSettings& beams = settings_.beams;
-  const bool is_longest = beams.early_stopping == EarlyStopping::kNever && beams.length_penalty > 0.0;
+  const bool is_longest = beams.early_stopping == BeamStopping::kNever && beams.length_penalty > 0.0;
   const float best =
       beams_.front().score / length_divisor(is_longest ? max_new_ : num_new_, beams.length_penalty);
   const float worst = results_.back().score;
@@ -163,7 +163,7 @@ void BeamSearch::advance(std::span<const std::vector<BeamCandidate>> rows) {
   update_beams(continuations);
   ++num_new_;
   may_improve_ = may_improve_ && can_improve();
-  const bool is_full = settings_.beams.early_stopping == EarlyStopping::kWhenFull &&
+  const bool is_full = settings_.beams.early_stopping == BeamStopping::kWhenFull &&
                        std::ranges::all_of(results_, &Beam::is_finished);
   is_done_ = !may_improve_ || is_full || std::ranges::all_of(continuations, &Continuation::is_finished);
 }

@@ -13,7 +13,7 @@
 //   running       the N best candidates that are not finished
 //   result        the N best of the finished beams so far and of the finished ones among the first N candidates, which
 //                 have the score (s_b + log p_b) / t^lp
-//   end           when no running beam can improve the result (EarlyStopping), or when every candidate is finished
+//   end           when no running beam can improve the result (BeamStopping), or when every candidate is finished
 //
 // Before the first step beam 0 has the score 0 and the others -1e9, so all beams continue the prompt with different tokens.
 //

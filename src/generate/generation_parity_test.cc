@@ -124,7 +124,8 @@ TEST(Generation, SearchesAsTransformers) {
       ASSERT_EQ(std::ssize(found.results), settings.num_return_sequences);
       for (const BeamResult& result : found.results) {
         ASSERT_EQ(result.tokens, expected->at("tokens").get<std::vector<int32_t>>());
-        // The sums of at most 30 fp32 numbers below 300, computed from probabilities that differ in the last bits.
+        // A score is a sum of at most 30 fp32 numbers below 300, computed from probabilities that differ in the last
+        // bits.
         EXPECT_NEAR(result.score, expected->at("score").get<float>(),
                     2e-6f * std::max(1.0f, std::abs(result.score)) * 30);
         const auto& [rows, own] = found.rows_of_text.at({result.tokens.begin(), result.tokens.end() - 1});

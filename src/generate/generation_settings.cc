@@ -164,9 +164,9 @@ void read_lists(const Reader& reader, GenerationSettings* settings) {
   if (const Json* value = reader.find("early_stopping")) {
     if (value->is_boolean()) {
       settings->beams.early_stopping =
-          value->get<bool>() ? EarlyStopping::kWhenFull : EarlyStopping::kHeuristic;
+          value->get<bool>() ? BeamStopping::kWhenFull : BeamStopping::kHeuristic;
     } else if (*value == "never") {
-      settings->beams.early_stopping = EarlyStopping::kNever;
+      settings->beams.early_stopping = BeamStopping::kNever;
     } else {
       reader.wrong("early_stopping", *value, "true, false or \"never\"");
     }

@@ -13,10 +13,11 @@
 
 namespace plimsoll {
 
-// When beam search of a prompt ends although beams could continue. kHeuristic (false in GenerationConfig): when the best
-// running beam, with its score at the present length, cannot enter the finished beams. kWhenFull (true): as soon as num_beams
-// beams are finished. kNever ("never"): as kHeuristic, but with the best score that any longer text could have.
-enum class EarlyStopping : uint8_t { kHeuristic, kWhenFull, kNever };
+// The condition under which beam search of a prompt ends although beams could continue. kHeuristic (false in
+// GenerationConfig): when the best running beam, with its score at the present length, cannot enter the finished
+// beams. kWhenFull (true): as soon as num_beams beams are finished. kNever ("never"): as kHeuristic, but with the
+// best score that any longer text could have.
+enum class BeamStopping : uint8_t { kHeuristic, kWhenFull, kNever };
 
 // The number of tokens of a text. A text has max_new_tokens new tokens at most; without it, max_length tokens including its
 // prompt; without either, kDefaultNewTokens new tokens or as many as the model has positions for.
@@ -40,7 +41,7 @@ struct SamplingSettings {
 struct BeamSettings {
   int64_t num_beams = 1;  // >= 1
   double length_penalty = 1.0;
-  EarlyStopping early_stopping = EarlyStopping::kHeuristic;
+  BeamStopping early_stopping = BeamStopping::kHeuristic;
 };
 
 struct GenerationSettings {

@@ -53,11 +53,11 @@ TEST(GenerationSettings, ReadsTheFilesOfModels) {
       read(R"({"_from_model_config": true, "early_stopping": true, "length_penalty": 2.0, "max_length": 142,
       "min_length": 56, "no_repeat_ngram_size": 3, "num_beams": 4, "typical_p": 1.0, "bad_words_ids": null, "guidance_scale": 1,
       "num_beam_groups": 1, "diversity_penalty": 0.0, "stop_strings": "\n\n"})");
-  EXPECT_EQ(bart.beams.early_stopping, EarlyStopping::kWhenFull);
+  EXPECT_EQ(bart.beams.early_stopping, BeamStopping::kWhenFull);
   EXPECT_EQ(bart.stop_strings, std::vector<std::string>{"\n\n"});
   EXPECT_EQ(max_new_tokens(bart, 10, 1024), 132);
   EXPECT_EQ(min_new_tokens(bart, 10), 46);
-  EXPECT_EQ(read(R"({"early_stopping": "never"})").beams.early_stopping, EarlyStopping::kNever);
+  EXPECT_EQ(read(R"({"early_stopping": "never"})").beams.early_stopping, BeamStopping::kNever);
 }
 
 TEST(GenerationSettings, KnowsEveryKeyOfTransformers) {

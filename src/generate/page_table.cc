@@ -89,19 +89,20 @@ void PageTable::reorder(std::vector<SequenceId>* beams, std::span<const int32_t>
   *beams = std::move(next);
 }
 
-void PageTable::grow(SequenceId sequence, int64_t count, std::vector<PageCopy>* copies) {
+int32_t PageTable::grow(SequenceId sequence, int64_t count) {
   PLIMSOLL_CHECK(count >= 0);
-  if (count == 0) return;
+  if (count == 0) return kNoPage;
   Sequence& grown = at(sequence);
+  int32_t copied = kNoPage;
   const bool has_partial_page = grown.length % page_size_ != 0;
   if (has_partial_page && num_references(grown.pages.back()) > 1) {
-    const int32_t shared = grown.pages.back();
+    copied = grown.pages.back();
     grown.pages.back() = take_page();
-    drop_page(shared);
-    copies->push_back({shared, grown.pages.back()});
+    drop_page(copied);
   }
   grown.length += count;
   while (std::ssize(grown.pages) * page_size_ < grown.length) grown.pages.push_back(take_page());
+  return copied;
 }
 
 void PageTable::write_rows(std::span<const SequenceId> sequences, int64_t max_pages, std::span<int32_t> table,

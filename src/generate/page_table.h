@@ -17,12 +17,8 @@
 
 namespace plimsoll {
 
-// The contents of page `from` must be copied to page `to` before the next tokens are written.
-struct PageCopy {
-  int32_t from = 0;
-  int32_t to = 0;
-  friend bool operator==(const PageCopy&, const PageCopy&) = default;
-};
+// The value of copy_from of append_kv (kernels/attention/paged_attention.h) if no page is copied.
+inline constexpr int32_t kNoPage = -1;
 
 // The number of a sequence in its table.
 enum class SequenceId : int32_t {};
@@ -42,10 +38,10 @@ class PageTable {
   // the old beams before and those of the new ones after the call; both may have different lengths. A beam that continues
   // alone keeps its pages.
   void reorder(std::vector<SequenceId>* beams, std::span<const int32_t> parents);
-  // Makes room for more tokens at the end of a sequence. Appends to `copies` the page that must be copied first, if there is one.
-  // Copies of several calls are independent of each other as long as no sequence is released between them. Requires: count >= 0.
-  // Errors: kInternal if no page is free, because the plan has reserved too few.
-  void grow(SequenceId sequence, int64_t count, std::vector<PageCopy>* copies);
+  // Makes room for more tokens at the end of a sequence. Returns the page whose tokens must first be copied to the sequence's last
+  // page before this call, or kNoPage: copy_from of append_kv. The copies of several sequences are independent of each other if none
+  // is released between their calls. Requires: count >= 0. Errors: kInternal if no page is free, because the plan has reserved too few.
+  int32_t grow(SequenceId sequence, int64_t count);
 
   int64_t length(SequenceId sequence) const { return at(sequence).length; }
   std::span<const int32_t> pages(SequenceId sequence) const { return at(sequence).pages; }

@@ -21,14 +21,23 @@ class SimulatedCache {
 
   // Appends tokens to all sequences at once, as one step of a batch: all copies first, then all writes.
   void step(const std::vector<std::pair<SequenceId, std::vector<uint64_t>>>& appended) {
+    struct PageCopy {
+      int32_t from, to;
+      int64_t tokens;
+    };
     std::vector<PageCopy> copies;
-    for (const auto& [sequence, tokens] : appended) table.grow(sequence, std::ssize(tokens), &copies);
-    const std::vector<uint64_t> before =
-        slots_;  // copies may run at the same time: each reads what was there before all of them
-    for (const PageCopy& copy : copies) {
-      for (int64_t i = 0; i < table.page_size(); ++i) slot(copy.to, i) = before[index(copy.from, i)];
+    for (const auto& [sequence, tokens] : appended) {
+      const int64_t length = table.length(sequence);
+      const int32_t from = table.grow(sequence, std::ssize(tokens));
+      if (from == kNoPage) continue;
+      const int32_t to = table.pages(sequence)[static_cast<size_t>(length / table.page_size())];
+      copies.push_back({from, to, length % table.page_size()});
     }
-    num_copies += std::ssize(copies);
+    // Copies may run at the same time, so each reads the contents before all of them.
+    const std::vector<uint64_t> before = slots_;
+    for (const PageCopy& copy : copies) {
+      for (int64_t i = 0; i < copy.tokens; ++i) slot(copy.to, i) = before[index(copy.from, i)];
+    }
     for (const auto& [sequence, tokens] : appended) {
       int64_t at = table.length(sequence) - std::ssize(tokens);
       for (const uint64_t token : tokens) {
@@ -69,7 +78,6 @@ class SimulatedCache {
   std::map<SequenceId, uint64_t> texts;
   std::map<SequenceId, std::vector<uint64_t>> full_texts;
   int64_t most_used = 0;
-  int64_t num_copies = 0;
 
  private:
   size_t index(int32_t page, int64_t i) const { return static_cast<size_t>(page * table.page_size() + i); }
@@ -153,31 +161,25 @@ TEST(PageTable, RandomSearchesNeverExceedTheBoundAndKeepTheirContents) {
 
 TEST(PageTable, BeamsShareFullPagesAndCopyThePartlyFilledOne) {
   PageTable table(8, 4);
-  std::vector<PageCopy> copies;
   const SequenceId prompt = table.add();
-  table.grow(prompt, 6, &copies);
-  EXPECT_TRUE(copies.empty());
+  EXPECT_EQ(table.grow(prompt, 6), kNoPage);
   EXPECT_EQ(table.num_used(), 2);
   std::vector<SequenceId> beams = {prompt};
   table.reorder(&beams, std::vector<int32_t>{0, 0, 0});
   EXPECT_EQ(table.num_used(), 2) << "nothing is copied before somebody writes";
-  for (const SequenceId beam : beams) table.grow(beam, 1, &copies);
+  EXPECT_EQ(table.grow(beams[0], 1), 1);
+  EXPECT_EQ(table.grow(beams[1], 1), 1);
+  EXPECT_EQ(table.grow(beams[2], 1), kNoPage) << "the last beam keeps the page";
   EXPECT_EQ(table.num_used(), 4) << "one shared page, and one per beam";
-  ASSERT_EQ(copies.size(), 2u) << "the last beam keeps the page";
-  EXPECT_EQ(copies[0].from, 1);
-  EXPECT_EQ(copies[1].from, 1);
   EXPECT_EQ(table.pages(beams[2])[1], 1);
   EXPECT_EQ(table.num_references(0), 3);
   // Beam 2 wins: the others are dropped, and nothing is copied while it is alone.
   table.reorder(&beams, std::vector<int32_t>{2});
   EXPECT_EQ(table.num_used(), 2);
-  copies.clear();
-  table.grow(beams[0], 1, &copies);
-  EXPECT_TRUE(copies.empty());
+  EXPECT_EQ(table.grow(beams[0], 1), kNoPage);
   // A full last page is shared without a copy.
   table.reorder(&beams, std::vector<int32_t>{0, 0});
-  for (const SequenceId beam : beams) table.grow(beam, 1, &copies);
-  EXPECT_TRUE(copies.empty());
+  for (const SequenceId beam : beams) EXPECT_EQ(table.grow(beam, 1), kNoPage);
   EXPECT_EQ(table.num_used(), 4);
 
   std::vector<int32_t> rows(2 * 4, -1);
@@ -202,11 +204,10 @@ TEST(PageTable, TheBound) {
 
 TEST(PageTable, AFullCacheIsAnInternalError) {
   PageTable table(1, 2);
-  std::vector<PageCopy> copies;
   const SequenceId sequence = table.add();
-  table.grow(sequence, 2, &copies);
+  table.grow(sequence, 2);
   try {
-    table.grow(sequence, 1, &copies);
+    table.grow(sequence, 1);
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInternal);

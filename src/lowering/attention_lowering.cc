@@ -26,7 +26,31 @@ LoweredOp describe_first_token_attention(const OpView& op, const Bucket& bucket,
           .family = first_token_attention_problem(op, bucket)};
 }
 
+LoweredOp describe_paged_attention(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = op.input(PagedAttentionOp::kQkv).type.dtype,
+          .family = paged_attention_dims(op, bucket, op.in_shape(PagedAttentionOp::kCache))};
+}
+LoweredOp describe_append_kv(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = op.input(AppendKvOp::kQkv).type.dtype,
+          .family = paged_attention_dims(op, bucket, op.in_shape(AppendKvOp::kCache))};
+}
+
 }  // namespace
+
+PagedAttentionDims paged_attention_dims(const OpView& op, const Bucket& bucket, const Shape& cache) {
+  const int64_t heads = op.attributes().integer("heads");
+  const int64_t kv_heads = op.attributes().integer_or("kv_heads", heads);
+  return {.tokens = bucket.tokens,
+          .sequences = bucket.sequences,
+          .longest = bucket.longest,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = cache[3].offset / kv_heads,
+          .num_pages = cache[0].offset,
+          .page_size = cache[2].offset,
+          .max_pages = op.in_shape(PagedAttentionOp::kPageTable)[1].offset,
+          .window = op.attributes().integer_or("window", 0)};
+}
 
 AttentionDims attention_dims(const OpView& op, const Bucket& bucket) {
   const int64_t heads = op.attributes().integer("heads");
@@ -42,7 +66,9 @@ FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const
 }
 
 std::vector<Lowering> attention_lowerings() {
-  return {{&attention_op(), "attention_fwd", describe_attention},
+  return {{&append_kv_op(), "append_kv", describe_append_kv},
+          {&paged_attention_op(), "paged_attention", describe_paged_attention},
+          {&attention_op(), "attention_fwd", describe_attention},
           {&attention_bwd_op(), "attention_bwd", describe_attention},
           {&first_token_attention_op(), "first_token_attention", describe_first_token_attention}};
 }

@@ -91,6 +91,8 @@ bool is_custom_matmul(std::string_view implementation);
 AttentionDims attention_dims(const OpView& op, const Bucket& bucket);
 // Returns the problem of first_token_attention, whose inputs are x[T, C] and w[3HD, C].
 FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const Bucket& bucket);
+// `cache` is the shape of the pages, [P, 2, S, G * D].
+PagedAttentionDims paged_attention_dims(const OpView& op, const Bucket& bucket, const Shape& cache);
 
 // The description of a classifier's last product with its loss. Thread-safe: pure functions.
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,6 +65,8 @@ struct Architecture {
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
   // Sets the sizes that a file may leave out because they follow from others; null if there are none.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
+  // Writes the keys that config_keys cannot state; null if there are none.
+  void (*write_config)(nlohmann::json& json, const ModelConfig& config) = nullptr;
   bool has_token_types = false;
   // Positions start at pad_token_id + 1, and a padding token has the position pad_token_id, as in RoBERTa.
   bool positions_follow_padding = false;

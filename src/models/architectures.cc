@@ -88,7 +88,11 @@ std::vector<std::string> ignored_on_disk(const ModelConfig& config) {
 ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& options) {
   const Architecture& architecture = architecture_of(config.model_type);
   ModelBuilder builder(config, options, model_weights(config));
-  const ValueId x = architecture.build_encoder(builder);
+  ValueId x = architecture.build_encoder(builder);
+  if (options.cache) {
+    builder.graph().set_module("last_token");
+    x = builder.last_token(x, "last_token");
+  }
   const ValueId logits = head_of(config).build(builder, x);
   return std::move(builder).finish(logits);
 }

@@ -134,6 +134,25 @@ std::string dtype_of(const ConfigReader& reader) {
               model_type.empty() ? "(absent)" : model_type, fmt::join(names, ", "));
 }
 
+// Checks the heads against the width of the model and against each other.
+void check_heads(const ModelConfig& config, std::string_view where) {
+  if (config.head_dim == 0 && config.hidden_size % config.num_attention_heads != 0) {
+    throw_error(ErrorCode::kBadData,
+                "{}: hidden_size {} is not a multiple of num_attention_heads {}; correct one of them", where,
+                config.hidden_size, config.num_attention_heads);
+  }
+  const int64_t kv_heads = config.heads_of_keys();
+  if (kv_heads < 1 || config.num_attention_heads % kv_heads != 0) {
+    throw_error(ErrorCode::kBadData,
+                "{}: num_attention_heads {} is not a multiple of num_key_value_heads {}; correct one of them",
+                where, config.num_attention_heads, config.num_key_value_heads);
+  }
+  if (config.head_dim < 0 || config.head_dim > 1024) {
+    throw_error(ErrorCode::kBadData, "{}: head_dim is {}, it must be between 1 and 1024; correct the value",
+                where, config.head_dim);
+  }
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
@@ -197,11 +216,7 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
                 where, config.max_position_embeddings, config.pad_token_id + 1);
   }
   if (architecture.has_token_types) positive("type_vocab_size", config.type_vocab_size, 1 << 16);
-  if (config.hidden_size % config.num_attention_heads != 0) {
-    throw_error(ErrorCode::kBadData,
-                "{}: hidden_size {} is not a multiple of num_attention_heads {}; correct one of them", where,
-                config.hidden_size, config.num_attention_heads);
-  }
+  check_heads(config, where);
   if (!find_activation(config.hidden_act)) {
     std::vector<std::string_view> names;
     names.reserve(std::size(kActivationNames));
@@ -234,7 +249,9 @@ std::string model_config_json(const ModelConfig& config) {
   json["architectures"] = {hugging_face_class(config)};
   json["pad_token_id"] = config.pad_token_id < 0 ? Json(nullptr) : Json(config.pad_token_id);
   write_config_keys(json, config, kCommonKeys);
-  write_config_keys(json, config, architecture_of(config.model_type).config_keys);
+  const Architecture& architecture = architecture_of(config.model_type);
+  write_config_keys(json, config, architecture.config_keys);
+  if (architecture.write_config != nullptr) architecture.write_config(json, config);
   json.erase("num_labels");
   json.erase("_num_labels");
   // The outputs of a language model have no labels.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/problem_type.h"
+#include "base/rope.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -30,7 +31,21 @@ struct DropoutRates {
   friend bool operator==(const DropoutRates&, const DropoutRates&) = default;
 };
 
-struct ModelConfig : DropoutRates {
+// The settings of decoders with rotary positions (the Llama family).
+struct DecoderSettings {
+  int64_t num_key_value_heads = 0;  // 0: num_attention_heads
+  int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
+  int64_t sliding_window = 0;       // of the layers that slide; 0: none
+  std::vector<bool> slides;         // a flag per layer; empty: every layer has the window
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the projection after attention
+  bool mlp_bias = false;
+  bool head_norms = false;  // q and k of each head are normalized
+  RopeParameters rope;
+  friend bool operator==(const DecoderSettings&, const DecoderSettings&) = default;
+};
+
+struct ModelConfig : DropoutRates, DecoderSettings {
   std::string model_type = "bert";  // type name of one of architectures()
   std::string hidden_act = "gelu";  // one of the names in base/activation.h
   int64_t vocab_size = 30522;
@@ -53,6 +68,14 @@ struct ModelConfig : DropoutRates {
 
   // The width of the embedding tables.
   int64_t embedding_width() const { return embedding_size == 0 ? hidden_size : embedding_size; }
+  int64_t heads_of_keys() const {
+    return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
+  }
+  int64_t head_width() const { return head_dim == 0 ? hidden_size / num_attention_heads : head_dim; }
+  // The window of a layer's attention, or 0.
+  int64_t window_of(int64_t layer) const {
+    return slides.empty() || slides[static_cast<size_t>(layer)] ? sliding_window : 0;
+  }
   // The number of logits per prediction: the vocabulary's for language modelling, otherwise one per label.
   int64_t num_outputs() const { return predicts_tokens() ? vocab_size : num_labels; }
   bool predicts_tokens() const { return problem_type && record_of(*problem_type).head->predicts_tokens; }

@@ -20,6 +20,8 @@ class ConfigReader {
   std::string_view where() const { return where_; }
   // Returns the value of the key, or null if the key is absent or its value is null.
   const nlohmann::json* find(const char* key) const;
+  // Returns true if the key is present, also with the value null.
+  bool has(const char* key) const { return json_.contains(key); }
 
   // Each of these keeps `value` if the key is absent or null. Errors: kBadData for a value of another type.
   void read(int64_t& value, const char* key) const;

@@ -103,8 +103,8 @@ TEST(Freeze, RefusesByName) {
 
 TEST(Freeze, NamesTheEncoderOfTheModel) {
   const std::pair<std::string, std::string> encoders[] = {
-      {"bert", "bert"},       {"distilbert", "distilbert"}, {"electra", "electra"},  {"gpt2", "transformer"},
-      {"roberta", "roberta"}, {"xlm-roberta", "roberta"},   {"camembert", "roberta"}};
+      {"bert", "bert"},       {"distilbert", "distilbert"}, {"electra", "electra"},   {"gpt2", "transformer"},
+      {"roberta", "roberta"}, {"xlm-roberta", "roberta"},   {"camembert", "roberta"}, {"llama", "model"}};
   for (const auto& [model_type, encoder] : encoders) {
     ModelConfig config = small_model();
     config.model_type = model_type;

@@ -47,19 +47,13 @@ bool is_part_of(std::string_view parameter, std::string_view module) {
   return false;
 }
 
-// Returns every linear module of the model. A linear module is recognized as a matrix that has a bias.
+// Returns every linear module of the model: a matrix that products read.
 std::vector<LoraTarget> linear_modules(const std::vector<WeightSpec>& specs) {
-  std::set<std::string_view> biases;
-  for (const WeightSpec& spec : specs) {
-    if (!spec.name.ends_with(".bias")) continue;
-    for (const WeightPart& part : spec.parts) biases.insert(module_of(part.disk_names.front()));
-  }
   std::vector<LoraTarget> modules;
   for (const WeightSpec& spec : specs) {
-    if (spec.shape.size() != 2 || !spec.name.ends_with(kWeightSuffix)) continue;
+    if (spec.shape.size() != 2 || spec.is_table || !spec.name.ends_with(kWeightSuffix)) continue;
     for (const WeightPart& part : spec.parts) {
       const std::string_view module = module_of(part.disk_names.front());
-      if (!biases.contains(module)) continue;
       modules.push_back({.module = std::string(module),
                          .weight = spec.name,
                          .first_row = part.first_row,
@@ -434,8 +428,10 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
   layers.erase(-1);
   for (const int64_t layer : config.layers_to_transform) {
     if (layers.contains(layer)) continue;
-    throw_error(ErrorCode::kUsage, "--layers_to_transform {}: there is no such layer; this model has {}",
-                layer, layers.empty() ? "none" : fmt::format("{} to {}", *layers.begin(), *layers.rbegin()));
+    throw_error(
+        ErrorCode::kUsage,
+        "--layers_to_transform {}: there is no such layer; this model has {}; give numbers in this range",
+        layer, layers.empty() ? "none" : fmt::format("{} to {}", *layers.begin(), *layers.rbegin()));
   }
   for (const std::string& name : config.as_loaded_modules) {
     const bool exists = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {

@@ -172,6 +172,12 @@ TEST(LoraTargets, DefaultsAreThoseOfPeft) {
   // c_attn in each of 12 layers; all-linear adds three modules per layer, and not the head.
   EXPECT_EQ(modules_of({}, "gpt2").size(), 12U);
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}}, "gpt2").size(), 48U);
+  // q_proj and v_proj in each layer; all-linear has seven modules per layer, whose matrices have no biases.
+  for (const char* name : {"Llama-3.2-1B", "Mistral-7B-v0.3", "Qwen2.5-0.5B", "Qwen3-0.6B"}) {
+    const size_t layers = static_cast<size_t>(find_preset(name)->num_hidden_layers);
+    EXPECT_EQ(modules_of({}, name).size(), 2 * layers) << name;
+    EXPECT_EQ(modules_of({.target_modules = {"all-linear"}}, name).size(), 7 * layers) << name;
+  }
 }
 
 TEST(LoraTargets, LieInTheLayersThatAreNamed) {

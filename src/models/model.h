@@ -2,9 +2,11 @@
 //
 // The graph reads these inputs (each is declared only if the model needs it): ids, token_types, positions
 // i32[T]; cu_seqlens i32[B+1]; rng i64[2]. It computes logits_BK; a task (src/tasks) adds the loss and its
-// inputs. Sequences are laid end to end without padding.
+// inputs. Sequences are laid end to end without padding. With a cache it also reads page_table i32[B,M], lengths i32[B] and
+// copy_from i32[B] (kernels/attention/paged_attention.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,20 @@ namespace plimsoll {
 
 enum class Mode : uint8_t { kTrain, kEvaluate };
 
+// The sizes of the cache from which a model that generates text reads the keys and values of earlier tokens.
+struct KvCacheSizes {
+  int64_t num_pages = 0;
+  int64_t page_size = 0;           // tokens per page
+  int64_t pages_per_sequence = 0;  // of the longest sequence
+};
+
 struct ForwardOptions {
   Mode mode = Mode::kTrain;
   DType dtype = DType::kF32;   // type of weights and activations; f64 runs on the reference kernels
   bool outputs_logits = true;  // of an evaluation: the host reads the logits
+  // If it is set, each sequence of a batch continues the tokens that the cache has of it, and there are logits for its last
+  // token only: logits_BK. Requires: kEvaluate and a head for language modelling.
+  std::optional<KvCacheSizes> cache = {};
 };
 
 struct ForwardGraph {

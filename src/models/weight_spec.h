@@ -33,6 +33,8 @@ struct WeightSpec {
   // The files that contain it: a model's, an adapter's (under PEFT's names), or both.
   bool in_model = true;
   bool in_adapter = false;
+  // A row per token of the vocabulary or per position. Adapters take linear layers, and no tables.
+  bool is_table = false;
   bool transposed = false;    // a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
   double normal_scale = 1.0;  // of the standard deviation, for kNormal
 

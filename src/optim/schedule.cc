@@ -126,7 +126,8 @@ void read_min_lr(Schedule& schedule, ScheduleOptionReader& reader) {
                 schedule_name(schedule.kind), min_lr ? "both are" : "none is");
   }
   if (min_lr && schedule.learning_rate == 0.0) {
-    throw_error(ErrorCode::kUsage, "schedule '{}': min_lr {} needs a learning_rate above 0",
+    throw_error(ErrorCode::kUsage,
+                "schedule '{}': min_lr {} needs a learning_rate above 0; raise --learning_rate",
                 schedule_name(schedule.kind), *min_lr);
   }
   schedule.min_lr_rate = rate ? *rate : *min_lr / schedule.learning_rate;

@@ -102,7 +102,7 @@ TEST(Schedule, RefusesOptionsThatItDoesNotHave) {
   EXPECT_NE(message.find("whole number of at least 1"), std::string::npos) << message;
   message = make(ScheduleKind::kWarmupStableDecay, {{"num_decay_steps", 2.0}, {"decay_type", "steep"}});
   EXPECT_NE(message.find("'steep'; choose one of: linear, cosine, 1-sqrt"), std::string::npos) << message;
-  // These two accept any option and use none, as in transformers.
+  // constant and constant_with_warmup accept any option and use none, as in transformers.
   EXPECT_EQ(make(ScheduleKind::kConstant, {{"power", 2.0}}), "");
   EXPECT_EQ(make(ScheduleKind::kConstantWithWarmup, {{"power", 2.0}}), "");
 }

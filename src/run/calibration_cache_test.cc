@@ -41,7 +41,7 @@ TEST(CalibrationCache, RefusesWhatIsNamedAndWarnsOfItsOwn) {
   EXPECT_TRUE(warnings.empty());
   EXPECT_TRUE(read_calibration("auto", 2, environment, files, warnings).empty());
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("not calibrated"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("without calibration"), std::string::npos) << warnings[0];
 }
 
 // The cache is not something that the user requested, so a folder that cannot be read counts as empty. Here it is a

@@ -76,7 +76,7 @@ class DataReading {
  private:
   void warn(std::string text) { diagnostics_.warn(std::move(text)); }
 
-  // Reads a file. All files have the columns of the first one that is read. A task names its own.
+  // Reads a file. All files have the columns of the first one that is read. A GLUE task names its columns itself.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
     if (path == "-") {
@@ -440,7 +440,8 @@ class DataReading {
     const auto [type, line] = split.largest_type();
     if (config_.type_vocab_size > 0 && type >= config_.type_vocab_size) {
       throw_error(ErrorCode::kBadData,
-                  "{}:{}: token_type_ids has the type {}, but the model's type_vocab_size is {}",
+                  "{}:{}: token_type_ids has the type {}, but the model's type_vocab_size is {}; correct the "
+                  "row, or use a model with more types",
                   split.table().file_name(), line, type, config_.type_vocab_size);
     }
     Dataset data;
@@ -507,7 +508,8 @@ class DataReading {
       for (std::string_view metric : task->metrics) data_.metric_names.emplace_back(metric);
     }
     data_.reading_bytes = reading_.peak_bytes();
-    // Otherwise the allocator keeps the memory of the texts, and the arena is taken in addition.
+    // Returns the memory of the texts to the system. Otherwise the allocator would keep it, and the arena would be
+    // taken in addition.
     malloc_trim(0);
   }
 
@@ -530,7 +532,8 @@ class DataReading {
   }
 
   void generate() {
-    // 4 GiB of ids. A larger number is a typing error, which would otherwise exhaust the memory of the machine.
+    // The ids of this number of tokens take 4 GiB. A larger number is a typing error, which would otherwise exhaust
+    // the memory of the machine.
     constexpr int64_t kMostTokens = int64_t{1} << 31;
     if (arguments_.dummy_num_samples > kMostTokens / max_seq_length(arguments_, config_)) {
       throw_error(ErrorCode::kUsage,
@@ -633,9 +636,12 @@ void check_data_against_model(const DataSets& data, const ModelConfig& config) {
   for (const std::optional<Dataset>* set :
        {&data.train, &data.evaluate, &data.evaluate_mismatched, &data.predict, &data.predict_mismatched}) {
     if (!*set) continue;
-    if ((*set)->num_rows() == 0) throw_error(ErrorCode::kBadData, "a data file has a header but no rows");
+    if ((*set)->num_rows() == 0)
+      throw_error(ErrorCode::kBadData, "a data file has a header but no rows; add rows");
     if ((*set)->tokens.max_id() >= config.vocab_size) {
-      throw_error(ErrorCode::kBadData, "the data has the token id {}, the model's vocab_size is {}",
+      throw_error(ErrorCode::kBadData,
+                  "the data has the token id {}, but the model's vocab_size is {}; use the tokenizer that "
+                  "came with the model",
                   (*set)->tokens.max_id(), config.vocab_size);
     }
   }

@@ -172,6 +172,12 @@ void ReadingMemory::release(const TextSplit& text) {
   held_bytes_ -= text.held_bytes();
 }
 
+// Returns the bytes of the scores from which tokens are selected: for each sequence its logits, a copy of them and the list of the
+// tokens that occurred, and for each prompt the logits that follow it, which are as many at most.
+int64_t generation_bytes(const RunSetup& setup) {
+  return setup.generation.bucket.sequences * setup.model.config.vocab_size * 4 * int64_t{sizeof(float)};
+}
+
 HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   HostFacts host;
   const int64_t threads = setup.device.options.num_threads;
@@ -196,6 +202,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
   host.data_bytes += setup.model.config.num_labels * kBytesPerLabel;
   host.data_bytes += metric_bytes(setup);
+  if (setup.purpose == RunPurpose::kGenerate) host.data_bytes += generation_bytes(setup);
   if (setup.data.reading_bytes > 0) {
     host.reading_bytes =
         kProcessBytes + threads * kBytesPerThread + setup.data.reading_bytes + tokenizer_bytes;

@@ -34,10 +34,7 @@ constexpr ForeignName kAnywhere[] = {
     {"bigbird", "BigBird"},
     {"longformer", "Longformer"},
     {"mpnet", "MPNet"},
-    {"llama", "Llama"},
-    {"mistral", "Mistral"},
     {"mixtral", "Mixtral"},
-    {"qwen", "Qwen"},
     {"gemma", "Gemma"},
     {"bloom", "BLOOM"},
     {"falcon", "Falcon"},
@@ -102,7 +99,7 @@ std::string_view foreign_architecture(std::string_view name) {
   for (const ForeignName& row : kAnywhere) {
     if (model.find(row.part) != std::string::npos) return row.architecture;
   }
-  // The words of a trained architecture ("xlm-roberta") say nothing alone.
+  // The words of an architecture that this version trains ("xlm-roberta") do not identify another one.
   for (const Architecture* architecture : architectures()) {
     if (architecture->model_type.find('-') == std::string_view::npos) continue;
     if (const size_t at = model.find(architecture->model_type); at != std::string::npos)

@@ -155,6 +155,8 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   model.task_note = std::move(task.note);
   model.label = last_part(model.label);
   if (adapter.folder) model.config = with_adapter_head(std::move(model.config), *adapter.folder);
+  if (purpose == RunPurpose::kGenerate && !model.config.problem_type)
+    model.config.problem_type = ProblemType::kCausalLm;
   const std::vector<WeightSpec> specs = model_weights(model.config);
   if (model.weights) unwrap_model_names(*model.weights, specs);
   model.adapter_facts.stored = std::move(adapter.lora);

@@ -12,7 +12,7 @@
 namespace plimsoll {
 
 // The purpose of a run, as its caller states it. It never changes. kPlan plans a run that trains.
-enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
+enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict, kGenerate };
 
 inline bool is_training(RunPurpose purpose) {
   return purpose == RunPurpose::kTrain || purpose == RunPurpose::kPlan;

@@ -134,9 +134,13 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
       setup.data.train ? setup.steps.census.largest
                        : largest_batch_without_data(arguments.per_device_train_batch_size,
                                                     max_seq_length(setup.arguments, setup.model.config)));
-  // A program that passes its own batches reads the logits of each.
+  // A program that passes its own batches reads the logits of each batch.
   facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
+  if (setup.purpose == RunPurpose::kGenerate) {
+    facts.train = facts.evaluate = false;
+    facts.generation = setup.generation;
+  }
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
   facts.host = host_facts(setup, facts.train_bucket);
   if (device.kind == KernelDevice::kCuda) {

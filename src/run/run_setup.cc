@@ -186,4 +186,31 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   return setup;
 }
 
+RunSetup prepare_generation(const Arguments& arguments, const Environment& environment, FileSystem& files,
+                            const std::function<PlannedGeneration(const RunSetup&)>& size) {
+  RunSetup setup{.arguments = arguments, .purpose = RunPurpose::kGenerate};
+  Diagnostics& diagnostics = setup.diagnostics;
+  set_passes(arguments, setup.passes);
+  setup.device = choose_device(arguments, setup.purpose, num_run_threads(arguments), diagnostics.notes);
+  check_device_arguments(arguments, setup.device.options, is_training(setup.purpose));
+  const HubEnvironment hub = hub_of(arguments, environment);
+  setup.model = find_model(arguments, setup.purpose, hub, files);
+  ModelConfig& config = setup.model.config;
+  if (config.problem_type && !config.predicts_tokens()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "{} is a model for {}, which generates no text; give a model whose class ends with ForCausalLM "
+        "or LMHeadModel",
+        setup.model.label, record_of(*config.problem_type).head->description);
+  }
+  setup.data_use = DataUse::kNone;
+  setup.data.labels = planned_labels(arguments, config);
+  config = with_labels(std::move(config), arguments, setup.data.labels, setup.data_use);
+  setup.tokenizer = load_tokenizer(find_tokenizer_folder(arguments, setup.purpose, setup.model, hub, files),
+                                   arguments, config);
+  setup.generation = size(setup);
+  fill_request(setup, environment, files);
+  return setup;
+}
+
 }  // namespace plimsoll

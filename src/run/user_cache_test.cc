@@ -30,8 +30,7 @@ TEST(UserCache, WithoutOneThereIsNoPlace) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_EQ(std::string(error.what()),
               "the environment has neither HOME nor XDG_CACHE_HOME, so Plimsoll knows no folder in which to "
-              "save what was "
-              "measured");
+              "save what was measured; set HOME");
   }
 }
 

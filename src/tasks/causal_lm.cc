@@ -1,5 +1,5 @@
-// The next token at every token of a text: softmax cross entropy over the vocabulary, perplexity and the share of tokens that
-// are predicted correctly, as transformers' run_clm reports them.
+// Learns to predict the next token at every token of a text: softmax cross entropy over the vocabulary, perplexity
+// and the share of tokens that are predicted correctly, as transformers' run_clm reports them.
 #include <array>
 #include <cmath>
 
@@ -27,7 +27,9 @@ class Sums final : public MetricSums {
         list.emplace_back(name, static_cast<double>(num_correct_) / labels);
       } else {
         throw_error(ErrorCode::kUsage,
-                    "causal language modelling has the metrics perplexity and accuracy, not '{}'", name);
+                    "causal language modelling has the metrics perplexity and accuracy, not '{}'; choose one "
+                    "of these",
+                    name);
       }
     }
     return list;

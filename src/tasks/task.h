@@ -52,7 +52,7 @@ struct TaskRecord {
   ProblemType problem_type;
   const HeadKind& head() const { return *record_of(problem_type).head; }
   LabelKind labels = LabelKind::kClass;
-  // A loss that has label smoothing, and one that can be computed over chunks of rows.
+  // State if the loss has label smoothing, and if it can be computed over chunks of rows.
   bool has_label_smoothing = false;
   bool has_chunked_loss = false;
   // False if the logits of a batch are too large to leave the device: those of every token over a vocabulary. An evaluation

@@ -53,7 +53,7 @@ std::string Session::allocate() {
   require_fit(plan_, setup_.spec(), setup_.plan_labels);
   require_free_memory(plan_, setup_.device.label);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
-  // Becomes the session's only when it is complete.
+  // The session takes over the executor only when it is complete.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
     executor = std::make_unique<Executor>(plan_, options_);
@@ -356,7 +356,7 @@ std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& bat
 }
 
 Dataset Session::read_rows(const std::vector<DataRow>& rows, LongIds long_ids) const {
-  if (rows.empty()) throw_error(ErrorCode::kBadData, "a batch needs at least one row");
+  if (rows.empty()) throw_error(ErrorCode::kBadData, "a batch needs at least one row; pass rows");
   RowRules rules =
       row_rules(setup_.arguments, setup_.model.config, setup_.tokenizer, setup_.data.labels, "batch");
   rules.num_threads = 1;

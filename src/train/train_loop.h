@@ -20,8 +20,8 @@ namespace plimsoll {
 
 class TrainLoop : private StepEngine::Client {
  public:
-  // Once it is true, the loop finishes and saves the current step, and the run ends with `interrupted`. Null: no
-  // flag.
+  // A flag that stops the run: once it is true, the loop finishes and saves the current step, and the run ends with
+  // `interrupted`. Null: no flag.
   using StopFlag = const std::atomic<bool>*;
 
   // `session` must be allocated before run(); the session and the flag have to outlive the loop.

@@ -67,7 +67,7 @@ std::vector<Case> file_cases() {
                        "\"use_dora\": false", "\"use_dora\": 1"),
       config_replacing("AdapterRankOfText", 4, {"\"r\" is \"2\", but a number of at least 1 is expected"},
                        "\"r\": 2", "\"r\": \"2\""),
-      config_replacing("AdapterEnormousRank", 4, {"an integer from 1 to 65536 is wanted"}, "\"r\": 2",
+      config_replacing("AdapterEnormousRank", 4, {"an integer from 1 to 65536 is expected"}, "\"r\": 2",
                        "\"r\": 1000000000"),
       config_replacing("AdapterOfTrainedBiases", 2, {"\"bias\" is \"all\""}, "\"bias\": \"none\"",
                        "\"bias\": \"all\""),

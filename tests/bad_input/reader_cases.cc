@@ -145,7 +145,7 @@ std::vector<Case> reader_cases() {
                       "--num_threads",
                       "1"};
        }},
-      data("IdsBeyondTheVocabulary", 4, {"the data has the token id 99999, the model's vocab_size is"},
+      data("IdsBeyondTheVocabulary", 4, {"the data has the token id 99999, but the model's vocab_size is"},
            "far.jsonl",
            "{\"input_ids\": [2, 99999, 3], \"label\": 0}\n{\"input_ids\": [2, 3], \"label\": 1}\n"),
       data("IdsThatAreNoIntegers", 4, {"half.jsonl:2: entry 2 of column 'input_ids' is 0.5"}, "half.jsonl",

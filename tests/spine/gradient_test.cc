@@ -23,6 +23,35 @@ struct GradientCase {
   TinyCase test;
 };
 
+// The settings by which the members of the Llama family differ, all at once and by themselves.
+std::vector<GradientCase> decoder_cases() {
+  std::vector<GradientCase> cases;
+  TinyCase test{.model_type = "llama", .hidden_act = "silu"};
+  test.heads = 4;
+  test.decoder.num_key_value_heads = 1;
+  cases.push_back({"one head of keys", test});
+  test.decoder.num_key_value_heads = 2;
+  test.decoder.head_dim = 6;
+  test.decoder.qkv_bias = test.decoder.output_bias = test.decoder.mlp_bias = true;
+  test.decoder.head_norms = true;
+  test.decoder.sliding_window = 3;
+  test.decoder.slides = {false, true};
+  cases.push_back({"window, biases, norms of heads", test});
+  test.dropout = 0.0;
+  for (const RopeTypeName& row : kRopeTypeNames) {
+    RopeParameters& rope = test.decoder.rope;
+    rope = {.type = row.type, .theta = 50.0, .factor = 2.0, .original = 4.0, .attention_factor = 1.2};
+    rope.short_factor = {1.0, 1.2, 1.4};
+    rope.long_factor = {1.0, 2.0, 3.0};
+    cases.push_back({row.name, test});
+  }
+  test.lora = LoraConfig{.r = 2, .alpha = 3.0};
+  cases.push_back({"lora", test});
+  test.lora->target_modules = {"all-linear"};
+  cases.push_back({"lora everywhere", test});
+  return cases;
+}
+
 std::vector<GradientCase> gradient_cases() {
   std::vector<GradientCase> cases;
   for (const Architecture* architecture : architectures()) {
@@ -46,11 +75,16 @@ std::vector<GradientCase> gradient_cases() {
                      {.model_type = std::string(architecture->model_type),
                       .problem_type = ProblemType::kTokenClassification}});
   }
+  for (const GradientCase& item : decoder_cases()) cases.push_back(item);
   // The table of words gets gradients from the embedding and from the head, unless the head has a matrix of its own.
-  TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm};
-  cases.push_back({"language model", language});
-  language.tied = false;
-  cases.push_back({"language model, untied", language});
+  TinyCase language{.problem_type = ProblemType::kCausalLm};
+  for (const char* model_type : {"llama", "gpt2"}) {
+    language.model_type = model_type;
+    language.tied = true;
+    cases.push_back({"language model", language});
+    language.tied = false;
+    cases.push_back({"language model, untied", language});
+  }
   language.chunked_loss = ChunkedLoss::kAlways;
   language.label_smoothing = 0.1;
   cases.push_back({"language model, untied, chunked loss", language});

@@ -25,6 +25,7 @@ ModelConfig tiny_model(const TinyCase& test) {
   for (const ConfigKey& key : architecture.config_keys) {
     if (key.name == std::string_view("embedding_size")) config.embedding_size = test.hidden / 2;
   }
+  static_cast<DecoderSettings&>(config) = test.decoder;
   config.model_type = test.model_type;
   config.hidden_act = test.hidden_act;
   config.vocab_size = 37;
@@ -38,6 +39,8 @@ ModelConfig tiny_model(const TinyCase& test) {
   config.attention_probs_dropout_prob = test.dropout;
   config.classifier_dropout = test.dropout;
   config.tie_word_embeddings = test.tied;
+  // Every id occurs in the texts of a language model. The row of a padding token would get no gradient.
+  if (test.problem_type == ProblemType::kCausalLm) config.pad_token_id = -1;
   config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
   return config;
 }

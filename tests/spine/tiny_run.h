@@ -31,6 +31,7 @@ struct TinyCase {
   std::vector<std::string> freeze = {};
   std::optional<LoraConfig> lora = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
+  DecoderSettings decoder = {};
   bool tied = true;  // of a language model: the head reads the table of words
 };
 

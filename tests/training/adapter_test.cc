@@ -88,8 +88,8 @@ TEST(Lora, PlansTheBaseInItsBits) {
   arguments.load_in_8bit = false;
   arguments.load_in_4bit = true;
   const int64_t four = weights_of(arguments);
-  // There are 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers, and those of the pooler; small arrays end at
-  // multiples of 64 bytes.
+  // The base has 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers and a pooler of 16 * 16. Small arrays end at multiples
+  // of 64 bytes.
   const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
   // On a GPU they end at multiples of 256, which may leave gaps after codes or scales.
   const int64_t places = std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr ? 2 * 256 : 0;
@@ -225,7 +225,7 @@ TEST(Lora, SaysWhatIsWrong) {
   EXPECT_NE(unknown.find("near it are query"), std::string::npos) << unknown;
   arguments.lora_target_modules = {"word_embeddings"};
   const std::string table = message_of(arguments, ErrorCode::kUsage);
-  EXPECT_NE(table.find("no linear module"), std::string::npos) << table;
+  EXPECT_NE(table.find("it is not a linear module"), std::string::npos) << table;
   arguments.lora_target_modules = {};
   arguments.lora_bias = "all";
   EXPECT_NE(message_of(arguments, ErrorCode::kUsage).find("--lora_bias all"), std::string::npos);
@@ -260,7 +260,7 @@ TEST(Lora, SaysWhatIsWrong) {
   std::filesystem::remove(folder.path("adapter") + "/config.json");
   const std::string shapes = message_of(other, ErrorCode::kBadData);
   EXPECT_NE(shapes.find("the tensor 'base_model.model."), std::string::npos) << shapes;
-  EXPECT_NE(shapes.find("[2, 16], this model needs [2, 8]"), std::string::npos) << shapes;
+  EXPECT_NE(shapes.find("[2, 16], but this model needs [2, 8]"), std::string::npos) << shapes;
 
   // Checkpoints of one kind cannot be used to resume runs of the other.
   Arguments whole = testing::tiny_arguments("", folder.path("whole"));

@@ -25,8 +25,8 @@ inline constexpr int64_t kTileTerms = 32;
 inline constexpr int64_t kTileBytes = 1024;
 inline constexpr int64_t kTilePitch = 64;
 
-// Between these two calls the eight tiles of the calling thread have full size. Code in between must not use tiles in
-// another configuration, which oneDNN does for example. Requires: may_use_amx_tiles().
+// Between configure_amx_tiles() and release_amx_tiles() the eight tiles of the calling thread have full size. Code in
+// between must not use tiles in another configuration, which oneDNN does for example. Requires: may_use_amx_tiles().
 void configure_amx_tiles();
 void release_amx_tiles();
 

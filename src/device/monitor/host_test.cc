@@ -69,7 +69,7 @@ TEST_F(HostFiles, TheTightestControlGroupCounts) {
   EXPECT_EQ(memory.takeable_bytes(), 5 << 20);
   EXPECT_EQ(shortage_text(5 << 20, memory), "");
   const std::string text = shortage_text(6 << 20, memory);
-  EXPECT_NE(text.find("this process's control group has 0.00 GiB left"), std::string::npos) << text;
+  EXPECT_NE(text.find("this process's control group has only 0.00 GiB left"), std::string::npos) << text;
   EXPECT_NE(text.find("--memory_limit 5MiB"), std::string::npos) << text;
 }
 

@@ -79,6 +79,31 @@ FirstTokenAttentionArgs first_token_attention_args(const BindContext& context) {
           .scratch_bytes = context.scratch_bytes()};
 }
 
+AppendKvArgs append_kv_args(const BindContext& context) {
+  return {.dims = paged_attention_dims(context.view(), context.bucket(),
+                                       context.view().in_shape(AppendKvOp::kCache)),
+          .qkv = context.input(AppendKvOp::kQkv),
+          .cu_seqlens = context.input(AppendKvOp::kCuSeqlens),
+          .page_table = context.input(AppendKvOp::kPageTable),
+          .lengths = context.input(AppendKvOp::kLengths),
+          .copy_from = context.input(AppendKvOp::kCopyFrom),
+          .cache = context.output(AppendKvOp::kNewCache)};
+}
+
+PagedAttentionArgs paged_attention_args(const BindContext& context) {
+  return {.dims = paged_attention_dims(context.view(), context.bucket(),
+                                       context.view().in_shape(PagedAttentionOp::kCache)),
+          .scale = context.attributes().number("scale"),
+          .qkv = context.input(PagedAttentionOp::kQkv),
+          .cu_seqlens = context.input(PagedAttentionOp::kCuSeqlens),
+          .page_table = context.input(PagedAttentionOp::kPageTable),
+          .lengths = context.input(PagedAttentionOp::kLengths),
+          .cache = context.input(PagedAttentionOp::kCache),
+          .o = context.output(PagedAttentionOp::kO),
+          .scratch = context.scratch(),
+          .scratch_bytes = context.scratch_bytes()};
+}
+
 std::function<void()> bind_attention_cpu(const BindContext& context) {
   return bind_call<attention_fwd_ref, attention_fwd_cpu, attention_args, RandomState>(context);
 }

@@ -8,6 +8,7 @@
 #include "graph/ops/ops.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/first_token_attention.h"
+#include "kernels/attention/paged_attention.h"
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"
@@ -50,6 +51,8 @@ namespace plimsoll {
 AttentionFwdArgs attention_args(const BindContext& context);
 AttentionBwdArgs attention_bwd_args(const BindContext& context);
 FirstTokenAttentionArgs first_token_attention_args(const BindContext& context);
+AppendKvArgs append_kv_args(const BindContext& context);
+PagedAttentionArgs paged_attention_args(const BindContext& context);
 
 std::function<void()> bind_attention_cpu(const BindContext& context);
 std::function<void()> bind_attention_bwd_cpu(const BindContext& context);

@@ -15,6 +15,8 @@ std::string_view storage_name(Storage storage) {
       return "state";
     case Storage::kGradient:
       return "gradient";
+    case Storage::kCache:
+      return "cache";
     case Storage::kInput:
       return "input";
     case Storage::kOutput:

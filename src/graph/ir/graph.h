@@ -50,12 +50,14 @@ enum class Storage : uint8_t {
   kWeight,          // persistent: a parameter of the model
   kOptimizerState,  // persistent
   kGradient,        // persistent: a gradient that accumulates over micro-batches
+  kCache,           // persistent: keys and values of earlier tokens (KV cache)
   kInput,           // written by the host before each run
   kOutput,          // read by the host after each run
   kDeferred,  // written by one run of the program and read by the next; other values use its bytes in between
 };
 constexpr bool is_persistent(Storage storage) {
-  return storage == Storage::kWeight || storage == Storage::kOptimizerState || storage == Storage::kGradient;
+  return storage == Storage::kWeight || storage == Storage::kOptimizerState ||
+         storage == Storage::kGradient || storage == Storage::kCache;
 }
 std::string_view storage_name(Storage storage);
 

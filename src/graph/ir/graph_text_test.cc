@@ -16,6 +16,7 @@ constexpr const char* kAll =
     "  weight %w: bf16[4*T,2]\n"
     "  state %w/moment: f32[] !host\n"
     "  gradient %g: f64[3]\n"
+    "  cache %kv: bf16[8,2,16,384]\n"
     "  deferred %c: f32[2,2,2,2]\n"
     "  forward @bert.layer.0\n"
     "  %a: f32[T,384] = sum(%x, _) {dtype=\"f32\", eps=1e-12, p=0.5, site=-3, whole=2.0}\n"

@@ -48,6 +48,15 @@ struct AttentionBwdOp {
   enum In { kQkv, kCuSeqlens, kRng, kO, kLse, kDO };
   enum Out { kDQkv };
 };
+// append_kv and paged_attention have their first operands in common.
+struct AppendKvOp {
+  enum In { kQkv, kCuSeqlens, kPageTable, kLengths, kCopyFrom, kCache };
+  enum Out { kNewCache };
+};
+struct PagedAttentionOp {
+  enum In { kQkv, kCuSeqlens, kPageTable, kLengths, kCache };
+  enum Out { kO };
+};
 struct FirstTokenAttentionOp {
   enum In { kX, kW, kBias, kCuSeqlens };
   enum Out { kO };
@@ -253,6 +262,7 @@ const OpSchema& adamw_8bit_op();
 const OpSchema& adjust_loss_scale_op();
 const OpSchema& add_columns_op();
 const OpSchema& add_op();
+const OpSchema& append_kv_op();
 const OpSchema& attention_op();
 const OpSchema& attention_bwd_op();
 const OpSchema& bce_with_logits_op();
@@ -301,6 +311,7 @@ const OpSchema& nll_op();
 const OpSchema& nll_bwd_op();
 const OpSchema& normalize_op();
 const OpSchema& normalize_bwd_op();
+const OpSchema& paged_attention_op();
 const OpSchema& relu_op();
 const OpSchema& relu_bwd_op();
 const OpSchema& rms_norm_op();

@@ -8,8 +8,9 @@
 namespace plimsoll {
 namespace {
 
-// Rows of tokens are so many that each chunk's sum into the gradient of the weight would cost more than the chunk's product
-// if chunks were small: 2048 rows per chunk read and write 308 MB of GPT-2's table eight times for 16384 tokens.
+// If rows are tokens, there are many of them. Small chunks would then add to the gradient of the weight so often that
+// this would take longer than the chunks' products: with 2048 rows per chunk, GPT-2's table of 308 MB is read and
+// written eight times for 16384 tokens.
 constexpr int64_t kTokenChunkBytes = int64_t{512} << 20;
 // Fewer rows would leave the tiles of a product unfilled. Chunks of a multiple of these rows begin where tiles begin.
 constexpr int64_t kTileRows = 16;

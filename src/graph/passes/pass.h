@@ -129,8 +129,9 @@ Pass split_weights_pass(DType copies);
 std::string weight_copy_name(std::string_view weight, DType dtype);
 // common_subexpression_pass.cc: merges two ops with equal inputs and attributes.
 Pass common_subexpression_pass();
-// The next four run in programs without gradients, and fuse if `has_kernel` returns true for the fused op.
-// linear_gelu_pass.cc: a product and the bias and GELU that follow it become one op.
+// The passes linear_gelu, linear_norm, linear_add and first_token_attention run in programs without gradients, and
+// fuse ops if `has_kernel` returns true for the fused op. linear_gelu_pass.cc: a product and the bias and GELU that
+// follow it become one op.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
 // linear_norm_pass.cc: a product, its bias, the addition of a residual and the norm that follow become one op.
 Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel);
@@ -142,9 +143,9 @@ Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` in this bucket, classifier, loss and the
 // count of correct predictions become one op, which computes the logits of a few rows at a time.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
-// The pass computes two products of the classifier a second time. This is worth it for logits of more than 64 MiB:
-// the plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes
-// 1.2 % more per step. Smaller logits rarely determine the size of a plan.
+// The pass chunked_loss computes two products of the classifier a second time. This is worth it for logits of more
+// than 64 MiB: the plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192
+// tokens computes 1.2 % more per step. Smaller logits rarely determine the size of a plan.
 inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
 // Returns the rows of a chunk: a quarter of all rows, but at most `chunk_bytes` of them and at least 16 rows. Smaller chunks
 // would save little more memory, and would read the weight and write its gradient more often.

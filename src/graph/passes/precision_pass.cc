@@ -15,6 +15,10 @@ int logits_input(const Op& op) {
 // their type (a product rounds a weight when it reads it). The definitions of ops keep statistics and column sums in
 // fp32. The logits are cast back to fp32 before the loss reads them.
 void lower_activations(Graph& graph, DType dtype) {
+  // The cache has the type of the keys and values that it stores.
+  for (Value& value : graph.values()) {
+    if (value.storage == Storage::kCache) value.type.dtype = dtype;
+  }
   std::vector<Op> ops;
   std::vector<Op> old_ops = graph.ops();
   for (Op& op : old_ops) {

@@ -65,8 +65,8 @@ TEST(SavedSchedule, CopiesUseTheRemainingMemory) {
   SavingStep step;
   step.room.most_bytes = 40;
   step.room.most_ahead = 4;
-  // With this memory, the copies of the second and of the first value to the host may take one op longer each, and
-  // both copies back start two ops earlier.
+  // With the memory of this test, the copies of the second and of the first value to the host may take one op longer
+  // each, and both copies back start two ops earlier.
   EXPECT_EQ(step.transfers(step.room),
             (Saved{{false, 4, 8}, {false, 5, 7}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMaxManifestBytes = 64 * 1024 * 1024;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& why) {
-  throw_error(ErrorCode::kBadData, "{}: {}; the checkpoint is damaged, choose another one", file, why);
+  throw_error(ErrorCode::kBadData, "{}: {}; the checkpoint is damaged", file, why);
 }
 
 int64_t whole_number(const nlohmann::json& object, const char* key, const std::string& file) {

@@ -189,8 +189,9 @@ void check_extent(const StoredTensor& tensor, const std::string& file) {
   const auto bits = elements ? checked_product(*elements, stored_type_bits(tensor.type)) : std::nullopt;
   if (!bits) {
     throw_error(ErrorCode::kBadData,
-                "{}: tensor {}: its shape {} overflows 64 bits. The file is damaged or was manipulated", file,
-                quoted_name(tensor.name), format_shape(tensor.shape));
+                "{}: tensor {}: its shape {} overflows 64 bits. The file is damaged or was manipulated; "
+                "download it again",
+                file, quoted_name(tensor.name), format_shape(tensor.shape));
   }
   if (*bits % 8 != 0) {
     throw_error(ErrorCode::kBadData,

@@ -90,7 +90,8 @@ void inflate_all(const std::string& name, std::string_view bytes, Output& output
   z_stream stream{};
   constexpr int kGzipOnly = 16 + MAX_WBITS;
   if (inflateInit2(&stream, kGzipOnly) != Z_OK) {
-    throw_error(ErrorCode::kDevice, "{}: zlib has no memory to decompress the file", name);
+    throw_error(ErrorCode::kDevice,
+                "{}: zlib has no memory to decompress the file; free memory, or decompress it first", name);
   }
   const std::unique_ptr<z_stream, int (*)(z_stream*)> owner(&stream, inflateEnd);
   std::string piece(kPieceBytes, '\0');
@@ -104,7 +105,7 @@ void inflate_all(const std::string& name, std::string_view bytes, Output& output
       bytes.remove_prefix(count);
     }
     if (at_end) {
-      // Another member, or padding with zeros.
+      // A gzip member may be followed by another one, or by padding with zeros.
       while (stream.avail_in > 0 && *stream.next_in == 0) {
         ++stream.next_in;
         --stream.avail_in;
@@ -133,7 +134,8 @@ void inflate_all(const std::string& name, std::string_view bytes, Output& output
 void expand_all_frames(const std::string& name, std::string_view bytes, Output& output) {
   const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
   if (context == nullptr)
-    throw_error(ErrorCode::kDevice, "{}: zstd has no memory to decompress the file", name);
+    throw_error(ErrorCode::kDevice,
+                "{}: zstd has no memory to decompress the file; free memory, or decompress it first", name);
   std::string piece(kPieceBytes, '\0');
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
   size_t status = 1;

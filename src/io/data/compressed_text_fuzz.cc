@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// Above the texts that a fuzzer compresses, and small enough that a bomb is refused quickly.
+// This is more than the texts that a fuzzer compresses have, and so small that a bomb is refused quickly.
 constexpr int64_t kMostBytes = int64_t{4} << 20;
 
 bool is_refused(const std::string& bytes, Compression compression) {

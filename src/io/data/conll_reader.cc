@@ -63,7 +63,8 @@ class ConllParser {
       rest.remove_prefix(rest.starts_with("\r\n") ? 2 : rest.empty() ? 0 : 1);
     }
     end_sentence();
-    if (table_.num_rows() == 0) throw_error(ErrorCode::kBadData, "{}: the file has no words", file_.name);
+    if (table_.num_rows() == 0)
+      throw_error(ErrorCode::kBadData, "{}: the file has no words; check that it is complete", file_.name);
     table_.shrink_to_fit();
     return std::move(table_);
   }

@@ -291,7 +291,7 @@ void CsvParser::read_header() {
     return;
   }
   if (!skip_empty_lines()) {
-    throw_error(ErrorCode::kBadData, "{}: the file has only empty lines", name_);
+    throw_error(ErrorCode::kBadData, "{}: the file has only empty lines; check that it is complete", name_);
   }
   const int64_t line = place_.line;
   while (read_field() == FieldEnd::kDelimiter) {

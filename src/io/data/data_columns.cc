@@ -76,13 +76,17 @@ void require_column(const Table& table, const std::string& name) {
 
 ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
   if (options.text.size() > 2) {
-    throw_error(ErrorCode::kUsage, "{} text columns are given, but at most 2 (a text or a pair) are possible",
-                options.text.size());
+    throw_error(
+        ErrorCode::kUsage,
+        "{} text columns are given, but at most 2 (a text or a pair) are possible; leave the others out",
+        options.text.size());
   }
   ColumnChoice choice;
   for (const std::string& name : options.text) {
     if (name == options.label) {
-      throw_error(ErrorCode::kUsage, "the column '{}' is given both as text and as label", name);
+      throw_error(ErrorCode::kUsage,
+                  "the column '{}' is given both as text and as label; choose another column for one of them",
+                  name);
     }
     require_column(table, name);
   }
@@ -132,7 +136,7 @@ TextColumns find_texts(const Table& table, const std::string& label) {
     found.others.push_back(name);
     if (!is_index) values.push_back(name);
   }
-  // The only other column is meant, even if its texts are numbers.
+  // If there is only one other column, it is the text, even if its values are numbers.
   if (found.texts.empty() && values.size() == 1) {
     std::erase(found.others, values[0]);
     found.texts = std::move(values);
@@ -230,7 +234,7 @@ bool is_index_name(std::string_view column) {
   for (const char* end : {"_id", "-id", " id", ".id", "_idx", "_index", "_uuid", "_guid"}) {
     if (lower.ends_with(end)) return true;
   }
-  // PhraseId, tweetID: a word before it ends in a small letter, unlike in "paid" and "GRID".
+  // In "PhraseId" and "tweetID" a word that ends in a small letter precedes the "Id"; in "paid" and "GRID" none does.
   const size_t size = column.size();
   return size > 2 && (column.ends_with("Id") || column.ends_with("ID")) && column[size - 3] >= 'a' &&
          column[size - 3] <= 'z';

@@ -199,7 +199,7 @@ const GlueTask& find_glue_task(std::string_view name) {
     }
     known += fmt::format("{}{}", known.empty() ? "" : ", ", task.name);
   }
-  throw_error(ErrorCode::kUsage, "'{}' is not a GLUE task: {}", name, known);
+  throw_error(ErrorCode::kUsage, "'{}' is not a GLUE task; choose from {}", name, known);
 }
 
 std::filesystem::path glue_file(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split) {
@@ -266,8 +266,9 @@ TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file
     }
     split_mrpc(rows, ids, split);
     if (rows.num_rows() == 0) {
-      throw_error(ErrorCode::kBadData, "{}: no row is left after splitting by {}", file.string(),
-                  ids.string());
+      throw_error(ErrorCode::kBadData,
+                  "{}: no row is left after splitting by {}; check that both files belong together",
+                  file.string(), ids.string());
     }
   }
   return rows;

@@ -135,10 +135,9 @@ TEST(Glue, SplitsMrpcAsItsAuthorsPublishIt) {
 
 TEST(Glue, SaysWhatIsMissing) {
   const test::ScratchFolder folder;
-  EXPECT_TRUE(
-      error_of([] {
-        find_glue_task("boolq");
-      }).starts_with("2: 'boolq' is not a GLUE task: cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli"));
+  EXPECT_TRUE(error_of([] { find_glue_task("boolq"); })
+                  .starts_with("2: 'boolq' is not a GLUE task; choose from cola, mnli, mrpc, qnli, qqp, rte, "
+                               "sst2, stsb, wnli"));
   const std::string error =
       error_of([&] { read_glue(find_glue_task("rte"), folder.path(), GlueSplit::kTrain); });
   EXPECT_TRUE(error.starts_with("4: no file of GLUE's RTE in ")) << error;

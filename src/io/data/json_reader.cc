@@ -280,7 +280,7 @@ void RowParser::add_row(size_t begin, size_t end, int64_t line) {
 
 Table RowParser::finish() {
   if (!table_.has_value()) {
-    throw_error(ErrorCode::kBadData, "{}: the file has no rows", file_.name);
+    throw_error(ErrorCode::kBadData, "{}: the file has no rows; check that it is complete", file_.name);
   }
   table_->shrink_to_fit();
   return std::move(*table_);

@@ -9,8 +9,10 @@ void JsonScanner::skip_string() {
     at_ += text_[at_] == '\\' ? 2 : 1;
   }
   if (at_ >= text_.size()) {
-    throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(begin)),
-                   "this string is never closed: {}", excerpt(text_.substr(begin)));
+    throw_at_place(
+        file_.name, place_of(text_, static_cast<int64_t>(begin)),
+        "this string is never closed: {}\n  add the closing quote, or check that the file is complete",
+        excerpt(text_.substr(begin)));
   }
   ++at_;
 }

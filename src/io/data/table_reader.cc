@@ -16,7 +16,7 @@ int64_t peak_reading_bytes(const Table& table) {
   const auto size = std::filesystem::file_size(table.file_name(), unknown);
   // For a pipe only the amount of data read is known; it was read into a text that doubles as it grows.
   int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
-  // The compressed file, and a text that doubles as it grows.
+  // Adds the text of a compressed file, which doubles as it grows.
   if (table.text_bytes() > 0) file_bytes += 2 * table.text_bytes();
   const int64_t rows = table.num_rows();
   const int64_t cells = rows * table.num_columns();

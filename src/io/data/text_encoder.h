@@ -1,4 +1,4 @@
-// The interface of a tokenizer for the data room. text_encoder.h adapts io/text to it, and tests
+// The interface of a tokenizer for io/data. TokenizerEncoder adapts the tokenizer of io/text to it, and tests
 // implement small ones. Thread-safety: several threads may use an encoder, and one thread a session.
 #pragma once
 
@@ -26,8 +26,8 @@ class TextEncoder {
     // number of elements is appended to both.
     virtual int64_t encode(std::string_view first, std::optional<std::string_view> second, int64_t max_length,
                            std::vector<int32_t>& ids, std::vector<int32_t>& types) = 0;
-    // Does the same for one text that is already split into words. For each token it also appends the index of
-    // the word whose first token it is, or -1.
+    // Encodes one text that is already split into words, as encode() does. For each token it also appends the index
+    // of the word whose first token it is, or -1.
     virtual int64_t encode_words(std::span<const std::string_view> words, int64_t max_length,
                                  std::vector<int32_t>& ids, std::vector<int32_t>& types,
                                  std::vector<int32_t>& word_starts) = 0;
@@ -39,7 +39,7 @@ class TextEncoder {
   virtual uint64_t content_hash() const = 0;
 };
 
-// Adapts the tokenizer of io/text to the data room. Thread-safe. The tokenizer must outlive the encoder.
+// Adapts the tokenizer of io/text to the interface above. Thread-safe. The tokenizer must outlive the encoder.
 
 class TokenizerEncoder : public TextEncoder {
  public:

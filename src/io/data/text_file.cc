@@ -65,7 +65,8 @@ TextFile read_data_file(const std::filesystem::path& path, int64_t max_bytes) {
   const std::string name = path.string();
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    throw_error(ErrorCode::kBadData, "{}: this is a folder, but a data file is expected", name);
+    throw_error(ErrorCode::kBadData, "{}: this is a folder, but a data file is expected; give a file in it",
+                name);
   }
   errno = 0;
   std::ifstream stream(path, std::ios::binary | std::ios::ate);
@@ -89,8 +90,9 @@ TextFile read_data_file(const std::filesystem::path& path, int64_t max_bytes) {
     }
   }
   if (stream.bad()) {
-    throw_error(ErrorCode::kBadData, "{}: reading failed after {} bytes: {}", name, bytes.size(),
-                std::strerror(errno));
+    throw_error(ErrorCode::kBadData,
+                "{}: reading failed after {} bytes: {}; check the disk, or copy the file again", name,
+                bytes.size(), std::strerror(errno));
   }
   const Compression compression = compression_of(path);
   if (compression != Compression::kNone) bytes = decompress(name, bytes, compression, max_bytes);

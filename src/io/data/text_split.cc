@@ -98,7 +98,8 @@ TextSplit TextSplit::skipping_incomplete_rows(Table table, const ColumnChoice& c
     split.rows_.push_back(row);
   }
   if (split.rows_.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: no row has all required columns", split.table_.file_name());
+    throw_error(ErrorCode::kBadData, "{}: no row has all required columns; check the columns of the file",
+                split.table_.file_name());
   }
   return split;
 }

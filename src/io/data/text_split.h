@@ -24,12 +24,13 @@ class TextSplit {
   // is not text (a number, null or a list; only in JSON), for a column that the table does not have (the
   // message contains both lists of columns), and for lists as read_tagged_words().
   TextSplit(Table table, const ColumnChoice& columns);
-  // Does the same, but skips and counts rows with a kNull cell in a used column (some rows of GLUE's own
-  // files have one).
+  // Uses the table and the columns as the constructor does, but skips and counts rows with a kNull cell in a used
+  // column (some rows of GLUE's own files have one).
   static TextSplit skipping_incomplete_rows(Table table, const ColumnChoice& columns);
 
   int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
-  // Counts for the whole file, and the line of the first such row, or 0 if there is none.
+  // Return the number of skipped rows and of empty texts in the whole file, and the line of the first of each, or 0 if
+  // there is none.
   int64_t num_skipped_rows() const { return num_skipped_; }
   int64_t first_skipped_line() const { return first_skipped_line_; }
   int64_t num_empty_texts() const { return num_empty_; }

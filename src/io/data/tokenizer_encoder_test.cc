@@ -57,7 +57,7 @@ TEST_F(TokenizerEncoderTest, TokenisesASplitTheSameOnAnyNumberOfThreads) {
 }
 
 TEST_F(TokenizerEncoderTest, TokenizesRowsOfWordsTheSameOnAnyNumberOfThreads) {
-  // "\u200b" gives no token. Of the last row only "Worlds" and one token of "hello!" fit.
+  // "\u200b" gives no token. Only "Worlds" and one token of "hello!" of the last row fit.
   const std::vector<std::vector<std::string_view>> kinds = {
       {"Hello", "worlds!"}, {"\u200b", "zzz", "hello"}, {}, {"Worlds", "hello!", "hello"}};
   WordRows rows;

@@ -51,7 +51,8 @@ LabelScheme infer_word_labels(const TextSplit& train) {
     }
   }
   if (seen.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: every tag is -100, which means no class",
+    throw_error(ErrorCode::kBadData,
+                "{}: every tag is -100, which means no class; select another column with --label_column_name",
                 train.table().file_name());
   }
   LabelScheme scheme;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "io/text/added_tokens.h"
 #include "io/text/byte_level.h"
 #include "io/text/tokenizer_spec.h"
 
@@ -56,7 +57,6 @@ constexpr std::string_view kForeignClasses[] = {"Albert",
                                                 "ByT5",
                                                 "CLIP",
                                                 "CTRL",
-                                                "Camembert",
                                                 "Canine",
                                                 "Character",
                                                 "Clvp",
@@ -182,6 +182,7 @@ constexpr BuiltClass kBuiltClasses[] = {
     {"Llama", BuiltPipeline::kLlama, "<s>", "</s>", "<unk>", "", "", "", ""},
     {"Gemma", BuiltPipeline::kGemma, "<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"},
     {"XLMRoberta", BuiltPipeline::kXlmRoberta, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    {"Camembert", BuiltPipeline::kCamembert, "<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
     {"T5", BuiltPipeline::kT5, "", "</s>", "<unk>", "", "<pad>", "", ""}};
 
 std::string_view stem_of(std::string_view name) {
@@ -260,6 +261,17 @@ Json precompiled_of(const Json& normalizer) {
   return nullptr;
 }
 
+// Returns the place of the token for unknown pieces in a Unigram vocabulary, or 0 if it is not there.
+int64_t index_of_unknown(const Json& vocab, const std::optional<JsonFields>& config) {
+  std::string unknown = "<unk>";
+  if (const Json* stated = config ? config->find("unk_token") : nullptr; stated != nullptr)
+    unknown = read_special_token(*stated, config->where(), "unk_token").token.content;
+  for (size_t i = 0; i < vocab.size(); ++i) {
+    if (vocab[i].is_array() && !vocab[i].empty() && vocab[i][0] == unknown) return static_cast<int64_t>(i);
+  }
+  return 0;
+}
+
 // Replaces the options of the BPE model in tokenizer.json by those that a class sets.
 void set_bpe(bool fuse_unk, bool byte_fallback, Json unk_token, Json* model) {
   (*model)["dropout"] = nullptr;
@@ -308,6 +320,10 @@ TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_c
     for (const auto& [role, token] : roles) {
       if (!token.empty()) result.roles[role] = token;
     }
+    if (entry.built == BuiltPipeline::kCamembert) {
+      result.extra_tokens = {"<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"};
+      result.mask_strips_left = true;
+    }
     return result;
   }
   const auto found = std::find_if(kWordPieceClasses.begin(), kWordPieceClasses.end(),
@@ -327,7 +343,8 @@ TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_c
 void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& config,
                     Json* document) {
   const BuiltPipeline built = tokenizer_class.built;
-  const bool is_unigram = built == BuiltPipeline::kXlmRoberta || built == BuiltPipeline::kT5;
+  const bool is_unigram = built == BuiltPipeline::kXlmRoberta || built == BuiltPipeline::kCamembert ||
+                          built == BuiltPipeline::kT5;
   Json& model = (*document)["model"];
   const char* wanted = is_unigram ? "Unigram" : "BPE";
   const std::string found = model.is_object() && model.contains("merges") ? "BPE"
@@ -380,9 +397,12 @@ void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<J
       decoder = byte_fallback_decoder(false);
       break;
     case BuiltPipeline::kXlmRoberta:
+    case BuiltPipeline::kCamembert:
     case BuiltPipeline::kT5: {
       const bool adds = built == BuiltPipeline::kT5 || flag_of(config, "add_prefix_space", true);
-      model["unk_id"] = built == BuiltPipeline::kT5 ? 2 : 3;
+      model["unk_id"] = built == BuiltPipeline::kT5           ? 2
+                        : built == BuiltPipeline::kXlmRoberta ? 3
+                                                              : index_of_unknown(model["vocab"], config);
       model["byte_fallback"] = false;
       normalizer = precompiled_of(document->value("normalizer", Json()));
       pre_tokenizer = sequence("pretokenizers",

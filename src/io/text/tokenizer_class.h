@@ -3,8 +3,8 @@
 // transformers takes the class named in tokenizer_config.json, else that in config.json, else that of the
 // model_type in config.json, else a generic class. A class of the BERT family sets the normalizer from its own
 // arguments: those in tokenizer_config.json and, where a key is missing, the defaults of the class. A generic
-// class changes nothing. The classes of GPT-2, RoBERTa, GPT-NeoX, Qwen 2, Llama, Gemma, XLM-RoBERTa and T5 take the vocabulary
-// from tokenizer.json and build everything else themselves. Other classes build tokenizers that Plimsoll does not have.
+// class changes nothing. The classes of GPT-2, RoBERTa, GPT-NeoX, Qwen 2, Llama, Gemma, XLM-RoBERTa, CamemBERT and T5
+// take the vocabulary from tokenizer.json and build everything else themselves. Other classes build tokenizers that Plimsoll does not have.
 // Thread-safe: free functions on values.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/text/json_fields.h"
 
@@ -27,6 +28,7 @@ enum class BuiltPipeline : uint8_t {
   kLlama,
   kGemma,
   kXlmRoberta,
+  kCamembert,
   kT5
 };
 
@@ -39,6 +41,10 @@ struct TokenizerClass {
   bool reads_vocab_txt = false;
   // The tokens that the class has by default, by role ("cls_token").
   std::map<std::string, std::string> roles;
+  // Special tokens without a role that the class has unless additional_special_tokens states others.
+  std::vector<std::string> extra_tokens = {};
+  // The mask token takes the blanks before it, unless a file describes it.
+  bool mask_strips_left = false;
   // Gives the model token types. Without them every type is 0.
   bool gives_types = true;
   // Belongs to transformers and builds a pipeline that is neither BERT's nor that of tokenizer.json.

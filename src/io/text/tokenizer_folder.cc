@@ -28,6 +28,8 @@ struct NamedTokens {
   std::map<int64_t, StatedToken> by_id;        // added_tokens_decoder or added_tokens.json
   std::map<std::string, StatedToken> by_role;  // not in the map if not named
   std::vector<StatedToken> extra;
+  bool states_extra = false;    // additional_special_tokens is given
+  bool describes_mask = false;  // mask_token is an object, which states how it is matched
 };
 
 void check_class(const TokenizerClass& tokenizer_class, const TokenizerSpec& spec) {
@@ -113,8 +115,11 @@ void read_roles(const JsonFields& fields, NamedTokens* named) {
     const Json* value = fields.find(role);
     if (value != nullptr) named->by_role[role] = read_special_token(*value, fields.where(), role);
   }
+  if (fields.find("additional_special_tokens") != nullptr) named->states_extra = true;
   read_extra_tokens(fields, "additional_special_tokens", named);
   read_extra_tokens(fields, "extra_special_tokens", named);
+  if (const Json* mask = fields.find("mask_token"); mask != nullptr && mask->is_object())
+    named->describes_mask = true;
 }
 
 int64_t parse_id_key(const std::string& key, const std::string& name) {
@@ -189,11 +194,20 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
       token.token.content = fallback->second;
       token.token.special = true;
     }
+    if (tokenizer_class.mask_strips_left && std::string_view(role) == "mask_token" && !named.describes_mask)
+      token.token.lstrip = true;
     spec->special_tokens[role] = token.token.content;
     if (!known.contains(token.token.content)) add(token);
   }
   for (const StatedToken& token : named.extra) {
     if (!known.contains(token.token.content)) add(token);
+  }
+  for (const std::string& content : tokenizer_class.extra_tokens) {
+    if (named.states_extra || known.contains(content)) continue;
+    StatedToken token;
+    token.token.content = content;
+    token.token.special = true;
+    add(token);
   }
   resolve_added_tokens(stated, spec);
 }
@@ -292,8 +306,8 @@ void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config,
   const auto special = [&](const char* role, int32_t type) {
     return TemplatePiece{Kind::kSpecial, type, {role_id(*spec, role)}};
   };
-  const bool has_template =
-      built == BuiltPipeline::kRoberta || built == BuiltPipeline::kXlmRoberta || built == BuiltPipeline::kT5;
+  const bool has_template = built == BuiltPipeline::kRoberta || built == BuiltPipeline::kXlmRoberta ||
+                            built == BuiltPipeline::kCamembert || built == BuiltPipeline::kT5;
   if (!has_template) {
     if (has_post_processor && built != BuiltPipeline::kGptNeoX) return;
     const auto adds = [&](const char* key, const char* role) {
@@ -313,7 +327,7 @@ void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config,
     return;
   }
   const TemplatePiece first{Kind::kFirst, 0, {}}, second{Kind::kSecond, 0, {}};
-  if (built == BuiltPipeline::kRoberta || built == BuiltPipeline::kXlmRoberta) {
+  if (built != BuiltPipeline::kT5) {
     const bool is_roberta = built == BuiltPipeline::kRoberta;
     const TemplatePiece begin = special(is_roberta ? "cls_token" : "bos_token", 0),
                         end = special(is_roberta ? "sep_token" : "eos_token", 0);
@@ -323,7 +337,7 @@ void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config,
     if (is_roberta && flag_in(config, "trim_offsets", true)) {
       spec->offset_trimming = OffsetTrimming{flag_in(config, "add_prefix_space", false)};
     }
-  } else if (built == BuiltPipeline::kT5) {
+  } else {
     const TemplatePiece end = special("eos_token", 0);
     spec->single = {first, end};
     spec->pair = {first, end, second, end};

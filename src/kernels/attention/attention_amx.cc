@@ -40,7 +40,7 @@ PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, i
   }
 }
 
-// Stages the same from an operand that is stored by depth.
+// Stages 16 rows of up to 32 terms of an operand that is stored by depth.
 PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   const __mmask16 inside = first_lanes(rows);

@@ -108,6 +108,35 @@ Support attention_cuda_tf32_wgmma_fits(const Problem& problem, const AttentionDi
   return support.ok ? warpgroups_fit(problem, dims) : support;
 }
 
+Support paged_attention_fits(const PagedAttentionDims& dims) {
+  if (dims.kv_heads > 0 && dims.heads % dims.kv_heads == 0) return {};
+  return {false,
+          fmt::format("{} query heads cannot share {} heads of keys and values", dims.heads, dims.kv_heads)};
+}
+Support paged_attention_cuda_fits(const Problem& problem, const PagedAttentionDims& dims) {
+  if (dims.head_dim > kPagedCudaHeadDim) {
+    return {false, fmt::format("a head size of {} is more than {}", dims.head_dim, kPagedCudaHeadDim)};
+  }
+  if (dims.tokens > 65535 || dims.heads > 65535) {
+    return {false,
+            fmt::format("a grid holds at most 65535 rows and heads, not {} and {}", dims.tokens, dims.heads)};
+  }
+  if (problem.dtype == DType::kBF16 && problem.target.sm < 80) {
+    return {false, fmt::format("compute capability {}.{} has no bf16; 8.0 has", problem.target.sm / 10,
+                               problem.target.sm % 10)};
+  }
+  return paged_attention_fits(dims);
+}
+int64_t paged_attention_cpu_scratch(const Problem& problem, const PagedAttentionDims& dims) {
+  return paged_attention_cpu_scratch_bytes(dims, problem.target.num_threads);
+}
+int64_t paged_attention_ref_scratch(const PagedAttentionDims& dims) {
+  return paged_attention_ref_scratch_bytes(dims);
+}
+int64_t paged_attention_cuda_scratch(const PagedAttentionDims& dims) {
+  return paged_attention_cuda_scratch_bytes(dims);
+}
+
 int64_t attention_bwd_cuda_mma_scratch(const AttentionDims& dims) {
   return attention_bwd_cuda_mma_scratch_bytes(dims);
 }

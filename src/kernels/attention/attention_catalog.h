@@ -1,7 +1,8 @@
 // The problems of attention and the scratch memory of each implementation: the host-only part of the contracts in
-// attention.h and first_token_attention.h. Thread-safe: pure functions.
+// attention.h, first_token_attention.h and paged_attention.h. Thread-safe: pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/dtype.h"
@@ -28,6 +29,20 @@ struct FirstTokenAttentionProblem {
   AttentionDims dims = {};
   int64_t columns = 0;    // C of x
   DType w = DType::kF32;  // element type of the weights
+};
+
+// The problem of paged_attention and append_kv (paged_attention.h): T, B, a bound on n_b, H, G, D, P, S, M and W.
+struct PagedAttentionDims {
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+  int64_t longest = 0;  // bound on the new rows of a sequence
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t num_pages = 0;
+  int64_t page_size = 0;
+  int64_t max_pages = 0;  // of one sequence
+  int64_t window = 0;     // 0: every earlier token is visible
 };
 
 inline constexpr int64_t kAttentionLongest = int64_t{1} << 20;
@@ -149,6 +164,50 @@ constexpr bool first_token_attention_sizes_fit(const AttentionDims& dims, int64_
   return columns_fit && dims.heads <= 16 && dims.head_dim % 32 == 0 && dims.head_dim <= 128;
 }
 
+// The number of positions that have one softmax in paged_attention: the scores of all heads of a part stay in the second-level cache.
+inline constexpr int64_t kPagedPart = 256;
+// The number of adjacent query rows of a sequence that share one pass over the keys on a CPU.
+inline constexpr int64_t kPagedRows = 8;
+
+// Returns the largest number of parts of a sequence.
+constexpr int64_t paged_attention_parts(const PagedAttentionDims& dims) {
+  return (dims.max_pages * dims.page_size + kPagedPart - 1) / kPagedPart;
+}
+// Tells if the parts of a sequence are computed by different threads: if there are too few rows for all threads. The bits of the
+// results are the same.
+constexpr bool paged_attention_divides_sequences(const PagedAttentionDims& dims, int threads) {
+  return threads > 1 && dims.tokens < 4 * threads;
+}
+// The floats of the result of a row: o of all heads, padded, and per head an lse and a sum of weights.
+constexpr int64_t paged_attention_result_floats(const PagedAttentionDims& dims) {
+  return dims.heads * (attention_padded_dim(dims.head_dim) + 2);
+}
+// The floats of a row of scores, with room for a vector after the last score.
+constexpr int64_t kPagedScoreStride = kPagedPart + 32;
+// A thread's scratch: q (followed by up to 15 rows of zeros), scores and results of kPagedRows rows, and the sums of their parts.
+constexpr int64_t paged_attention_q_floats(const PagedAttentionDims& dims) {
+  return (kPagedRows * dims.heads + 16) * attention_padded_dim(dims.head_dim);
+}
+constexpr int64_t paged_attention_thread_floats(const PagedAttentionDims& dims) {
+  const int64_t row = dims.heads * kPagedScoreStride + 2 * paged_attention_result_floats(dims);
+  return attention_round_up(paged_attention_q_floats(dims) + kPagedRows * row, 16);
+}
+constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& dims, int threads) {
+  // A smaller bucket, whose sequences are divided, runs in the scratch of the largest one, so these rows always count.
+  const int64_t divided_rows = threads > 1 ? std::min<int64_t>(dims.tokens, 4 * threads - 1) : 0;
+  const int64_t stored = divided_rows * paged_attention_parts(dims) * paged_attention_result_floats(dims);
+  return (threads * paged_attention_thread_floats(dims) + stored) * 4;
+}
+constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
+  return dims.max_pages * dims.page_size * 8;
+}
+// On a GPU each part stores o and an lse per row and head, unless a sequence is one part at most.
+constexpr int64_t paged_attention_cuda_scratch_bytes(const PagedAttentionDims& dims) {
+  const int64_t parts = paged_attention_parts(dims);
+  return parts <= 1 ? 0 : dims.tokens * parts * dims.heads * (dims.head_dim + 1) * 4;
+}
+inline constexpr int64_t kPagedCudaHeadDim = 256;
+
 // Tells if most sequences fit a block of 64 rows, for which small blocks waste fewer rows. On an H200 in bf16 with
 // dropout, 32 sequences of 53 rows on average and 12 heads of 64 take 55 us with blocks of 64 rows and 68 us with blocks
 // of 128 rows (both passes); for sequences of 512 rows large blocks are faster.
@@ -168,6 +227,11 @@ Support attention_cuda_tf32_wgmma_fits(const Problem& problem, const AttentionDi
 Support attention_cuda_tf32_fits(const Problem& problem, const AttentionDims& dims);
 Support attention_cuda_tiled_fits(const Problem& problem, const AttentionDims& dims);
 Support first_token_attention_cuda_fits(const Problem& problem, const FirstTokenAttentionProblem& attention);
+Support paged_attention_fits(const PagedAttentionDims& dims);
+Support paged_attention_cuda_fits(const Problem& problem, const PagedAttentionDims& dims);
+int64_t paged_attention_cpu_scratch(const Problem& problem, const PagedAttentionDims& dims);
+int64_t paged_attention_ref_scratch(const PagedAttentionDims& dims);
+int64_t paged_attention_cuda_scratch(const PagedAttentionDims& dims);
 int64_t attention_fwd_cpu_scratch(const Problem& problem, const AttentionDims& dims);
 int64_t attention_bwd_cpu_scratch(const Problem& problem, const AttentionDims& dims);
 int64_t attention_fwd_ref_scratch(const AttentionDims& dims);

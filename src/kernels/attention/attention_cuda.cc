@@ -58,7 +58,7 @@ AttentionKernelArgs kernel_args(const AttentionDims& dims, const AttentionOption
   args.head_dim = static_cast<int>(dims.head_dim);
   args.kv_heads = static_cast<int>(dims.num_kv_heads());
   args.group = static_cast<int>(dims.group_heads());
-  // A window that hides no row is none.
+  // A window that hides no row is treated as no window.
   args.window = dims.window < dims.longest ? static_cast<int>(dims.window) : 0;
   args.causal = options.mask == AttentionMask::kCausal;
   args.dtype = q.view.dtype;

@@ -85,7 +85,7 @@ TEST_P(AttentionCuda, IsWithinItsBoundOfTheReference) {
   const auto [dtype, head_dim] = GetParam();
   int compared = 0;
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
-    // Only half of the combinations per head size, because the reference takes most of the time.
+    // Tests only half of the combinations per head size, because the reference takes most of the time.
     const bool dropped = (mask == AttentionMask::kCausal) == (head_dim % 32 != 0);
     AttentionProblem problem{
         .name = "", .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = head_dim, .mask = mask};
@@ -112,8 +112,8 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionCuda, testing::ValuesIn(head_cases()), []
   return std::string(dtype_name(parameters.param.dtype)) + "_" + std::to_string(parameters.param.head_dim);
 });
 
-// Heads of q that share heads of k and v, and windows around the sizes of the tiles. Kernels that compute neither fall
-// back to those that do.
+// Tests heads of q that share heads of k and v, and windows around the sizes of the tiles. Kernels that support
+// neither of the two call kernels that do.
 TEST(AttentionCudaShared, IsWithinItsBoundOfTheReference) {
   struct Shared {
     int64_t heads, kv_heads, window, head_dim;
@@ -196,7 +196,7 @@ TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
       {.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32});
 }
 
-// Few blocks, for the same reason as FamiliesAgreeSmall.
+// Uses few blocks, for the same reason as FamiliesAgreeSmall.
 TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
   ASSERT_EQ(attention_cuda_keep_bytes({160, 2, 2130, 1, 32}), 0);
   expect_families_agree_on_dropout_drawn_again(

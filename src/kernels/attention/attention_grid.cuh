@@ -56,8 +56,8 @@ void launch_for_head(int head_dim, const Launch& launch) {
   }
 }
 
-// Calls it for the type too, with blocks of `rows` (64 or 128) rows for 16-bit tensors and of 64 kMOfF32 rows
-// for fp32 tensors.
+// Calls launch for the data type as well as the head size, with blocks of `rows` (64 or 128) rows for 16-bit tensors
+// and of 64 kMOfF32 rows for fp32 tensors.
 template <int kMOfF32, typename Launch>
 void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch) {
   const auto of_rows = [&]<DType kType>() {

@@ -53,7 +53,7 @@ void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStr
 void launch_attention_fwd_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma(const AttentionKernelArgs& args, CudaStream stream);
-// Launch the same for fp32 tensors, in tf32.
+// Launch the kernels for fp32 tensors, which are multiplied in tf32, under the same conditions.
 void launch_attention_fwd_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dq_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_dkv_wgmma_tf32(const AttentionKernelArgs& args, CudaStream stream);

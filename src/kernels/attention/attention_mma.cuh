@@ -343,7 +343,7 @@ class KeepDraw {
   __device__ bool keeps(int row, int n, int column) const {
     return (bits_[row] & 1u << (8 + n + 16 * column)) != 0;
   }
-  // Returns the same as a mask of two 16-bit elements.
+  // Returns bits 8 + n and 24 + n of bits(row) as a mask of two 16-bit elements.
   __device__ uint32_t mask(int row, int n) const {
     uint32_t mask;  // the top bit of each half, copied to all bits of the half
     asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(mask) : "r"(bits_[row] << (7 - n)));

@@ -1,6 +1,6 @@
 // Attention of only the first row of each sequence, including the projections of queries, keys and values. A
-// classifier that reads only first tokens needs nothing else from its last layer. This header holds the
-// contract and the reference. Forward only; it knows no graph and allocates nothing.
+// classifier that reads only first tokens needs nothing else from its last layer. This header holds the contract and
+// the reference. There is no backward pass. The functions do not use graphs and allocate nothing.
 //
 // Shape letters: T rows of the bucket, B sequences, H heads, D head size, C columns of x, S_b rows of
 // sequence b. w stacks the weights of q, k and v of all heads. x_0 is the first row of sequence b. For each

@@ -107,7 +107,8 @@ void bias_gelu_bwd(benchmark::State& state) {
   }
   t.report(state, 3);
 }
-// x has T / 2 rows of two halves and fills a tensor; y and d_y fill half of one: 1.5 and 2.5 tensors move.
+// x has T / 2 rows of two halves and fills a tensor; y and d_y each fill half of a tensor. So the forward kernel
+// moves 1.5 tensors and the backward kernel 2.5.
 template <DType kType>
 void glu_fwd(benchmark::State& state) {
   Tensors t(state, kType);

@@ -1,5 +1,6 @@
 // Rotary position embeddings: a table of cosines and sines per token, and the rotation of the heads of q and k by it.
-// base/rope.h has the frequencies. Contracts; this code knows no graph and allocates nothing.
+// base/rope.h has the frequencies. The header states the contracts of these kernels, which do not use graphs and
+// allocate nothing.
 //
 // Shape letters: T rows of the bucket (tokens and unused tail rows), B sequences, D head size (even), H heads that are
 // rotated, N elements of a row. A row of x has H heads of D elements and then elements that are not rotated (v).
@@ -15,10 +16,10 @@
 // Types: x and y have one floating type; the table is f32, or f64 for the references. The *_ref functions compute in
 // double and take any floating type. The *_cpu functions take f32 and bf16 and compute in fp32.
 //
-// Error bounds against exact arithmetic: rope_table_error_bound and rope_error_bound. Angles are computed in double, so
-// that a position of 10^6 has an angle with an error of 10^-10. Repeatability: the same bits for any number of threads on one
-// instruction set. Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. Errors:
-// kInternal if a view is absent or has an unsupported type.
+// Error bounds against exact arithmetic: rope_table_error_bound and rope_error_bound. Angles are computed in double,
+// so that a position of 10^6 has an angle with an error of 10^-10. Repeatability: the same bits for any number of
+// threads on one instruction set. Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership:
+// views do not own memory. Errors: kInternal if a view is absent or has an unsupported type.
 #pragma once
 
 #include <cmath>

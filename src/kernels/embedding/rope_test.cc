@@ -54,7 +54,7 @@ TEST(RopeTable, AgreesWithTheReferenceForEveryType) {
       }
       EXPECT_TRUE(compare(table, want, limit_of(bounds, Zeros::kExpected)).ok())
           << compare(table, want, limit_of(bounds, Zeros::kExpected));
-      // The fifth token of the longest sequence, next to the formula.
+      // The row of the fifth token of the longest sequence must have the values of the formula.
       EXPECT_NEAR(table.load(7 * D), f.scale * std::cos(4.0 * f.frequency(0, D, 9)), 1e-6);
       EXPECT_NEAR(table.load(7 * D + D / 2), f.scale * std::sin(4.0 * f.frequency(0, D, 9)), 1e-6);
       ++checked;

@@ -1,5 +1,5 @@
-// Root-mean-square normalization with gain (Zhang and Sennrich, arXiv:1910.07467): of whole rows, or of each head of a row.
-// Contracts; this code knows no graph and allocates nothing.
+// Root-mean-square normalization with gain (Zhang and Sennrich, arXiv:1910.07467): of whole rows, or of each head of
+// a row. The header states the contracts of these kernels, which do not use graphs and allocate nothing.
 //
 //   rstd = 1 / sqrt(sum(x^2) / C + eps)     x_hat = x rstd     y = gain x_hat
 //
@@ -12,6 +12,7 @@
 // gains another. Rows of zeros give y = 0 and the finite rstd = 1 / sqrt(eps).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -72,8 +73,8 @@ void rms_norm_bwd_cpu(const RmsNormBwdArgs& args);
 // rms_norm_bwd_cuda_scratch_bytes, aligned to 16.
 void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
-// The blocks of `count` vectors per row. They have as many vectors as those of `most` vectors per row, for which the scratch
-// is planned.
+// Returns the blocks of rows for `count` vectors per row. A block has as many vectors as for `most` vectors per row,
+// for which the scratch is planned.
 constexpr RowBlocks rms_norm_blocks(int64_t T, int64_t count, int64_t most, int64_t C) {
   const int64_t rows = row_blocks(T * most, C).rows_per_block;
   return {(T * count + rows - 1) / rows, rows};

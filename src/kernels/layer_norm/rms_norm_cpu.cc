@@ -7,6 +7,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/element_wise/chunks.h"
@@ -26,7 +28,7 @@ struct RmsNormPart {
   int64_t first = 0;
   int64_t count = 0;
 
-  // The first element, and the place in rstd, of vector r among the T * count of this part.
+  // Return the first element, and the place in rstd, of vector r of the T * count vectors of this part.
   int64_t element(int64_t r) const { return r / count * dims.N + (first + r % count) * dims.C; }
   int64_t place(int64_t r) const { return r / count * (dims.H + dims.G) + first + r % count; }
 };

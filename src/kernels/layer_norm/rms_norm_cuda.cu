@@ -1,5 +1,7 @@
 #include "kernels/layer_norm/rms_norm.h"
 
+#include <algorithm>
+
 #include "kernels/element_wise/cuda/column_sums.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"

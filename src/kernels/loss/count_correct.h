@@ -1,5 +1,5 @@
-// The number of correct predictions of a classifier: contract. Thread-safe: kernels keep no state. Views are borrowed for
-// the call.
+// The number of correct predictions of a classifier: contract. Thread-safe: kernels keep no state. Views are used
+// only during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //

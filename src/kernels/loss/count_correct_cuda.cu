@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kLossThreads)
   float at_label[1];
   load_floats<T, 1>(x + label, at_label);
   const float limit = at_label[0];
-  // The number of classes that beat the label. A NaN at the label counts as one.
+  // The number of classes whose logit beats that of the label. If the label's logit is NaN, it starts at one.
   float better = limit == limit ? 0.0f : 1.0f;
   for (int64_t k = threadIdx.x * N; k < a.num_classes; k += blockDim.x * N) {
     float values[N];

@@ -28,7 +28,8 @@ int32_t count(void (*kernel)(const CountCorrectArgs&), const std::vector<double>
   return result;
 }
 
-// Ties, NaN, infinities, rows without a label and both ways to store the count, with the numbers that torch.argmax gives.
+// Tests ties, NaN, infinities, rows without a label, and adding to the count as well as overwriting it, with the
+// numbers that torch.argmax gives.
 TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -49,7 +50,7 @@ TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   }
 }
 
-// Rows of every length around the blocks that are compared at once, with the label at every kind of place.
+// Tests rows of every length around the blocks that are compared at once, with the label at every kind of position.
 TEST(CountCorrect, MatchesTheReferenceOnRandomRows) {
   for (const int64_t K : {1, 2, 7, 255, 256, 257, 1000, 50257}) {
     const int64_t B = K > 10000 ? 6 : 64;
@@ -61,7 +62,8 @@ TEST(CountCorrect, MatchesTheReferenceOnRandomRows) {
       int64_t best = 0;
       for (int64_t k = 1; k < K; ++k)
         if (x.load(b * K + k) > x.load(b * K + best)) best = k;
-      // Every third row has the arg max, every third another class, the others no label.
+      // A third of the rows have the arg max as their label, a third have another class, and the others have no
+      // label.
       labels.push_back(b % 3 == 0   ? static_cast<int32_t>(best)
                        : b % 3 == 1 ? static_cast<int32_t>(K / 2)
                                     : -100);

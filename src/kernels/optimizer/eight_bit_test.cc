@@ -32,8 +32,8 @@ TEST(EightBit, NumbersAreThoseOfBitsandbytesToTheBit) {
   }
 }
 
-// Checks the numbers, the middles between adjacent numbers, and the fp32 numbers next to both: the cases
-// that cells must distinguish.
+// Checks the numbers that codes represent, the middles between adjacent numbers, and the fp32 numbers next to both.
+// These are the cases that the table of cells must distinguish.
 TEST(EightBit, CellsFindTheNearestCode) {
   int64_t checked = 0;
   for (const EightBitSign sign : {EightBitSign::kSigned, EightBitSign::kUnsigned}) {

@@ -70,21 +70,9 @@ ValueId build_embeddings(ModelBuilder& builder) {
 void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,
                      const LayerNames& names, const std::vector<std::string>& disk_prefixes) {
   const int64_t width = config.hidden_size;
-  for (const char* kind : {".weight", ".bias"}) {
-    const bool matrix = std::string_view(kind) == ".weight";
-    WeightSpec spec{prefix + ".attention.qkv" + kind,
-                    matrix ? std::vector<int64_t>{3 * width, width} : std::vector<int64_t>{3 * width},
-                    matrix ? Initializer::kNormal : Initializer::kZeros,
-                    matrix,
-                    {}};
-    int64_t row = 0;
-    for (const std::string& part : {names.query, names.key, names.value}) {
-      spec.parts.push_back(
-          {spellings_on_disk(disk_prefixes, fmt::format("{}.{}{}", prefix, part, kind)), row, width});
-      row += width;
-    }
-    specs.push_back(std::move(spec));
-  }
+  const auto part = [&](const std::string& name) { return PackedModule{prefix + "." + name, width}; };
+  add_packed_specs(specs, prefix + ".attention.qkv", {part(names.query), part(names.key), part(names.value)},
+                   width, LinearBias::kYes, disk_prefixes);
   add_linear_specs(specs, prefix + "." + names.attention_output, width, width, disk_prefixes);
   add_norm_specs(specs, prefix + "." + names.attention_norm, width, disk_prefixes);
   add_linear_specs(specs, prefix + "." + names.intermediate, config.intermediate_size, width, disk_prefixes);

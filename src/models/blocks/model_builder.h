@@ -29,10 +29,13 @@ class ModelBuilder {
   ValueId cu_seqlens() const { return cu_seqlens_; }
   ValueId rng() const { return rng_; }
 
+  bool has_weight(const std::string& name) const;
   // Declares the weight of that name. Requires: it is one of the model's.
   ValueId weight(const std::string& name);
+  // The bias is that of the model, if it has one.
   ValueId linear(ValueId x, const std::string& name) {
-    return emit_linear(graph_, x, weight(name + ".weight"), weight(name + ".bias"), name);
+    const std::string bias = name + ".bias";
+    return emit_linear(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue, name);
   }
   ValueId norm(ValueId x, const std::string& name) {
     return emit_layer_norm(graph_, x, weight(name + ".weight"), weight(name + ".bias"),
@@ -51,8 +54,18 @@ class ModelBuilder {
   }
   // Declares the input that has the position of every token: the row of a table of max_position_embeddings rows.
   ValueId positions();
-  // qkv_T(3C) -> [T, C]: the attention of all heads, with dropout.
-  ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name);
+  // qkv_T((H+2G)D) -> [T, HD]: the attention of all heads, with dropout, limited to a window of rows if it is not 0.
+  ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name, int64_t window = 0);
+  // x_TC -> [T, C], with the weight of that name as gain.
+  ValueId rms_norm(ValueId x, const std::string& name);
+  // qkv_T((H+2G)D) -> the same with the heads of q and of k normalized, each with its gain.
+  ValueId norm_of_heads(ValueId qkv, const std::string& q_name, const std::string& k_name,
+                        const std::string& name);
+  // qkv_T((H+2G)D) -> the same with the heads of q and k rotated by the configuration's rotary embedding.
+  ValueId rotate_heads(ValueId qkv, const std::string& name);
+  // qkv -> [T, C]: stores keys and values in the cache, and attends to all of the sequence. `attributes`: heads, scale and, if
+  // they differ from their defaults, kv_heads and window. Requires: options with a cache.
+  ValueId cached_attention(ValueId qkv, Attributes attributes, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
   // Numbers a new dropout site, from which its random numbers derive. Its p is 0 in an evaluation.
@@ -68,6 +81,10 @@ class ModelBuilder {
   std::vector<WeightSpec> specs_;
   ValueId cu_seqlens_;
   ValueId rng_ = kNoValue;
+  ValueId page_table_ = kNoValue;  // of a model with a cache
+  ValueId lengths_ = kNoValue;
+  ValueId copy_from_ = kNoValue;
+  ValueId rope_table_ = kNoValue;  // emitted by the first layer that rotates
   int64_t next_site_ = 0;
 };
 
@@ -82,10 +99,28 @@ inline ValueId build_token_head(ModelBuilder& builder, ValueId x, double dropout
   return builder.linear(builder.dropout(x, dropout), "classifier");
 }
 
-// Does the same with classifier_dropout, or hidden_dropout_prob without it.
+// Builds the head as the function above does, with classifier_dropout, or with hidden_dropout_prob if that is not
+// set.
 inline ValueId build_token_head(ModelBuilder& builder, ValueId x) {
   const ModelConfig& config = builder.config();
   return build_token_head(builder, x, config.classifier_dropout.value_or(config.hidden_dropout_prob));
+}
+
+// The head for language modelling of every decoder: a product with the table of words, or with a matrix of its own if they are
+// not tied.
+inline constexpr const char* kLanguageHead = "lm_head";
+inline void add_language_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  if (config.tie_word_embeddings) return;
+  add_table_spec(specs, kLanguageHead, config.vocab_size, config.hidden_size, {""});
+}
+
+// x_TC -> logits_TV. `words`: the module of the table of words.
+inline ValueId build_language_head(ModelBuilder& builder, ValueId x, const std::string& words) {
+  builder.graph().set_module(kLanguageHead);
+  const std::string table = builder.config().tie_word_embeddings ? words : kLanguageHead;
+  return emit(builder.graph(), matmul_op(),
+              {x, builder.weight(table + ".weight"), kNoValue, kNoValue, kNoValue},
+              {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
 }
 
 }  // namespace plimsoll

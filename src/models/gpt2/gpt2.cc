@@ -64,7 +64,7 @@ ValueId build_encoder(ModelBuilder& builder) {
 }
 
 void add_sequence_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
-  add_table_spec(specs, "score", config.num_labels, config.hidden_size, {""});
+  add_matrix_spec(specs, "score", config.num_labels, config.hidden_size, {""});
 }
 
 ValueId build_sequence_head(ModelBuilder& builder, ValueId x) {
@@ -72,21 +72,6 @@ ValueId build_sequence_head(ModelBuilder& builder, ValueId x) {
   return emit(builder.graph(), matmul_op(),
               {builder.last_token(x, "score.last_token"), builder.weight("score.weight"), kNoValue, kNoValue,
                kNoValue},
-              {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
-}
-
-constexpr const char* kLanguageHead = "lm_head";
-
-void add_language_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
-  if (config.tie_word_embeddings) return;
-  add_table_spec(specs, kLanguageHead, config.vocab_size, config.hidden_size, {""});
-}
-
-ValueId build_language_head(ModelBuilder& builder, ValueId x) {
-  builder.graph().set_module(kLanguageHead);
-  const std::string table = builder.config().tie_word_embeddings ? kWords : kLanguageHead;
-  return emit(builder.graph(), matmul_op(),
-              {x, builder.weight(table + ".weight"), kNoValue, kNoValue, kNoValue},
               {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
 }
 
@@ -152,7 +137,9 @@ constexpr std::array kHeads{
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
          .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
-    Head{.kind = &kCausalLmHead, .add_weights = add_language_head_weights, .build = build_language_head},
+    Head{.kind = &kCausalLmHead,
+         .add_weights = add_language_head_weights,
+         .build = [](ModelBuilder& builder, ValueId x) { return build_language_head(builder, x, kWords); }},
 };
 
 }  // namespace

@@ -94,6 +94,7 @@ std::string describe_captured(const GpuConstant& constant) {
   };
   add(constant.graphs_of(kTrainProgram), "training");
   add(constant.graphs_of(kEvaluateProgram), "evaluation");
+  add(constant.graphs_of(kGenerateProgram), "generation");
   return counts.empty() ? "captured programs" : fmt::format("captured programs ({})", counts);
 }
 
@@ -109,6 +110,8 @@ std::string_view phase_name(Phase phase) {
       return "train";
     case Phase::kEvaluate:
       return "eval";
+    case Phase::kGenerate:
+      return "generate";
     case Phase::kSave:
       return "save";
   }
@@ -141,6 +144,7 @@ Purpose purpose_of(Storage storage) {
     case Storage::kInput:
     case Storage::kOutput:
       return Purpose::kStaging;
+    case Storage::kCache:
     case Storage::kDeferred:
       return Purpose::kFunctionality;
   }
@@ -175,7 +179,9 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
       storage_phase(plan, Phase::kResume, {Purpose::kWeights, Purpose::kOptimizerStates});
   if (stored.arena_bytes != anatomy.phases.front().arena_bytes) anatomy.phases.push_back(stored);
   for (const ProgramPlan& program : plan.programs) {
-    const Phase phase = program.name == kTrainProgram ? Phase::kTrain : Phase::kEvaluate;
+    const Phase phase = program.name == kTrainProgram      ? Phase::kTrain
+                        : program.name == kGenerateProgram ? Phase::kGenerate
+                                                           : Phase::kEvaluate;
     anatomy.phases.push_back(program_phase(plan, program, phase, anatomy.peaks.emplace_back()));
   }
   if (plan.trains()) {

@@ -26,7 +26,7 @@ namespace plimsoll {
 
 // The phases of a run. Load: weights are read. Resume: optimizer states are read too. Save: both are
 // written.
-enum class Phase : uint8_t { kLoad, kResume, kTrain, kEvaluate, kSave };
+enum class Phase : uint8_t { kLoad, kResume, kTrain, kEvaluate, kGenerate, kSave };
 // "load", "resume", "train", "eval", "save".
 std::string_view phase_name(Phase phase);
 

@@ -26,10 +26,11 @@ constexpr Slowdown kInTf32{.even_rows = 2.5, .odd_rows = 2.7};
 
 // The caches of data-center cards are filled in lines of 128 bytes. A product takes longer by one of these factors
 // for each of its three matrices whose rows do not begin at multiples of 128 bytes. Measured on an H100 (2026-11-25,
-// cuBLAS of CUDA 13.0, 16384 tokens, medians of 9 rounds, twice), in FLOP/s against the next multiple: products of a
-// feed-forward layer, which have 1.5 such matrices on average, 1.005 to 1.09 in bf16 by 768 and 1.02 to 1.035 by 1024
-// (widths 3064 to 3128 and 4088 to 4152), 1.00 to 1.06 in tf32; those of a layer of hidden size 1016 to 1080, which
-// have three, 1.03 to 1.06 in bf16 and 1.06 to 1.11 in tf32. On an H200 in bf16, width 3064 took 1.03 times as long.
+// cuBLAS of CUDA 13.0, 16384 tokens, medians of 9 rounds, twice) as the ratio of FLOP/s at the next multiple to
+// FLOP/s at a width. The products of a feed-forward layer have 1.5 such matrices on average: the ratio was 1.005 to
+// 1.09 in bf16 for hidden size 768 (widths 3064 to 3128), 1.02 to 1.035 for hidden size 1024 (widths 4088 to 4152),
+// and 1.00 to 1.06 in tf32. The products of a layer of hidden size 1016 to 1080 have three: the ratio was 1.03 to
+// 1.06 in bf16 and 1.06 to 1.11 in tf32. On an H200 in bf16, width 3064 took 1.03 times as long.
 constexpr int64_t kLineBytes = 128;
 constexpr double kTimesOfAMatrix = 1.02;
 

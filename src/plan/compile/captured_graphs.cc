@@ -62,6 +62,10 @@ std::vector<SegmentGroup> groups_of(const Plan& plan, GpuConstant& held) {
   if (const ProgramPlan* evaluate = plan.programs.find(kEvaluateProgram)) {
     add_group(*evaluate, {Segment::kForward}, buckets.evaluate, held.graphs[evaluate->name], groups);
   }
+  if (const ProgramPlan* generate = plan.programs.find(kGenerateProgram)) {
+    add_group(*generate, {Segment::kForward}, static_cast<int>(generate->ladder.size()),
+              held.graphs[generate->name], groups);
+  }
   return groups;
 }
 

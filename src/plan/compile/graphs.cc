@@ -321,6 +321,36 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   return program;
 }
 
+// A run of this program reads the new tokens of each sequence, adds their keys and values to the cache, and returns the logits
+// that follow the last one. Prefill and decoding are the same program with many and with one new token per sequence.
+ProgramPlan build_generate_graph(const PlanRequest& request) {
+  PassManager passes(request.passes);
+  const GenerationOptions& generation = request.generation;
+  ForwardOptions options = forward_options(request, Mode::kEvaluate);
+  options.outputs_logits = true;
+  options.cache = KvCacheSizes{.num_pages = generation.num_pages,
+                               .page_size = generation.page_size,
+                               .pages_per_sequence = generation.pages_per_sequence};
+  ForwardGraph forward = build_forward(request.model.config, options);
+  Graph& graph = forward.graph;
+  if (request.model.lora) {
+    const auto targets = lora_targets(model_weights(request.model.config), request.model.config.model_type,
+                                      *request.model.lora);
+    add_lora(graph, targets, *request.model.lora, Mode::kEvaluate);
+  }
+  lower(graph, request, passes);
+  const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
+  passes.run(graph, linear_gelu_pass(has_kernel));
+  passes.run(graph, linear_add_pass(has_kernel));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
+  passes.run(graph, dead_code_pass({}));
+  passes.run(graph, in_place_pass());
+  ProgramPlan program{
+      .name = std::string(kGenerateProgram), .graph = std::move(graph), .bucket = request.batches.generate};
+  program.passes = passes.records();
+  return program;
+}
+
 }  // namespace
 
 bool splits_weights(const PlanRequest& request) {
@@ -363,6 +393,7 @@ PlanGraphs begin_graphs(const PlanRequest& request) {
   PlanGraphs graphs{.weights = run_weights(request)};
   if (request.train) graphs.programs.add(begin_train_graph(request, graphs.weights));
   if (request.evaluate) graphs.programs.add(build_evaluate_graph(request));
+  if (request.generation.num_pages > 0) graphs.programs.add(build_generate_graph(request));
   return graphs;
 }
 

@@ -75,8 +75,8 @@ void Placer::place_persistent() {
   stage_inputs();
   int64_t device = 0;
   int64_t host = 0;
-  for (Storage storage :
-       {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kInput, Storage::kOutput}) {
+  for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache,
+                          Storage::kInput, Storage::kOutput}) {
     for (PersistentBuffer& buffer : plan_.persistent) {
       if (buffer.storage != storage) continue;
       int64_t& end = buffer.space == Space::kHost ? host : device;

@@ -124,11 +124,15 @@ std::vector<BatchTensorSpec> batch_tensors(const Graph& graph) {
   return tensors;
 }
 
-std::vector<Bucket> make_ladder(const Bucket& largest) {
+std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest) {
   std::vector<Bucket> ladder;
+  const auto add = [&](int64_t tokens) {
+    ladder.push_back({.tokens = tokens, .sequences = largest.sequences, .longest = largest.longest});
+  };
+  for (int64_t tokens = smallest; tokens < std::min<int64_t>(16, largest.tokens); tokens *= 2) add(tokens);
   int64_t tokens = 16;
   while (tokens < largest.tokens) {
-    ladder.push_back({.tokens = tokens, .sequences = largest.sequences, .longest = largest.longest});
+    add(tokens);
     int64_t octave = 16;
     while (octave * 2 <= tokens) octave *= 2;
     tokens += std::max<int64_t>(16, octave / 16);

@@ -90,6 +90,14 @@ struct DeviceOptions {
   friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
 };
 
+// The KV cache of a plan that generates text: pages of tokens, which sequences that continue the same text share.
+struct GenerationOptions {
+  int64_t num_pages = 0;           // 0: the plan generates no text
+  int64_t page_size = 16;          // tokens per page
+  int64_t pages_per_sequence = 0;  // of the longest sequence
+  friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
+};
+
 struct GraphRequest {
   bool train = true;     // the plan has a program for training
   bool evaluate = true;  // the plan has a program for evaluation and prediction
@@ -98,6 +106,7 @@ struct GraphRequest {
   UpdateOptions update = {};
   DeviceOptions device = {};
   PassOptions passes = {};
+  GenerationOptions generation = {};
   friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
 };
 
@@ -106,6 +115,7 @@ struct GraphRequest {
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
+  Bucket generate = {};  // the most new tokens of a run of the model, and the most sequences
   int64_t accumulation_steps = 1;  // micro-batches per update
   friend bool operator==(const BatchOptions&, const BatchOptions&) = default;
 };

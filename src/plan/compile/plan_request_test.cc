@@ -11,8 +11,10 @@ namespace {
 // Counts the fields of each part of a request. If a field is added, this function does not compile, as a reminder to
 // add a case to kChanges.
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
-  [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes] = request;
-  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, freeze, rate_factors, lora] = model;
+  [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation] = request;
+  [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence] = generation;
+  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, outputs_logits, freeze, rate_factors, lora] =
+      model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, gradient_dtype, fp32_products, weight_copies,
                                 copies_at_use] = precision;
   [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
@@ -31,6 +33,7 @@ constexpr FieldChange kChanges[] = {
     {"model.config", [](PlanRequest& r) { ++r.model.config.num_hidden_layers; }},
     {"model.problem_type", [](PlanRequest& r) { r.model.problem_type = ProblemType::kRegression; }},
     {"model.label_smoothing", [](PlanRequest& r) { r.model.label_smoothing = 0.1; }},
+    {"model.outputs_logits", [](PlanRequest& r) { r.model.outputs_logits = false; }},
     {"model.freeze", [](PlanRequest& r) { r.model.freeze = {"*embeddings*"}; }},
     {"model.rate_factors",
      [](PlanRequest& r) {
@@ -54,6 +57,9 @@ constexpr FieldChange kChanges[] = {
     {"device.reference_kernels", [](PlanRequest& r) { r.device.reference_kernels = true; }},
     {"passes.disabled", [](PlanRequest& r) { r.passes.disabled = {"fuse"}; }},
     {"passes.stop_after", [](PlanRequest& r) { r.passes.stop_after = "fuse"; }},
+    {"generation.num_pages", [](PlanRequest& r) { r.generation.num_pages = 1; }},
+    {"generation.page_size", [](PlanRequest& r) { r.generation.page_size = 32; }},
+    {"generation.pages_per_sequence", [](PlanRequest& r) { r.generation.pages_per_sequence = 1; }},
 };
 
 TEST(PlanRequest, EveryFieldThatDeterminesGraphsIsCompared) {

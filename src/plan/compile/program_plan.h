@@ -101,6 +101,7 @@ struct ProgramPlan {
 // The names of the programs of a run.
 inline constexpr std::string_view kTrainProgram = "train";
 inline constexpr std::string_view kEvaluateProgram = "evaluate";
+inline constexpr std::string_view kGenerateProgram = "generate";
 
 // The programs of a plan by name, in the order in which they were added.
 class Programs {
@@ -135,8 +136,8 @@ class Programs {
 std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
 
 // Returns the ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
-// less than 1/16 of a batch's rows are unused.
-std::vector<Bucket> make_ladder(const Bucket& largest);
+// less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on come before them.
+std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16);
 // Returns the smallest bucket that holds this number of tokens. Requires: they fit into the largest bucket.
 const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens);
 

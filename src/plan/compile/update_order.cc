@@ -49,8 +49,8 @@ struct Offer {
 
 class Offers {
  public:
-  // Allows `most_bytes`. If it is 0, allows the bytes of the plan with the latest transfers, plus a share
-  // for speed.
+  // The offers may use `most_bytes` of the device. If it is 0, they may use the bytes of the plan with the latest
+  // transfers, plus a share for speed.
   Offers(const Graph& graph, const PlanRequest& request, int64_t most_bytes = 0)
       : request_(request), schedules_(graph, request), most_bytes_(most_bytes) {
     if (schedules_.updates().empty()) return;

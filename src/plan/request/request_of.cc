@@ -183,6 +183,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
                    .rate_factors = rate_factors_of(arguments),
                    .lora = lora_of(arguments, facts.model, facts.adapter)};
   request.device = facts.device;
+  request.generation = facts.generation.options;
   request.passes = facts.passes;
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
@@ -193,6 +194,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.offload.least_bytes = facts.thresholds.least_offloaded_bytes;
   request.batches = {.train = facts.train_bucket,
                      .evaluate = facts.evaluate_bucket,
+                     .generate = facts.generation.bucket,
                      .accumulation_steps = arguments.gradient_accumulation_steps};
   request.recompute = recompute_of(arguments, facts);
   set_matmul_workspace(arguments, request, remarks);

@@ -29,6 +29,12 @@ struct SizeThresholds {
 };
 
 // Values that a plan depends on and that arguments alone do not determine.
+// The cache and the largest run of the model of a plan that generates texts; without pages it generates none.
+struct PlannedGeneration {
+  GenerationOptions options = {};
+  Bucket bucket = {};
+};
+
 struct RunFacts {
   bool train = true;      // the run trains
   bool evaluate = true;   // the run evaluates or predicts
@@ -40,6 +46,7 @@ struct RunFacts {
   DeviceOptions device = {};
   Bucket train_bucket = {};  // the largest batch with the run's own arguments
   Bucket evaluate_bucket = {};
+  PlannedGeneration generation = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedBuckets captured_buckets = {};
   // Returns the captured buckets for other batch sizes. If it is empty, captured_buckets is used for them. Pure.

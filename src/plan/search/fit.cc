@@ -67,8 +67,8 @@ bool is_another_set(const MethodSet& set, const FitShape& shape) {
 
 bool has_redundant_methods(const FitAnswer& answer, const FitAnswer& other) {
   if (other.set.is_less_than(answer.set)) return answer.ms_per_sample > kWorthHaving * other.ms_per_sample;
-  // Both sets choose what is recomputed. Recomputing whole layers is the simpler choice, so a budget has to be
-  // faster.
+  // If one of two sets recomputes whole layers and the other one has a budget, the budget has to be faster, because
+  // recomputing whole layers is the simpler choice.
   const bool are_choices = answer.set.has_kind("recompute") && other.set.has_kind("recompute") &&
                            answer.set.without_kind("recompute") == other.set.without_kind("recompute");
   if (!are_choices || answer.set == other.set) return false;

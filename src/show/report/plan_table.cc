@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/units.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
@@ -38,6 +39,18 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
+// Returns the work that the plan has room for, with an estimate of its speed where there is one.
+std::string describe_work(const Plan& plan) {
+  const GenerationOptions& generation = plan.request.generation;
+  if (generation.num_pages > 0) {
+    const Bucket& bucket = plan.request.batches.generate;
+    return fmt::format(
+        "{} of up to {} tokens, a KV cache of {} pages x {} tokens", counted(bucket.sequences, "sequence"),
+        generation.pages_per_sequence * generation.page_size, generation.num_pages, generation.page_size);
+  }
+  return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
+}
+
 std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.trains() ? request.batches.train : request.batches.evaluate;
@@ -48,7 +61,9 @@ std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   if (plan.trains() && plan.num_trainable_parameters() < plan.num_parameters())
     first += describe_trainable(plan);
   std::string text =
-      fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
+      request.generation.num_pages > 0
+          ? describe_work(plan)
+          : fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   if (plan.trains() && request.batches.accumulation_steps > 1) {
     text += fmt::format(", {} accumulated to {}", request.batches.accumulation_steps,
                         bucket.sequences * request.batches.accumulation_steps);
@@ -239,10 +254,13 @@ std::string describe_formulas(const Plan& plan, size_t columns) {
 std::string operations_table(const Plan& plan, size_t columns) {
   const OperationsAnatomy operations = operations_anatomy(plan);
   const OpTotals total = operations.total();
-  std::string text =
-      "\n" + left_aligned(plan.trains() ? "operations of a step" : "operations of a batch", kLabelWidth) +
-      right_aligned("GFLOP", 12) + right_aligned("GB moved", 12) + right_aligned("est. ms", 12) +
-      right_aligned("share", 9) + "\n";
+  std::string text = "\n" +
+                     left_aligned(plan.trains()                           ? "operations of a step"
+                                  : plan.request.generation.num_pages > 0 ? "operations of the largest run"
+                                                                          : "operations of a batch",
+                                  kLabelWidth) +
+                     right_aligned("GFLOP", 12) + right_aligned("GB moved", 12) +
+                     right_aligned("est. ms", 12) + right_aligned("share", 9) + "\n";
   for (int g = 0; g < kNumOpGroups; ++g) {
     const auto group = static_cast<OpGroup>(g);
     const OpTotals sums = operations.group(group);
@@ -253,7 +271,9 @@ std::string operations_table(const Plan& plan, size_t columns) {
             right_aligned(fmt::format("{:.1f}", sums.ms), 12) +
             right_aligned(format_share(sums.ms, total.ms), 9) + "\n";
   }
-  text += fmt::format("about {} samples/s", short_number(operations.samples_per_s()));
+  text += plan.request.generation.num_pages > 0
+              ? fmt::format("{} in that run", counted(plan.request.batches.generate.tokens, "token"))
+              : fmt::format("about {} samples/s", short_number(operations.samples_per_s()));
   if (plan.trains()) {
     text += fmt::format("; forward {}, backward {}, optimizer {}",
                         format_share(operations.segment(Segment::kForward).ms, total.ms),
@@ -388,18 +408,21 @@ std::string plan_summary(const Plan& plan, const PlanLabels& labels) {
       peak == nullptr ? std::string(phase_name(phase.phase))
                       : fmt::format("{}, {}{}", phase_name(phase.phase), segment_name(peak->segment),
                                     module.empty() ? "" : " of " + module);
+  const bool generates = plan.request.generation.num_pages > 0;
   return one_line("plan    ", model) +
-         one_line("batch   ", fmt::format("{}; about {} samples/s (estimate)", describe_batch(plan),
-                                          short_number(operations_anatomy(plan).samples_per_s()))) +
+         (generates
+              ? one_line("texts   ", describe_work(plan))
+              : one_line("batch   ", fmt::format("{}; {}", describe_batch(plan), describe_work(plan)))) +
          one_line("memory  ", fmt::format("{}; full tables: --dry_run", describe_verdict(plan))) +
          one_line("of it   ", describe_purposes(phase)) + one_line("peak    ", place);
 }
 
 std::string plan_headline(const Plan& plan, const PlanLabels& labels) {
-  return one_line("plan: ", fmt::format("{}, {}, batch {}, {}, about {} samples/s (estimate)",
-                                        labels.model_of(plan.request), describe_precision(plan.request),
-                                        describe_batch(plan), describe_verdict(plan),
-                                        short_number(operations_anatomy(plan).samples_per_s())));
+  const std::string batch =
+      plan.request.generation.num_pages > 0 ? "" : fmt::format("batch {}, ", describe_batch(plan));
+  return one_line("plan: ", fmt::format("{}, {}, {}{}, {}", labels.model_of(plan.request),
+                                        describe_precision(plan.request), batch, describe_verdict(plan),
+                                        describe_work(plan)));
 }
 
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings, size_t columns) {

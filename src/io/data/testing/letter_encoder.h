@@ -1,4 +1,4 @@
-// Shared code of this room's tests: a small tokenizer, random numbers and messages of errors. For tests only.
+// Code that the tests of this folder share: a small tokenizer, random numbers and messages of errors. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>

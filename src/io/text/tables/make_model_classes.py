@@ -17,7 +17,7 @@ from transformers.models.auto import tokenization_auto as auto  # noqa: E402
 
 WORD_PIECE = ["Bert", "DistilBert", "Electra", "MobileBert", "SqueezeBert", "Lxmert", "LayoutLM", "DPRContextEncoder", "DPRQuestionEncoder", "DPRReader",
               "ConvBert", "RetriBert", "Realm", "MPNet", "Funnel", "Splinter", "LayoutLMv2"]
-BUILT = ["GPT2", "Roberta", "Bart", "Qwen2", "Llama", "XLMRoberta", "GPTNeoX", "Gemma", "T5"]
+BUILT = ["GPT2", "Roberta", "Bart", "Qwen2", "Llama", "XLMRoberta", "GPTNeoX", "Gemma", "T5", "Camembert"]
 GENERIC = ["TokenizersBackend", "MistralCommonBackend", "PreTrainedTokenizerFast"]
 
 

@@ -12,7 +12,7 @@ namespace plimsoll::test {
 
 inline constexpr double kRmsEps = 1e-6;
 
-// Whole rows, and heads of q and k before heads of v.
+// Returns norms of whole rows, and norms of the heads of q and k that are followed by heads of v.
 inline std::vector<RmsNormDims> norm_dims() {
   std::vector<RmsNormDims> all;
   for (const auto& [T, C] : kernel_shapes()) all.push_back({.T = T, .N = C, .C = C});
@@ -98,7 +98,7 @@ struct RmsCase {
     }
     return bounds;
   }
-  // Of d_gain, or of d_second_gain; each term has three roundings.
+  // Returns the bounds of the elements of d_gain or d_second_gain. Each term of a sum has three roundings.
   std::vector<double> gain_bounds(const GuardedBuffer& which, double depth) const {
     std::vector<double> bounds(static_cast<size_t>(dims.C));
     for (int64_t at = 0; at < dims.T * dims.N; ++at) {

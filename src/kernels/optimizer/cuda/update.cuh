@@ -45,9 +45,9 @@ constexpr int update_chunk_elements(Moments moments) {
   return kUpdateThreads * update_packs(moments) * 4;
 }
 
-// The types of all tensors of a launch: any, or parameters in bf16 alone, gradients in bf16 and states in
-// fp32. For the latter the kernel has no branches for other types; with them, instructions rather than memory
-// would limit its speed.
+// The types of all tensors of a launch: any, or parameters in bf16 alone, gradients in bf16 and states in fp32. The
+// kernel for the second case has no branches for other types; with them, instructions rather than memory would limit
+// its speed.
 enum class UpdateTypes : uint8_t { kAny, kBf16Alone };
 
 // Four adjacent elements of a tensor, or one.

@@ -1,5 +1,5 @@
-// Shared by the GPU tests of this folder: lists of tensors with copies on the GPU, and checks that hold for
-// the updates of all optimizers. Not thread-safe: tests.
+// Code that the GPU tests of this folder share: lists of tensors with copies on the GPU, and checks that hold for the
+// updates of all optimizers. Not thread-safe: tests.
 #pragma once
 
 #include <vector>

@@ -1,0 +1,124 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "plimsoll/error.h"
+#include "plimsoll/generator.h"
+#include "plimsoll/run_commands.h"
+
+namespace plimsoll::cli {
+namespace {
+
+std::vector<std::string> prompts_of(const std::string& path) {
+  if (path == "-") return read_prompts(std::cin, "standard input");
+  errno = 0;
+  std::ifstream file(path);
+  if (!file) {
+    throw Error(ErrorCode::kUsage, "--prompt_file " + path + ": cannot read the file: " +
+                                       std::strerror(errno) + "; check the path and its permissions");
+  }
+  return read_prompts(file, path);
+}
+
+void say_speed(const GenerationSpeed& speed) {
+  const int64_t tokens = speed.prompt_tokens + speed.new_tokens;
+  if (tokens == 0 || speed.seconds <= 0) return;
+  char line[160];
+  std::snprintf(line, sizeof line, "%lld prompt tokens, %lld new tokens in %.2f s: %.1f new tokens/s",
+                static_cast<long long>(speed.prompt_tokens), static_cast<long long>(speed.new_tokens),
+                speed.seconds, static_cast<double>(speed.new_tokens) / speed.seconds);
+  say(line);
+}
+
+// Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another.
+std::vector<Continuation> print_one(Generator& generator, const std::string& prompt, bool streams) {
+  print(prompt);
+  const std::vector<Continuation> texts = generator.generate(
+      prompt, streams ? Generator::OnText([](int64_t, int64_t, const std::string& text) { print(text); })
+                      : Generator::OnText());
+  print(streams ? std::string("\n") : texts.front().text + "\n");
+  for (size_t i = 1; i < texts.size(); ++i) print(prompt + texts[i].text + "\n");
+  return texts;
+}
+
+void converse(Generator& generator, bool streams) {
+  for (std::string line; std::getline(std::cin, line);) {
+    if (!line.empty()) print_one(generator, line, streams);
+  }
+}
+
+}  // namespace
+
+int run_generate(const std::vector<std::string>& words) {
+  const CommandInfo& command = command_named("generate");
+  std::vector<std::string> settings;
+  bool interactive = false;
+  for (const std::string& word : words) {
+    if (word == "--interactive") {
+      interactive = true;
+    } else {
+      settings.push_back(word);
+    }
+  }
+  ParseResult parsed = parse_arguments(settings, {.allow_positionals = true});
+  if (parsed.help) {
+    print(command_screen(command, parsed.help_topic));
+    return 0;
+  }
+  set_verbosity(parsed.arguments);
+  refuse_unused_files(RunCommand::kGenerate, parsed);
+  std::vector<std::string> notes = parsed.notes;
+  if (std::string note = unused_note(RunCommand::kGenerate, parsed.explicitly_set); !note.empty())
+    notes.push_back(std::move(note));
+  const Arguments& arguments = parsed.arguments;
+  std::vector<std::string> prompts = parsed.positionals;
+  if (!arguments.prompt_file.empty()) {
+    if (!prompts.empty() || interactive)
+      throw Error(ErrorCode::kUsage, "prompts are given in two ways: --prompt_file " + arguments.prompt_file +
+                                         " and the command line; give one");
+    prompts = prompts_of(arguments.prompt_file);
+  }
+  if (prompts.empty() && !interactive) {
+    throw Error(
+        ErrorCode::kUsage,
+        "there is no prompt; give a text, --prompt_file FILE, or --interactive (plimsoll generate --help)");
+  }
+  Remarks remarks(parsed.warnings, std::move(notes));
+  Generator generator(arguments, prompts, 0, program_environment());
+  say(generator.device_line());
+  remarks.add(generator.warnings(), generator.notes());
+  remarks.say_now();
+  if (arguments.dry_run) {
+    print_plan(generator.plan(), arguments);
+    return 0;
+  }
+  say(generator.plan().line.substr(0, generator.plan().line.find('\n')));
+  generator.start();
+  const bool streams =
+      arguments.num_beams.value_or(1) == 1 && arguments.num_return_sequences.value_or(1) == 1;
+  if (interactive) {
+    for (const std::string& prompt : prompts) print_one(generator, prompt, streams);
+    converse(generator, streams);
+  } else if (prompts.size() == 1 && arguments.json.empty()) {
+    print_one(generator, prompts.front(), streams);
+  } else {
+    const std::vector<std::vector<Continuation>> texts = generator.generate();
+    if (arguments.json.empty()) {
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        for (const Continuation& text : texts[i]) print(prompts[i] + text.text + "\n");
+      }
+    }
+    write_json(continuation_lines(prompts, texts), arguments);
+  }
+  say_speed(generator.speed());
+  return 0;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,382 @@
+#include "generate/text_generator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/run_on_threads.h"
+#include "generate/beam_search.h"
+#include "generate/logits_processors.h"
+#include "generate/token_selection.h"
+
+namespace plimsoll {
+namespace {
+
+// The most prompt tokens of one run of the model, unless a prompt is longer. More tokens at once need more memory for activations and
+// are hardly faster.
+constexpr int64_t kPrefillTokens = 2048;
+
+int64_t pages_per_sequence(const GenerationSizes& sizes) {
+  // The last new token is never stored.
+  const int64_t tokens = sizes.longest_prompt + std::max<int64_t>(sizes.max_new_tokens - 1, 0);
+  return (tokens + kKvPageSize - 1) / kKvPageSize;
+}
+
+}  // namespace
+
+int64_t sequences_per_prompt(const GenerationSettings& settings) {
+  return std::max(settings.beams.num_beams, settings.num_return_sequences);
+}
+
+GenerationOptions generation_options(const GenerationSizes& sizes) {
+  const std::vector<int64_t> prompts(static_cast<size_t>(sizes.prompts_at_once), sizes.longest_prompt);
+  return {.num_pages = pages_needed(prompts, sizes.max_new_tokens, sizes.sequences_per_prompt, kKvPageSize),
+          .page_size = kKvPageSize,
+          .pages_per_sequence = pages_per_sequence(sizes)};
+}
+
+Bucket generation_bucket(const GenerationSizes& sizes) {
+  const int64_t sequences = sizes.prompts_at_once * sizes.sequences_per_prompt;
+  const int64_t prompts = sizes.prompts_at_once * sizes.longest_prompt;
+  const int64_t prefill = std::max(sizes.longest_prompt, std::min(prompts, kPrefillTokens));
+  return {.tokens = std::max(sequences, prefill), .sequences = sequences, .longest = sizes.longest_prompt};
+}
+
+// The texts of some prompts, which share the pages of the cache and the runs of the model.
+class TextGenerator::Group {
+ public:
+  Group(TextGenerator& generator, std::span<const std::vector<int32_t>> prompts, int64_t first_prompt,
+        const OnToken& on_token)
+      : generator_(generator),
+        settings_(generator.settings_),
+        config_(generator.session_.setup().model.config),
+        prompts_(prompts),
+        first_prompt_(first_prompt),
+        on_token_(on_token),
+        results_(prompts.size()) {}
+
+  std::vector<std::vector<GeneratedText>> run() && {
+    read_prompts();
+    if (settings_.beams.num_beams > 1) {
+      search();
+    } else {
+      select();
+    }
+    return std::move(results_);
+  }
+
+ private:
+  // A text without beams.
+  struct Text {
+    size_t prompt = 0;
+    int64_t number = 0;  // of the texts of its prompt
+    SequenceId sequence{0};
+    std::vector<int32_t> history;  // prompt and new tokens
+    int64_t max_new = 0;
+    std::unique_ptr<LogitsProcessors> processors;
+  };
+
+  size_t num_outputs() const { return static_cast<size_t>(config_.vocab_size); }
+  std::span<float> logits_of(std::span<float> all, size_t row) const {
+    return all.subspan(row * num_outputs(), num_outputs());
+  }
+
+  // Runs the model over the prompts, and keeps the logits that follow each.
+  void read_prompts() {
+    prompt_logits_.resize(prompts_.size() * num_outputs());
+    std::vector<NewTokens> rows;
+    int64_t tokens = 0;
+    const auto flush = [&] {
+      const std::span<float> logits = generator_.run(rows);
+      const size_t first = sequences_.size() - rows.size();
+      std::ranges::copy(logits, prompt_logits_.begin() + static_cast<std::ptrdiff_t>(first * num_outputs()));
+      rows.clear();
+      generator_.num_prompt_tokens_ += tokens;
+      tokens = 0;
+    };
+    const int64_t most = generation_bucket(generator_.sizes_).tokens;
+    for (const std::vector<int32_t>& prompt : prompts_) {
+      if (tokens + std::ssize(prompt) > most) flush();
+      sequences_.push_back(generator_.pages_.add());
+      rows.push_back({sequences_.back(), prompt});
+      tokens += std::ssize(prompt);
+    }
+    flush();
+  }
+
+  int num_threads() const { return generator_.session_.setup().request.device.num_threads; }
+
+  void select() {
+    std::vector<Text> texts;
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      results_[i].resize(static_cast<size_t>(settings_.num_return_sequences));
+      for (int64_t number = 0; number < settings_.num_return_sequences; ++number) {
+        const bool is_last = number + 1 == settings_.num_return_sequences;
+        Text text{
+            .prompt = i,
+            .number = number,
+            .sequence = is_last ? sequences_[i] : generator_.pages_.fork(sequences_[i]),
+            .history = prompts_[i],
+            .max_new = max_new_tokens(settings_, std::ssize(prompts_[i]), config_.max_position_embeddings),
+            .processors = std::make_unique<LogitsProcessors>(settings_, config_.vocab_size)};
+        texts.push_back(std::move(text));
+      }
+    }
+    // Each text changes its own copy of the scores of its prompt.
+    std::vector<float> scores;
+    for (const Text& text : texts) {
+      const std::span<float> logits = logits_of(prompt_logits_, text.prompt);
+      scores.insert(scores.end(), logits.begin(), logits.end());
+    }
+    extend(texts, scores);
+    while (!texts.empty()) {
+      std::vector<NewTokens> rows;
+      rows.reserve(texts.size());
+      for (const Text& text : texts) rows.push_back({text.sequence, std::span(text.history).last(1)});
+      const std::span<float> logits = generator_.run(rows);
+      generator_.num_decoded_tokens_ += std::ssize(rows);
+      extend(texts, logits);
+    }
+  }
+
+  // Selects the next token of each text and removes the texts that it ends.
+  void extend(std::vector<Text>& texts, std::span<float> scores) {
+    std::vector<int32_t> tokens(texts.size());
+    for_each_of(texts.size(), num_threads(), [&](size_t row) {
+      Text& text = texts[row];
+      const std::span<float> own = logits_of(scores, row);
+      const auto prompt_length = std::ssize(prompts_[text.prompt]);
+      text.processors->apply(text.history, prompt_length, own);
+      const int64_t number =
+          (first_prompt_ + static_cast<int64_t>(text.prompt)) * settings_.num_return_sequences + text.number;
+      const auto position = static_cast<uint32_t>(std::ssize(text.history) - prompt_length);
+      tokens[row] = settings_.sampling.do_sample
+                        ? select_sampled(own, sampling_number(settings_.sampling.seed,
+                                                              static_cast<uint64_t>(number), position))
+                        : select_greedy(own);
+    });
+    std::vector<Text> active;
+    for (size_t row = 0; row < texts.size(); ++row) {
+      Text& text = texts[row];
+      text.history.push_back(tokens[row]);
+      if (on_token_) on_token_(first_prompt_ + static_cast<int64_t>(text.prompt), text.number, tokens[row]);
+      const std::optional<TextEnd> end = end_of(text);
+      if (!end) {
+        active.push_back(std::move(text));
+        continue;
+      }
+      generator_.pages_.release(text.sequence);
+      const auto new_tokens = std::span(text.history).subspan(prompts_[text.prompt].size());
+      results_[text.prompt][static_cast<size_t>(text.number)] = {
+          .tokens = {new_tokens.begin(), new_tokens.end()}, .end = *end};
+    }
+    texts = std::move(active);
+  }
+
+  std::optional<TextEnd> end_of(const Text& text) const {
+    if (is_end_token(settings_, text.history.back())) return TextEnd::kEndToken;
+    if (has_stop_string(text.history)) return TextEnd::kStopString;
+    const int64_t num_new = std::ssize(text.history) - std::ssize(prompts_[text.prompt]);
+    if (num_new >= text.max_new) return TextEnd::kLength;
+    return std::nullopt;
+  }
+
+  bool has_stop_string(std::span<const int32_t> tokens) const {
+    return generator_.stop_strings_ && generator_.stop_strings_->find(tokens).has_value();
+  }
+
+  // The beams of a prompt. Sequence b has the tokens of beam b.
+  struct Search {
+    BeamSearch beams;
+    std::vector<SequenceId> sequences;
+    std::vector<std::vector<BeamCandidate>> candidates;
+    std::vector<std::unique_ptr<LogitsProcessors>> processors;
+  };
+
+  void search() {
+    std::vector<Search> searches;
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      const int64_t max_new =
+          max_new_tokens(settings_, std::ssize(prompts_[i]), config_.max_position_embeddings);
+      searches.push_back(
+          {.beams = BeamSearch(settings_, prompts_[i], max_new,
+                               [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); }),
+           .sequences = {sequences_[i]},
+           .candidates = {},
+           .processors = {}});
+      for (int64_t beam = 0; beam < settings_.beams.num_beams; ++beam)
+        searches.back().processors.push_back(
+            std::make_unique<LogitsProcessors>(settings_, config_.vocab_size));
+    }
+    advance(searches, prompt_logits_);
+    while (std::ranges::any_of(searches, [](const Search& s) { return !s.beams.is_done(); })) {
+      std::vector<NewTokens> rows;
+      for (const Search& search : searches) {
+        if (search.beams.is_done()) continue;
+        for (size_t beam = 0; beam < search.sequences.size(); ++beam)
+          rows.push_back({search.sequences[beam], search.beams.tokens().subspan(beam, 1)});
+      }
+      const std::span<float> logits = generator_.run(rows);
+      generator_.num_decoded_tokens_ += std::ssize(rows);
+      advance(searches, logits);
+    }
+    for (size_t i = 0; i < searches.size(); ++i) add_results(i, searches[i].beams);
+  }
+
+  // Performs a step of each search that is not done, with the logits of its beams in order.
+  void advance(std::vector<Search>& searches, std::span<float> logits) {
+    struct Row {
+      size_t search, beam;
+    };
+    std::vector<Row> rows;
+    for (size_t i = 0; i < searches.size(); ++i) {
+      if (searches[i].beams.is_done()) continue;
+      const auto num_rows = static_cast<size_t>(searches[i].beams.num_rows());
+      searches[i].candidates.resize(num_rows);
+      for (size_t beam = 0; beam < num_rows; ++beam) rows.push_back({i, beam});
+    }
+    for_each_of(rows.size(), num_threads(), [&](size_t row) {
+      Search& search = searches[rows[row].search];
+      const size_t beam = rows[row].beam;
+      const std::span<float> scores = logits_of(logits, row);
+      log_softmax_in_place(scores);
+      search.processors[beam]->apply(search.beams.history(static_cast<int64_t>(beam)),
+                                     std::ssize(prompts_[rows[row].search]), scores);
+      const int64_t number =
+          (first_prompt_ + static_cast<int64_t>(rows[row].search)) * settings_.beams.num_beams +
+          static_cast<int64_t>(beam);
+      select_candidates(settings_, scores, static_cast<uint32_t>(number),
+                        static_cast<uint32_t>(search.beams.num_new_tokens()), &search.candidates[beam]);
+    });
+    for (Search& search : searches) {
+      if (search.beams.is_done()) continue;
+      search.beams.advance(search.candidates);
+      if (search.beams.is_done()) {
+        for (const SequenceId sequence : search.sequences) generator_.pages_.release(sequence);
+        continue;
+      }
+      generator_.pages_.reorder(&search.sequences, search.beams.parents());
+    }
+  }
+
+  void add_results(size_t prompt, const BeamSearch& beams) {
+    for (BeamResult& found : beams.results()) {
+      GeneratedText text{.tokens = std::move(found.tokens),
+                         .end = TextEnd::kLength,
+                         .score = static_cast<double>(found.score)};
+      std::vector<int32_t> history = prompts_[prompt];
+      history.insert(history.end(), text.tokens.begin(), text.tokens.end());
+      if (!text.tokens.empty() && is_end_token(settings_, text.tokens.back())) {
+        text.end = TextEnd::kEndToken;
+      } else if (has_stop_string(history)) {
+        text.end = TextEnd::kStopString;
+      }
+      const auto number = std::ssize(results_[prompt]);
+      for (const int32_t token : text.tokens) {
+        if (on_token_) on_token_(first_prompt_ + static_cast<int64_t>(prompt), number, token);
+      }
+      results_[prompt].push_back(std::move(text));
+    }
+  }
+
+  TextGenerator& generator_;
+  const GenerationSettings& settings_;
+  const ModelConfig& config_;
+  std::span<const std::vector<int32_t>> prompts_;
+  int64_t first_prompt_;
+  const OnToken& on_token_;
+  std::vector<std::vector<GeneratedText>> results_;
+  std::vector<SequenceId> sequences_;  // of the prompts
+  std::vector<float> prompt_logits_;   // [prompts, V]
+};
+
+TextGenerator::TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings,
+                             const GenerationSizes& sizes)
+    : settings_(std::move(settings)),
+      sizes_(sizes),
+      session_(std::move(setup), files),
+      pages_(session_.plan().request.generation.num_pages, kKvPageSize) {
+  const ProgramPlan& program = session_.plan().programs.at(kGenerateProgram);
+  batch_ = TensorBatch({.tensors = batch_tensors(program.graph), .capacity = program.bucket});
+  logits_.resize(static_cast<size_t>(program.bucket.sequences * session_.setup().model.config.vocab_size));
+  if (settings_.stop_strings.empty()) return;
+  stop_strings_ =
+      std::make_unique<StopStrings>(*session_.setup().tokenizer.tokenizer, settings_.stop_strings);
+}
+
+std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
+  BatchSize size{.tokens = 0, .sequences = std::ssize(rows), .longest = 0};
+  for (const NewTokens& row : rows) {
+    size.tokens += std::ssize(row.tokens);
+    size.longest = std::max(size.longest, std::ssize(row.tokens));
+  }
+  batch_.resize(size);
+  const std::span<int32_t> starts = batch_.ints("cu_seqlens");
+  const std::span<int32_t> copy_from = batch_.ints("copy_from");
+  const std::span<int32_t> ids = batch_.ints("ids");
+  std::vector<SequenceId> sequences;
+  int32_t at = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const NewTokens& row = rows[i];
+    const auto first = static_cast<int32_t>(pages_.length(row.sequence));
+    copy_from[i] = pages_.grow(row.sequence, std::ssize(row.tokens));
+    starts[i] = at;
+    std::ranges::copy(row.tokens, ids.begin() + at);
+    if (batch_.has_ints("positions")) {
+      const std::span<int32_t> positions = batch_.ints("positions");
+      for (int32_t k = 0; k < std::ssize(row.tokens); ++k) positions[static_cast<size_t>(at + k)] = first + k;
+    }
+    at += static_cast<int32_t>(row.tokens.size());
+    sequences.push_back(row.sequence);
+  }
+  starts[rows.size()] = at;
+  pages_.write_rows(sequences, session_.plan().request.generation.pages_per_sequence,
+                    batch_.ints("page_table"), batch_.ints("lengths"));
+  Executor& executor = session_.executor();
+  executor.stage(kGenerateProgram, batch_, 1.0);
+  executor.run(kGenerateProgram, Segment::kForward);
+  executor.fetch();
+  const ConstView logits = executor.fetched("logits");
+  const size_t count = rows.size() * static_cast<size_t>(session_.setup().model.config.vocab_size);
+  if (logits.dtype == DType::kF32) {
+    std::copy_n(logits.as<float>(), count, logits_.begin());
+  } else {
+    for (size_t i = 0; i < count; ++i) logits_[i] = static_cast<float>(logits.load(static_cast<int64_t>(i)));
+  }
+  return std::span(logits_).first(count);
+}
+
+std::vector<std::vector<GeneratedText>> TextGenerator::generate(std::span<const std::vector<int32_t>> prompts,
+                                                                int64_t first_prompt,
+                                                                const OnToken& on_token) {
+  const int64_t vocab_size = session_.setup().model.config.vocab_size;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::vector<int32_t>& prompt = prompts[i];
+    const int64_t number = first_prompt + static_cast<int64_t>(i) + 1;
+    if (prompt.empty()) {
+      throw_error(ErrorCode::kUsage, "prompt {} has no tokens; write at least one word", number);
+    }
+    if (std::ssize(prompt) > sizes_.longest_prompt) {
+      throw_error(ErrorCode::kUsage, "prompt {} has {} tokens, but the plan has room for {}; shorten it",
+                  number, prompt.size(), sizes_.longest_prompt);
+    }
+    const auto outside = std::ranges::find_if(prompt, [&](int32_t id) { return id < 0 || id >= vocab_size; });
+    if (outside != prompt.end()) {
+      throw_error(ErrorCode::kUsage,
+                  "prompt {} has the token id {}, but the model's vocab_size is {}; use the tokenizer of the "
+                  "model",
+                  number, *outside, vocab_size);
+    }
+  }
+  std::vector<std::vector<GeneratedText>> texts;
+  const auto at_once = static_cast<size_t>(sizes_.prompts_at_once);
+  for (size_t first = 0; first < prompts.size(); first += at_once) {
+    const auto part = prompts.subspan(first, std::min(at_once, prompts.size() - first));
+    Group group(*this, part, first_prompt + static_cast<int64_t>(first), on_token);
+    for (std::vector<GeneratedText>& of_prompt : std::move(group).run())
+      texts.push_back(std::move(of_prompt));
+  }
+  return texts;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,108 @@
+// Attention of new tokens to all tokens of their sequence, whose keys and values are in the pages of a KV cache, and the op that
+// writes the keys and values of new tokens into the pages. Forward only, for text generation: a decoding step has one new row per
+// sequence, a prefill or a part of one has many. It knows no graph, does not choose pages (generate/page_table.h does) and allocates nothing.
+//
+// Shape letters: T rows of the bucket, B sequences, n_b new rows of sequence b, L_b tokens of sequence b including the new ones, H query
+// heads, G heads of keys and values (H is a multiple of G), D head size, P pages of S tokens, M the largest number of pages of a sequence.
+//
+//   qkv          [T, (H + 2 G) D]   q of all heads, then k, then v; sequence b owns rows cu_seqlens[b] .. cu_seqlens[b+1]-1
+//   cache        [P, 2, S, G, D]    keys (0) and values (1)
+//   page_table   i32 [B, M]         token j of sequence b is in slot j % S of page page_table[b, j / S]
+//   lengths      i32 [B]            L_b, at least n_b; the entries of sequences without new rows are not read
+//   copy_from    i32 [B] or null    a page whose first tokens sequence b continues, or -1
+//
+// append_kv: row i of sequence b has position t = L_b - n_b + i; its k and v go to slot t % S of page page_table[b, t / S]. If
+// copy_from[b] is a page, the (L_b - n_b) % S tokens before the new ones are first copied from it to the sequence's page: beams that
+// share a partly filled page each continue a copy of it. No element is rounded. Slots that are not named keep their bytes.
+//
+// paged_attention: with t as above, query head h reads the keys and values of head g = h / (H / G) (grouped-query attention, Ainslie et
+// al., arXiv 2305.13245) at positions j with max(0, t - W + 1) <= j <= t, where W is the window, or from 0 without one:
+//
+//   x_j = scale sum_d q_hd k_jgd        p_j = exp(x_j) / sum_j exp(x_j)        o_hd = sum_j p_j v_jgd
+//
+// It reads k and v from the cache only, so append_kv must run first.
+//
+// Types: qkv, cache and o have one floating type: f32 and bf16 on a CPU, also f16 on a GPU; the references take any. Accumulation
+// is in fp32 (references: double), and the result is rounded once.
+//
+// Summation order: the positions of a sequence form parts of kPagedPart. Each part has its softmax and its lse; the results are
+// joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits of a row depend on its
+// own sequence only, not on the bucket, the batch, the pages, the number of rows per call, or the number of threads. Different devices and
+// instruction sets give other bits.
+//
+// Tail rows of o are set to zero; tail rows of qkv are not read. Sequences without new rows are allowed. Aliasing: o overlaps no input. The
+// pages that different sequences write must differ; copy_from pages may be read by several sequences and written by one of them in
+// slots from (L_b - n_b) % S on.
+//
+// Error bound of paged_attention against exact arithmetic (the test reads its limits from these lines), with u = 2^-24, r = 0 for f32,
+// 2^-8 for bf16 and 2^-11 for f16, n the number of keys of the row and P_i = n / kPagedPart + 2 the number of parts. The letters e_i and
+// the factors are those of attention.h; a part adds an exponential, a product and a sum. Scores enter exponents three times (in a part, in its
+// lse, and in the weight), each with an error of at most 4 u |x|:
+//
+//   e_i      = max_j ((D + 12) u scale sum_d |q_id k_jd|)
+//   |err o| <= (2 e_i + (2 n + 32 + 12 P_i) u) sum_j p_j |v_jd| + r |o|
+//
+// On a GPU exponentials are ex2.approx of x log2(e), and u = 2^-22.
+//
+// Cost: 4 n H D FLOPs per row. A decoding step moves 2 L_b G D elements per sequence, which bounds its time. Thread-safety and
+// ownership: as in attention.h.
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.h"
+#include "device/cuda/stream.h"
+#include "kernels/attention/attention_catalog.h"
+
+namespace plimsoll {
+
+struct AppendKvArgs {
+  PagedAttentionDims dims;
+  ConstView qkv;         // [T, (H + 2 G) D]
+  ConstView cu_seqlens;  // i32[B + 1]
+  ConstView page_table;  // i32[B, M]
+  ConstView lengths;     // i32[B]
+  ConstView copy_from;   // i32[B]; null if no page is copied
+  View cache;            // [P, 2, S, G, D]
+};
+
+struct PagedAttentionArgs {
+  PagedAttentionDims dims;
+  double scale = 1.0;         // > 0 and finite
+  ConstView qkv;              // [T, (H + 2 G) D], of which q is read
+  ConstView cu_seqlens;       // i32[B + 1]
+  ConstView page_table;       // i32[B, M]
+  ConstView lengths;          // i32[B]
+  ConstView cache;            // [P, 2, S, G, D]
+  View o;                     // [T, H D]
+  View scratch;               // aligned to 64 bytes
+  int64_t scratch_bytes = 0;  // at least paged_attention_{cpu,ref,cuda}_scratch_bytes()
+};
+
+// Write k and v of the new rows into their pages. Requires: the conditions at the fields and above. Errors: kInternal if one does not
+// hold, for example a page number outside the cache.
+void append_kv_ref(const AppendKvArgs& args);
+void append_kv_cpu(const AppendKvArgs& args);
+
+// Compute o. Errors: as append_kv.
+void paged_attention_ref(const PagedAttentionArgs& args);
+void paged_attention_cpu(const PagedAttentionArgs& args);
+
+// The functions below run on an NVIDIA GPU. Views point to device memory. They may be captured in a CUDA graph and do not check
+// what is in device memory: cu_seqlens, page_table, lengths and copy_from.
+void append_kv_cuda(const AppendKvArgs& args, CudaStream stream);
+void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream);
+
+// The address of a token of the cache, in elements: head 0 of its key (part 0) or value (part 1).
+constexpr int64_t cache_element(const PagedAttentionDims& dims, int64_t page, int64_t part, int64_t slot) {
+  return ((page * 2 + part) * dims.page_size + slot) * dims.kv_heads * dims.head_dim;
+}
+
+// Check the arguments against the contract, with all page numbers; the *_cpu and *_ref functions call them. The second of each pair
+// checks only what the host can read when the operands are in device memory.
+void check_paged_args(const AppendKvArgs& args);
+void check_paged_device_args(const AppendKvArgs& args);
+void check_paged_args(const PagedAttentionArgs& args, int64_t scratch_bytes);
+void check_paged_device_args(const PagedAttentionArgs& args, int64_t scratch_bytes);
+
+}  // namespace plimsoll
