@@ -197,16 +197,17 @@ RunSetup prepare_generation(const Arguments& arguments, const Environment& envir
   setup.model = find_model(arguments, setup.purpose, hub, files);
   ModelConfig& config = setup.model.config;
   if (config.problem_type && !config.predicts_tokens()) {
-    throw_error(ErrorCode::kUsage,
-                "{} is a model for {}, which generates no text; give a model whose class ends with ForCausalLM "
-                "or LMHeadModel",
-                setup.model.label, record_of(*config.problem_type).head->description);
+    throw_error(
+        ErrorCode::kUsage,
+        "{} is a model for {}, which generates no text; give a model whose class ends with ForCausalLM "
+        "or LMHeadModel",
+        setup.model.label, record_of(*config.problem_type).head->description);
   }
   setup.data_use = DataUse::kNone;
   setup.data.labels = planned_labels(arguments, config);
   config = with_labels(std::move(config), arguments, setup.data.labels, setup.data_use);
-  setup.tokenizer =
-      load_tokenizer(find_tokenizer_folder(arguments, setup.purpose, setup.model, hub, files), arguments, config);
+  setup.tokenizer = load_tokenizer(find_tokenizer_folder(arguments, setup.purpose, setup.model, hub, files),
+                                   arguments, config);
   setup.generation = size(setup);
   fill_request(setup, environment, files);
   return setup;

@@ -44,7 +44,7 @@ constexpr int64_t padded(int64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
-// Where the pieces of a file begin.
+// The positions at which the pieces of a file begin.
 struct Places {
   int64_t types = 0;
   int64_t word_starts = 0;

@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// Whether a text without tokens is an error or a row without tokens.
+// States if a text without tokens is an error or a row without tokens.
 enum class EmptyRows : uint8_t { kRefuse, kKeep };
 
 struct TokenizeOptions {
