@@ -61,20 +61,11 @@ struct Handler {
   int (*run)(const std::vector<std::string>& words);
 };
 constexpr Handler kHandlers[] = {
-    {"train", run_train},
-    {"plan", run_plan},
-    {"eval", run_eval},
-    {"predict", run_predict},
-    {"generate", run_generate},
-    {"inspect", run_inspect},
-    {"tokenize", run_tokenize},
-    {"fit", run_fit},
-    {"bench", run_bench},
-    {"merge", run_merge},
-    {"monitor", run_monitor},
-    {"completion", run_completion},
-    {"man", run_man},
-    {"schema", run_schema},
+    {"train", run_train},       {"plan", run_plan},         {"eval", run_eval},
+    {"predict", run_predict},   {"generate", run_generate}, {"inspect", run_inspect},
+    {"tokenize", run_tokenize}, {"fit", run_fit},           {"bench", run_bench},
+    {"merge", run_merge},       {"monitor", run_monitor},   {"completion", run_completion},
+    {"man", run_man},           {"schema", run_schema},
 };
 
 constexpr const char* kVersion = "0.1.0";

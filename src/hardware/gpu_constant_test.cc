@@ -33,7 +33,8 @@ TEST(GpuConstant, IsRefusedWhereOthersUsedTheCard) {
        {std::vector<int64_t>{}, {527 * kMiB, 1100 * kMiB}, {-300 * kMiB, -290 * kMiB}}) {
     const std::string message =
         refusal(ErrorCode::kUsage, [&] { static_cast<void>(gpu_constant_bytes(held)); });
-    EXPECT_NE(message.find(held.empty() ? "none of the runs" : "other processes"), std::string::npos) << message;
+    EXPECT_NE(message.find(held.empty() ? "none of the runs" : "other processes"), std::string::npos)
+        << message;
   }
 }
 

@@ -115,7 +115,7 @@ struct GraphRequest {
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
-  Bucket generate = {};  // the most new tokens of a run of the model, and the most sequences
+  Bucket generate = {};            // the most new tokens of a run of the model, and the most sequences
   int64_t accumulation_steps = 1;  // micro-batches per update
   friend bool operator==(const BatchOptions&, const BatchOptions&) = default;
 };

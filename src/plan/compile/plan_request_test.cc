@@ -11,10 +11,11 @@ namespace {
 // Counts the fields of each part of a request. If a field is added, this function does not compile, as a reminder to
 // add a case to kChanges.
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
-  [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation] = request;
+  [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation] =
+      request;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence] = generation;
-  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, outputs_logits, freeze, rate_factors, lora] =
-      model;
+  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, outputs_logits, freeze, rate_factors,
+                                lora] = model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, gradient_dtype, fp32_products, weight_copies,
                                 copies_at_use] = precision;
   [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
