@@ -176,7 +176,7 @@ Inspection inspect_folder(const std::string& path) {
     text += fmt::format("{}: {}, {}, width {}, {}, vocabulary {}, {}, {}\n", path, config.model_type,
                         counted(config.num_hidden_layers, "layer"), config.hidden_size,
                         counted(config.num_attention_heads, "head"), config.vocab_size,
-                        counted(config.num_labels, "label"), counted(parameters, "parameter"));
+                        describe_outputs(config), counted(parameters, "parameter"));
     for (size_t i = 0; i < config.id2label.size() && i < 60; ++i)
       text += fmt::format("  label {:>3}  {}\n", i, config.id2label[i]);
     for (const SafetensorsFile& file : folder.weight_files()) text += inspect_safetensors(file.path());

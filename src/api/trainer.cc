@@ -148,7 +148,7 @@ std::vector<std::string> Trainer::description() const {
   std::vector<std::string> lines{fmt::format(
       "model {}: {}, {}, width {}, {:.1f}M parameters, {}", setup.model.label, setup.model.config.model_type,
       counted(setup.model.config.num_hidden_layers, "layer"), setup.model.config.hidden_size,
-      static_cast<double>(num_parameters()) / 1e6, counted(setup.model.config.num_labels, "label"))};
+      static_cast<double>(num_parameters()) / 1e6, describe_outputs(setup.model.config))};
   for (const auto& [name, data] :
        {std::pair<const char*, const std::optional<Dataset>*>{"train", &setup.data.train},
         {"validation", &setup.data.evaluate},

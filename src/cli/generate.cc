@@ -40,7 +40,7 @@ void say_speed(const GenerationSpeed& speed) {
 // Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another.
 std::vector<Continuation> print_one(Generator& generator, const std::string& prompt, bool streams) {
   print(prompt);
-  const std::vector<Continuation> texts = generator.generate(
+  std::vector<Continuation> texts = generator.generate(
       prompt, streams ? Generator::OnText([](int64_t, int64_t, const std::string& text) { print(text); })
                       : Generator::OnText());
   print(streams ? std::string("\n") : texts.front().text + "\n");

@@ -1,5 +1,6 @@
 #include "exec/quantized_weights.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "graph/ops/dequantize.h"
@@ -15,12 +16,6 @@ QuantizedFormat format_of(const Plan& plan) {
                                      : QuantizedFormat::kNf4;
 }
 
-// Writes the elements of an array that belong to one part. All parts have the same number of elements in an array.
-void write_share(Executor& executor, const std::string& array, size_t part,
-                 const std::vector<std::byte>& bytes) {
-  executor.write(array, static_cast<int64_t>(part * bytes.size()), bytes);
-}
-
 }  // namespace
 
 bool is_quantized(const Plan& plan, const std::string& weight) {
@@ -30,21 +25,32 @@ bool is_quantized(const Plan& plan, const std::string& weight) {
 
 namespace {
 
-// The stored arrays of one part of a weight.
-struct QuantizedPart {
-  QuantizedPart(const Plan& plan, const WeightSpec& spec, size_t part)
+// The place of a part's rows among the units of its weight.
+struct PartUnits {
+  PartUnits(const WeightSpec& spec, size_t part)
+      : rows_per_unit(spec.rows_per_unit()),
+        first(spec.parts[part].first_row / rows_per_unit),
+        count(spec.parts[part].num_rows / rows_per_unit) {}
+  int64_t rows_per_unit;
+  int64_t first;
+  int64_t count;
+};
+
+// The stored arrays of some units of a weight.
+struct QuantizedUnits {
+  QuantizedUnits(const Plan& plan, const WeightSpec& spec, int64_t units)
       : is_double(plan.request.model.lora->double_quant && format_of(plan) != QuantizedFormat::kInt8),
-        rows(spec.parts[part].num_rows) {
+        rows(units * spec.rows_per_unit()) {
     const QuantizedSizes sizes =
         quantized_sizes(format_of(plan), is_double ? ScaleQuantization::kDouble : ScaleQuantization::kNone,
-                        rows, spec.shape[1], 1);
+                        rows, spec.shape[1], units);
     const auto bytes = [](int64_t count, int64_t width) {
       return std::vector<std::byte>(static_cast<size_t>(count * width));
     };
     codes = bytes(sizes.codes, 1);
     scales = bytes(sizes.scales, is_double ? 1 : 4);
     second = bytes(sizes.second_scales, 4);
-    offset = bytes(sizes.offsets, 4);
+    offsets = bytes(sizes.offsets, 4);
   }
   DType scale_type() const { return is_double ? DType::kU8 : DType::kF32; }
 
@@ -53,35 +59,69 @@ struct QuantizedPart {
   std::vector<std::byte> codes;
   std::vector<std::byte> scales;
   std::vector<std::byte> second;
-  std::vector<std::byte> offset;
+  std::vector<std::byte> offsets;  // one per unit
 };
 
-}  // namespace
-
-void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, ConstView values) {
-  QuantizedPart stored(executor.plan(), spec, part);
+// Quantizes the rows of `stored` as one module. Its offset, if there is one, is stored as that of the first unit.
+void quantize_as_one(const Plan& plan, const WeightSpec& spec, ConstView values, QuantizedUnits& stored) {
   quantize_weight({.w = values,
                    .codes = {stored.codes.data(), DType::kU8},
                    .scales = {stored.scales.data(), stored.scale_type()},
                    .second_scales = {stored.second.data(), DType::kF32},
-                   .offset = {stored.offset.data(), DType::kF32},
+                   .offset = {stored.offsets.data(), DType::kF32},
                    .rows = stored.rows,
                    .columns = spec.shape[1],
-                   .format = format_of(executor.plan())});
-  write_share(executor, spec.name, part, stored.codes);
-  write_share(executor, scales_name(spec.name), part, stored.scales);
+                   .format = format_of(plan)});
+}
+
+// Writes `units` units from unit `first` on.
+void write_units(Executor& executor, const WeightSpec& spec, int64_t first, int64_t units,
+                 const QuantizedUnits& stored) {
+  const auto write = [&](const std::string& array, const std::vector<std::byte>& bytes) {
+    executor.write(array, first * (std::ssize(bytes) / units), bytes);
+  };
+  write(spec.name, stored.codes);
+  write(scales_name(spec.name), stored.scales);
   if (!stored.is_double) return;
-  write_share(executor, second_scales_name(spec.name), part, stored.second);
-  write_share(executor, offsets_name(spec.name), part, stored.offset);
+  write(second_scales_name(spec.name), stored.second);
+  write(offsets_name(spec.name), stored.offsets);
+}
+
+}  // namespace
+
+void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, ConstView values) {
+  const Plan& plan = executor.plan();
+  const PartUnits part_units(spec, part);
+  const int64_t elements = part_units.rows_per_unit * spec.shape[1];
+  const int64_t block = format_of(plan) == QuantizedFormat::kInt8 ? 1 : kQuantizationBlock * kScaleBlock;
+  if (part_units.count == 1 || elements % block == 0) {
+    // Blocks end where units end, so that the codes and scales of all units are those of the whole module, as bitsandbytes
+    // stores it. Its offset counts for each unit.
+    QuantizedUnits stored(plan, spec, part_units.count);
+    quantize_as_one(plan, spec, values, stored);
+    for (size_t at = 4; at < stored.offsets.size(); at += 4)
+      std::copy_n(stored.offsets.begin(), 4, stored.offsets.begin() + static_cast<std::ptrdiff_t>(at));
+    write_units(executor, spec, part_units.first, part_units.count, stored);
+    return;
+  }
+  // Blocks would cross the ends of units, so that each unit is quantized as a module of its own.
+  for (int64_t unit = 0; unit < part_units.count; ++unit) {
+    QuantizedUnits stored(plan, spec, 1);
+    const auto* bytes =
+        static_cast<const std::byte*>(values.data) + unit * elements * dtype_bytes(values.dtype);
+    quantize_as_one(plan, spec, {bytes, values.dtype}, stored);
+    write_units(executor, spec, part_units.first + unit, 1, stored);
+  }
 }
 
 void read_quantized(Executor& executor, const WeightSpec& spec, size_t part, View values) {
-  QuantizedPart stored(executor.plan(), spec, part);
-  const auto read_share = [&](const std::string& array, std::vector<std::byte>& bytes) {
-    executor.read(array, static_cast<int64_t>(part * bytes.size()), bytes);
+  const PartUnits part_units(spec, part);
+  QuantizedUnits stored(executor.plan(), spec, part_units.count);
+  const auto read = [&](const std::string& array, std::vector<std::byte>& bytes) {
+    executor.read(array, part_units.first * (std::ssize(bytes) / part_units.count), bytes);
   };
-  read_share(spec.name, stored.codes);
-  read_share(scales_name(spec.name), stored.scales);
+  read(spec.name, stored.codes);
+  read(scales_name(spec.name), stored.scales);
   DequantizeArgs args{.codes = {stored.codes.data(), DType::kU8},
                       .scales = {stored.scales.data(), stored.scale_type()},
                       .second_scales = {},
@@ -89,12 +129,13 @@ void read_quantized(Executor& executor, const WeightSpec& spec, size_t part, Vie
                       .w = values,
                       .rows = stored.rows,
                       .columns = spec.shape[1],
+                      .parts = part_units.count,
                       .format = format_of(executor.plan())};
   if (stored.is_double) {
-    read_share(second_scales_name(spec.name), stored.second);
-    read_share(offsets_name(spec.name), stored.offset);
+    read(second_scales_name(spec.name), stored.second);
+    read(offsets_name(spec.name), stored.offsets);
     args.second_scales = {stored.second.data(), DType::kF32};
-    args.offsets = {stored.offset.data(), DType::kF32};
+    args.offsets = {stored.offsets.data(), DType::kF32};
   }
   dequantize_ref(args);
 }

@@ -65,6 +65,7 @@ class SimulatedCache {
 
   void reorder(std::vector<SequenceId>* beams, const std::vector<int32_t>& parents) {
     std::vector<std::vector<uint64_t>> kept;
+    kept.reserve(parents.size());
     for (const int32_t parent : parents) kept.push_back(full_texts[(*beams)[static_cast<size_t>(parent)]]);
     table.reorder(beams, parents);
     for (size_t b = 0; b < beams->size(); ++b) {

@@ -11,6 +11,7 @@
 #include "base/activation.h"
 #include "base/check.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "models/config_reader.h"
 
 namespace plimsoll {
@@ -276,6 +277,11 @@ std::string model_config_json(const ModelConfig& config) {
   json.erase("torch_dtype");
   json["dtype"] = "float32";
   return json.dump(2) + "\n";
+}
+
+std::string describe_outputs(const ModelConfig& config) {
+  if (config.predicts_tokens()) return fmt::format("logits of {} tokens", config.vocab_size);
+  return counted(config.num_labels, "label");
 }
 
 void apply_config_overrides(ModelConfig& config, std::string_view overrides) {

@@ -97,6 +97,9 @@ std::string model_config_json(const ModelConfig& config);
 std::optional<ModelConfig> find_preset(std::string_view name);
 std::vector<std::string> preset_names();
 
+// Returns "3 labels", or "logits of 50257 tokens" for a language model.
+std::string describe_outputs(const ModelConfig& config);
+
 // Applies "key=value,key=value" (run_clm's --config_overrides) with the names of config.json. Errors: kUsage.
 void apply_config_overrides(ModelConfig& config, std::string_view overrides);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,13 @@ struct WeightSpec {
     int64_t n = 1;
     for (int64_t size : shape) n *= size;
     return n;
+  }
+  // Returns the largest number of rows into which every part can be divided: the height of the units in which a weight is
+  // quantized. Parts differ in height if queries have more heads than keys and values.
+  int64_t rows_per_unit() const {
+    int64_t rows = 0;
+    for (const WeightPart& part : parts) rows = std::gcd(rows, part.num_rows);
+    return rows > 0 ? rows : shape.front();
   }
 };
 

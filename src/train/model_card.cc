@@ -194,7 +194,7 @@ std::string model_card(const RunSetup& setup, const TrainOutput& output) {
   text +=
       fmt::format("\n## Model description\n\n{} for {}: {}, width {}, {}.\n", setup.model.config.model_type,
                   head_of(setup).description, counted(setup.model.config.num_hidden_layers, "layer"),
-                  setup.model.config.hidden_size, counted(setup.model.config.num_labels, "label"));
+                  setup.model.config.hidden_size, describe_outputs(setup.model.config));
   text += "\n## Intended uses & limitations\n\nTo be written by whoever publishes the model.\n";
   text += "\n## Training and evaluation data\n\n" + data_sentence(setup);
   text += "\n## Training procedure\n\n### Training hyperparameters\n\n" + hyperparameters(setup);

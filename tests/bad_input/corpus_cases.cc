@@ -88,10 +88,11 @@ std::vector<Case> file_cases() {
 
 std::vector<Case> block_cases() {
   return {
-      lines("BlocksOfRunClm", 0, {"train 14 rows, 874 tokens", "longest 64"}, {}),
-      lines("BlocksOfASize", 0, {"train 55 rows, 874 tokens", "longest 16"}, {"--block_size", "16"}),
-      lines("BlocksPacked", 0, {"874 tokens", "longest 64"}, {"--packing"}),
-      lines("BlocksWithEnds", 0, {"927 tokens"}, {"--append_eos_token"}),
+      // transformers' tokenizer gives 662 tokens for the 53 lines of the file, and 53 more with an end after each.
+      lines("BlocksOfRunClm", 0, {"train 11 rows, 662 tokens", "longest 64"}, {}),
+      lines("BlocksOfASize", 0, {"train 42 rows, 662 tokens", "longest 16"}, {"--block_size", "16"}),
+      lines("BlocksPacked", 0, {"662 tokens", "longest 57"}, {"--packing"}),
+      lines("BlocksWithEnds", 0, {"715 tokens"}, {"--append_eos_token"}),
       lines("BlocksTooLong", 0,
             {"warning: ", "--block_size 100 is more than the positions of the model", "64"},
             {"--block_size", "100"}),
@@ -148,7 +149,7 @@ std::vector<Case> task_choice_cases() {
               {"note: ", "task.txt is plain text, so the run trains a causal language model"}, "task.txt",
               "one two three\nfour\n", {}),
       by_file("TaskOfRowsWithLabels", 0, {"2 labels"}, "task.csv", "text,label\na b,0\nc d,1\n", {}),
-      by_file("TaskOfTags", 2, {"token_classification"}, "tags.txt", "word NN\nother VB\n",
+      by_file("TaskOfTags", 2, {"3 text columns are given"}, "tags.txt", "word NN\nother VB\n",
               {"--problem_type", "token_classification", "--text_column_names", "a", "b", "c"}),
   };
 }

@@ -1,6 +1,7 @@
 // Compares causal language modelling with transformers, step by step. make_language_fixtures.py describes the cases.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>

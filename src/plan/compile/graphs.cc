@@ -46,13 +46,13 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
 }
 
 // Returns the matrices of the base model that are quantized. The list includes embedding tables, which the pass skips
-// later. Each part of a weight is one module of the checkpoint.
+// later. Each part of a weight is one module of the checkpoint and consists of units of equal height.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
     if (spec.trainable || spec.in_adapter || spec.shape.size() != 2) continue;
     if (is_held_as_loaded(spec, *request.model.lora)) continue;
-    const auto parts = std::ssize(spec.parts);
+    const int64_t parts = spec.shape[0] / spec.rows_per_unit();
     const QuantizedSizes sizes = quantized_sizes(
         quantized_format(*request.model.lora),
         request.model.lora->double_quant ? ScaleQuantization::kDouble : ScaleQuantization::kNone,
