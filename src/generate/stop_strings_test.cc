@@ -40,7 +40,9 @@ TEST(StopStrings, StopAtTheFirstTokenThatCompletesTheText) {
         while (end < whole.size() && is_utf8_continuation(whole[end])) ++end;
         const std::string wanted = whole.substr(begin, end - begin);
         const StopStrings stop(tokenizer, {"\x01never\x01", wanted});
-        SCOPED_TRACE(c.at("name").get<std::string>() + " '" + wanted + "' in '" + whole + "'");
+        std::string trace = c.at("name").get<std::string>();
+        trace.append(" '").append(wanted).append("' in '").append(whole).append("'");
+        SCOPED_TRACE(trace);
         bool is_found = false;
         for (size_t n = 1; n <= ids.size() && !is_found; ++n) {
           const std::string so_far = tokenizer.decode(std::span(ids).first(n), options);

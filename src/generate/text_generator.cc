@@ -1,6 +1,7 @@
 #include "generate/text_generator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -324,7 +325,8 @@ std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
     std::ranges::copy(row.tokens, ids.begin() + at);
     if (batch_.has_ints("positions")) {
       const std::span<int32_t> positions = batch_.ints("positions");
-      for (int32_t k = 0; k < std::ssize(row.tokens); ++k) positions[static_cast<size_t>(at + k)] = first + k;
+      const auto own = positions.subspan(static_cast<size_t>(at), row.tokens.size());
+      std::iota(own.begin(), own.end(), first);
     }
     at += static_cast<int32_t>(row.tokens.size());
     sequences.push_back(row.sequence);

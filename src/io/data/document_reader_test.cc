@@ -17,7 +17,7 @@ class Documents : public ::testing::Test {
   std::string file(const std::string& name, const std::string& text) { return folder_.write(name, text); }
 
   // Reads the documents with their lines: "1:text".
-  std::vector<std::string> read(const std::string& path, DocumentOptions options = {}) {
+  std::vector<std::string> read(const std::string& path, const DocumentOptions& options = {}) {
     std::vector<std::string> documents;
     num_parts_ = 0;
     note_ = read_documents(path, options, [&](const TextSplit& part) {
