@@ -394,10 +394,11 @@ bool has_labelled_rows(const Arguments& arguments) {
 }
 
 TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config) {
-  const bool is_lm = config.problem_type == ProblemType::kCausalLm;
+  const bool is_lm = config.predicts_tokens();
   if (!arguments.problem_type.empty()) {
     const std::optional<ProblemType> asked = find_problem_type(arguments.problem_type);
-    return {.problem_type = is_lm || asked == ProblemType::kCausalLm ? asked : config.problem_type};
+    const bool asks_for_lm = asked && record_of(*asked).head->predicts_tokens;
+    return {.problem_type = is_lm || asks_for_lm ? asked : config.problem_type};
   }
   if (is_lm && !arguments.task_name.empty()) return {};
   if (is_lm && is_training(purpose) && has_labelled_rows(arguments)) {

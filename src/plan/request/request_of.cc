@@ -236,7 +236,7 @@ RunSpec with_evaluate_batch(RunSpec run, int64_t sequences) {
 }
 
 RunSpec with_longest(RunSpec run, int64_t longest) {
-  if (run.facts.problem_type == ProblemType::kCausalLm) {
+  if (record_of(run.facts.problem_type).head->predicts_tokens) {
     run.arguments.block_size = longest;
   } else {
     (run.arguments.dataset_name == "dummy" ? run.arguments.dummy_seq_length : run.arguments.max_seq_length) =
@@ -269,7 +269,7 @@ PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, Pr
   const bool card_limits =
       device.is_gpu() && (!arguments.memory_limit || *arguments.memory_limit > device.gpu.memory_bytes);
   if (card_limits) labels.memory_limit = "the memory of " + device.gpu.name;
-  if (problem_type == ProblemType::kCausalLm) {
+  if (record_of(problem_type).head->predicts_tokens) {
     labels.length_argument = "--block_size";
     labels.shorter_effect = "shorter blocks";
   } else if (arguments.dataset_name == "dummy") {
