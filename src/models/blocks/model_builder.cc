@@ -51,7 +51,7 @@ ValueId ModelBuilder::positions() {
                            .position_padding_id = static_cast<int32_t>(position_padding_id(config_))});
 }
 
-ValueId ModelBuilder::cached_attention(ValueId qkv, Attributes attributes, const std::string& name) {
+ValueId ModelBuilder::cached_attention(ValueId qkv, const Attributes& attributes, const std::string& name) {
   const int64_t heads = attributes.integer("heads");
   const int64_t kv_heads = attributes.integer_or("kv_heads", heads);
   const int64_t width = graph_.value(qkv).type.shape[1].offset / (heads + 2 * kv_heads);
@@ -100,7 +100,7 @@ ValueId ModelBuilder::attention(ValueId qkv, AttentionDirection direction, const
   if (config_.heads_of_keys() != config_.num_attention_heads)
     attributes.set("kv_heads", config_.heads_of_keys());
   if (window > 0) attributes.set("window", window);
-  if (options_.cache) return cached_attention(qkv, std::move(attributes), name);
+  if (options_.cache) return cached_attention(qkv, attributes, name);
   const DropoutSpec dropout = next_dropout(config_.attention_probs_dropout_prob);
   attributes.set("causal", int64_t{direction == AttentionDirection::kCausal});
   attributes.set("p", dropout.p);

@@ -65,7 +65,7 @@ class ModelBuilder {
   ValueId rotate_heads(ValueId qkv, const std::string& name);
   // qkv -> [T, C]: stores keys and values in the cache, and attends to all of the sequence. `attributes`: heads, scale and, if
   // they differ from their defaults, kv_heads and window. Requires: options with a cache.
-  ValueId cached_attention(ValueId qkv, Attributes attributes, const std::string& name);
+  ValueId cached_attention(ValueId qkv, const Attributes& attributes, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
   // Numbers a new dropout site, from which its random numbers derive. Its p is 0 in an evaluation.

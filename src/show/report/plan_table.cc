@@ -386,7 +386,7 @@ std::string one_line(std::string_view head, const std::string& text) {
 }
 
 std::string describe_verdict(const Plan& plan) {
-  const std::string needs = format_mib(plan.total_bytes()) + " MiB";
+  std::string needs = format_mib(plan.total_bytes()) + " MiB";
   if (!plan.request.memory_limit_bytes) return needs;
   return fmt::format("{} of {} MiB allowed", needs, format_mib(*plan.request.memory_limit_bytes));
 }
