@@ -221,7 +221,7 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
   std::vector<std::string> unused;
   for (const std::string& name : given) {
     const Setting* setting = find_setting(name);
-    // Settings that are not implemented have their own note or refusal.
+    // The reader of arguments has already noted or refused settings without effect.
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
     if (is_here && name != "report_to" && !is_used(command, setting->info)) unused.push_back("--" + name);
   }

@@ -41,7 +41,10 @@ void say_speed(const GenerationSpeed& speed) {
 std::vector<Continuation> print_one(Generator& generator, const std::string& prompt, bool streams) {
   print(prompt);
   std::vector<Continuation> texts = generator.generate(
-      prompt, streams ? Generator::OnText([](int64_t, int64_t, const std::string& text) { print(text); })
+      prompt, streams ? Generator::OnText([](int64_t, int64_t continuation, const std::string& text) {
+        // generation_config.json may ask for several texts, of which the caller prints the others.
+        if (continuation == 0) print(text);
+      })
                       : Generator::OnText());
   print(streams ? std::string("\n") : texts.front().text + "\n");
   for (size_t i = 1; i < texts.size(); ++i) print(prompt + texts[i].text + "\n");

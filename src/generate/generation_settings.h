@@ -77,7 +77,7 @@ bool is_end_token(const GenerationSettings& settings, int32_t token);
 // change the result in transformers and that Plimsoll does not implement are refused by name, unless they have the value that
 // switches them off. Keys without influence on the result (use_cache, transformers_version, ...) and keys that transformers
 // does not know are ignored, as transformers does. Errors: kBadData for values of a wrong type or out of range; kUsage for a
-// key that is not implemented.
+// key that Plimsoll refuses.
 void read_generation_config(const nlohmann::json& json, std::string_view where, GenerationSettings* settings);
 
 // Returns the names of the keys that the reader uses, refuses, or knows to have no influence; a test compares them with the

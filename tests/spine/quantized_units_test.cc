@@ -106,7 +106,7 @@ TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
   EXPECT_TRUE(bytes.is_alone);
 }
 
-// Where units end at the ends of blocks, as in real models, the stored values are those of bitsandbytes.
+// If units end at the ends of blocks, as in real models, the stored values are those of bitsandbytes.
 TEST(QuantizedUnits, PartsOfRealSizesAreStoredAsIfTheyWereAlone) {
   // A unit of 64 rows x 256 columns has 16384 elements: 256 blocks of codes, and one block of their scales.
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, true).is_alone);
