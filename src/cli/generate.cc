@@ -39,11 +39,11 @@ void say_speed(const GenerationSpeed& speed) {
 
 // Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another.
 std::vector<Continuation> print_one(Generator& generator, const std::string& prompt, bool streams) {
-  print(prompt);
+  print_part(prompt);
   std::vector<Continuation> texts = generator.generate(
       prompt, streams ? Generator::OnText([](int64_t, int64_t continuation, const std::string& text) {
         // generation_config.json may ask for several texts, of which the caller prints the others.
-        if (continuation == 0) print(text);
+        if (continuation == 0) print_part(text);
       })
                       : Generator::OnText());
   print(streams ? std::string("\n") : texts.front().text + "\n");

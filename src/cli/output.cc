@@ -127,6 +127,11 @@ void print(const std::string& text) {
   if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
 }
 
+void print_part(const std::string& text) {
+  note_output(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
+  note_output(std::fflush(stdout) == 0);
+}
+
 void print_talk(const std::string& text) {
   if (current == Verbosity::kAll) print(text);
 }

@@ -37,6 +37,8 @@ void say_all(const std::vector<std::string>& warnings, const std::vector<std::st
 
 // Prints a result to standard output.
 void print(const std::string& text);
+// Prints a part of a line of a result at once, such as a token that was generated.
+void print_part(const std::string& text);
 // Prints a table or a message that is not a result to standard output; omitted below kAll.
 void print_talk(const std::string& text);
 // Flushes the output for a reader that waits for it.
