@@ -5,13 +5,25 @@
 namespace plimsoll {
 namespace {
 
-// The three ops have these operands in the same places.
+// The ops have these operands in the same places.
 static_assert(int{LinearCrossEntropyBwdOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearCrossEntropyBwdOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearCrossEntropyBwdOp::kBias} == LinearCrossEntropyOp::kBias &&
               int{LinearCrossEntropyGradOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearCrossEntropyGradOp::kW} == LinearCrossEntropyOp::kW &&
-              int{LinearCrossEntropyGradOp::kBias} == LinearCrossEntropyOp::kBias);
+              int{LinearCrossEntropyGradOp::kBias} == LinearCrossEntropyOp::kBias &&
+              int{LinearCrossEntropyWithGradientsOp::kX} == LinearCrossEntropyOp::kX &&
+              int{LinearCrossEntropyWithGradientsOp::kW} == LinearCrossEntropyOp::kW &&
+              int{LinearCrossEntropyWithGradientsOp::kBias} == LinearCrossEntropyOp::kBias);
+
+// Returns the type of d_w; that of w if the op does not compute it.
+DType weight_gradient_type(const OpView& op) {
+  if (op.op.def == &linear_cross_entropy_grad_op())
+    return op.output(LinearCrossEntropyGradOp::kDW).type.dtype;
+  if (op.op.def == &linear_cross_entropy_with_gradients_op())
+    return op.output(LinearCrossEntropyWithGradientsOp::kDW).type.dtype;
+  return op.input(LinearCrossEntropyOp::kW).type.dtype;
+}
 
 LoweredOp describe_linear_cross_entropy(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.dtype = op.input(LinearCrossEntropyOp::kX).type.dtype,
@@ -22,16 +34,13 @@ LoweredOp describe_linear_cross_entropy(const OpView& op, const Bucket& bucket, 
 
 LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
                                                        const KernelTarget& target) {
-  const bool writes_weight_gradient = op.op.def == &linear_cross_entropy_grad_op();
   return {.rows = op.in_shape(LinearCrossEntropyOp::kX)[0].at(bucket),
           .chunk_rows = op.attributes().integer("chunk_rows"),
           .hidden = op.in_shape(LinearCrossEntropyOp::kX)[1].at(bucket),
           .classes = op.in_shape(LinearCrossEntropyOp::kW)[0].at(bucket),
           .x = op.input(LinearCrossEntropyOp::kX).type.dtype,
           .w = op.input(LinearCrossEntropyOp::kW).type.dtype,
-          .d_w = (writes_weight_gradient ? op.output(LinearCrossEntropyGradOp::kDW)
-                                         : op.input(LinearCrossEntropyOp::kW))
-                     .type.dtype,
+          .d_w = weight_gradient_type(op),
           .bias_dtype = op.has_input(LinearCrossEntropyOp::kBias)
                             ? op.input(LinearCrossEntropyOp::kBias).type.dtype
                             : DType::kF32,
@@ -55,6 +64,8 @@ std::vector<Lowering> loss_lowerings() {
       {&linear_cross_entropy_op(), "linear_cross_entropy_fwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_bwd_op(), "linear_cross_entropy_bwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_grad_op(), "linear_cross_entropy_grad", describe_linear_cross_entropy},
+      {&linear_cross_entropy_with_gradients_op(), "linear_cross_entropy_with_gradients",
+       describe_linear_cross_entropy},
       {&bce_with_logits_op(), "bce_with_logits_fwd", describe_rows<ElementLossOp::kLogits>},
       {&bce_with_logits_bwd_op(), "bce_with_logits_bwd", describe_rows<ElementLossBwdOp::kLogits>},
       {&mse_op(), "mse_fwd", describe_rows<ElementLossOp::kLogits>},

@@ -137,8 +137,8 @@ void check(const Precision& precision) {
   }
   std::printf("figure: parity in %s: worst %.2f of %.0f units, %zu cases\n", precision.name, worst,
               kTimesTrainer, compared);
-  // 13 of the first 59 cases overflow at the first scale; most cases must remain.
-  EXPECT_GE(4 * compared, 3 * errors.size());
+  // In fp16 35 of 127 cases overflow at the first scale, 65536; two thirds of them must remain.
+  EXPECT_GE(3 * compared, 2 * errors.size());
 }
 
 // Returns the refusal of the first case if this device does not support the precision, else "".

@@ -36,7 +36,9 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
   request.precision.weight_copies = test.activations == DType::kF16;
   const Plan plan = build_plan(request);
   const bool expected = chunked == ChunkedLoss::kAlways;
-  EXPECT_EQ(count_of(plan.programs.at(kTrainProgram).graph, linear_cross_entropy_op()), expected ? 1 : 0);
+  EXPECT_EQ(count_of(plan.programs.at(kTrainProgram).graph, linear_cross_entropy_op()) +
+                count_of(plan.programs.at(kTrainProgram).graph, linear_cross_entropy_with_gradients_op()),
+            expected ? 1 : 0);
   EXPECT_EQ(count_of(plan.programs.at(kTrainProgram).graph, softmax_cross_entropy_op()), expected ? 0 : 1);
   EXPECT_EQ(count_of(plan.programs.at(kEvaluateProgram).graph, linear_cross_entropy_op()), 0);
   Executor executor(plan, {.fill = 0xFF});

@@ -132,10 +132,12 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& contex
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context);
 LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);
 LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& context);
+LinearCrossEntropyWithGradientsArgs linear_cross_entropy_with_gradients_args(const BindContext& context);
 
 std::function<void()> bind_linear_cross_entropy_cpu(const BindContext& context);
 std::function<void()> bind_linear_cross_entropy_bwd_cpu(const BindContext& context);
 std::function<void()> bind_linear_cross_entropy_grad_cpu(const BindContext& context);
+std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindContext& context);
 
 // The arguments of matrix products and of the ops around them. Thread-safe: pure functions.
 

@@ -21,7 +21,7 @@ Args class_loss_args(const BindContext& context) {
   return args;
 }
 
-// Returns the arguments that the three ops of a classifier with its loss share.
+// Returns the arguments that the ops of a classifier with its loss share.
 template <typename Args, typename Operands>
 Args classifier_args(const BindContext& context) {
   Args args;
@@ -45,6 +45,26 @@ std::function<void()> bind_chunks(const BindContext& context, const Args& args,
   if (context.is_reference()) return [=] { reference(problem, args); };
   std::shared_ptr<PreparedLossChunks<Args>> prepared = prepare(problem);
   return [prepared, args] { prepared->run(args); };
+}
+
+// The same for ops that add to gradients of parameters if the accumulate flag says so.
+template <typename Args, typename Prepare>
+std::function<void()> bind_accumulating_chunks(const BindContext& context, Args args,
+                                               void (*reference)(const LinearCrossEntropyProblem&, const Args&),
+                                               Prepare prepare) {
+  const LinearCrossEntropyProblem problem = linear_cross_entropy_problem(context);
+  const AccumulateFlag flag(context);
+  if (context.is_reference()) {
+    return [=]() mutable {
+      flag.read(args);
+      reference(problem, args);
+    };
+  }
+  std::shared_ptr<PreparedLossChunks<Args>> prepared = prepare(problem);
+  return [prepared, args, flag]() mutable {
+    flag.read(args);
+    prepared->run(args);
+  };
 }
 
 }  // namespace
@@ -124,6 +144,17 @@ LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& con
   return args;
 }
 
+LinearCrossEntropyWithGradientsArgs linear_cross_entropy_with_gradients_args(const BindContext& context) {
+  using Operands = LinearCrossEntropyWithGradientsOp;
+  auto args = classifier_args<LinearCrossEntropyWithGradientsArgs, Operands>(context);
+  args.d_loss = context.input(Operands::kDLoss);
+  args.loss = context.output(Operands::kLoss);
+  args.d_x_BH = context.output(Operands::kDX);
+  args.d_w_KH = context.output(Operands::kDW);
+  args.d_bias_K = context.output(Operands::kDBias);
+  return args;
+}
+
 std::function<void()> bind_linear_cross_entropy_cpu(const BindContext& context) {
   return bind_chunks(context, linear_cross_entropy_args(context), linear_cross_entropy_fwd_ref,
                      prepare_linear_cross_entropy_fwd_cpu);
@@ -133,21 +164,13 @@ std::function<void()> bind_linear_cross_entropy_bwd_cpu(const BindContext& conte
                      prepare_linear_cross_entropy_bwd_cpu);
 }
 std::function<void()> bind_linear_cross_entropy_grad_cpu(const BindContext& context) {
-  const LinearCrossEntropyProblem problem = linear_cross_entropy_problem(context);
-  LinearCrossEntropyGradArgs args = linear_cross_entropy_grad_args(context);
-  const AccumulateFlag flag(context);
-  if (context.is_reference()) {
-    return [problem, args, flag]() mutable {
-      flag.read(args);
-      linear_cross_entropy_grad_ref(problem, args);
-    };
-  }
-  std::shared_ptr<PreparedLossChunks<LinearCrossEntropyGradArgs>> prepared =
-      prepare_linear_cross_entropy_grad_cpu(problem);
-  return [prepared, args, flag]() mutable {
-    flag.read(args);
-    prepared->run(args);
-  };
+  return bind_accumulating_chunks(context, linear_cross_entropy_grad_args(context), linear_cross_entropy_grad_ref,
+                                  prepare_linear_cross_entropy_grad_cpu);
+}
+std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindContext& context) {
+  return bind_accumulating_chunks(context, linear_cross_entropy_with_gradients_args(context),
+                                  linear_cross_entropy_with_gradients_ref,
+                                  prepare_linear_cross_entropy_with_gradients_cpu);
 }
 
 }  // namespace plimsoll

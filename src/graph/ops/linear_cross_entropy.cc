@@ -11,6 +11,10 @@
 // again, because the gradient of the weight is larger than the logits if B < H: this way it is produced only when the
 // activations are no longer live.
 //
+// linear_cross_entropy_with_gradients(the inputs of grad) {computes_d_x, computes_d_w}: loss, d_x, d_w and d_bias, from logits
+// that are computed once. The pass loss_with_gradients emits it; an output that nothing reads takes no memory and is not
+// computed, which the attributes state for the estimate of time.
+//
 // Rows are sequences or tokens. Unused tail rows have no label, so that the gradients of their logits are zero: d_x is zero
 // there, and they add nothing to d_w and d_bias.
 #include <algorithm>
@@ -182,31 +186,55 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
+// Returns the types of d_w and, with a bias, of d_bias. `op` has the inputs of linear_cross_entropy_grad.
+std::vector<ValueType> parameter_gradient_types(const OpView& op) {
+  using Grad = LinearCrossEntropyGradOp;
+  expect_operands(op.has_input(Grad::kDLoss), op,
+                  "the inputs of linear_cross_entropy, d_loss[1], into_w, into_bias, flag");
+  expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
+  for (const auto& [into, differentiated] :
+       {std::pair{int{Grad::kIntoW}, int{Grad::kW}}, {int{Grad::kIntoBias}, int{Grad::kBias}}}) {
+    if (!op.has_input(into)) continue;
+    expect_operands(op.has_input(differentiated) && op.in_shape(into) == op.in_shape(differentiated), op,
+                    "into like w or bias");
+  }
+  ValueType d_w{op.input(Grad::kW).type.dtype, op.in_shape(Grad::kW)};
+  if (op.attributes().has("gradient_dtype"))
+    d_w.dtype = *parse_dtype(op.attributes().word("gradient_dtype"));
+  if (op.has_input(Grad::kIntoW)) d_w.dtype = op.input(Grad::kIntoW).type.dtype;
+  std::vector<ValueType> types{d_w};
+  if (op.has_input(Grad::kBias)) types.push_back(sum_type(op.input(Grad::kBias).type));
+  return types;
+}
+
+// Emits d_w and, with a bias, d_bias. `op` has the inputs of linear_cross_entropy_grad; its output `d_w` is d_w, and the
+// next one d_bias.
+std::vector<ValueId> emit_parameter_gradients(Graph& graph, const Op& op, ValueId d_logits, int d_w) {
+  using Grad = LinearCrossEntropyGradOp;
+  const auto type_of = [&](int output) {
+    return graph.value(op.outputs[static_cast<size_t>(output)]).type.dtype;
+  };
+  Attributes by_columns{{"ta", int64_t{1}}, {"tb", int64_t{0}}};
+  if (type_of(d_w) != graph.value(d_logits).type.dtype)
+    by_columns.set("dtype", std::string(dtype_name(type_of(d_w))));
+  std::vector<ValueId> out{
+      emit(graph, matmul_op(),
+           {d_logits, op.inputs[Grad::kX], kNoValue, op.inputs[Grad::kIntoW], op.inputs[Grad::kFlag]},
+           std::move(by_columns))};
+  if (op.inputs[Grad::kBias] != kNoValue) {
+    out.push_back(emit(graph, bias_grad_op(), {d_logits, op.inputs[Grad::kIntoBias], op.inputs[Grad::kFlag]},
+                       {{"dtype", std::string(dtype_name(type_of(d_w + 1)))}}));
+  }
+  return out;
+}
+
 class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropyGradOp {
  public:
   std::string_view name() const override { return "linear_cross_entropy_grad"; }
   std::span<const InputOperand> inputs() const override { return kInputs; }
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
-  std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(op.has_input(kDLoss), op,
-                    "the inputs of linear_cross_entropy, d_loss[1], into_w, into_bias, flag");
-    expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
-    for (int output : {kDW, kDBias}) {
-      const int into = into_input(op, output);
-      const int differentiated = output == kDW ? int{kW} : int{kBias};
-      if (!op.has_input(into)) continue;
-      expect_operands(op.has_input(differentiated) && op.in_shape(into) == op.in_shape(differentiated), op,
-                      "into like w or bias");
-    }
-    ValueType d_w{op.input(kW).type.dtype, op.in_shape(kW)};
-    if (op.attributes().has("gradient_dtype"))
-      d_w.dtype = *parse_dtype(op.attributes().word("gradient_dtype"));
-    if (op.has_input(kIntoW)) d_w.dtype = op.input(kIntoW).type.dtype;
-    std::vector<ValueType> types{d_w};
-    if (op.has_input(kBias)) types.push_back(sum_type(op.input(kBias).type));
-    return types;
-  }
+  std::vector<ValueType> output_types(const OpView& op) const override { return parameter_gradient_types(op); }
   // Counts the products for the recomputed logits and for d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
@@ -218,19 +246,7 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
            5.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    const ValueId d_logits = emit_d_logits(graph, op);
-    Attributes by_columns{{"ta", int64_t{1}}, {"tb", int64_t{0}}};
-    const DType d_w = graph.value(op.outputs[kDW]).type.dtype;
-    if (d_w != graph.value(d_logits).type.dtype) by_columns.set("dtype", std::string(dtype_name(d_w)));
-    std::vector<ValueId> out{emit(graph, matmul_op(),
-                                  {d_logits, op.inputs[kX], kNoValue, op.inputs[kIntoW], op.inputs[kFlag]},
-                                  std::move(by_columns))};
-    if (op.inputs[kBias] != kNoValue) {
-      const DType sums = graph.value(op.outputs[kDBias]).type.dtype;
-      out.push_back(emit(graph, bias_grad_op(), {d_logits, op.inputs[kIntoBias], op.inputs[kFlag]},
-                         {{"dtype", std::string(dtype_name(sums))}}));
-    }
-    return out;
+    return emit_parameter_gradients(graph, op, emit_d_logits(graph, op), kDW);
   }
 
  private:
@@ -247,6 +263,70 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
                                        OutputOperand::conditional(kDBias, "d_bias").without_memory()};
 };
 
+class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCrossEntropyWithGradientsOp {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_with_gradients"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
+  OpGroup group() const override { return OpGroup::kContraction; }
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    std::vector<ValueType> types = parameter_gradient_types(op);
+    types.insert(types.begin(), {{sum_dtype(op.input(kX).type.dtype), Shape{1}}, op.input(kX).type});
+    return types;
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
+    std::vector<Tail> tails(static_cast<size_t>(op.num_outputs()), Tail::kNone);
+    if (op.out_shape(kDX).has_token_rows()) tails[kDX] = Tail::kZero;
+    return tails;
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return (1.0 + num_gradients(op)) * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
+  }
+  // Logits are written, read twice, overwritten by their gradients, and read for each gradient. A chunk reads the weight
+  // for the logits and for d_x; from the second chunk on it reads and writes d_w.
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    const double of_d_x = op.attributes().integer("computes_d_x") != 0
+                              ? static_cast<double>(op.input(kW).bytes(bucket)) + bytes_of_later_chunks(op, bucket)
+                              : 0.0;
+    const double of_d_w =
+        op.attributes().integer("computes_d_w") != 0 ? 2.0 * bytes_of_later_chunks(op, bucket) : 0.0;
+    return OpSchema::bytes(op, bucket) + bytes_of_later_chunks(op, bucket) + of_d_x + of_d_w +
+           (4.0 + num_gradients(op)) * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) *
+               num_logits(op, bucket);
+  }
+  std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
+    const ValueId loss = emit(graph, softmax_cross_entropy_op(),
+                              {emit_logits(graph, op), op.inputs[kLabels], op.inputs[kDenominator]},
+                              {{"smoothing", op.attributes.number("smoothing")}});
+    const ValueId d_logits = emit_d_logits(graph, op);
+    std::vector<ValueId> out = emit_parameter_gradients(graph, op, d_logits, kDW);
+    const ValueId d_x =
+        emit_matmul(graph, d_logits, MatmulTranspose::kNo, op.inputs[kW], MatmulTranspose::kNo);
+    out.insert(out.begin(), {loss, d_x});
+    return out;
+  }
+
+ private:
+  static double num_gradients(const OpView& op) {
+    return static_cast<double>(op.attributes().integer("computes_d_x") +
+                               op.attributes().integer("computes_d_w"));
+  }
+
+  static constexpr std::array kInputs{InputOperand::required(kX, "x"),
+                                      InputOperand::required(kW, "w"),
+                                      InputOperand::optional(kBias, "bias"),
+                                      InputOperand::required(kLabels, "labels"),
+                                      InputOperand::required(kDenominator, "denominator"),
+                                      InputOperand::required(kDLoss, "d_loss"),
+                                      InputOperand::into(kIntoW, "into_w", kDW),
+                                      InputOperand::into(kIntoBias, "into_bias", kDBias),
+                                      InputOperand::accumulate_flag(kFlag)};
+  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss"),
+                                       OutputOperand::required(kDX, "d_x").without_memory(),
+                                       OutputOperand::required(kDW, "d_w").without_memory(),
+                                       OutputOperand::conditional(kDBias, "d_bias").without_memory()};
+};
+
 }  // namespace
 
 const OpSchema& linear_cross_entropy_op() {
@@ -259,6 +339,10 @@ const OpSchema& linear_cross_entropy_bwd_op() {
 }
 const OpSchema& linear_cross_entropy_grad_op() {
   static const LinearCrossEntropyGrad op;
+  return op;
+}
+const OpSchema& linear_cross_entropy_with_gradients_op() {
+  static const LinearCrossEntropyWithGradients op;
   return op;
 }
 

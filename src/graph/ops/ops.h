@@ -211,6 +211,10 @@ struct LinearCrossEntropyGradOp {
   enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss, kIntoW, kIntoBias, kFlag };
   enum Out { kDW, kDBias };
 };
+struct LinearCrossEntropyWithGradientsOp {
+  enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss, kIntoW, kIntoBias, kFlag };
+  enum Out { kLoss, kDX, kDW, kDBias };
+};
 struct LogSoftmaxOp {
   enum In { kX };
   enum Out { kY };
@@ -297,6 +301,7 @@ const OpSchema& glu_bwd_op();
 const OpSchema& linear_cross_entropy_op();
 const OpSchema& linear_cross_entropy_bwd_op();
 const OpSchema& linear_cross_entropy_grad_op();
+const OpSchema& linear_cross_entropy_with_gradients_op();
 const OpSchema& linear_add_op();
 const OpSchema& linear_gelu_op();
 const OpSchema& linear_norm_op();

@@ -50,6 +50,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &linear_cross_entropy_op(),
                                       &linear_cross_entropy_bwd_op(),
                                       &linear_cross_entropy_grad_op(),
+                                      &linear_cross_entropy_with_gradients_op(),
                                       &linear_add_op(),
                                       &linear_gelu_op(),
                                       &linear_norm_op(),

@@ -27,6 +27,7 @@ std::vector<PassInfo> list_passes() {
                            first_token_attention_pass({}),
                            chunked_loss_pass({}, 0),
                            accumulate_pass(),
+                           loss_with_gradients_pass({}),
                            recompute_pass({}),
                            copies_at_use_pass(DType::kF16),
                            dead_code_pass({}),

@@ -143,6 +143,9 @@ Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` in this bucket, classifier, loss and the
 // count of correct predictions become one op, which computes the logits of a few rows at a time.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
+// loss_with_gradients_pass.cc: a chunked loss and the ops that compute its gradients become one op, which computes the logits
+// once instead of three times.
+Pass loss_with_gradients_pass(const Bucket& bucket);
 // The pass chunked_loss computes two products of the classifier a second time. This is worth it for logits of more
 // than 64 MiB: the plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192
 // tokens computes 1.2 % more per step. Smaller logits rarely determine the size of a plan.

@@ -34,7 +34,11 @@ __global__ __launch_bounds__(kWarpgroup,
   float* const delta = reinterpret_cast<float*>(shared + 6 * kWgmmaTile);
   const Dropout dropout = load_dropout(args);
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  TileReader of_k(args, work, args.k, args.k_stride, 0), of_v(args, work, args.v, args.v_stride, 0);
+  const Work keys_work = work_of_keys(args, work);
+  const int begin = first_key(args, work.row) / kKeys * kKeys,
+            end = end_key(args, work, work.row + kRows - 1);
+  TileReader of_k(args, keys_work, args.k, args.k_stride, begin),
+      of_v(args, keys_work, args.v, args.v_stride, begin);
   const auto fetch = [&](int stage) {
     of_k.copy_next(keys + stage * kWgmmaTile);
     of_v.copy_next(keys + (2 + stage) * kWgmmaTile);
@@ -47,14 +51,13 @@ __global__ __launch_bounds__(kWarpgroup,
   RowValues<1> rows;
   clear(d_q);
   const float exponent = args.scale * kLog2E;
-  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   const int first_hidden = args.causal ? min(work.count, work.row + warp_row) : work.count;
-  for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+  for (int key = begin, stage = 0; key < end; key += kKeys, stage ^= 1) {
     wait_for_copies();
     fence_async_proxy();
     __syncthreads();
     if (key + kKeys < end) fetch(stage ^ 1);
-    if (key == 0) {
+    if (key == begin) {
       find_delta<kType, kWgmmaDim, 1>(args, work, shared + kWgmmaTile, lane_offset<kWgmmaDim>, delta);
       rows = load_row_values<1>(args, work, warp_row, delta);
     }
@@ -77,6 +80,8 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<1>();
     hold(x[0]);
     if (key + kKeys > first_hidden) hide_keys<1>(args, work, work.row + warp_row, key, x);
+    if (reaches_far(args.window, work.row + warp_row, 16, key, kKeys))
+      hide_far<1>(args.window, work.row + warp_row, key, x);
     exponentiate(rows, exponent, x);
     wait_for_products<0>();
     hold(y[0]);
@@ -114,12 +119,26 @@ __global__ __launch_bounds__(kWarpgroup,
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
   const int keep_of_row = keep_place(warp_row % 32 + lane / 4);
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
-  const int start = args.causal ? work.row : 0;
-  TileReader of_q(args, work, args.q, args.q_stride, start), of_d_o(args, work, args.d_o, columns, start);
+  // A causal block starts at its own rows, which are a multiple of a tile.
+  const int start = first_query(args, work.row) / kQueries * kQueries,
+            end = end_query(args, work, work.row + kRows - 1);
+  // The heads of q that read this head of k and v follow one another.
+  Work query_work = work;
+  query_work.head = work.head * args.group;
+  const int end_head = query_work.head + args.group;
+  TileReader of_q(args, query_work, args.q, args.q_stride, start),
+      of_d_o(args, query_work, args.d_o, columns, start);
   const auto fetch = [&](int row, int stage) {
     of_q.copy_next(queries + stage * kWgmmaTile);
     of_d_o.copy_next(queries + (2 + stage) * kWgmmaTile);
-    fetch_row_values<kRows, kWarpgroup, kDropout>(args, work, dropout, row, row_values + stage * kValues);
+    fetch_row_values<kRows, kWarpgroup, kDropout>(args, query_work, dropout, row, row_values + stage * kValues);
+  };
+  const auto fetch_after = [&](int row, int stage) {
+    if (row + kQueries < end) return fetch(row + kQueries, stage);
+    if (++query_work.head == end_head) return;
+    of_q = TileReader(args, query_work, args.q, args.q_stride, start);
+    of_d_o = TileReader(args, query_work, args.d_o, columns, start);
+    fetch(start, stage);
   };
   TileReader(args, work, args.k, args.k_stride, work.row).copy_next(base);
   TileReader(args, work, args.v, args.v_stride, work.row).copy_next(base + kWgmmaTile);
@@ -128,12 +147,12 @@ __global__ __launch_bounds__(kWarpgroup,
   clear(d_k);
   clear(d_v);
   const float exponent = args.scale * kLog2E;
-  for (int row = start, stage = 0; row < work.count; row += kQueries, stage ^= 1) {
+  const int steps = args.group * ((end - start + kQueries - 1) / kQueries);
+  for (int step = 0, row = start, stage = 0; step < steps; ++step, stage ^= 1) {
     wait_for_copies();
     fence_async_proxy();
     __syncthreads();
-    if (row + kQueries < work.count) fetch(row + kQueries, stage ^ 1);
-    if (args.causal && row + kQueries <= work.row) continue;
+    fetch_after(row, stage ^ 1);
     const uint64_t k = descriptor(base), v = descriptor(base + kWgmmaTile),
                    q = descriptor(queries + stage * kWgmmaTile),
                    d_o = descriptor(queries + (2 + stage) * kWgmmaTile);
@@ -142,22 +161,25 @@ __global__ __launch_bounds__(kWarpgroup,
     float x[1][8][4], y[1][8][4];
     begin_products();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_tiles<kType>(x[0], k + 2 * step, q + 2 * step, step);
+    for (int part = 0; part < 4; ++part) multiply_tiles<kType>(x[0], k + 2 * part, q + 2 * part, part);
     close_products();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_tiles<kType>(y[0], v + 2 * step, d_o + 2 * step, step);
+    for (int part = 0; part < 4; ++part) multiply_tiles<kType>(y[0], v + 2 * part, d_o + 2 * part, part);
     close_products();
     wait_for_products<0>();
     hold(x[0]);
     hold(y[0]);
     if (args.causal && row < work.row + warp_row + 16) hide_queries<1, 8>(work.row + warp_row, row, x);
+    if (reaches_far(args.window, work.row + warp_row, 16, row, kQueries))
+      hide_far<1>(args.window, work.row + warp_row, row, x);
+    row = row + kQueries < end ? row + kQueries : start;
     uint32_t p[4][1][4], d_x[4][1][4];
     differentiate<kType, 1, 8, kDropout>(args, exponent, values, keep, keep_of_row, x, y, p, d_x);
     begin_products();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(d_v[0], p[step][0], d_o + 128 * step, 1);
+    for (int part = 0; part < 4; ++part) multiply_rows_of<kType>(d_v[0], p[part][0], d_o + 128 * part, 1);
 #pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(d_k[0], d_x[step][0], q + 128 * step, 1);
+    for (int part = 0; part < 4; ++part) multiply_rows_of<kType>(d_k[0], d_x[part][0], q + 128 * part, 1);
     close_products();
     wait_for_products<0>();
     hold(d_v[0]);

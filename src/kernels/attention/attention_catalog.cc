@@ -54,12 +54,6 @@ Support warpgroups_fit(const Problem& problem, const AttentionDims& dims) {
   if (head_dim <= 32 || head_dim > 64) {
     return {false, fmt::format("a head size of {} does not fill tiles of 64 columns: 33 to 64 do", head_dim)};
   }
-  if (dims.group_heads() != 1) {
-    return {false, fmt::format("needs a head of keys and values for each of the {} heads; there are {}",
-                               dims.heads, dims.num_kv_heads())};
-  }
-  if (dims.window != 0)
-    return {false, fmt::format("computes no window, such as one of {} rows", dims.window)};
   return {};
 }
 
@@ -104,8 +98,14 @@ Support attention_cuda_tf32_fits(const Problem& problem, const AttentionDims& di
 }
 
 Support attention_cuda_tf32_wgmma_fits(const Problem& problem, const AttentionDims& dims) {
-  const Support support = attention_cuda_tf32_fits(problem, dims);
-  return support.ok ? warpgroups_fit(problem, dims) : support;
+  if (const Support support = attention_cuda_tf32_fits(problem, dims); !support.ok) return support;
+  if (dims.group_heads() != 1) {
+    return {false, fmt::format("needs a head of keys and values for each of the {} heads; there are {}",
+                               dims.heads, dims.num_kv_heads())};
+  }
+  if (dims.window != 0)
+    return {false, fmt::format("computes no window, such as one of {} rows", dims.window)};
+  return warpgroups_fit(problem, dims);
 }
 
 Support paged_attention_fits(const PagedAttentionDims& dims) {

@@ -90,11 +90,16 @@ AttentionBlockRows block_rows(const AttentionDims& dims) {
 // 0.474 ms with warpgroups and 0.594 ms with mma.sync; with dropout 0.646 and 0.742 ms.
 bool takes_wgmma(const AttentionDims& dims) {
 #ifdef PLIMSOLL_HAS_WGMMA
-  return dims.head_dim <= 64 && dims.group_heads() == 1 && dims.window == 0 && compute_capability() == 90;
+  return dims.head_dim <= 64 && compute_capability() == 90;
 #else
   static_cast<void>(dims);
   return false;
 #endif
+}
+
+// The kernels for fp32 tensors compute neither windows nor heads that share keys and values.
+bool takes_tf32_wgmma(const AttentionDims& dims) {
+  return dims.group_heads() == 1 && dims.window == 0 && takes_wgmma(dims);
 }
 
 void check_mma(const AttentionKernelArgs& args) {
@@ -230,7 +235,7 @@ void attention_bwd_cuda_tf32(const AttentionBwdArgs& args, const int64_t* rng, C
 }
 
 void attention_fwd_cuda_tf32_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  if (!takes_wgmma(args.dims)) return attention_fwd_cuda_tf32(args, rng, stream);
+  if (!takes_tf32_wgmma(args.dims)) return attention_fwd_cuda_tf32(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
   run(args, rng, check_tf32,
       [&](const AttentionKernelArgs& kernel) { launch_attention_fwd_wgmma_tf32(kernel, stream); });
@@ -238,7 +243,7 @@ void attention_fwd_cuda_tf32_wgmma(const AttentionFwdArgs& args, const int64_t* 
 }
 
 void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  if (!takes_wgmma(args.dims)) return attention_bwd_cuda_tf32(args, rng, stream);
+  if (!takes_tf32_wgmma(args.dims)) return attention_bwd_cuda_tf32(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
   run(args, rng, check_tf32, [&](const AttentionKernelArgs& kernel) {
     launch_attention_dq_wgmma_tf32(kernel, stream);

@@ -22,13 +22,23 @@ struct Work {
 
 enum class TileOrder { kForward, kBackward };
 
-// Returns the work of this block. Blocks are numbered (tile, head, sequence); one extra sequence number
-// denotes the tail. kBackward starts with the last rows, which see the most keys under a causal mask.
+// Blocks are numbered (tile, head, sequence), or, under a causal mask, (head, tile, sequence): the tiles with the most work
+// of all heads of a sequence then start first, and the card is not left waiting for one of them at the end.
+__device__ inline int tile_of_block(const AttentionKernelArgs& args) {
+  return static_cast<int>(args.causal ? blockIdx.y : blockIdx.x);
+}
+__device__ inline int num_tiles(const AttentionKernelArgs& args) {
+  return static_cast<int>(args.causal ? gridDim.y : gridDim.x);
+}
+
+// Returns the work of this block. One extra sequence number denotes the tail. kBackward starts with the last rows, which
+// see the most keys under a causal mask.
 __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, TileOrder order) {
   Work work;
-  work.head = static_cast<int>(blockIdx.y);
+  work.head = static_cast<int>(args.causal ? blockIdx.x : blockIdx.y);
   const int sequence = static_cast<int>(blockIdx.z);
-  const int tile = static_cast<int>(order == TileOrder::kForward ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+  const int tile =
+      order == TileOrder::kForward ? tile_of_block(args) : num_tiles(args) - 1 - tile_of_block(args);
   work.row = tile * rows;
   work.first = args.cu_seqlens[sequence];
   work.is_tail = sequence == args.sequences;
@@ -69,15 +79,15 @@ __device__ inline void clear_tail(const AttentionKernelArgs& args, const Work& w
   const int words = args.head_dim * (args.dtype == DType::kF32 ? 2 : 1);
   const int64_t scale = args.dtype == DType::kF32 ? 2 : 1;
   auto* halves = static_cast<uint16_t*>(rows);
-  for (int t = work.first + static_cast<int>(blockIdx.x); t < args.tokens; t += static_cast<int>(gridDim.x)) {
+  for (int t = work.first + tile_of_block(args); t < args.tokens; t += num_tiles(args)) {
     uint16_t* row = halves + (t * stride + static_cast<int64_t>(work.head) * args.head_dim) * scale;
     for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x)) row[i] = 0;
   }
 }
 __device__ inline void clear_tail_of_row_values(const AttentionKernelArgs& args, const Work& work,
                                                 float* values) {
-  const int step = static_cast<int>(gridDim.x * blockDim.x);
-  for (int t = work.first + static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); t < args.tokens;
+  const int threads = static_cast<int>(blockDim.x), step = num_tiles(args) * threads;
+  for (int t = work.first + tile_of_block(args) * threads + static_cast<int>(threadIdx.x); t < args.tokens;
        t += step) {
     values[static_cast<int64_t>(work.head) * args.tokens + t] = 0.0f;
   }

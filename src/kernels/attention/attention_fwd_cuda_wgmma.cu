@@ -39,16 +39,19 @@ __global__ __launch_bounds__(kWarpgroup,
                  values = keys + 2 * kWgmmaTile;
   const Dropout dropout = load_dropout(args);
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
+  const int begin = first_key(args, work.row) / kKeys * kKeys,
+            end = end_key(args, work, work.row + kRows - 1);
   const int first_hidden = args.causal ? min(work.count, work.row + warp_row) : work.count;
   const float exponent = args.scale * kLog2E;
   float score[1][8][4], out[1][8][4], largest[1][2], sum[1][2], old[1][2];
   uint32_t p[4][4];
   clear(out);
-  largest[0][0] = largest[0][1] = -INFINITY;
+  largest[0][0] = largest[0][1] = kNoScore;
   sum[0][0] = sum[0][1] = 0.0f;
 
-  TileReader of_keys(args, work, args.k, args.k_stride, 0), of_values(args, work, args.v, args.v_stride, 0);
+  const Work keys_work = work_of_keys(args, work);
+  TileReader of_keys(args, keys_work, args.k, args.k_stride, begin),
+      of_values(args, keys_work, args.v, args.v_stride, begin);
   // Waits for the requested tiles, then requests the values of this tile and the keys of the next.
   const auto wait_and_request_next = [&](int key, int stage) {
     wait_for_copies();
@@ -79,6 +82,8 @@ __global__ __launch_bounds__(kWarpgroup,
   const auto softmax_tile = [&](int key) {
     hold(score[0]);
     if (key + kKeys > first_hidden) hide_keys<1>(args, work, work.row + warp_row, key, score);
+    if (reaches_far(args.window, work.row + warp_row, 16, key, kKeys))
+      hide_far<1>(args.window, work.row + warp_row, key, score);
     softmax_scores<1>(exponent, score, largest, sum, old);
     hold(score[0]);
   };
@@ -92,18 +97,18 @@ __global__ __launch_bounds__(kWarpgroup,
 
   TileReader(args, work, args.q, args.q_stride, work.row).copy_next(queries);
   of_keys.copy_next(keys);
-  wait_and_request_next(0, 0);
+  wait_and_request_next(begin, 0);
   {
     begin_products();
     multiply_by_keys(0);
-    KeepDraw<1> keep(args, work, warp_row, 0);
+    KeepDraw<1> keep(args, work, warp_row, begin);
     draw(keep);
     wait_for_products<0>();
-    softmax_tile(0);
+    softmax_tile(begin);
     take_probabilities(keep);
   }
   int stage = 0;
-  for (int key = kKeys; key < end; key += kKeys) {
+  for (int key = begin + kKeys; key < end; key += kKeys) {
     stage ^= 1;
     wait_and_request_next(key, stage);
     begin_products();

@@ -29,7 +29,7 @@ constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
 }
 
 // Launches one block per tile of `rows` rows of the bucket's longest sequence, for each of `heads` heads of every
-// sequence, plus one set of blocks for the tail.
+// sequence, plus one set of blocks for the tail. find_work() decodes the numbers of blocks.
 inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int heads, int threads,
                            int64_t shared_bytes, const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
@@ -39,8 +39,9 @@ inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int he
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributePreferredSharedMemoryCarveout,
                                      cudaSharedmemCarveoutMaxShared));
-  const dim3 grid(static_cast<unsigned>(std::max(1, (args.longest + rows - 1) / rows)),
-                  static_cast<unsigned>(heads), static_cast<unsigned>(args.sequences + 1));
+  const auto tiles = static_cast<unsigned>(std::max(1, (args.longest + rows - 1) / rows)),
+             num_heads = static_cast<unsigned>(heads), sequences = static_cast<unsigned>(args.sequences + 1);
+  const dim3 grid = args.causal ? dim3(num_heads, tiles, sequences) : dim3(tiles, num_heads, sequences);
   kernel<<<grid, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), stream>>>(args);
 }
 

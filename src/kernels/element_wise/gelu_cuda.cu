@@ -106,7 +106,7 @@ void bias_gelu_bwd_cuda(const BiasGeluBwdArgs& args, const int32_t* accumulate, 
   cuda::with_type_and_form(dtype, args.activation, [&](auto type, auto form) {
     const cuda::BiasSlope<decltype(form)> function{cuda::any_floats(args.b)};
     cuda::launch_column_sums<decltype(type)>(args.h, args.d_y, args.d_h, args.scratch, args.T, args.C,
-                                             function, {{cuda::any_floats_out(args.d_b)}},
+                                             args.C, function, {{cuda::any_floats_out(args.d_b)}},
                                              cuda::add_flag(accumulate, args.accumulate), {args.b.data},
                                              stream);
   });

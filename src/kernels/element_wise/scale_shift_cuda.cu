@@ -67,7 +67,7 @@ void scale_shift_bwd_cuda(const ScaleShiftBwdArgs& args, const int32_t* accumula
   check_column_sum(kKernel, {"d_bias", args.d_bias}, args.scratch);
   cuda::with_cuda_type(dtype, [&](auto type) {
     cuda::launch_column_sums<decltype(type)>(
-        args.d_y, args.x_hat, args.d_x_hat, args.scratch, args.T, args.C,
+        args.d_y, args.x_hat, args.d_x_hat, args.scratch, args.T, args.C, args.C,
         cuda::AffineBwd{cuda::any_floats(args.gain)},
         {{cuda::any_floats_out(args.d_gain), cuda::any_floats_out(args.d_bias)}},
         cuda::add_flag(accumulate, args.accumulate), {args.gain.data}, stream);

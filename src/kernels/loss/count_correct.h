@@ -28,6 +28,7 @@ struct CountCorrectArgs {
   int64_t num_rows = 0;
   int64_t num_classes = 0;                         // Requires: >= 1
   Accumulate accumulate = Accumulate::kOverwrite;  // states if the count is added to
+  int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
 };
 
 void count_correct_ref(const CountCorrectArgs& args);

@@ -10,6 +10,7 @@ struct CountedRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
   int64_t num_classes = 0;
+  int64_t stride = 0;  // elements from a row to the next
 };
 
 __global__ void set_zero_kernel(int32_t* count) {
@@ -24,7 +25,7 @@ __global__ void __launch_bounds__(kLossThreads)
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
   if (label < 0) return;  // the same for all threads of the row
-  const T* x = logits + row * a.num_classes;
+  const T* x = logits + row * a.stride;
   float at_label[1];
   load_floats<T, 1>(x + label, at_label);
   const float limit = at_label[0];
@@ -35,7 +36,8 @@ __global__ void __launch_bounds__(kLossThreads)
     load_floats<T, N>(x + k, values);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const bool beats = values[i] > limit || (values[i] == limit && k + i < label);
+      const bool beats =
+          k + i < a.num_classes && (values[i] > limit || (values[i] == limit && k + i < label));
       better += beats ? 1.0f : 0.0f;
     }
   }
@@ -56,9 +58,10 @@ void count_correct_cuda(const CountCorrectArgs& args, CudaStream stream) {
     PLIMSOLL_CHECK_LAUNCH("count_correct_zero");
   }
   if (args.num_rows <= 0) return;
-  const cuda::CountedRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes};
+  const cuda::CountedRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes,
+                                args.row_stride == 0 ? args.num_classes : args.row_stride};
   const cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);
-  cuda::with_row_packs(dtype, args.num_classes, {args.logits_BK.data}, [&](auto type, auto n) {
+  cuda::with_row_packs(dtype, rows.stride, {args.logits_BK.data}, [&](auto type, auto n) {
     using T = decltype(type);
     cuda::count_correct_kernel<T, decltype(n)::value>
         <<<grid.blocks, grid.block, 0, stream>>>(static_cast<const T*>(args.logits_BK.data), rows, count);

@@ -11,6 +11,7 @@
 //   d_z       = its gradient, rounded to the type of x
 //   bwd:  d_x_BH = d_z w
 //   grad: d_w_KH = (or +=) d_z^T x,  d_bias_K = (or +=) column sums of d_z
+//   with_gradients: the loss and the results of bwd and grad, with the same bits; it computes z once instead of three times
 // Source: the chain rule; chunks of rows as in "Cut Your Losses in Large-Vocabulary Language Models" (Wijmans
 // et al., arXiv 2411.09009), which has the same purpose but other kernels.
 //
@@ -24,7 +25,8 @@
 // products of a chunk's rows have the bits of the whole product; d_w and d_bias do not, because they add the same
 // terms in another order. Aliasing: none. Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64
 // bytes (GPU: 256). Repeatability: as in matmul.h: the same bits for the same problem, number of threads, CPU and
-// library; on a GPU in every run. Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w. Each chunk reads w
+// library; on a GPU in every run. Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w; 6 BHK for
+// all together. Each chunk reads w
 // (twice for d_x); from the second chunk on d_w is read and written. Thread-safety: a prepared object runs one call
 // at a time. Ownership: views do not own memory.
 #pragma once
@@ -75,6 +77,21 @@ struct LinearCrossEntropyGradArgs {
   std::span<std::byte> scratch = {};
 };
 
+struct LinearCrossEntropyWithGradientsArgs {
+  ConstView x_BH = {};
+  ConstView w_KH = {};
+  ConstView bias_K = {};
+  ConstView labels_B = {};
+  ConstView denominator = {};
+  ConstView d_loss = {};
+  View loss = {};    // 1 element
+  View d_x_BH = {};  // null: not computed
+  View d_w_KH = {};  // null: not computed
+  View d_bias_K = {};
+  Accumulate accumulate = Accumulate::kOverwrite;  // applies to d_w and d_bias
+  std::span<std::byte> scratch = {};
+};
+
 // Returns a bound on the absolute error of a row's loss if every logit has an error of at most `logit_error`:
 // the logarithm of the sum of exponentials changes by no more than that, and so does the label's logit.
 constexpr double linear_cross_entropy_row_error(int64_t num_classes, double logit_error) {
@@ -93,6 +110,8 @@ void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
                                   const LinearCrossEntropyBwdArgs& args);
 void linear_cross_entropy_grad_ref(const LinearCrossEntropyProblem& problem,
                                    const LinearCrossEntropyGradArgs& args);
+void linear_cross_entropy_with_gradients_ref(const LinearCrossEntropyProblem& problem,
+                                             const LinearCrossEntropyWithGradientsArgs& args);
 
 // A computation for which everything has been decided, compiled and allocated beforehand. Requires of run():
 // args match the problem. Errors: as PreparedMatmul.
@@ -109,6 +128,8 @@ std::unique_ptr<PreparedLossChunks<LinearCrossEntropyBwdArgs>> prepare_linear_cr
     const LinearCrossEntropyProblem& problem);
 std::unique_ptr<PreparedLossChunks<LinearCrossEntropyGradArgs>> prepare_linear_cross_entropy_grad_cpu(
     const LinearCrossEntropyProblem& problem);
+std::unique_ptr<PreparedLossChunks<LinearCrossEntropyWithGradientsArgs>>
+prepare_linear_cross_entropy_with_gradients_cpu(const LinearCrossEntropyProblem& problem);
 
 // Calls body(first row, number of rows) for every chunk, in order.
 template <typename Body>
@@ -143,7 +164,7 @@ inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, Co
 // softmax_cross_entropy.h, on logits of the type of x. Views are in device memory, and a prepared computation
 // may be captured in a CUDA graph and replayed.
 //
-// Chunks have linear_cross_entropy_cuda_chunk_rows() rows. The loss is the sum of all rows' losses in the
+// Chunks have linear_cross_entropy_cuda_chunk_rows() rows of linear_cross_entropy_cuda_logit_stride() elements. The loss is the sum of all rows' losses in the
 // order of softmax_cross_entropy_fwd_cuda. Products of fp32 operands are plain or rounded to TF32, but never
 // use three TF32 products, because splitting w would need three times its memory again. Thread-safety and
 // ownership: as in matmul_cuda.h. Errors: as prepare_matmul_cuda().
@@ -163,5 +184,7 @@ std::unique_ptr<CudaLossChunks<LinearCrossEntropyBwdArgs>> prepare_linear_cross_
     const LinearCrossEntropyProblem& problem);
 std::unique_ptr<CudaLossChunks<LinearCrossEntropyGradArgs>> prepare_linear_cross_entropy_grad_cuda(
     const LinearCrossEntropyProblem& problem);
+std::unique_ptr<CudaLossChunks<LinearCrossEntropyWithGradientsArgs>>
+prepare_linear_cross_entropy_with_gradients_cuda(const LinearCrossEntropyProblem& problem);
 
 }  // namespace plimsoll

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// The state that all three computations share: the products of full chunks and of the last chunk, and the
+// The state that all computations share: the products of full chunks and of the last chunk, and the
 // locations of the scratch's parts.
 class Chunks {
  public:
@@ -24,14 +24,14 @@ class Chunks {
       if (prepared.logits) return;
       const LossChunkProducts products = loss_chunk_products(problem, rows, w);
       prepared.logits = prepare_matmul_cpu(products.logits);
-      if (part == LossPart::kInput) prepared.gradient = prepare_matmul_cpu(products.d_x);
-      if (part == LossPart::kParameters) prepared.gradient = prepare_matmul_cpu(products.d_w);
+      if (computes_d_x(part)) prepared.d_x = prepare_matmul_cpu(products.d_x);
+      if (computes_d_w(part)) prepared.d_w = prepare_matmul_cpu(products.d_w);
     });
   }
 
  protected:
   struct Prepared {
-    std::unique_ptr<PreparedMatmul> logits, gradient;
+    std::unique_ptr<PreparedMatmul> logits, d_x, d_w;
   };
 
   void begin(ConstView w, std::span<std::byte> scratch) {
@@ -45,7 +45,6 @@ class Chunks {
     w_ = copy;
   }
 
-  ConstView weight() const { return w_; }
   View sum() const { return {scratch_ + parts_.losses, DType::kF64}; }
   View wide() const { return {scratch_ + parts_.wide, DType::kF32}; }
   View narrow() const {
@@ -67,10 +66,22 @@ class Chunks {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
   }
 
-  // Computes the gradients of the logits of the current chunk in the type of x.
+  // Adds the loss of the current chunk, whose logits exist, to sum().
+  template <typename Args>
+  void add_loss(const Args& args, int64_t first, int64_t rows) {
+    softmax_cross_entropy_fwd_cpu({.logits_BK = wide(),
+                                   .labels_B = view_from(args.labels_B, first),
+                                   .denominator = args.denominator,
+                                   .loss = sum(),
+                                   .num_rows = rows,
+                                   .num_classes = problem_.classes,
+                                   .label_smoothing = problem_.label_smoothing,
+                                   .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+  }
+
+  // Replaces the logits of the current chunk with their gradients in the type of x.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
-    compute_logits(args, first, rows);
     softmax_cross_entropy_bwd_cpu({.logits_BK = wide(),
                                    .labels_B = view_from(args.labels_B, first),
                                    .denominator = args.denominator,
@@ -80,6 +91,36 @@ class Chunks {
                                    .num_classes = problem_.classes,
                                    .label_smoothing = problem_.label_smoothing});
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = wide(), .y = narrow(), .n = rows * problem_.classes});
+  }
+
+  // The functions below read the gradients of the logits of the current chunk.
+  template <typename Args>
+  void compute_d_x(const Args& args, int64_t first, int64_t rows) {
+    prepared(rows).d_x->run({.a = narrow(),
+                             .b = w_,
+                             .bias = {},
+                             .c = view_from(args.d_x_BH, first * problem_.hidden),
+                             .scratch = workspace()});
+  }
+  template <typename Args>
+  void compute_parameter_gradients(const Args& args, int64_t first, int64_t rows) {
+    const Accumulate accumulate = first > 0 ? Accumulate::kAdd : args.accumulate;
+    if (args.d_w_KH) {
+      prepared(rows).d_w->run({.a = narrow(),
+                               .b = view_from(args.x_BH, first * problem_.hidden),
+                               .bias = {},
+                               .c = args.d_w_KH,
+                               .accumulate = accumulate,
+                               .scratch = workspace()});
+    }
+    if (args.d_bias_K) {
+      bias_grad_cpu({.d_y = narrow(),
+                     .d_b = args.d_bias_K,
+                     .scratch = {workspace().data(), DType::kU8},
+                     .T = rows,
+                     .C = problem_.classes,
+                     .accumulate = accumulate});
+    }
   }
 
   LinearCrossEntropyProblem problem_;
@@ -100,14 +141,7 @@ class Forward final : public PreparedLossChunks<LinearCrossEntropyFwdArgs>, priv
     begin(args.w_KH, args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows);
-      softmax_cross_entropy_fwd_cpu({.logits_BK = wide(),
-                                     .labels_B = view_from(args.labels_B, first),
-                                     .denominator = args.denominator,
-                                     .loss = sum(),
-                                     .num_rows = rows,
-                                     .num_classes = problem_.classes,
-                                     .label_smoothing = problem_.label_smoothing,
-                                     .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+      add_loss(args, first, rows);
       if (args.num_correct) count_correct_cpu(count_of_chunk(args, wide(), first, rows, problem_.classes));
     });
     args.loss.store(0, sum().load(0));
@@ -121,12 +155,9 @@ class Backward final : public PreparedLossChunks<LinearCrossEntropyBwdArgs>, pri
   void run(const LinearCrossEntropyBwdArgs& args) override {
     begin(args.w_KH, args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_logits(args, first, rows);
       compute_d_logits(args, first, rows);
-      prepared(rows).gradient->run({.a = narrow(),
-                                    .b = weight(),
-                                    .bias = {},
-                                    .c = view_from(args.d_x_BH, first * problem_.hidden),
-                                    .scratch = workspace()});
+      compute_d_x(args, first, rows);
     });
   }
 };
@@ -138,25 +169,27 @@ class Gradient final : public PreparedLossChunks<LinearCrossEntropyGradArgs>, pr
   void run(const LinearCrossEntropyGradArgs& args) override {
     begin(args.w_KH, args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_logits(args, first, rows);
       compute_d_logits(args, first, rows);
-      const Accumulate accumulate = first > 0 ? Accumulate::kAdd : args.accumulate;
-      if (args.d_w_KH) {
-        prepared(rows).gradient->run({.a = narrow(),
-                                      .b = view_from(args.x_BH, first * problem_.hidden),
-                                      .bias = {},
-                                      .c = args.d_w_KH,
-                                      .accumulate = accumulate,
-                                      .scratch = workspace()});
-      }
-      if (args.d_bias_K) {
-        bias_grad_cpu({.d_y = narrow(),
-                       .d_b = args.d_bias_K,
-                       .scratch = {workspace().data(), DType::kU8},
-                       .T = rows,
-                       .C = problem_.classes,
-                       .accumulate = accumulate});
-      }
+      compute_parameter_gradients(args, first, rows);
     });
+  }
+};
+
+class WithGradients final : public PreparedLossChunks<LinearCrossEntropyWithGradientsArgs>, private Chunks {
+ public:
+  explicit WithGradients(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kEverything) {}
+
+  void run(const LinearCrossEntropyWithGradientsArgs& args) override {
+    begin(args.w_KH, args.scratch);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_logits(args, first, rows);
+      add_loss(args, first, rows);
+      compute_d_logits(args, first, rows);
+      if (args.d_x_BH) compute_d_x(args, first, rows);
+      compute_parameter_gradients(args, first, rows);
+    });
+    args.loss.store(0, sum().load(0));
   }
 };
 
@@ -173,6 +206,10 @@ std::unique_ptr<PreparedLossChunks<LinearCrossEntropyBwdArgs>> prepare_linear_cr
 std::unique_ptr<PreparedLossChunks<LinearCrossEntropyGradArgs>> prepare_linear_cross_entropy_grad_cpu(
     const LinearCrossEntropyProblem& problem) {
   return std::make_unique<Gradient>(problem);
+}
+std::unique_ptr<PreparedLossChunks<LinearCrossEntropyWithGradientsArgs>>
+prepare_linear_cross_entropy_with_gradients_cpu(const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<WithGradients>(problem);
 }
 
 }  // namespace plimsoll

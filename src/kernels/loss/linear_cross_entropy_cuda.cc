@@ -11,28 +11,30 @@
 namespace plimsoll {
 namespace {
 
-// The state that all three computations share: the products of full chunks and of the last chunk, and the
+// The state that all computations share: the products of full chunks and of the last chunk, and the
 // locations of the scratch's parts.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
-      : problem_(problem), parts_(linear_cross_entropy_cuda_scratch(problem, part)) {
+      : problem_(problem),
+        stride_(linear_cross_entropy_cuda_logit_stride(problem)),
+        parts_(linear_cross_entropy_cuda_scratch(problem, part)) {
     PLIMSOLL_CHECK(problem.fp32 != Fp32Products::kTf32x3,
                    "the chunked loss does not support products as three TF32 products");
     problem_.chunk_rows = linear_cross_entropy_cuda_chunk_rows(problem);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t, int64_t rows) {
       Prepared& prepared = prepared_[rows];
       if (prepared.logits) return;
-      const LossChunkProducts products = loss_chunk_products(problem_, rows, problem_.w);
+      const LossChunkProducts products = loss_chunk_products(problem_, rows, problem_.w, stride_);
       prepared.logits = prepare_matmul_cuda(products.logits, problem_.fp32);
-      if (part == LossPart::kInput) prepared.gradient = prepare_matmul_cuda(products.d_x, problem_.fp32);
-      if (part == LossPart::kParameters) prepared.gradient = prepare_matmul_cuda(products.d_w, problem_.fp32);
+      if (computes_d_x(part)) prepared.d_x = prepare_matmul_cuda(products.d_x, problem_.fp32);
+      if (computes_d_w(part)) prepared.d_w = prepare_matmul_cuda(products.d_w, problem_.fp32);
     });
   }
 
  protected:
   struct Prepared {
-    std::unique_ptr<CudaMatmul> logits, gradient;
+    std::unique_ptr<CudaMatmul> logits, d_x, d_w;
   };
 
   void check(std::span<std::byte> scratch) const {
@@ -57,10 +59,33 @@ class Chunks {
                                nullptr, stream);
   }
 
-  // Replaces the logits with their gradients.
+  // Returns the arguments of the loss of all rows.
   template <typename Args>
-  void compute_d_logits(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
-    compute_logits(args, first, rows, stream);
+  SoftmaxCrossEntropyFwdArgs whole_loss(const Args& args) const {
+    SoftmaxCrossEntropyFwdArgs loss{.logits_BK = logits(args.scratch),
+                                    .labels_B = args.labels_B,
+                                    .denominator = args.denominator,
+                                    .loss = args.loss,
+                                    .num_rows = problem_.rows,
+                                    .num_classes = problem_.classes,
+                                    .label_smoothing = problem_.label_smoothing,
+                                    .row_stride = stride_};
+    loss.scratch = losses(args.scratch);
+    return loss;
+  }
+  // Computes the losses of the rows of a chunk, whose logits exist.
+  template <typename Args>
+  void compute_losses(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
+    SoftmaxCrossEntropyFwdArgs chunk = whole_loss(args);
+    chunk.labels_B = view_from(chunk.labels_B, first);
+    chunk.scratch = view_from(chunk.scratch, first);
+    chunk.num_rows = rows;
+    softmax_cross_entropy_rows_cuda(chunk, stream);
+  }
+
+  // Replaces the logits of a chunk with their gradients. `row_losses` receives the losses, unless it is null.
+  template <typename Args>
+  void compute_d_logits(const Args& args, int64_t first, int64_t rows, View row_losses, CudaStream stream) {
     const View d_logits = logits(args.scratch);
     softmax_cross_entropy_bwd_cuda({.logits_BK = d_logits,
                                     .labels_B = view_from(args.labels_B, first),
@@ -69,11 +94,49 @@ class Chunks {
                                     .d_logits_BK = d_logits,
                                     .num_rows = rows,
                                     .num_classes = problem_.classes,
-                                    .label_smoothing = problem_.label_smoothing},
+                                    .label_smoothing = problem_.label_smoothing,
+                                    .row_stride = stride_,
+                                    .row_losses = row_losses},
                                    stream);
   }
 
+  // The functions below read the gradients of the logits of a chunk.
+  template <typename Args>
+  void compute_d_x(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
+    prepared(rows).d_x->run({.a = logits(args.scratch),
+                             .b = args.w_KH,
+                             .bias = {},
+                             .c = view_from(args.d_x_BH, first * problem_.hidden),
+                             .scratch = workspace(args.scratch)},
+                            nullptr, stream);
+  }
+  template <typename Args>
+  void compute_parameter_gradients(const Args& args, int64_t first, int64_t rows, const int32_t* accumulate,
+                                   CudaStream stream) {
+    const View d_logits = logits(args.scratch);
+    const std::span<std::byte> work = workspace(args.scratch);
+    const int32_t* adds = first > 0 ? static_cast<const int32_t*>(one_on_device()) : accumulate;
+    if (args.d_w_KH) {
+      prepared(rows).d_w->run({.a = d_logits,
+                               .b = view_from(args.x_BH, first * problem_.hidden),
+                               .bias = {},
+                               .c = args.d_w_KH,
+                               .scratch = work},
+                              adds, stream);
+    }
+    if (args.d_bias_K) {
+      bias_grad_cuda({.d_y = d_logits,
+                      .d_b = args.d_bias_K,
+                      .scratch = {work.data(), DType::kU8},
+                      .T = rows,
+                      .C = problem_.classes,
+                      .row_stride = stride_},
+                     adds, stream);
+    }
+  }
+
   LinearCrossEntropyProblem problem_;
+  int64_t stride_;
 
  private:
   LinearCrossEntropyScratch parts_;
@@ -86,26 +149,16 @@ class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private 
 
   void run(const LinearCrossEntropyFwdArgs& args, const int32_t*, CudaStream stream) override {
     check(args.scratch);
-    SoftmaxCrossEntropyFwdArgs loss{.logits_BK = logits(args.scratch),
-                                    .labels_B = args.labels_B,
-                                    .denominator = args.denominator,
-                                    .loss = args.loss,
-                                    .num_rows = problem_.rows,
-                                    .num_classes = problem_.classes,
-                                    .label_smoothing = problem_.label_smoothing};
-    loss.scratch = losses(args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows, stream);
-      SoftmaxCrossEntropyFwdArgs chunk = loss;
-      chunk.labels_B = view_from(loss.labels_B, first);
-      chunk.scratch = view_from(loss.scratch, first);
-      chunk.num_rows = rows;
-      softmax_cross_entropy_rows_cuda(chunk, stream);
+      compute_losses(args, first, rows, stream);
       if (args.num_correct) {
-        count_correct_cuda(count_of_chunk(args, logits(args.scratch), first, rows, problem_.classes), stream);
+        CountCorrectArgs count = count_of_chunk(args, logits(args.scratch), first, rows, problem_.classes);
+        count.row_stride = stride_;
+        count_correct_cuda(count, stream);
       }
     });
-    softmax_cross_entropy_total_cuda(loss, stream);
+    softmax_cross_entropy_total_cuda(whole_loss(args), stream);
   }
 };
 
@@ -116,13 +169,9 @@ class Backward final : public CudaLossChunks<LinearCrossEntropyBwdArgs>, private
   void run(const LinearCrossEntropyBwdArgs& args, const int32_t*, CudaStream stream) override {
     check(args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
-      compute_d_logits(args, first, rows, stream);
-      prepared(rows).gradient->run({.a = logits(args.scratch),
-                                    .b = args.w_KH,
-                                    .bias = {},
-                                    .c = view_from(args.d_x_BH, first * problem_.hidden),
-                                    .scratch = workspace(args.scratch)},
-                                   nullptr, stream);
+      compute_logits(args, first, rows, stream);
+      compute_d_logits(args, first, rows, {}, stream);
+      compute_d_x(args, first, rows, stream);
     });
   }
 };
@@ -133,28 +182,30 @@ class Gradient final : public CudaLossChunks<LinearCrossEntropyGradArgs>, privat
 
   void run(const LinearCrossEntropyGradArgs& args, const int32_t* accumulate, CudaStream stream) override {
     check(args.scratch);
-    const View d_logits = logits(args.scratch);
-    const std::span<std::byte> work = workspace(args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
-      compute_d_logits(args, first, rows, stream);
-      const int32_t* adds = first > 0 ? static_cast<const int32_t*>(one_on_device()) : accumulate;
-      if (args.d_w_KH) {
-        prepared(rows).gradient->run({.a = d_logits,
-                                      .b = view_from(args.x_BH, first * problem_.hidden),
-                                      .bias = {},
-                                      .c = args.d_w_KH,
-                                      .scratch = work},
-                                     adds, stream);
-      }
-      if (args.d_bias_K) {
-        bias_grad_cuda({.d_y = d_logits,
-                        .d_b = args.d_bias_K,
-                        .scratch = {work.data(), DType::kU8},
-                        .T = rows,
-                        .C = problem_.classes},
-                       adds, stream);
-      }
+      compute_logits(args, first, rows, stream);
+      compute_d_logits(args, first, rows, {}, stream);
+      compute_parameter_gradients(args, first, rows, accumulate, stream);
     });
+  }
+};
+
+class WithGradients final : public CudaLossChunks<LinearCrossEntropyWithGradientsArgs>, private Chunks {
+ public:
+  explicit WithGradients(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kEverything) {}
+
+  void run(const LinearCrossEntropyWithGradientsArgs& args, const int32_t* accumulate,
+           CudaStream stream) override {
+    check(args.scratch);
+    const bool in_one_pass = problem_.label_smoothing == 0.0;
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_logits(args, first, rows, stream);
+      if (!in_one_pass) compute_losses(args, first, rows, stream);
+      compute_d_logits(args, first, rows, in_one_pass ? view_from(losses(args.scratch), first) : View(), stream);
+      if (args.d_x_BH) compute_d_x(args, first, rows, stream);
+      compute_parameter_gradients(args, first, rows, accumulate, stream);
+    });
+    softmax_cross_entropy_total_cuda(whole_loss(args), stream);
   }
 };
 
@@ -171,6 +222,10 @@ std::unique_ptr<CudaLossChunks<LinearCrossEntropyBwdArgs>> prepare_linear_cross_
 std::unique_ptr<CudaLossChunks<LinearCrossEntropyGradArgs>> prepare_linear_cross_entropy_grad_cuda(
     const LinearCrossEntropyProblem& problem) {
   return std::make_unique<Gradient>(problem);
+}
+std::unique_ptr<CudaLossChunks<LinearCrossEntropyWithGradientsArgs>>
+prepare_linear_cross_entropy_with_gradients_cuda(const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<WithGradients>(problem);
 }
 
 }  // namespace plimsoll

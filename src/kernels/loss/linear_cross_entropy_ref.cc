@@ -27,11 +27,23 @@ void logits_ref(const LinearCrossEntropyProblem& problem, const MatmulProblem& p
       {.a = view_from(args.x_BH, first * problem.hidden), .b = args.w_KH, .bias = args.bias_K, .c = logits});
 }
 
+template <typename Args>
+void loss_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
+              View logits, View sum) {
+  softmax_cross_entropy_fwd_ref({.logits_BK = logits,
+                                 .labels_B = view_from(args.labels_B, first),
+                                 .denominator = args.denominator,
+                                 .loss = sum,
+                                 .num_rows = rows,
+                                 .num_classes = problem.classes,
+                                 .label_smoothing = problem.label_smoothing,
+                                 .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+}
+
 // Replaces the logits with their gradients.
 template <typename Args>
-void d_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
-                  View logits) {
-  logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
+void replace_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first,
+                        int64_t rows, View logits) {
   softmax_cross_entropy_bwd_ref({.logits_BK = logits,
                                  .labels_B = view_from(args.labels_B, first),
                                  .denominator = args.denominator,
@@ -40,6 +52,43 @@ void d_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, in
                                  .num_rows = rows,
                                  .num_classes = problem.classes,
                                  .label_smoothing = problem.label_smoothing});
+}
+
+template <typename Args>
+void d_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
+                  View logits) {
+  logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
+  replace_logits_ref(problem, args, first, rows, logits);
+}
+
+template <typename Args>
+void d_x_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
+             View d_logits) {
+  matmul_ref(
+      loss_chunk_products(problem, rows, problem.w).d_x,
+      {.a = d_logits, .b = args.w_KH, .bias = {}, .c = view_from(args.d_x_BH, first * problem.hidden)});
+}
+
+template <typename Args>
+void add_parameter_gradients_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first,
+                                 int64_t rows, View d_logits) {
+  const Accumulate accumulate = first > 0 ? Accumulate::kAdd : args.accumulate;
+  if (args.d_w_KH) {
+    matmul_ref(loss_chunk_products(problem, rows, problem.w).d_w,
+               {.a = d_logits,
+                .b = view_from(args.x_BH, first * problem.hidden),
+                .bias = {},
+                .c = args.d_w_KH,
+                .accumulate = accumulate});
+  }
+  if (args.d_bias_K) {
+    bias_grad_ref({.d_y = d_logits,
+                   .d_b = args.d_bias_K,
+                   .scratch = {},
+                   .T = rows,
+                   .C = problem.classes,
+                   .accumulate = accumulate});
+  }
 }
 
 }  // namespace
@@ -51,14 +100,7 @@ void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
   const View sum = scratch_view(args.scratch, parts.losses, DType::kF64);
   for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
     logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
-    softmax_cross_entropy_fwd_ref({.logits_BK = logits,
-                                   .labels_B = view_from(args.labels_B, first),
-                                   .denominator = args.denominator,
-                                   .loss = sum,
-                                   .num_rows = rows,
-                                   .num_classes = problem.classes,
-                                   .label_smoothing = problem.label_smoothing,
-                                   .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+    loss_ref(problem, args, first, rows, logits, sum);
     if (args.num_correct) count_correct_ref(count_of_chunk(args, logits, first, rows, problem.classes));
   });
   args.loss.store(0, sum.load(0));
@@ -69,9 +111,7 @@ void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
   const View d_logits = scratch_view(args.scratch, checked_scratch(problem, args.scratch).wide, problem.x);
   for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
     d_logits_ref(problem, args, first, rows, d_logits);
-    matmul_ref(
-        loss_chunk_products(problem, rows, problem.w).d_x,
-        {.a = d_logits, .b = args.w_KH, .bias = {}, .c = view_from(args.d_x_BH, first * problem.hidden)});
+    d_x_ref(problem, args, first, rows, d_logits);
   });
 }
 
@@ -79,25 +119,24 @@ void linear_cross_entropy_grad_ref(const LinearCrossEntropyProblem& problem,
                                    const LinearCrossEntropyGradArgs& args) {
   const View d_logits = scratch_view(args.scratch, checked_scratch(problem, args.scratch).wide, problem.x);
   for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
-    const Accumulate accumulate = first > 0 ? Accumulate::kAdd : args.accumulate;
     d_logits_ref(problem, args, first, rows, d_logits);
-    if (args.d_w_KH) {
-      matmul_ref(loss_chunk_products(problem, rows, problem.w).d_w,
-                 {.a = d_logits,
-                  .b = view_from(args.x_BH, first * problem.hidden),
-                  .bias = {},
-                  .c = args.d_w_KH,
-                  .accumulate = accumulate});
-    }
-    if (args.d_bias_K) {
-      bias_grad_ref({.d_y = d_logits,
-                     .d_b = args.d_bias_K,
-                     .scratch = {},
-                     .T = rows,
-                     .C = problem.classes,
-                     .accumulate = accumulate});
-    }
+    add_parameter_gradients_ref(problem, args, first, rows, d_logits);
   });
+}
+
+void linear_cross_entropy_with_gradients_ref(const LinearCrossEntropyProblem& problem,
+                                             const LinearCrossEntropyWithGradientsArgs& args) {
+  const LinearCrossEntropyScratch parts = checked_scratch(problem, args.scratch);
+  const View logits = scratch_view(args.scratch, parts.wide, problem.x);
+  const View sum = scratch_view(args.scratch, parts.losses, DType::kF64);
+  for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
+    logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
+    loss_ref(problem, args, first, rows, logits, sum);
+    replace_logits_ref(problem, args, first, rows, logits);
+    if (args.d_x_BH) d_x_ref(problem, args, first, rows, logits);
+    add_parameter_gradients_ref(problem, args, first, rows, logits);
+  });
+  args.loss.store(0, sum.load(0));
 }
 
 }  // namespace plimsoll

@@ -89,7 +89,12 @@ struct Results {
   GuardedBuffer loss, d_x, d_w, d_bias;
 };
 
-enum class Way { kRef, kCpu };
+// The kernels: three that compute a part each, or one that computes everything.
+enum class Way { kRef, kCpu, kRefTogether, kCpuTogether };
+constexpr Way kWays[] = {Way::kRef, Way::kCpu, Way::kRefTogether, Way::kCpuTogether};
+constexpr bool is_reference(Way way) { return way == Way::kRef || way == Way::kRefTogether; }
+constexpr bool is_together(Way way) { return way == Way::kRefTogether || way == Way::kCpuTogether; }
+
 enum class Wants { kAll, kWeight, kBias };
 
 // Runs forward and backward of a problem; with Accumulate::kAdd the gradients of parameters are added to
@@ -97,10 +102,27 @@ enum class Wants { kAll, kWeight, kBias };
 void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants = Wants::kAll) {
   const LinearCrossEntropyProblem& problem = c.problem;
   const auto scratch_of = [&](LossPart part) {
-    const int64_t bytes = way == Way::kRef ? linear_cross_entropy_ref_scratch(problem).bytes
+    const int64_t bytes = is_reference(way) ? linear_cross_entropy_ref_scratch(problem).bytes
                                            : linear_cross_entropy_cpu_scratch(problem, part).bytes;
     return GuardedBuffer(c.name + "/scratch", DType::kU8, bytes);
   };
+  if (is_together(way)) {
+    GuardedBuffer scratch = scratch_of(LossPart::kEverything);
+    auto args = c.operands<LinearCrossEntropyWithGradientsArgs>(scratch);
+    args.d_loss = {&c.d_loss, DType::kF64};
+    args.loss = results.loss.view();
+    args.d_x_BH = results.d_x.view();
+    if (wants != Wants::kBias) args.d_w_KH = results.d_w.view();
+    if (wants != Wants::kWeight && problem.bias == MatmulBias::kRow) args.d_bias_K = results.d_bias.view();
+    args.accumulate = accumulate;
+    if (way == Way::kRefTogether) {
+      linear_cross_entropy_with_gradients_ref(problem, args);
+    } else {
+      prepare_linear_cross_entropy_with_gradients_cpu(problem)->run(args);
+    }
+    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
+    return;
+  }
   GuardedBuffer scratches[] = {scratch_of(LossPart::kLoss), scratch_of(LossPart::kInput),
                                scratch_of(LossPart::kParameters)};
   auto fwd = c.operands<LinearCrossEntropyFwdArgs>(scratches[0]);
@@ -251,8 +273,8 @@ void check(LinearCrossEntropyProblem problem, const std::string& test) {
       Case c(problem, test);
       SCOPED_TRACE(c.name);
       const Exact exact(c);
-      for (const Way way : {Way::kRef, Way::kCpu}) {
-        Results results(c, way == Way::kRef ? " ref" : " cpu", false);
+      for (const Way way : kWays) {
+        Results results(c, is_reference(way) ? " ref" : " cpu", false);
         run(c, way, results, Accumulate::kOverwrite);
         expect_near(c, results, exact);
       }
@@ -295,8 +317,8 @@ TEST(LinearCrossEntropy, AddsToGradientsOfParameters) {
     for (std::vector<double>* limits : {&exact.w_limits, &exact.bias_limits}) {
       for (double& limit : *limits) limit *= 3.0;
     }
-    for (const Way way : {Way::kRef, Way::kCpu}) {
-      Results results(c, way == Way::kRef ? " ref" : " cpu", false);
+    for (const Way way : kWays) {
+      Results results(c, is_reference(way) ? " ref" : " cpu", false);
       run(c, way, results, Accumulate::kOverwrite);
       run(c, way, results, Accumulate::kAdd);
       expect_near(c, results, exact);
@@ -314,6 +336,21 @@ TEST(LinearCrossEntropy, SameBitsInEveryRun) {
     for (auto part : {&Results::loss, &Results::d_x, &Results::d_w, &Results::d_bias}) {
       const auto result = test::compare_bits(first.*part, second.*part);
       EXPECT_TRUE(result.ok()) << c.name << " " << result;
+    }
+  }
+}
+
+TEST(LinearCrossEntropy, TheLossWithItsGradientsHasTheBitsOfTheParts) {
+  for (const LinearCrossEntropyProblem& problem : problems()) {
+    for (const auto& [apart, together] : {std::pair{Way::kRef, Way::kRefTogether}, {Way::kCpu, Way::kCpuTogether}}) {
+      Case c(problem, "linear_ce_together");
+      Results first(c, " apart", false), second(c, " together", false);
+      run(c, apart, first, Accumulate::kOverwrite);
+      run(c, together, second, Accumulate::kOverwrite);
+      for (auto part : {&Results::loss, &Results::d_x, &Results::d_w, &Results::d_bias}) {
+        const auto result = test::compare_bits(first.*part, second.*part);
+        EXPECT_TRUE(result.ok()) << c.name << " " << result;
+      }
     }
   }
 }
@@ -349,7 +386,7 @@ TEST(LinearCrossEntropy, GradientsAreFiniteDifferences) {
 
 // Results without a destination are not computed, and no product writes outside its destination.
 TEST(LinearCrossEntropy, ComputesOnlyRequestedGradients) {
-  for (const Way way : {Way::kRef, Way::kCpu}) {
+  for (const Way way : kWays) {
     Case c(problem_of(10, 16, 24, 4), "linear_ce_optional");
     Results all(c, " all", false);
     run(c, way, all, Accumulate::kOverwrite);

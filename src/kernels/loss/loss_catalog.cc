@@ -43,7 +43,8 @@ class Parts {
 
 }  // namespace
 
-LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, int64_t rows, DType w) {
+LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, int64_t rows, DType w,
+                                      int64_t logit_stride) {
   const MatmulProblem common{.m = rows,
                              .n = problem.hidden,
                              .k = problem.classes,
@@ -65,6 +66,7 @@ LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, 
   products.d_w.b = problem.x;
   products.d_w.c = problem.d_w;
   products.d_w.writes = MatmulWrites::kOverwriteOrAdd;
+  products.logits.c_stride = products.d_w.a_stride = products.d_x.a_stride = logit_stride;
   return products;
 }
 
@@ -75,6 +77,10 @@ bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem
 int64_t linear_cross_entropy_cuda_chunk_rows(const LinearCrossEntropyProblem& problem) {
   const int64_t row_bytes = problem.hidden * dtype_bytes(problem.x);
   return round_up(problem.chunk_rows, kCudaAlignment / std::gcd(kCudaAlignment, row_bytes));
+}
+
+int64_t linear_cross_entropy_cuda_logit_stride(const LinearCrossEntropyProblem& problem) {
+  return round_up(problem.classes, kLogitRowBytes / dtype_bytes(problem.x));
 }
 
 LinearCrossEntropyScratch linear_cross_entropy_ref_scratch(const LinearCrossEntropyProblem& problem) {
@@ -94,15 +100,15 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
   const bool copies = linear_cross_entropy_copies_weight(problem);
   Parts parts(kCpuAlignment);
   LinearCrossEntropyScratch scratch;
-  if (part == LossPart::kLoss) scratch.losses = parts.take(dtype_bytes(DType::kF64));
+  if (computes_loss(part)) scratch.losses = parts.take(dtype_bytes(DType::kF64));
   scratch.narrow = parts.take(problem.x == DType::kF32 ? 0 : chunk * dtype_bytes(problem.x));
   scratch.wide = parts.take(chunk * dtype_bytes(DType::kF32));
   scratch.weight = parts.take(copies ? problem.classes * problem.hidden * dtype_bytes(problem.x) : 0);
   for (const int64_t rows : {sizes.full, sizes.last}) {
     const LossChunkProducts products = loss_chunk_products(problem, rows, copies ? problem.x : problem.w);
     int64_t bytes = matmul_scratch_bytes(products.logits);
-    if (part == LossPart::kInput) bytes = std::max(bytes, matmul_scratch_bytes(products.d_x));
-    if (part == LossPart::kParameters) {
+    if (computes_d_x(part)) bytes = std::max(bytes, matmul_scratch_bytes(products.d_x));
+    if (computes_d_w(part)) {
       bytes = std::max(
           {bytes, matmul_scratch_bytes(products.d_w), column_sums_scratch_bytes(rows, problem.classes, 1)});
     }
@@ -118,10 +124,11 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
   const ChunkSizes sizes = chunk_sizes(problem, linear_cross_entropy_cuda_chunk_rows(problem));
   Parts parts(kCudaAlignment);
   LinearCrossEntropyScratch scratch;
-  if (part == LossPart::kLoss) scratch.losses = parts.take(row_loss_cuda_scratch_bytes(problem.rows));
-  scratch.wide = parts.take(sizes.full * problem.classes * dtype_bytes(problem.x));
+  if (computes_loss(part)) scratch.losses = parts.take(row_loss_cuda_scratch_bytes(problem.rows));
+  scratch.wide =
+      parts.take(sizes.full * linear_cross_entropy_cuda_logit_stride(problem) * dtype_bytes(problem.x));
   scratch.workspace_bytes = problem.workspace_bytes;
-  if (part == LossPart::kParameters) {
+  if (computes_d_w(part)) {
     for (const int64_t rows : {sizes.full, sizes.last}) {
       scratch.workspace_bytes =
           std::max(scratch.workspace_bytes, column_sums_cuda_scratch_bytes(rows, problem.classes, 1));
@@ -167,6 +174,9 @@ int64_t linear_cross_entropy_bwd_cpu_scratch(const LinearCrossEntropyProblem& lo
 int64_t linear_cross_entropy_grad_cpu_scratch(const LinearCrossEntropyProblem& loss) {
   return linear_cross_entropy_cpu_scratch(loss, LossPart::kParameters).bytes;
 }
+int64_t linear_cross_entropy_with_gradients_cpu_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cpu_scratch(loss, LossPart::kEverything).bytes;
+}
 int64_t linear_cross_entropy_fwd_cuda_scratch(const LinearCrossEntropyProblem& loss) {
   return linear_cross_entropy_cuda_scratch(loss, LossPart::kLoss).bytes;
 }
@@ -175,6 +185,9 @@ int64_t linear_cross_entropy_bwd_cuda_scratch(const LinearCrossEntropyProblem& l
 }
 int64_t linear_cross_entropy_grad_cuda_scratch(const LinearCrossEntropyProblem& loss) {
   return linear_cross_entropy_cuda_scratch(loss, LossPart::kParameters).bytes;
+}
+int64_t linear_cross_entropy_with_gradients_cuda_scratch(const LinearCrossEntropyProblem& loss) {
+  return linear_cross_entropy_cuda_scratch(loss, LossPart::kEverything).bytes;
 }
 int64_t linear_cross_entropy_plain_scratch(const LinearCrossEntropyProblem& loss) {
   return linear_cross_entropy_ref_scratch(loss).bytes;

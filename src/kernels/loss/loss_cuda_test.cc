@@ -6,6 +6,7 @@
 #include "kernels/element_wise/rounding.h"
 #include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/count_correct.h"
 #include "kernels/loss/mse.h"
 #include "kernels/loss/nll.h"
 #include "kernels/loss/softmax.h"
@@ -110,6 +111,73 @@ TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
     for (const DType dtype : cuda_types()) {
       for (const double smoothing : {0.0, 0.1}) check_cross_entropy(shape, dtype, smoothing);
     }
+  }
+}
+
+// Rows that begin at whole packs although the number of classes is no multiple of one: the padding between rows is not read,
+// and the gradients, the losses and the count are those of the reference.
+void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype) {
+  Classified problem(shape, dtype);
+  GuardedBuffer padded(tensor_name("padded", shape, dtype), dtype, shape.T * stride);
+  padded.fill(std::numeric_limits<double>::quiet_NaN());
+  for (int64_t i = 0; i < shape.size(); ++i)
+    padded.view().store(i / shape.C * stride + i % shape.C, problem.logits.load(i));
+  GuardedBuffer want_loss("want loss", DType::kF64, 1), want_rows("want rows", DType::kF64, shape.T),
+      want_d("want d_logits", DType::kF64, shape.size()), want_count("want count", DType::kI32, 1);
+  SoftmaxCrossEntropyFwdArgs fwd{.logits_BK = problem.logits.view(),
+                                 .labels_B = problem.labels.view(),
+                                 .denominator = problem.denominator.view(),
+                                 .loss = want_loss.view(),
+                                 .row_loss_B = want_rows.view(),
+                                 .num_rows = shape.T,
+                                 .num_classes = shape.C};
+  SoftmaxCrossEntropyBwdArgs bwd{.logits_BK = problem.logits.view(),
+                                 .labels_B = problem.labels.view(),
+                                 .denominator = problem.denominator.view(),
+                                 .d_loss = problem.d_loss.view(),
+                                 .d_logits_BK = want_d.view(),
+                                 .num_rows = shape.T,
+                                 .num_classes = shape.C};
+  CountCorrectArgs count{.logits_BK = problem.logits.view(),
+                         .labels_B = problem.labels.view(),
+                         .count = want_count.view(),
+                         .num_rows = shape.T,
+                         .num_classes = shape.C};
+  softmax_cross_entropy_fwd_ref(fwd);
+  softmax_cross_entropy_bwd_ref(bwd);
+  count_correct_ref(count);
+  GuardedBuffer loss("loss", DType::kF32, 1), rows("rows", DType::kF32, shape.T), got_count("count", DType::kI32, 1),
+      losses = scratch_of(row_loss_cuda_scratch_bytes(shape.T)), together("losses of bwd", DType::kF64, shape.T);
+  Twins gpu;
+  fwd.logits_BK = bwd.logits_BK = count.logits_BK = gpu(padded);
+  fwd.labels_B = bwd.labels_B = count.labels_B = gpu(problem.labels);
+  fwd.denominator = bwd.denominator = gpu(problem.denominator);
+  fwd.row_stride = bwd.row_stride = count.row_stride = stride;
+  fwd.loss = gpu(loss), fwd.row_loss_B = gpu(rows), fwd.scratch = gpu(losses);
+  count.count = gpu(got_count);
+  bwd.d_loss = gpu(problem.d_loss), bwd.d_logits_BK = gpu(padded), bwd.row_losses = gpu(together);
+  softmax_cross_entropy_fwd_cuda(fwd, nullptr);
+  count_correct_cuda(count, nullptr);
+  softmax_cross_entropy_bwd_cuda(bwd, nullptr);  // overwrites the logits
+  gpu.download();
+  const double row_error = softmax_cross_entropy_row_error(shape.C);
+  const Limit limit{.absolute = row_error, .relative = 0x1p-24, .zeros = Zeros::kExpected};
+  EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
+  EXPECT_TRUE(compare(rows, want_rows, limit).ok()) << compare(rows, want_rows, limit);
+  EXPECT_TRUE(compare(together, want_rows, limit).ok()) << compare(together, want_rows, limit);
+  EXPECT_EQ(got_count.load(0), want_count.load(0));
+  GuardedBuffer d("d", dtype, shape.size());
+  for (int64_t i = 0; i < shape.size(); ++i)
+    d.view().store(i, padded.load(i / shape.C * stride + i % shape.C));
+  const double scale = problem.d_loss.load(0) / problem.denominator.load(0);
+  expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale)));
+}
+
+TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
+  for (const auto& [shape, stride] : {std::pair{RowsAndColumns{7, 5}, 8}, {RowsAndColumns{33, 1001}, 1024},
+                                      {RowsAndColumns{5, 1025}, 1032}, {RowsAndColumns{9, 30522}, 30528},
+                                      {RowsAndColumns{4, 50257}, 50304}}) {
+    for (const DType dtype : cuda_types()) check_padded_rows(shape, stride, dtype);
   }
 }
 

@@ -45,6 +45,7 @@ struct SoftmaxCrossEntropyFwdArgs {
   int64_t num_classes = 0;                         // Requires: >= 1
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
   Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
+  int64_t row_stride = 0;                          // CUDA only: elements from a row of logits to the next; 0: num_classes
   View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
 
@@ -57,6 +58,11 @@ struct SoftmaxCrossEntropyBwdArgs {
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;
+  // CUDA only. row_stride: elements from a row of logits or d_logits to the next, 0: num_classes. Elements between
+  // num_classes and row_stride are padding, which may be written. row_losses: f64[num_rows], the losses as
+  // softmax_cross_entropy_rows_cuda() writes them into its scratch, or null; Requires: label_smoothing is 0.
+  int64_t row_stride = 0;
+  View row_losses = {};
 };
 
 // Returns a bound on the absolute error of one row's loss in fp32: the logarithm turns the sum's relative

@@ -14,8 +14,19 @@ struct CrossEntropyRows {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
   int64_t num_classes = 0;
+  int64_t stride = 0;  // elements from a row to the next
   double smoothing = 0.0;
 };
+
+// Returns the rows of SoftmaxCrossEntropyFwdArgs or SoftmaxCrossEntropyBwdArgs.
+template <class Args>
+CrossEntropyRows rows_of(const Args& args) {
+  return {.labels = args.labels_B.template as<int32_t>(),
+          .num_rows = args.num_rows,
+          .num_classes = args.num_classes,
+          .stride = args.row_stride == 0 ? args.num_classes : args.row_stride,
+          .smoothing = args.label_smoothing};
+}
 
 // Small blocks process more rows at once and wait less at the ends of rows: 4096 rows of 30528 bf16 logits
 // take 69 us on an H200, and 85 us with 512 threads.
@@ -31,7 +42,7 @@ __global__ void __launch_bounds__(kLossThreads)
   const int32_t label = a.labels[row];
   double loss = 0.0;
   if (label >= 0) {  // the same for all threads of the row
-    const T* x = logits + row * a.num_classes;
+    const T* x = logits + row * a.stride;
     const RowExponentials all = row_exponentials<T, N>(x, a.num_classes, row_slots);
     // Differences from the normalizer are computed in double, so nothing cancels in fp32.
     const double normalizer = static_cast<double>(all.reference) + log(all.sum);
@@ -75,6 +86,11 @@ struct CrossEntropyGradient {
   }
 };
 
+// Returns the loss of a row without label smoothing. The difference is computed in double, so nothing cancels in fp32.
+__device__ __forceinline__ double loss_of_row(const RowExponentials& row, float label_logit) {
+  return static_cast<double>(row.reference) + log(row.sum) - static_cast<double>(label_logit);
+}
+
 template <typename T, int N>
 __device__ __forceinline__ void store_zeros(T* d_x, int64_t num_classes) {
   const float zeros[N] = {};
@@ -82,21 +98,25 @@ __device__ __forceinline__ void store_zeros(T* d_x, int64_t num_classes) {
 }
 
 // d_logits may be the logits: the whole row, including the label's logit, is read before the first element is
-// written.
+// written. `losses` receives the loss of each row, unless it is null.
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
     cross_entropy_bwd_kernel(const T* logits, T* d_logits, const CrossEntropyRows a, Scalar denominator,
-                             Scalar d_loss) {
+                             Scalar d_loss, double* losses) {
   __shared__ RowExponentials slots[kLossWarps];
   const int64_t row = loss_row();
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
-  const T* x = logits + row * a.num_classes;
-  T* d_x = d_logits + row * a.num_classes;
-  if (label < 0) return store_zeros<T, N>(d_x, a.num_classes);
+  const T* x = logits + row * a.stride;
+  T* d_x = d_logits + row * a.stride;
+  if (label < 0) {
+    if (losses != nullptr && threadIdx.x == 0) losses[row] = 0.0;
+    return store_zeros<T, N>(d_x, a.num_classes);
+  }
   float label_logit[1];
   load_floats<T, 1>(x + label, label_logit);
   const RowExponentials all = row_exponentials<T, N>(x, a.num_classes, slots);
+  if (losses != nullptr && threadIdx.x == 0) losses[row] = loss_of_row(all, label_logit[0]);
   const CrossEntropyGradient gradient(a, denominator, d_loss);
   const float factor = gradient.factor(all), shift = gradient.shift();
   for (uint32_t first = threadIdx.x * N; first < a.num_classes; first += kRowBatch * blockDim.x * N) {
@@ -121,7 +141,7 @@ __global__ void __launch_bounds__(kLossThreads)
   }
 }
 
-// For rows of up to kHeldClasses classes in whole packs. A block holds a row in registers, reads it once and
+// For rows of up to kHeldClasses classes that begin at whole packs. A block holds a row in registers, reads it once and
 // computes one exponential per logit while its next row is copied to shared memory; each thread reads only
 // data that it copied itself. A row without a label is not read.
 inline constexpr int kHeldThreads = 1024;
@@ -141,7 +161,7 @@ struct HeldRow {
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
       const bool is_valid = label >= 0 && class_of(j) < a.num_classes;
-      copy_async(places + j * kHeldThreads, is_valid ? logits + row * a.num_classes + class_of(j) : logits,
+      copy_async(places + j * kHeldThreads, is_valid ? logits + row * a.stride + class_of(j) : logits,
                  is_valid);
     }
     close_copies();
@@ -151,7 +171,7 @@ struct HeldRow {
 template <typename T>
 __global__ void __launch_bounds__(kHeldThreads, 1)
     cross_entropy_bwd_held_kernel(const T* logits, T* d_logits, const CrossEntropyRows a, Scalar denominator,
-                                  Scalar d_loss) {
+                                  Scalar d_loss, double* losses) {
   using Held = HeldRow<T>;
   constexpr int N = Held::kN, kPacks = Held::kPacks;
   extern __shared__ uint4 shared_rows[];
@@ -171,14 +191,17 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
     for (int j = 0; j < kPacks; ++j) {
       const uint4 words = places[j * kHeldThreads];
       unpack<T, N>({{words.x, words.y, words.z, words.w}}, values[j]);
-      if (Held::class_of(j) >= a.num_classes) {
+      if (Held::class_of(j) + N > a.num_classes) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) values[j][i] = -INFINITY;
+        for (int i = 0; i < N; ++i) {
+          if (Held::class_of(j) + i >= a.num_classes) values[j][i] = -INFINITY;
+        }
       }
     }
     Held::fetch(places, logits, a, next, next_label);
-    T* d_x = d_logits + row * a.num_classes;
+    T* d_x = d_logits + row * a.stride;
     if (label < 0) {
+      if (losses != nullptr && threadIdx.x == 0) losses[row] = 0.0;
       store_zeros<T, N>(d_x, a.num_classes);
     } else {
       float label_logit = 0.0f;
@@ -223,6 +246,7 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
       if (has_label) {
         const float at_label[1] = {gradient.at_label(a, all, label_logit)};
         store_floats<T, 1>(d_x + label, at_label);
+        if (losses != nullptr) losses[row] = loss_of_row(all, label_logit);
       }
     }
     row = next;
@@ -245,13 +269,13 @@ bool rows_are_held(const CrossEntropyRows& rows) {
 
 template <typename T>
 void launch_bwd_held(const T* logits, T* d_logits, const CrossEntropyRows& rows, const Scalar& denominator,
-                     const Scalar& d_loss, CudaStream stream) {
+                     const Scalar& d_loss, double* losses, CudaStream stream) {
   const auto kernel = cross_entropy_bwd_held_kernel<T>;
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, kHeldBytes<T>));
   const int64_t blocks = std::min<int64_t>(rows.num_rows, device_attribute<cudaDevAttrMultiProcessorCount>());
   kernel<<<static_cast<unsigned>(blocks), kHeldThreads, static_cast<size_t>(kHeldBytes<T>), stream>>>(
-      logits, d_logits, rows, denominator, d_loss);
+      logits, d_logits, rows, denominator, d_loss, losses);
 }
 
 }  // namespace
@@ -261,12 +285,11 @@ void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, Cud
   constexpr const char* kKernel = "softmax_cross_entropy_rows_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"logits", args.logits_BK}});
   double* losses = cuda::row_losses(kKernel, args.scratch, args.num_rows);
-  const cuda::CrossEntropyRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes,
-                                    args.label_smoothing};
+  const cuda::CrossEntropyRows rows = cuda::rows_of(args);
   if (args.num_rows <= 0) return;
   cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);
   if (args.num_classes > cuda::kClassesPerWarp) grid.block = dim3(cuda::kForwardThreads, 1);
-  cuda::with_row_packs(dtype, args.num_classes, {args.logits_BK.data}, [&](auto type, auto n) {
+  cuda::with_row_packs(dtype, rows.stride, {args.logits_BK.data}, [&](auto type, auto n) {
     using T = decltype(type);
     cuda::cross_entropy_fwd_kernel<T, decltype(n)::value><<<grid.blocks, grid.block, 0, stream>>>(
         static_cast<const T*>(args.logits_BK.data), rows,
@@ -294,24 +317,26 @@ void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, Cuda
   const DType dtype =
       cuda::cuda_type_of(kKernel, {{"logits", args.logits_BK}, {"d_logits", args.d_logits_BK}});
   if (args.num_rows <= 0) return;
-  const cuda::CrossEntropyRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes,
-                                    args.label_smoothing};
+  const cuda::CrossEntropyRows rows = cuda::rows_of(args);
+  PLIMSOLL_CHECK(!args.row_losses || args.label_smoothing == 0.0,
+                 "{} computes losses only without label smoothing", kKernel);
+  auto* losses = static_cast<double*>(args.row_losses.data);
   const cuda::Scalar denominator = cuda::scalar_of(kKernel, "denominator", args.denominator);
   const cuda::Scalar d_loss = cuda::scalar_of(kKernel, "d_loss", args.d_loss);
   const cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);
   cuda::with_row_packs(
-      dtype, args.num_classes, {args.logits_BK.data, args.d_logits_BK.data}, [&](auto type, auto n) {
+      dtype, rows.stride, {args.logits_BK.data, args.d_logits_BK.data}, [&](auto type, auto n) {
         using T = decltype(type);
         if constexpr (decltype(n)::value > 1) {
           if (cuda::rows_are_held<T>(rows)) {
             return cuda::launch_bwd_held<T>(static_cast<const T*>(args.logits_BK.data),
                                             static_cast<T*>(args.d_logits_BK.data), rows, denominator, d_loss,
-                                            stream);
+                                            losses, stream);
           }
         }
         cuda::cross_entropy_bwd_kernel<T, decltype(n)::value><<<grid.blocks, grid.block, 0, stream>>>(
             static_cast<const T*>(args.logits_BK.data), static_cast<T*>(args.d_logits_BK.data), rows,
-            denominator, d_loss);
+            denominator, d_loss, losses);
       });
   PLIMSOLL_CHECK_LAUNCH("softmax_cross_entropy_bwd");
 }

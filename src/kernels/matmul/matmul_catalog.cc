@@ -125,6 +125,7 @@ ProductKey product_key(const MatmulProblem& problem, Fp32Products fp32) {
   if (problem.bias == MatmulBias::kRow) form += " bias " + std::string(dtype_name(problem.bias_dtype));
   if (problem.writes == MatmulWrites::kOverwriteOrAdd) form += " add";
   if (problem.writes == MatmulWrites::kAddend) form += " addend";
+  if (problem.a_stride != 0 || problem.c_stride != 0) form += " strided";
   return {.form = std::move(form), .m = problem.m, .n = problem.n, .k = problem.k};
 }
 

@@ -26,7 +26,8 @@ enum class MatmulOperand : uint8_t { kPlain, kPacked };
 // products of their bf16 parts (bf16_parts_amx.h), which keep the same error bound.
 enum class CpuProducts : uint8_t { kLibrary, kAmxParts };
 
-// C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]); everything is row-major and dense. Requires: m, n, k >= 1.
+// C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]); everything is row-major and, apart from the strides below, dense.
+// Requires: m, n, k >= 1.
 // The three products of a linear layer y = x W^T + bias with x[T, K] and W[N, K]:
 //   y[T, N]   = x W^T + bias      m = T, n = N, k = K, trans_b = kYes, bias = kRow
 //   dX[T, K]  = dY W              m = T, n = K, k = N
@@ -48,6 +49,10 @@ struct MatmulProblem {
   CpuIsa isa = CpuIsa::kBaseline;
   CpuProducts cpu_products = CpuProducts::kLibrary;
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of the library on a GPU
+  // The number of elements from the beginning of a stored row to the next; 0: rows are adjacent. Only cuBLASLt supports
+  // other strides. Rows that begin at a multiple of 16 bytes allow it to use its fast algorithms.
+  int64_t a_stride = 0;
+  int64_t c_stride = 0;
 };
 
 // Returns the implementation that the catalog prefers for the problem on a CPU.

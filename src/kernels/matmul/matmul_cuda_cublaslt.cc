@@ -72,9 +72,9 @@ class CublasLtMatmul final : public CudaMatmul {
     }
     const bool tb = problem.trans_b == Transpose::kYes;
     const bool ta = problem.trans_a == Transpose::kYes;
-    make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k);
-    make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m);
-    make_layout(c_, problem.c, problem.n, problem.m);
+    make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k, 0);
+    make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m, problem.a_stride);
+    make_layout(c_, problem.c, problem.n, problem.m, problem.c_stride);
     if (tuned == nullptr || !take(*tuned)) result_ = proposals(1).front();
   }
 
@@ -150,9 +150,10 @@ class CublasLtMatmul final : public CudaMatmul {
     check(cublaslt().desc_set(desc_.handle, attribute, &value, sizeof value), "MatmulDescSetAttribute");
   }
 
-  void make_layout(Layout& layout, DType dtype, int64_t rows, int64_t columns) {
+  // `stride` is the number of elements from one of the library's columns to the next; 0: `rows`.
+  void make_layout(Layout& layout, DType dtype, int64_t rows, int64_t columns, int64_t stride) {
     check(cublaslt().layout_create(&layout.handle, cuda_type(dtype), static_cast<uint64_t>(rows),
-                                   static_cast<uint64_t>(columns), rows),
+                                   static_cast<uint64_t>(columns), stride == 0 ? rows : stride),
           "MatrixLayoutCreate");
   }
 

@@ -231,6 +231,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
     graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
     passes.run(graph, accumulate_pass());
   }
+  passes.run(graph, loss_with_gradients_pass(request.batches.train));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();

@@ -47,8 +47,8 @@ void add_up_partials(const PartialSums& partials, const SumDestinations& to, int
 // computes the output and each sum's terms of N columns. out may be a or b.
 template <typename X, int N, class Function>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumBlocks)
-    column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, PartialSums partials,
-                       Function function) {
+    column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, int64_t row_stride,
+                       PartialSums partials, Function function) {
   constexpr int kSums = Function::kSums;
   // Packs that a thread loads before it computes, per tensor. With two tensors it is one: bias and GELU
   // backward of 16384 x 4096 in bf16 takes 0.103 ms on an H200; with two packs and adjacent rows per block it
@@ -60,13 +60,13 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumB
   const int warp = static_cast<int>(threadIdx.y);
   const int64_t c = (static_cast<int64_t>(blockIdx.x) * 32 + lane) * N;
   const bool inside = c < C;
-  const int64_t sweep = partials.num_blocks * kColumnSumWarps * C;
-  const int64_t end = T * C;
+  const int64_t sweep = partials.num_blocks * kColumnSumWarps * row_stride;
+  const int64_t end = T * row_stride;
   float sums[kSums][N] = {};
   if (inside) {
     float columns[2][N];
     function.template prepare<N>(c, columns);
-    int64_t at = (static_cast<int64_t>(blockIdx.y) * kColumnSumWarps + warp) * C + c;
+    int64_t at = (static_cast<int64_t>(blockIdx.y) * kColumnSumWarps + warp) * row_stride + c;
 #pragma unroll 1
     for (; at < end; at += kRows * sweep) {
       Raw<X, N> raw_a[kRows] = {}, raw_b[kRows] = {};
@@ -113,11 +113,13 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumB
   }
 }
 
-// Launches both kernels. `operands` are the addresses of the operands per column.
+// Launches both kernels. `operands` are the addresses of the operands per column; `row_stride` is the number of elements from
+// a row of a tensor to the next.
 template <typename X, class Function>
 void launch_column_sums(const ConstView& a, const ConstView& b, const View& out, const View& scratch,
-                        int64_t T, int64_t C, const Function& function, const SumDestinations& to,
-                        const AddFlag& add, std::initializer_list<const void*> operands, CudaStream stream) {
+                        int64_t T, int64_t C, int64_t row_stride, const Function& function,
+                        const SumDestinations& to, const AddFlag& add,
+                        std::initializer_list<const void*> operands, CudaStream stream) {
   if (C <= 0) return;
   const RowBlocks blocks = cuda_row_blocks(T, C);
   const PartialSums partials = partial_sums(scratch, blocks.num_blocks, C);
@@ -127,10 +129,10 @@ void launch_column_sums(const ConstView& a, const ConstView& b, const View& out,
       const dim3 grid(static_cast<unsigned>(ceil_div(C, 32 * kN)), static_cast<unsigned>(blocks.num_blocks));
       column_sums_kernel<X, kN><<<grid, dim3(32, kColumnSumWarps), 0, stream>>>(
           static_cast<const X*>(a.data), static_cast<const X*>(b.data), static_cast<X*>(out.data), T, C,
-          partials, function);
+          row_stride, partials, function);
       PLIMSOLL_CHECK_LAUNCH("a kernel of column sums");
     };
-    if (C % kPack<X> == 0 && aligned_to_packs({a.data, b.data, out.data, scratch.data}) &&
+    if (C % kPack<X> == 0 && row_stride % kPack<X> == 0 && aligned_to_packs({a.data, b.data, out.data, scratch.data}) &&
         aligned_to_packs(operands)) {
       launch(std::integral_constant<int, kPack<X>>());
     } else {

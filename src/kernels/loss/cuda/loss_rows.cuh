@@ -48,14 +48,14 @@ __device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, doubl
   return block_sum(sum, thread, threads / 32, slots);
 }
 
-// Calls body(T{}, integral_constant<N>), which launches kernel<T, N>. Uses packs if rows begin at whole
-// packs.
+// Calls body(T{}, integral_constant<N>), which launches kernel<T, N>. Uses packs if rows, which are `row_stride` elements
+// apart, begin at whole packs.
 template <class Body>
-void with_row_packs(DType dtype, int64_t num_classes, std::initializer_list<const void*> pointers,
+void with_row_packs(DType dtype, int64_t row_stride, std::initializer_list<const void*> pointers,
                     const Body& body) {
   with_cuda_type(dtype, [&](auto type) {
     constexpr int kN = kPack<decltype(type)>;
-    if (num_classes % kN == 0 && aligned_to_packs(pointers)) {
+    if (row_stride % kN == 0 && aligned_to_packs(pointers)) {
       body(type, std::integral_constant<int, kN>());
     } else {
       body(type, std::integral_constant<int, 1>());
