@@ -17,6 +17,7 @@
 
 #include "plimsoll/arguments.h"
 #include "plimsoll/plan.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll {
 
@@ -28,12 +29,36 @@ struct Continuation {
   double score = 0.0;           // of beam search; otherwise 0
 };
 
-// The speed of the work since the last start().
+// The work since start(), and the time that it took. Prefill reads the prompts and selects the first token of every text; a decode run
+// reads one new token of each sequence. Loading of weights does not count.
 struct GenerationSpeed {
+  int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;
-  int64_t new_tokens = 0;  // that the model computed, one per sequence and run
-  double seconds = 0.0;
+  int64_t num_texts = 0;   // continuations that were returned
+  int64_t new_tokens = 0;  // of these
+  int64_t decode_runs = 0;
+  int64_t decoded_tokens = 0;  // that decode runs read, with those of beams that were not returned
+  // What the decode runs read at least: in every run all weights, but single rows of tables, and the cached keys and values to which
+  // the new tokens attend.
+  double weight_bytes_read = 0;
+  double cache_bytes_read = 0;
+  double first_token_seconds = 0;  // until the first tokens of the first prompts that run at once
+  double prefill_seconds = 0;      // of all prompts
+  double decode_seconds = 0;
+  double seconds = 0;  // of everything, with the conversion of texts
+  double new_tokens_per_s() const { return seconds > 0 ? static_cast<double>(new_tokens) / seconds : 0.0; }
+  // Returns the new tokens after the first of each text per second of decode runs.
+  double decoded_new_tokens_per_s() const {
+    return decode_seconds > 0 ? static_cast<double>(new_tokens - num_texts) / decode_seconds : 0.0;
+  }
+  double bytes_read_per_s() const {
+    return decode_seconds > 0 ? (weight_bytes_read + cache_bytes_read) / decode_seconds : 0.0;
+  }
 };
+
+// Formats the speed for people, in three lines without the end of the last, and as a JSON object.
+std::string format_generation_speed(const GenerationSpeed& speed);
+std::string generation_speed_json(const GenerationSpeed& speed, const MemoryFigures& memory);
 
 class Generator {
  public:
@@ -63,11 +88,18 @@ class Generator {
   std::vector<Continuation> generate(const std::string& prompt, const OnText& on_text = {});
 
   GenerationSpeed speed() const;
+  // Returns the planned and the held memory.
+  MemoryFigures memory() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Returns true if the arguments ask for random prompts without a tokenizer (--dataset_name dummy), whose weights are random too if there are
+// none to load. Such a run measures speed and memory: its texts have exactly max_new_tokens tokens, and start() runs the model a few times,
+// so that the figures contain no first run.
+bool draws_prompts(const Arguments& arguments);
 
 // Reads prompts: a text per line without its end, or, if the name ends with .jsonl, the key "prompt" of a JSON object per line. Empty lines
 // are skipped. `name` names the input in messages. Errors: kBadData for a line that is no such object, and if there is no prompt.

@@ -9,7 +9,9 @@
 
 #include "api/plan_report.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "generate/text_generator.h"
+#include "run/data_sets.h"
 #include "run/device_choice.h"
 #include "run/run_setup.h"
 
@@ -59,9 +61,30 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
   if (arguments.early_stopping == "never") settings.beams.early_stopping = BeamStopping::kNever;
   set_if(arguments.num_return_sequences, settings.num_return_sequences);
   if (!arguments.stop_strings.empty()) settings.stop_strings = arguments.stop_strings;
+  if (draws_prompts(arguments)) {
+    if (!arguments.stop_strings.empty())
+      throw_error(
+          ErrorCode::kUsage,
+          "--stop_strings needs a tokenizer, and random prompts (--dataset_name dummy) have none; leave "
+          "one of them out");
+    // Every text has max_new_tokens tokens, so that the work does not depend on the weights.
+    settings.eos_token_ids.clear();
+    settings.stop_strings.clear();
+  }
   check_generation_settings(settings);
   check_generation_vocabulary(settings, config.vocab_size);
   return settings;
+}
+
+// Returns the prompts of --dataset_name dummy.
+std::vector<std::vector<int32_t>> random_prompts(const Arguments& arguments, const ModelConfig& config) {
+  const Dataset data = make_dummy_dataset(dummy_options(arguments, config));
+  std::vector<std::vector<int32_t>> prompts;
+  for (int64_t row = 0; row < data.num_rows(); ++row) {
+    prompts.emplace_back(static_cast<size_t>(data.tokens.length(row)));
+    data.tokens.copy_ids(row, prompts.back().data());
+  }
+  return prompts;
 }
 
 std::string_view end_name(TextEnd end) {
@@ -123,6 +146,7 @@ struct Generator::Impl {
   Continuation continuation_of(const GeneratedText& text) const {
     Continuation result{
         .text = {}, .tokens = text.tokens, .end = std::string(end_name(text.end)), .score = text.score};
+    if (!setup().tokenizer.tokenizer) return result;
     result.text = tokenizer().decode(text.tokens, {.skip_special_tokens = true});
     return result;
   }
@@ -156,12 +180,18 @@ struct Generator::Impl {
 Generator::Generator(const Arguments& given, std::vector<std::string> prompts, int64_t longest_prompt,
                      const Environment& environment)
     : impl_(std::make_unique<Impl>()) {
+  if (draws_prompts(given) && !prompts.empty())
+    throw_error(ErrorCode::kUsage,
+                "prompts are given in two ways: --dataset_name dummy, which draws them, and {}; give one of "
+                "them",
+                counted(std::ssize(prompts), "text"));
   Arguments arguments = given;
   arguments.problem_type = problem_type_name(ProblemType::kCausalLm);
   std::vector<std::string> notes = resolve_arguments(arguments);
   FileSystem& files = posix_file_system();
   RunSetup setup = prepare_generation(arguments, environment, files, [&](const RunSetup& of_run) {
     impl_->settings = settings_of(arguments, of_run, files);
+    if (draws_prompts(arguments)) impl_->prompts = random_prompts(arguments, of_run.model.config);
     for (const std::string& prompt : prompts)
       impl_->prompts.push_back(impl_->encode(*of_run.tokenizer.tokenizer, prompt));
     impl_->sizes = impl_->sizes_of(of_run, longest_prompt);
@@ -194,7 +224,9 @@ std::string Generator::device_line() const {
 
 void Generator::start() {
   Session& session = impl_->texts->session();
-  if (!session.is_allocated()) session.allocate();
+  if (session.is_allocated()) return;
+  session.allocate();
+  if (draws_prompts(impl_->setup().arguments)) impl_->texts->warm_up(impl_->prompts);
 }
 
 std::vector<std::vector<Continuation>> Generator::generate(const OnText& on_text) {
@@ -209,9 +241,27 @@ std::vector<Continuation> Generator::generate(const std::string& prompt, const O
 }
 
 GenerationSpeed Generator::speed() const {
-  return {.prompt_tokens = impl_->texts->num_prompt_tokens(),
-          .new_tokens = impl_->texts->num_decoded_tokens(),
+  const GenerationWork& work = impl_->texts->work();
+  return {.num_prompts = work.num_prompts,
+          .prompt_tokens = work.prompt_tokens,
+          .num_texts = work.num_texts,
+          .new_tokens = work.new_tokens,
+          .decode_runs = work.decode_runs,
+          .decoded_tokens = work.decoded_tokens,
+          .weight_bytes_read = work.decode_weight_bytes,
+          .cache_bytes_read = work.decode_cache_bytes,
+          .first_token_seconds = work.first_token_seconds,
+          .prefill_seconds = work.prefill_seconds,
+          .decode_seconds = work.decode_seconds,
           .seconds = impl_->seconds};
+}
+
+MemoryFigures Generator::memory() const {
+  return impl_->texts->session().memory();
+}
+
+bool draws_prompts(const Arguments& arguments) {
+  return arguments.dataset_name == "dummy";
 }
 
 std::vector<std::string> read_prompts(std::istream& input, const std::string& name) {

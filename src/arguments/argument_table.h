@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "plimsoll/arguments.h"
+#include "plimsoll/run_commands.h"
 
 namespace plimsoll {
 
@@ -104,13 +105,13 @@ std::string help_of(std::string_view topic, const std::function<bool(const Argum
 // Returns true if the topic is the current or old name of one setting, not of a group.
 bool is_setting_topic(std::string_view topic);
 
-// Finds settings that were given but have no effect in a training run because of other settings.
+// Finds settings that were given but have no effect in a run because of other settings.
 //
 // Settings that the program never uses are not covered here: their notes are in the table (arguments.inc).
 // Hugging Face's Trainer accepts all of these settings without a message. Thread-safe: a pure function.
 
-// Returns one note per such setting, in the order of declaration: the setting, the reason why it has no
-// effect, and what would give it an effect. Requires: resolve_arguments(arguments) was called.
-std::vector<std::string> idle_notes(const Arguments& arguments);
+// Returns one note per such setting of a command, in the order of declaration: the setting, the reason why it has no
+// effect, and what would give it an effect. Settings that the command never uses are not among them; unused_note() names them. Requires: resolve_arguments(arguments) was called.
+std::vector<std::string> idle_notes(const Arguments& arguments, RunCommand command = RunCommand::kTrain);
 
 }  // namespace plimsoll

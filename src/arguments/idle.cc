@@ -146,12 +146,12 @@ constexpr IdleRule kRules[] = {
 
 }  // namespace
 
-std::vector<std::string> idle_notes(const Arguments& arguments) {
+std::vector<std::string> idle_notes(const Arguments& arguments, RunCommand command) {
   std::vector<std::string> notes;
   for (const IdleRule& rule : kRules) {
     const Setting* setting = find_setting(rule.name);
     PLIMSOLL_CHECK(setting != nullptr, "no setting {}", rule.name);
-    if (is_default(arguments, *setting)) continue;
+    if (!is_used_by(command, rule.name) || is_default(arguments, *setting)) continue;
     if (const std::string reason = rule.reason(arguments); !reason.empty()) {
       notes.push_back(fmt::format("--{} has no effect {}", rule.name, reason));
     }

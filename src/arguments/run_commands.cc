@@ -130,16 +130,29 @@ bool names_exist() {
 }
 
 // Settings of other groups that generation uses.
-constexpr std::string_view kGenerationToo[] = {"seed",           "per_device_eval_batch_size",
-                                               "output_dir",     "device",
-                                               "use_cpu",        "no_cuda",
-                                               "num_threads",    "quiet",
-                                               "log_level",      "memory_limit",
-                                               "dry_run",        "json",
-                                               "bf16",           "fp16",
-                                               "bf16_full_eval", "fp16_full_eval",
-                                               "tf32",           "why",
-                                               "modules",        "matmul_workspace"};
+constexpr std::string_view kGenerationToo[] = {"seed",
+                                               "per_device_eval_batch_size",
+                                               "output_dir",
+                                               "device",
+                                               "use_cpu",
+                                               "no_cuda",
+                                               "num_threads",
+                                               "quiet",
+                                               "log_level",
+                                               "memory_limit",
+                                               "dry_run",
+                                               "json",
+                                               "bf16",
+                                               "fp16",
+                                               "bf16_full_eval",
+                                               "fp16_full_eval",
+                                               "tf32",
+                                               "why",
+                                               "modules",
+                                               "matmul_workspace",
+                                               "dataset_name",
+                                               "dummy_num_samples",
+                                               "dummy_seq_length"};
 
 bool is_generation(const ArgumentInfo& info) {
   const bool is_model =

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "plimsoll/error.h"
 #include "plimsoll/generator.h"
+#include "plimsoll/report.h"
 #include "plimsoll/run_commands.h"
 
 namespace plimsoll::cli {
@@ -27,14 +28,20 @@ std::vector<std::string> prompts_of(const std::string& path) {
   return read_prompts(file, path);
 }
 
-void say_speed(const GenerationSpeed& speed) {
-  const int64_t tokens = speed.prompt_tokens + speed.new_tokens;
-  if (tokens == 0 || speed.seconds <= 0) return;
-  char line[160];
-  std::snprintf(line, sizeof line, "%lld prompt tokens, %lld new tokens in %.2f s: %.1f new tokens/s",
-                static_cast<long long>(speed.prompt_tokens), static_cast<long long>(speed.new_tokens),
-                speed.seconds, static_cast<double>(speed.new_tokens) / speed.seconds);
-  say(line);
+// Prints the figures of random prompts, whose texts mean nothing.
+void print_figures(const Generator& generator, const Arguments& arguments) {
+  if (!write_json(generation_speed_json(generator.speed(), generator.memory()), arguments)) return;
+  print(format_generation_speed(generator.speed()));
+  print(format_memory(generator.memory()));
+}
+
+// Texts go to standard output, so the figures go to standard error.
+void say_figures(const Generator& generator) {
+  if (generator.speed().num_prompts == 0) return;
+  say(format_generation_speed(generator.speed()));
+  std::string memory = format_memory(generator.memory());
+  if (memory.ends_with('\n')) memory.pop_back();
+  say(memory);
 }
 
 // Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another.
@@ -88,7 +95,14 @@ int run_generate(const std::vector<std::string>& words) {
                                          " and the command line; give one");
     prompts = prompts_of(arguments.prompt_file);
   }
-  if (prompts.empty() && !interactive) {
+  const bool is_random = draws_prompts(arguments);
+  if (is_random && interactive) {
+    throw Error(
+        ErrorCode::kUsage,
+        "prompts are given in two ways: --dataset_name dummy, which draws them, and --interactive; give "
+        "one of them");
+  }
+  if (prompts.empty() && !interactive && !is_random) {
     throw Error(
         ErrorCode::kUsage,
         "there is no prompt; give a text, --prompt_file FILE, or --interactive (plimsoll generate --help)");
@@ -106,6 +120,11 @@ int run_generate(const std::vector<std::string>& words) {
   generator.start();
   const bool streams =
       arguments.num_beams.value_or(1) == 1 && arguments.num_return_sequences.value_or(1) == 1;
+  if (is_random) {
+    generator.generate();
+    print_figures(generator, arguments);
+    return 0;
+  }
   if (interactive) {
     for (const std::string& prompt : prompts) print_one(generator, prompt, streams);
     converse(generator, streams);
@@ -120,7 +139,7 @@ int run_generate(const std::vector<std::string>& words) {
     }
     write_json(continuation_lines(prompts, texts), arguments);
   }
-  say_speed(generator.speed());
+  say_figures(generator);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "generate/text_generator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <utility>
 
@@ -57,16 +58,36 @@ class TextGenerator::Group {
         results_(prompts.size()) {}
 
   std::vector<std::vector<GeneratedText>> run() && {
+    begin_ = std::chrono::steady_clock::now();
     read_prompts();
     if (settings_.beams.num_beams > 1) {
       search();
     } else {
       select();
     }
+    GenerationWork& work = generator_.work_;
+    work.decode_seconds += seconds_since_begin() - prefill_seconds_;
+    for (const std::vector<GeneratedText>& of_prompt : results_) {
+      work.num_texts += std::ssize(of_prompt);
+      for (const GeneratedText& text : of_prompt) work.new_tokens += std::ssize(text.tokens);
+    }
     return std::move(results_);
   }
 
  private:
+  double seconds_since_begin() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+  // Called when the first tokens are selected.
+  void end_prefill() {
+    prefill_seconds_ = seconds_since_begin();
+    GenerationWork& work = generator_.work_;
+    if (work.num_prompts == 0) work.first_token_seconds = prefill_seconds_;
+    work.prefill_seconds += prefill_seconds_;
+    work.num_prompts += std::ssize(prompts_);
+  }
+
   // A text without beams.
   struct Text {
     size_t prompt = 0;
@@ -92,7 +113,7 @@ class TextGenerator::Group {
       const size_t first = sequences_.size() - rows.size();
       std::ranges::copy(logits, prompt_logits_.begin() + static_cast<std::ptrdiff_t>(first * num_outputs()));
       rows.clear();
-      generator_.num_prompt_tokens_ += tokens;
+      generator_.work_.prompt_tokens += tokens;
       tokens = 0;
     };
     const int64_t most = generation_bucket(generator_.sizes_).tokens;
@@ -130,13 +151,12 @@ class TextGenerator::Group {
       scores.insert(scores.end(), logits.begin(), logits.end());
     }
     extend(texts, scores);
+    end_prefill();
     while (!texts.empty()) {
       std::vector<NewTokens> rows;
       rows.reserve(texts.size());
       for (const Text& text : texts) rows.push_back({text.sequence, std::span(text.history).last(1)});
-      const std::span<float> logits = generator_.run(rows);
-      generator_.num_decoded_tokens_ += std::ssize(rows);
-      extend(texts, logits);
+      extend(texts, generator_.decode(rows));
     }
   }
 
@@ -210,6 +230,7 @@ class TextGenerator::Group {
             std::make_unique<LogitsProcessors>(settings_, config_.vocab_size));
     }
     advance(searches, prompt_logits_);
+    end_prefill();
     while (std::ranges::any_of(searches, [](const Search& s) { return !s.beams.is_done(); })) {
       std::vector<NewTokens> rows;
       for (const Search& search : searches) {
@@ -217,9 +238,7 @@ class TextGenerator::Group {
         for (size_t beam = 0; beam < search.sequences.size(); ++beam)
           rows.push_back({search.sequences[beam], search.beams.tokens().subspan(beam, 1)});
       }
-      const std::span<float> logits = generator_.run(rows);
-      generator_.num_decoded_tokens_ += std::ssize(rows);
-      advance(searches, logits);
+      advance(searches, generator_.decode(rows));
     }
     for (size_t i = 0; i < searches.size(); ++i) add_results(i, searches[i].beams);
   }
@@ -289,6 +308,8 @@ class TextGenerator::Group {
   std::vector<std::vector<GeneratedText>> results_;
   std::vector<SequenceId> sequences_;  // of the prompts
   std::vector<float> prompt_logits_;   // [prompts, V]
+  std::chrono::steady_clock::time_point begin_;
+  double prefill_seconds_ = 0;
 };
 
 TextGenerator::TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings,
@@ -299,6 +320,7 @@ TextGenerator::TextGenerator(RunSetup setup, FileSystem& files, GenerationSettin
       pages_(session_.plan().request.generation.num_pages, kKvPageSize) {
   const ProgramPlan& program = session_.plan().programs.at(kGenerateProgram);
   batch_ = TensorBatch({.tensors = batch_tensors(program.graph), .capacity = program.bucket});
+  decode_reads_ = decode_reads(session_.plan());
   logits_.resize(static_cast<size_t>(program.bucket.sequences * session_.setup().model.config.vocab_size));
   if (settings_.stop_strings.empty()) return;
   stop_strings_ =
@@ -346,6 +368,31 @@ std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
     for (size_t i = 0; i < count; ++i) logits_[i] = static_cast<float>(logits.load(static_cast<int64_t>(i)));
   }
   return std::span(logits_).first(count);
+}
+
+std::span<float> TextGenerator::decode(std::span<const NewTokens> rows) {
+  const std::span<float> logits = run(rows);
+  ++work_.decode_runs;
+  work_.decoded_tokens += std::ssize(rows);
+  work_.decode_weight_bytes += static_cast<double>(decode_reads_.weight_bytes);
+  for (const NewTokens& row : rows)
+    work_.decode_cache_bytes += static_cast<double>(decode_reads_.cache_bytes(pages_.length(row.sequence)));
+  return logits;
+}
+
+void TextGenerator::warm_up(std::span<const std::vector<int32_t>> prompts) {
+  constexpr int kTimes = 2;
+  const GenerationLength length = settings_.length;
+  const GenerationWork work = work_;
+  settings_.length.max_new_tokens = std::min<int64_t>(3, sizes_.max_new_tokens);
+  const size_t at_once = std::min(static_cast<size_t>(sizes_.prompts_at_once), prompts.size());
+  const size_t rest = at_once == 0 ? 0 : prompts.size() % at_once;
+  for (int i = 0; i < kTimes; ++i) {
+    static_cast<void>(generate(prompts.first(at_once), 0));
+    if (rest > 0) static_cast<void>(generate(prompts.last(rest), 0));
+  }
+  settings_.length = length;
+  work_ = work;
 }
 
 std::vector<std::vector<GeneratedText>> TextGenerator::generate(std::span<const std::vector<int32_t>> prompts,

@@ -18,6 +18,7 @@
 #include "generate/generation_settings.h"
 #include "generate/page_table.h"
 #include "generate/stop_strings.h"
+#include "plan/anatomy/operations.h"
 #include "train/session.h"
 
 namespace plimsoll {
@@ -37,6 +38,24 @@ struct GenerationSizes {
   int64_t max_new_tokens = 0;   // after any prompt
   int64_t prompts_at_once = 1;  // prompts of a group
   int64_t sequences_per_prompt = 1;
+};
+
+// The work since the start, without that of warm_up().
+struct GenerationWork {
+  int64_t num_prompts = 0;
+  int64_t prompt_tokens = 0;
+  int64_t num_texts = 0;   // that were returned
+  int64_t new_tokens = 0;  // of these texts
+  // Runs of the model with one new token per sequence, and the tokens that they read, with those of beams that are not returned.
+  int64_t decode_runs = 0;
+  int64_t decoded_tokens = 0;
+  double decode_weight_bytes = 0;  // DecodeReads, over all of these runs
+  double decode_cache_bytes = 0;
+  // The time until the first token of every text of the first group is selected, the same summed over all groups, and the time
+  // after it.
+  double first_token_seconds = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
 };
 
 inline constexpr int64_t kKvPageSize = 16;  // tokens per page
@@ -66,9 +85,12 @@ class TextGenerator {
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::vector<int32_t>> prompts,
                                                    int64_t first_prompt, const OnToken& on_token = {});
 
-  // The numbers of tokens that the model has read since the start: of prompts, and one by one.
-  int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
-  int64_t num_decoded_tokens() const { return num_decoded_tokens_; }
+  // Generates a few tokens after prompts of each size that a group of `prompts` can have, as often as it takes until later runs of
+  // the model cost no more than any other: the first run in a bucket binds its ops and loads kernels, and the second one captures
+  // a graph on a GPU. The work is not counted. Requires: as generate().
+  void warm_up(std::span<const std::vector<int32_t>> prompts);
+
+  const GenerationWork& work() const { return work_; }
 
  private:
   class Group;
@@ -80,6 +102,8 @@ class TextGenerator {
     std::span<const int32_t> tokens;
   };
   std::span<float> run(std::span<const NewTokens> rows);
+  // Runs the model over one new token per sequence, and counts the work.
+  std::span<float> decode(std::span<const NewTokens> rows);
 
   GenerationSettings settings_;
   GenerationSizes sizes_;
@@ -88,8 +112,8 @@ class TextGenerator {
   TensorBatch batch_;
   std::vector<float> logits_;
   std::unique_ptr<StopStrings> stop_strings_;
-  int64_t num_prompt_tokens_ = 0;
-  int64_t num_decoded_tokens_ = 0;
+  DecodeReads decode_reads_;
+  GenerationWork work_;
 };
 
 }  // namespace plimsoll

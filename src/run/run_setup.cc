@@ -36,8 +36,9 @@ void check_folders(const Arguments& arguments, RunPurpose purpose, FileSystem& f
 
 // Reports arguments without effect. The number of threads is not checked for a plan, which may be for another machine.
 void check_arguments(const Arguments& arguments, RunPurpose purpose, Diagnostics& diagnostics) {
-  if (purpose == RunPurpose::kTrain) {
-    for (std::string& text : idle_notes(arguments)) diagnostics.note(std::move(text));
+  if (purpose == RunPurpose::kTrain || purpose == RunPurpose::kGenerate) {
+    const RunCommand command = purpose == RunPurpose::kTrain ? RunCommand::kTrain : RunCommand::kGenerate;
+    for (std::string& text : idle_notes(arguments, command)) diagnostics.note(std::move(text));
   }
   if (purpose != RunPurpose::kPlan && arguments.num_threads > available_threads()) {
     diagnostics.warn(
@@ -190,6 +191,7 @@ RunSetup prepare_generation(const Arguments& arguments, const Environment& envir
                             const std::function<PlannedGeneration(const RunSetup&)>& size) {
   RunSetup setup{.arguments = arguments, .purpose = RunPurpose::kGenerate};
   Diagnostics& diagnostics = setup.diagnostics;
+  check_arguments(arguments, setup.purpose, diagnostics);
   set_passes(arguments, setup.passes);
   setup.device = choose_device(arguments, setup.purpose, num_run_threads(arguments), diagnostics.notes);
   check_device_arguments(arguments, setup.device.options, is_training(setup.purpose));
@@ -206,8 +208,18 @@ RunSetup prepare_generation(const Arguments& arguments, const Environment& envir
   setup.data_use = DataUse::kNone;
   setup.data.labels = planned_labels(arguments, config);
   config = with_labels(std::move(config), arguments, setup.data.labels, setup.data_use);
-  setup.tokenizer = load_tokenizer(find_tokenizer_folder(arguments, setup.purpose, setup.model, hub, files),
-                                   arguments, config);
+  const bool draws_prompts = arguments.dataset_name == "dummy";
+  if (!draws_prompts && !arguments.dataset_name.empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--dataset_name {}: generate takes its prompts from the command line or from --prompt_file, and "
+        "only the random prompts of --dataset_name dummy from a data set; omit it",
+        arguments.dataset_name);
+  }
+  if (!draws_prompts) {
+    setup.tokenizer = load_tokenizer(find_tokenizer_folder(arguments, setup.purpose, setup.model, hub, files),
+                                     arguments, config);
+  }
   setup.generation = size(setup);
   fill_request(setup, environment, files);
   return setup;

@@ -1,0 +1,155 @@
+// Random prompts (--dataset_name dummy): the number of tokens is exact, no tokenizer and no weights are needed, and the figures are those of
+// formulas.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "plimsoll/error.h"
+#include "plimsoll/generator.h"
+
+namespace plimsoll {
+namespace {
+
+std::string model_folder(const std::string& name) {
+  return PLIMSOLL_SOURCE_DIR "/tests/parity/models/" + name;
+}
+
+Arguments random_run(const std::string& model, int64_t prompts, int64_t length, int64_t new_tokens) {
+  Arguments arguments;
+  arguments.config_name = model_folder(model);
+  arguments.dataset_name = "dummy";
+  arguments.dummy_num_samples = prompts;
+  arguments.dummy_seq_length = length;
+  arguments.max_new_tokens = new_tokens;
+  arguments.num_threads = 2;
+  arguments.use_cpu = true;
+  return arguments;
+}
+
+// Every text has exactly the number of tokens that was asked for, although the models have an end token, whichever way tokens are selected
+// and in however many groups the prompts run.
+TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
+  for (const std::string model : {"gpt2_lm", "llama_lm", "mistral_lm", "qwen3_lm"}) {
+    for (const int64_t beams : {1, 3}) {
+      for (const bool samples : {false, true}) {
+        SCOPED_TRACE(model + ", " + std::to_string(beams) + " beams, " +
+                     (samples ? "sampled" : "most likely"));
+        Arguments arguments = random_run(model, 10, 7, 20);
+        arguments.num_beams = beams;
+        arguments.do_sample = samples;
+        Generator generator(arguments);
+        const auto texts = generator.generate();
+        ASSERT_EQ(texts.size(), 10u);
+        for (const auto& of_prompt : texts) {
+          ASSERT_EQ(of_prompt.size(), 1u);
+          EXPECT_EQ(of_prompt[0].tokens.size(), 20u);
+          EXPECT_EQ(of_prompt[0].end, "length");
+          EXPECT_EQ(of_prompt[0].text, "");
+        }
+        const GenerationSpeed speed = generator.speed();
+        EXPECT_EQ(speed.num_prompts, 10);
+        EXPECT_EQ(speed.prompt_tokens, 70);
+        EXPECT_EQ(speed.num_texts, 10);
+        EXPECT_EQ(speed.new_tokens, 200);
+        // Two groups, of 8 and of 2 prompts; the first token of each text comes from prefill.
+        EXPECT_EQ(speed.decode_runs, 2 * 19);
+        EXPECT_EQ(speed.decoded_tokens, 10 * 19 * beams);
+        EXPECT_GT(speed.first_token_seconds, 0);
+        EXPECT_LE(speed.first_token_seconds, speed.prefill_seconds);
+        EXPECT_LE(speed.prefill_seconds + speed.decode_seconds, speed.seconds);
+        const MemoryFigures memory = generator.memory();
+        EXPECT_LE(memory.arena_high_water_bytes, memory.arena_bytes);
+        EXPECT_GT(memory.arena_high_water_bytes, 0);
+      }
+    }
+  }
+}
+
+// Weights: all but the tables of which a run reads single rows. Cache: the new token attends to itself and to all tokens before it, or to
+// those of its window.
+TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
+  struct Case {
+    std::string model;
+    int64_t heads_width;  // of keys
+    int64_t window;
+    int64_t table_bytes;  // of tables that no product reads
+  };
+  // GPT-2's product with the table of tokens gives the logits, so that only the table of 64 positions is left out; Mistral's table of
+  // tokens is not that of its head.
+  for (const Case& item : {Case{"gpt2_lm", 32, 0, 64 * 32 * 4}, Case{"llama_lm", 8, 0, 179 * 32 * 4},
+                           Case{"mistral_lm", 16, 6, 179 * 32 * 4}}) {
+    SCOPED_TRACE(item.model);
+    Generator generator(random_run(item.model, 3, 5, 9));
+    generator.generate();
+    const GenerationSpeed speed = generator.speed();
+    int64_t cached_tokens = 0;
+    for (int64_t length = 6; length <= 5 + 8; ++length)
+      cached_tokens += item.window > 0 ? std::min(item.window, length) : length;
+    const int64_t layers = 2;
+    EXPECT_EQ(speed.cache_bytes_read,
+              static_cast<double>(3 * cached_tokens * layers * 2 * item.heads_width * 4));
+    const auto plan = nlohmann::json::parse(generator.plan().json);
+    const auto weights =
+        plan.at("by_phase").at("generate").at("by_purpose").at("model_weights").get<int64_t>();
+    // The plan rounds each weight up to whole cache lines.
+    const double per_run = speed.weight_bytes_read / static_cast<double>(speed.decode_runs);
+    EXPECT_LE(per_run, static_cast<double>(weights - item.table_bytes));
+    EXPECT_GT(per_run, static_cast<double>(weights - item.table_bytes) * 0.99);
+  }
+}
+
+TEST(RandomPrompts, SeedsDetermineWeightsAndPrompts) {
+  const auto tokens_of = [](int64_t seed) {
+    Arguments arguments = random_run("llama_lm", 2, 6, 12);
+    arguments.seed = seed;
+    return Generator(arguments).generate()[1][0].tokens;
+  };
+  EXPECT_EQ(tokens_of(1), tokens_of(1));
+  EXPECT_NE(tokens_of(1), tokens_of(2));
+}
+
+// With weights from a folder the texts are those of these weights.
+TEST(RandomPrompts, WeightsOfAFolderAreLoaded) {
+  Arguments arguments = random_run("llama_lm", 2, 6, 12);
+  const auto random = Generator(arguments).generate();
+  arguments.config_name.clear();
+  arguments.model_name_or_path = model_folder("llama_lm");
+  EXPECT_NE(Generator(arguments).generate()[0][0].tokens, random[0][0].tokens);
+}
+
+TEST(RandomPrompts, ContradictionsAreRefused) {
+  const auto error_of = [](const Arguments& arguments, std::vector<std::string> prompts) -> std::string {
+    try {
+      Generator generator(arguments, std::move(prompts));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return error.what();
+    }
+    return "no error";
+  };
+  Arguments arguments = random_run("gpt2_lm", 2, 6, 12);
+  EXPECT_EQ(
+      error_of(arguments, {"a text"}),
+      "prompts are given in two ways: --dataset_name dummy, which draws them, and 1 text; give one of them");
+  arguments.stop_strings = {"end"};
+  EXPECT_EQ(
+      error_of(arguments, {}),
+      "--stop_strings needs a tokenizer, and random prompts (--dataset_name dummy) have none; leave one of "
+      "them out");
+  arguments = random_run("gpt2_lm", 2, 60, 12);
+  EXPECT_NE(error_of(arguments, {}).find("has room for 4"), std::string::npos);
+  arguments = random_run("gpt2_lm", 2, 6, 12);
+  arguments.dataset_name.clear();
+  EXPECT_NE(error_of(arguments, {"a text"}).find("or --dataset_name dummy to measure"), std::string::npos);
+  arguments.model_name_or_path = model_folder("gpt2_lm");
+  arguments.config_name.clear();
+  arguments.dataset_name = "glue";
+  arguments.task_name = "mrpc";
+  EXPECT_NE(error_of(arguments, {"a text"}).find("--dataset_name glue: generate takes its prompts"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll
