@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -51,6 +52,7 @@ std::vector<TinyCase> fp16_cases() {
   const PlanRequest plain = testing::tiny_request(fp16({}), testing::kStepsBucket);
   return {fp16({}),
           fp16({.model_type = "distilbert", .accumulation = 3}),
+          fp16({.model_type = "gpt2", .problem_type = ProblemType::kCausalLm}),
           fp16({.optimizer = {.kind = OptimizerKind::kAdafactor}}),
           fp16({.optimizer = {.kind = OptimizerKind::kAdamW8Bit}}),
           fp16({.accumulation = 2, .recompute = {.policy = RecomputePolicy::kFull}}),
@@ -106,6 +108,54 @@ TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   at_use.steps(kSteps + 1, kSteps);
   kept.steps(kSteps + 1, kSteps);
   expect_equal(at_use, kept);
+}
+
+// Returns the update of the table that the embedding and the head of a language model share.
+std::vector<double> update_of_tied_table(const TinyCase& test, const Plan& plan) {
+  TinySteps run(test, plan);
+  const auto table = std::ranges::find_if(
+      run.plan.weights, [](const WeightSpec& spec) { return spec.name.find("wte") != std::string::npos; });
+  EXPECT_NE(table, run.plan.weights.end());
+  const std::vector<double> before = testing::values_of(run.executor, table->name);
+  run.steps_alone(1, 1);
+  std::vector<double> update = testing::values_of(run.executor, table->name);
+  for (size_t i = 0; i < update.size(); ++i) update[i] -= before[i];
+  return update;
+}
+
+// The head reads the copy. If the embedding read the master, the gradient would lack the embedding's part of it, which is a
+// large one: the update would differ by 0.3 of its size.
+TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
+  for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      for (const int64_t accumulation : {1, 2}) {
+        TinyCase language{.model_type = "gpt2",
+                          .problem_type = ProblemType::kCausalLm,
+                          .dropout = 0.0,
+                          .accumulation = accumulation,
+                          .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 0.0},
+                          .chunked_loss = chunked};
+        TinyCase exact = language;
+        exact.dtype = DType::kF64;
+        exact.reference_kernels = true;
+        const std::vector<double> want =
+            update_of_tied_table(exact, build_plan(testing::tiny_request(exact, testing::kStepsBucket)));
+        const TinyCase test = in_16_bits(language, dtype);
+        for (const bool at_use : {false, true}) {
+          if (at_use && dtype == DType::kBF16) continue;
+          const std::vector<double> got = update_of_tied_table(test, plan_of(test, at_use));
+          double square = 0, whole = 0;
+          ASSERT_EQ(got.size(), want.size());
+          for (size_t i = 0; i < want.size(); ++i) {
+            square += (got[i] - want[i]) * (got[i] - want[i]);
+            whole += want[i] * want[i];
+          }
+          // As in LargerBucket: a value is rounded about ten times before the next norm.
+          EXPECT_LE(std::sqrt(square / whole), 32 * (dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11));
+        }
+      }
+    }
+  }
 }
 
 // A run without the pass, or one that stops before it, has permanent copies and updates them.

@@ -136,7 +136,6 @@ double loss_with(Executor& executor, const TinyBatch& batch) {
   stage(executor, kTrainProgram, batch, static_cast<double>(batch.num_sequences()));
   executor.set_random(42, 3);
   executor.run(kTrainProgram, Segment::kForward);
-  executor.run(kTrainProgram, Segment::kBackward);  // may compute the loss together with its gradients
   return executor.loss();
 }
 

@@ -177,8 +177,9 @@ double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micr
   stage(executor, kTrainProgram, batch, denominator);
   executor.set_random(42, micro_batch);
   executor.run(kTrainProgram, Segment::kForward);
-  executor.run(kTrainProgram, Segment::kBackward);  // may compute the loss together with its gradients
-  return executor.loss();
+  const double loss = executor.loss();
+  executor.run(kTrainProgram, Segment::kBackward);
+  return loss;
 }
 
 std::vector<std::byte> bytes_of(Executor& executor, const std::string& name) {

@@ -40,7 +40,10 @@ class Backward final : public GradientContext {
   ValueId sum_of(ValueId id) {
     std::vector<ValueId>& terms = terms_[index_of(id)];
     while (terms.size() > 1) {
-      const ValueId sum = emit(graph_, add_op(), {terms[0], terms[1]}, {}, "d_" + graph_.value(id).name);
+      // Ops may state the type of a gradient: the terms of a weight's gradient are added in the widest type.
+      const DType widest = wider(graph_.value(terms[0]).type.dtype, graph_.value(terms[1]).type.dtype);
+      const ValueId sum = emit(graph_, add_op(), {in_type(terms[0], widest), in_type(terms[1], widest)}, {},
+                               "d_" + graph_.value(id).name);
       terms.erase(terms.begin());
       terms[0] = sum;
     }
@@ -69,6 +72,12 @@ class Backward final : public GradientContext {
   }
 
  private:
+  static DType wider(DType a, DType b) { return dtype_bytes(a) >= dtype_bytes(b) ? a : b; }
+  ValueId in_type(ValueId id, DType dtype) {
+    if (graph_.value(id).type.dtype == dtype) return id;
+    return emit(graph_, cast_op(), {id}, {{"dtype", std::string(dtype_name(dtype))}});
+  }
+
   Graph& graph_;
   Op op_;
   std::vector<bool> reaches_;

@@ -32,6 +32,20 @@ void use_copies(Graph& graph, DType gradients) {
     use_copy(graph, op, MatmulOp::kBias, dtype);
     if (gradients != dtype) op.attributes.set("gradient_dtype", std::string(dtype_name(gradients)));
   }
+  // A table that is also the weight of a product (tied embeddings): the loss is differentiated by one value, which both ops
+  // must read.
+  for (Op& op : ops) {
+    if (op.def != &embedding_sum_op()) continue;
+    for (size_t table = EmbeddingSumOp::kTable; table < op.inputs.size(); table += 2) {
+      const ValueId copy = graph.find(weight_copy_name(
+          graph.value(op.inputs[table]).name, graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype));
+      if (copy == kNoValue) continue;
+      // The type of the sum must not follow the table's.
+      const DType x = graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype;
+      op.attributes.set("dtype", std::string(dtype_name(x)));
+      op.inputs[table] = copy;
+    }
+  }
   graph.replace_ops(std::move(ops));
 }
 

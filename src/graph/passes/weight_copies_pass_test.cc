@@ -42,6 +42,23 @@ TEST(WeightCopies, ProductsStateTheTypeOfTheirGradients) {
             replaced(once, "%a, %w.bf16, _, _, _) {", "%a, %w.bf16, _, _, _) {gradient_dtype=\"f32\", "));
 }
 
+// The loss is differentiated by one value: an embedding that read the master would lose its gradient.
+TEST(WeightCopies, ATableThatIsTheWeightOfAProductIsReadAsItsCopy) {
+  const std::string text = R"(graph g {
+  input %cu_seqlens: i32[B+1]
+  input %ids: i32[T]
+  weight %w: f32[6,4]
+  weight %other: f32[6,4]
+  forward @m
+  %x: bf16[T,4] = embedding_sum(%cu_seqlens, %ids, %w, %ids, %other) {dtype="bf16"}
+  %y: bf16[T,6] !output = matmul(%x, %w, _, _, _) {ta=0, tb=1}
+}
+)";
+  EXPECT_NE(with_copies(text, DType::kBF16).find("embedding_sum(%cu_seqlens, %ids, %w.bf16, %ids, %other)"),
+            std::string::npos)
+      << with_copies(text, DType::kBF16);
+}
+
 TEST(WeightCopies, OnlyFp32WeightsHaveCopies) {
   for (const auto& [from, to] :
        {std::pair("weight %w: f32", "weight %w: bf16"), std::pair("weight %w: f32", "input %w: f32")}) {

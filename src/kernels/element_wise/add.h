@@ -66,8 +66,8 @@ struct BiasGradArgs {
   View scratch;   // bias_grad_scratch_bytes(T, C) bytes, aligned to 4
   int64_t T = 0;
   int64_t C = 0;
-  int64_t row_stride = 0;  // CUDA only: elements from a row of d_y to the next; 0: C
   Accumulate accumulate = Accumulate::kOverwrite;
+  int64_t row_stride = 0;  // CUDA only: elements from a row of d_y to the next; 0: C
 };
 void bias_grad_ref(const BiasGradArgs& args);
 void bias_grad_cpu(const BiasGradArgs& args);

@@ -43,7 +43,7 @@ namespace plimsoll {
 inline constexpr int kMaxEmbeddingTables = 4;
 
 struct EmbeddingSumFwdArgs {
-  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // [V_k, C], all of one type
+  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // [V_k, C]; on a CPU all of one type
   std::array<ConstView, kMaxEmbeddingTables> ids = {};     // [T] i32
   int num_tables = 0;
   View x;  // [T, C]

@@ -164,6 +164,7 @@ inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, Co
 // softmax_cross_entropy.h, on logits of the type of x. Views are in device memory, and a prepared computation
 // may be captured in a CUDA graph and replayed.
 //
+// If the rows of the weight's transpose do not fill 16 bytes, d_x is the sum of two products, and a 16-bit d_x is rounded twice.
 // Chunks have linear_cross_entropy_cuda_chunk_rows() rows of linear_cross_entropy_cuda_logit_stride() elements. The loss is the sum of all rows' losses in the
 // order of softmax_cross_entropy_fwd_cuda. Products of fp32 operands are plain or rounded to TF32, but never
 // use three TF32 products, because splitting w would need three times its memory again. Thread-safety and

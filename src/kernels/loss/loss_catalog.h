@@ -73,8 +73,7 @@ bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem
 // which cuBLASLt assumes.
 int64_t linear_cross_entropy_cuda_chunk_rows(const LinearCrossEntropyProblem& problem);
 // Returns the number of elements from a row of logits to the next on a GPU: the classes, rounded up to kLogitRowBytes.
-// Rows of GPT-2's 50257 classes that are adjacent begin at odd addresses. cuBLASLt then uses algorithms that read two bytes
-// at a time: on an H100 the three products of 16384 rows take 57 ms, 13 ms by the other algorithms.
+// Adjacent rows of GPT-2's 50257 classes would begin at odd addresses, for which cuBLASLt has only slow algorithms.
 int64_t linear_cross_entropy_cuda_logit_stride(const LinearCrossEntropyProblem& problem);
 inline constexpr int64_t kLogitRowBytes = 128;
 

@@ -147,11 +147,16 @@ ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest
              : kNoValue;
 }
 
+bool is_read(const Graph& graph, ValueId weight) {
+  return std::ranges::any_of(graph.ops(),
+                             [&](const Op& op) { return std::ranges::count(op.inputs, weight) > 0; });
+}
+
 // Returns true for a table whose rows are looked up.
 bool is_embedding(const Graph& graph, ValueId weight) {
-  return std::ranges::any_of(graph.ops(), [&](const Op& op) {
-    return op.def == &embedding_sum_op() && std::ranges::find(op.inputs, weight) != op.inputs.end();
-  });
+  return weight != kNoValue && std::ranges::any_of(graph.ops(), [&](const Op& op) {
+           return op.def == &embedding_sum_op() && std::ranges::count(op.inputs, weight) > 0;
+         });
 }
 
 std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
@@ -174,8 +179,11 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .copy = copy_of(graph, spec.name, request),
                         .decays = spec.decays,
                         .rate_factor = spec.rate_factor,
-                        .is_embedding = is_embedding(graph, graph.find(spec.name)),
                         .part_rows = rows_of_parts(spec)};
+    parameter.is_embedding = is_embedding(graph, parameter.weight) || is_embedding(graph, parameter.copy);
+    // Otherwise the gradient would lack what reaches the weight through the ops that read the other value.
+    PLIMSOLL_CHECK(parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(graph, parameter.weight),
+                   "some ops read the weight '{}' and others its 16-bit copy", spec.name);
     const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;
     if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
       parameter.copy = kNoValue;
