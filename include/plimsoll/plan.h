@@ -148,6 +148,37 @@ struct PlannedSpeed {
   std::string rates;           // source of the rates, for people
 };
 
+// A run that generates texts, with another number of beams, or of texts per prompt if they are sampled.
+struct PlannedBeams {
+  int64_t num_beams = 1;
+  int64_t num_pages = 0;
+  int64_t cache_bytes = 0;
+  int64_t arena_bytes = 0;
+  int64_t total_bytes = 0;
+  bool fits = true;
+  double decode_run_ms = 0;     // estimated, as in PlannedGeneration
+  double new_tokens_per_s = 0;  // of returned texts
+};
+
+// The KV cache and the speed of a plan that generates texts.
+struct PlannedGeneration {
+  int64_t prompts_at_once = 0;
+  int64_t sequences_per_prompt = 0;  // beams, or texts
+  int64_t longest_prompt = 0;        // tokens
+  int64_t max_new_tokens = 0;
+  int64_t cache_bytes_per_token = 0;  // the key and the value of every layer
+  int64_t page_tokens = 0;
+  int64_t num_pages = 0;     // in the worst case; the arena has room for all
+  int64_t shared_pages = 0;  // per longest prompt, used by all its sequences
+  int64_t own_pages = 0;     // of each of its sequences, at most
+  double prefill_ms = 0;     // estimated, of the largest run of the model
+  double decode_run_ms =
+      0;  // of a run with one token per sequence, without the selection of tokens on the host
+  double new_tokens_per_s = 0;
+  std::vector<PlannedBeams> beams;  // empty with Savings::kLeaveOut
+  int64_t cache_bytes() const { return num_pages * page_tokens * cache_bytes_per_token; }
+};
+
 // A change of arguments that was planned as well.
 struct PlannedChange {
   std::string arguments;  // as a user types them
@@ -168,6 +199,7 @@ struct PlanReport {
   PlannedRun run;
   PlannedMemory memory;
   PlannedSpeed speed;
+  std::optional<PlannedGeneration> generation;  // of a plan that generates texts
   // Ways to save memory, cheapest first. If the run does not fit: changes that reduce its memory, and first those
   // with which it fits. Empty with kLeaveOut.
   std::vector<PlannedChange> changes;
@@ -178,7 +210,9 @@ struct PlanReport {
   std::string table;    // memory by purpose and phase, operations by group: for people
   std::string summary;  // its five most important lines
   std::string line;     // its most important line
-  std::string savings;  // cheapest ways to save memory; empty with kLeaveOut or if the run does not fit
+  // Cheapest ways to save memory; empty with kLeaveOut or if the run does not fit. For a plan that generates texts, what other numbers of
+  // beams cost.
+  std::string savings;
   std::string modules;  // memory by module
   std::string why;      // explains the choice of kernels and passes and the use of memory
   std::string json;     // total_bytes, spaces, by_purpose, by_phase, operations, ...
@@ -191,6 +225,13 @@ struct PlanReport {
 // kUsage, kBadData.
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
+
+// Plans a run of `generate`. It needs no weights, tokenizer or device. The plan has room for per_device_eval_batch_size prompts of
+// `prompt_tokens` tokens (0: 128, or as many as the model's positions leave room for), or with --dataset_name dummy for its random prompts. It is the
+// plan of a Generator for such prompts, if the tokenizer has as many tokens as the model. Errors: kUsage, kBadData.
+PlanReport plan_generation(const Arguments& arguments, int64_t prompt_tokens = 0,
+                           const Environment& environment = process_environment(),
+                           Savings savings = Savings::kLeaveOut);
 
 // Plans a run as plan_run() does and returns if it fits. Errors: kWillNotFit if the plan exceeds --memory_limit; the
 // message names the cheapest changes that make it fit. Otherwise as plan_run().

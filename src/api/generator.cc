@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "api/plan_report.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "generate/text_generator.h"
+#include "plan/search/change.h"
 #include "run/data_sets.h"
 #include "run/device_choice.h"
 #include "run/run_setup.h"
@@ -87,6 +90,50 @@ std::vector<std::vector<int32_t>> random_prompts(const Arguments& arguments, con
   return prompts;
 }
 
+// Returns the sizes of a plan for prompts of these lengths. Requires: there is a length, and each is at least 1.
+GenerationSizes sizes_of(const GenerationSettings& settings, const RunSetup& setup,
+                         std::span<const int64_t> lengths) {
+  GenerationSizes sizes{.sequences_per_prompt = sequences_per_prompt(settings),
+                        .texts_per_prompt = settings.num_return_sequences};
+  for (const int64_t length : lengths) {
+    sizes.longest_prompt = std::max(sizes.longest_prompt, length);
+    sizes.max_new_tokens = std::max(
+        sizes.max_new_tokens, max_new_tokens(settings, length, setup.model.config.max_position_embeddings));
+  }
+  sizes.prompts_at_once =
+      std::clamp<int64_t>(std::ssize(lengths), 1, setup.arguments.per_device_eval_batch_size);
+  return sizes;
+}
+
+// Returns the length of prompts that leaves room for the new tokens, and `at_most` at most.
+int64_t length_with_room(const GenerationSettings& settings, const RunSetup& setup, int64_t at_most) {
+  const int64_t wanted = settings.length.max_new_tokens.value_or(kDefaultNewTokens);
+  const int64_t room = setup.model.config.max_position_embeddings - wanted;
+  return std::max<int64_t>(1, std::min(room, at_most));
+}
+
+// Plans what other numbers of beams, or of texts, cost: the plan's own, and 1, 2, 4 and 8 if the settings allow them.
+std::vector<BeamCost> plan_beams(const Plan& plan, const RunSpec& run, const GenerationSettings& settings) {
+  const int64_t own = plan.request.generation.sizes.sequences_per_prompt;
+  const int64_t most = max_num_beams(settings, run.facts.model.vocab_size);
+  const bool are_texts = settings.beams.num_beams == 1 && settings.num_return_sequences > 1;
+  std::set<int64_t> numbers{own};
+  for (const int64_t number : {1, 2, 4, 8}) {
+    if (are_texts || number == 1 ? are_texts || settings.num_return_sequences == 1
+                                 : number <= most && number >= settings.num_return_sequences)
+      numbers.insert(number);
+  }
+  return beam_costs(run, std::vector<int64_t>(numbers.begin(), numbers.end()));
+}
+
+// Makes the report of a plan that generates texts.
+PlanReport report_of(const Plan& plan, const RunSetup& setup, const GenerationSettings& settings,
+                     Savings savings, const Environment& environment) {
+  std::vector<BeamCost> beams;
+  if (savings == Savings::kPlan) beams = plan_beams(plan, setup.spec(), settings);
+  return make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), beams);
+}
+
 std::string_view end_name(TextEnd end) {
   switch (end) {
     case TextEnd::kEndToken:
@@ -104,7 +151,6 @@ std::string_view end_name(TextEnd end) {
 struct Generator::Impl {
   std::vector<std::vector<int32_t>> prompts;
   GenerationSettings settings;
-  GenerationSizes sizes;
   std::unique_ptr<TextGenerator> texts;
   PlanReport plan;
   double seconds = 0.0;
@@ -112,32 +158,6 @@ struct Generator::Impl {
 
   const RunSetup& setup() const { return texts->session().setup(); }
   const Tokenizer& tokenizer() const { return *setup().tokenizer.tokenizer; }
-
-  // Returns the sizes of a plan for these prompts, or for prompts of any length.
-  GenerationSizes sizes_of(const RunSetup& of_run, int64_t longest_prompt) const {
-    const int64_t positions = of_run.model.config.max_position_embeddings;
-    GenerationSizes result{.longest_prompt = longest_prompt,
-                           .sequences_per_prompt = sequences_per_prompt(settings)};
-    for (const std::vector<int32_t>& prompt : prompts) {
-      if (prompt.empty()) continue;  // generate() refuses it
-      result.longest_prompt = std::max<int64_t>(result.longest_prompt, std::ssize(prompt));
-    }
-    if (result.longest_prompt == 0) {
-      const int64_t wanted = settings.length.max_new_tokens.value_or(kDefaultNewTokens);
-      result.longest_prompt = std::max<int64_t>(1, positions - wanted);
-    }
-    const std::vector<std::vector<int32_t>> longest{
-        std::vector<int32_t>(static_cast<size_t>(result.longest_prompt))};
-    for (const std::vector<int32_t>& prompt : prompts.empty() ? longest : prompts) {
-      if (prompt.empty()) continue;
-      result.max_new_tokens =
-          std::max(result.max_new_tokens, max_new_tokens(settings, std::ssize(prompt), positions));
-    }
-    result.max_new_tokens = std::max<int64_t>(result.max_new_tokens, 1);
-    result.prompts_at_once =
-        std::clamp<int64_t>(std::ssize(prompts), 1, of_run.arguments.per_device_eval_batch_size);
-    return result;
-  }
 
   std::vector<int32_t> encode(const Tokenizer& of_run, const std::string& text) const {
     return of_run.encode(text).ids;
@@ -189,20 +209,28 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
   arguments.problem_type = problem_type_name(ProblemType::kCausalLm);
   std::vector<std::string> notes = resolve_arguments(arguments);
   FileSystem& files = posix_file_system();
-  RunSetup setup = prepare_generation(arguments, environment, files, [&](const RunSetup& of_run) {
-    impl_->settings = settings_of(arguments, of_run, files);
-    if (draws_prompts(arguments)) impl_->prompts = random_prompts(arguments, of_run.model.config);
-    for (const std::string& prompt : prompts)
-      impl_->prompts.push_back(impl_->encode(*of_run.tokenizer.tokenizer, prompt));
-    impl_->sizes = impl_->sizes_of(of_run, longest_prompt);
-    return PlannedGeneration{.options = generation_options(impl_->sizes),
-                             .bucket = generation_bucket(impl_->sizes)};
-  });
+  RunSetup setup =
+      prepare_generation(arguments, RunPurpose::kGenerate, environment, files, [&](const RunSetup& of_run) {
+        impl_->settings = settings_of(arguments, of_run, files);
+        if (draws_prompts(arguments)) impl_->prompts = random_prompts(arguments, of_run.model.config);
+        for (const std::string& prompt : prompts)
+          impl_->prompts.push_back(impl_->encode(*of_run.tokenizer.tokenizer, prompt));
+        std::vector<int64_t> lengths;
+        for (const std::vector<int32_t>& prompt : impl_->prompts) {
+          if (!prompt.empty()) lengths.push_back(std::ssize(prompt));  // generate() refuses the others
+        }
+        constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
+        if (longest_prompt > 0) lengths.push_back(longest_prompt);
+        if (lengths.empty()) lengths.push_back(length_with_room(impl_->settings, of_run, kAnyLength));
+        GenerationSizes sizes = sizes_of(impl_->settings, of_run, lengths);
+        // Prompts that come later run one at a time.
+        sizes.prompts_at_once = std::clamp<int64_t>(std::ssize(impl_->prompts), 1, sizes.prompts_at_once);
+        return sizes;
+      });
   setup.diagnostics.notes.insert(setup.diagnostics.notes.begin(), notes.begin(), notes.end());
-  impl_->texts = std::make_unique<TextGenerator>(std::move(setup), files, impl_->settings, impl_->sizes);
-  const Session& session = impl_->texts->session();
-  impl_->plan = make_plan_report(session.plan(), session.setup().spec(), session.setup().plan_labels,
-                                 Savings::kLeaveOut, table_style(environment));
+  impl_->texts = std::make_unique<TextGenerator>(std::move(setup), files, impl_->settings);
+  impl_->plan = report_of(impl_->texts->session().plan(), impl_->setup(), impl_->settings,
+                          arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, environment);
 }
 
 Generator::~Generator() = default;
@@ -262,6 +290,39 @@ MemoryFigures Generator::memory() const {
 
 bool draws_prompts(const Arguments& arguments) {
   return arguments.dataset_name == "dummy";
+}
+
+PlanReport plan_generation(const Arguments& given, int64_t prompt_tokens, const Environment& environment,
+                           Savings savings) {
+  Arguments arguments = given;
+  arguments.problem_type = problem_type_name(ProblemType::kCausalLm);
+  std::vector<std::string> notes = resolve_arguments(arguments);
+  FileSystem& files = posix_file_system();
+  GenerationSettings settings;
+  const RunSetup setup = prepare_generation(
+      arguments, RunPurpose::kPlanGeneration, environment, files, [&](const RunSetup& of_plan) {
+        settings = settings_of(arguments, of_plan, files);
+        const bool draws = draws_prompts(arguments);
+        if (draws && prompt_tokens > 0) {
+          throw_error(ErrorCode::kUsage,
+                      "--prompt_length {} and --dataset_name dummy both state the length of prompts; give "
+                      "--dummy_seq_length {} instead of --prompt_length",
+                      prompt_tokens, prompt_tokens);
+        }
+        constexpr int64_t kUsualLength = 128;
+        const int64_t length = draws               ? max_seq_length(arguments, of_plan.model.config)
+                               : prompt_tokens > 0 ? prompt_tokens
+                                                   : length_with_room(settings, of_plan, kUsualLength);
+        const int64_t at_once = arguments.per_device_eval_batch_size;
+        const int64_t prompts = draws ? std::min(arguments.dummy_num_samples, at_once) : at_once;
+        return sizes_of(settings, of_plan, std::vector<int64_t>(static_cast<size_t>(prompts), length));
+      });
+  const Plan plan = build_plan(setup.request);
+  PlanReport report = report_of(plan, setup, settings, savings, environment);
+  report.warnings = setup.diagnostics.warnings;
+  report.notes.insert(report.notes.begin(), setup.diagnostics.notes.begin(), setup.diagnostics.notes.end());
+  report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
+  return report;
 }
 
 std::vector<std::string> read_prompts(std::istream& input, const std::string& name) {

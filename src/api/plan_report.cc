@@ -12,6 +12,7 @@
 #include "models/config.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "plan/search/suggest.h"
@@ -140,6 +141,36 @@ std::vector<PlannedRecomputation> recomputation_of(const Plan& plan) {
   return blocks;
 }
 
+PlannedGeneration generation_of(const Plan& plan, const std::vector<BeamCost>& beams) {
+  const GenerationSizes& sizes = plan.request.generation.sizes;
+  const CacheAnatomy cache = cache_anatomy(plan);
+  const GenerationEstimate estimate = generation_estimate(plan);
+  PlannedGeneration generation{.prompts_at_once = sizes.prompts_at_once,
+                               .sequences_per_prompt = sizes.sequences_per_prompt,
+                               .longest_prompt = sizes.longest_prompt,
+                               .max_new_tokens = sizes.max_new_tokens,
+                               .cache_bytes_per_token = cache.bytes_per_token,
+                               .page_tokens = plan.request.generation.page_size,
+                               .num_pages = cache.num_pages,
+                               .shared_pages = cache.per_prompt.shared,
+                               .own_pages = cache.per_prompt.own,
+                               .prefill_ms = estimate.prefill_ms,
+                               .decode_run_ms = estimate.decode_run_ms,
+                               .new_tokens_per_s = estimate.new_tokens_per_s,
+                               .beams = {}};
+  for (const BeamCost& cost : beams) {
+    generation.beams.push_back({.num_beams = cost.num_beams,
+                                .num_pages = cost.cache.num_pages,
+                                .cache_bytes = cost.cache.bytes(),
+                                .arena_bytes = cost.arena_bytes,
+                                .total_bytes = cost.total_bytes,
+                                .fits = cost.fits,
+                                .decode_run_ms = cost.estimate.decode_run_ms,
+                                .new_tokens_per_s = cost.estimate.new_tokens_per_s});
+  }
+  return generation;
+}
+
 std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions) {
   std::vector<PlannedChange> changes;
   std::ranges::transform(suggestions, std::back_inserter(changes), [](const Suggestion& suggestion) {
@@ -209,7 +240,7 @@ TableStyle table_style(const Environment& environment) {
 }
 
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            const TableStyle& style) {
+                            const TableStyle& style, const std::vector<BeamCost>& beams) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -224,9 +255,11 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
   if (savings == Savings::kPlan) add_changes(plan, run, labels, style.columns, report);
+  if (plan.request.generation.num_pages > 0) report.generation = generation_of(plan, beams);
+  report.savings += beam_table(plan, beams);
   report.modules = module_table(plan);
   report.why = plan_why(plan);
-  report.json = plan_json(plan, labels);
+  report.json = plan_json(plan, labels, beams);
   if (std::string text = format_stopped_passes(plan); !text.empty()) report.notes.push_back(std::move(text));
   for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(format_advice(advice));
   if (std::string text = describe_batch_shape(plan.request); savings == Savings::kPlan && !text.empty())

@@ -19,7 +19,8 @@ struct TableStyle {
 // Returns the style that the locale and the width of an environment allow (training.h).
 TableStyle table_style(const Environment& environment);
 
+// `beams`: what other numbers of beams cost a plan that generates texts.
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            const TableStyle& style = {});
+                            const TableStyle& style = {}, const std::vector<BeamCost>& beams = {});
 
 }  // namespace plimsoll

@@ -230,17 +230,21 @@ void refuse_unused_files(RunCommand command, const ParseResult& parsed) {
 }
 
 std::string unused_note(RunCommand command, const std::set<std::string>& given) {
-  if (command == RunCommand::kPlan) return {};
   std::vector<std::string> unused;
   for (const std::string& name : given) {
     const Setting* setting = find_setting(name);
     // The reader of arguments has already noted or refused settings without effect.
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
-    if (is_here && name != "report_to" && !is_used(command, setting->info)) unused.push_back("--" + name);
+    if (!is_here || name == "report_to") continue;
+    // A plan may get every argument of its run, but those of another phase would change it.
+    const bool is_noted = command == RunCommand::kPlan ? setting->info.group == ArgumentGroup::kGeneration
+                                                       : !is_used(command, setting->info);
+    if (is_noted) unused.push_back("--" + name);
   }
   if (unused.empty()) return {};
   return fmt::format("{} {} no effect here: {}", fmt::join(unused, ", "), unused.size() == 1 ? "has" : "have",
                      command == RunCommand::kTrain      ? "train does not generate texts"
+                     : command == RunCommand::kPlan     ? "plan --phase generate plans texts"
                      : command == RunCommand::kEvaluate ? "eval does not train"
                      : command == RunCommand::kPredict  ? "predict neither trains nor evaluates"
                                                         : "generate only continues texts");

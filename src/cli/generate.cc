@@ -114,6 +114,7 @@ int run_generate(const std::vector<std::string>& words) {
   remarks.say_now();
   if (arguments.dry_run) {
     print_plan(generator.plan(), arguments);
+    if (!generator.plan().fits) throw Error(ErrorCode::kWillNotFit, generator.plan().refusal);
     return 0;
   }
   say(generator.plan().line.substr(0, generator.plan().line.find('\n')));

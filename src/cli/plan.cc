@@ -1,8 +1,13 @@
 #include "plimsoll/plan.h"
 
+#include <charconv>
+#include <limits>
+#include <system_error>
+
 #include "cli/command.h"
 #include "plimsoll/error.h"
 #include "plimsoll/experiments.h"
+#include "plimsoll/run_commands.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -18,6 +23,20 @@ int plan_table(const CommandWords& words, const Arguments& arguments) {
   return 0;
 }
 
+// Returns --prompt_length, or 0 if it is not given.
+int64_t prompt_length(const CommandWords& words) {
+  if (!words.has("prompt_length")) return 0;
+  const std::string text = words.value("prompt_length");
+  int64_t tokens = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (error != std::errc() || end != text.data() + text.size() || tokens < 1 || tokens > kMost) {
+    throw Error(ErrorCode::kUsage, "plan: --prompt_length " + text +
+                                       ": expected a number of tokens from 1 to " + std::to_string(kMost));
+  }
+  return tokens;
+}
+
 }  // namespace
 
 int run_plan(const std::vector<std::string>& words) {
@@ -27,11 +46,22 @@ int run_plan(const std::vector<std::string>& words) {
     print(command_screen(command, sorted.help_topic));
     return 0;
   }
+  const bool generates = sorted.value("phase", "train") == "generate";
+  if (sorted.has("experiments") && sorted.has("phase"))
+    throw Error(ErrorCode::kUsage, "plan: --experiments and --phase exclude each other; give one of them");
+  if (sorted.has("prompt_length") && !generates)
+    throw Error(ErrorCode::kUsage, "plan: --prompt_length is for --phase generate, which is not given");
   const ParseResult parsed = parse_arguments(sorted.rest);
   if (sorted.has("experiments")) return plan_table(sorted, parsed.arguments);
   set_verbosity(parsed.arguments);
   Remarks remarks(parsed.warnings, parsed.notes);
-  const PlanReport report = plan_run(parsed.arguments, program_environment(), Savings::kPlan);
+  const PlanReport report = generates ? plan_generation(parsed.arguments, prompt_length(sorted),
+                                                        program_environment(), Savings::kPlan)
+                                      : plan_run(parsed.arguments, program_environment(), Savings::kPlan);
+  if (std::string note =
+          unused_note(generates ? RunCommand::kGenerate : RunCommand::kPlan, parsed.explicitly_set);
+      !note.empty())
+    remarks.add({}, {note});
   remarks.add(report.warnings, report.notes);
   print_plan(report, parsed.arguments);
   remarks.say_now();

@@ -253,6 +253,10 @@ void check_generation_settings(const GenerationSettings& settings) {
   }
 }
 
+int64_t max_num_beams(const GenerationSettings& settings, int64_t vocab_size) {
+  return vocab_size / std::max<int64_t>(2, 1 + std::ssize(settings.eos_token_ids));
+}
+
 void check_generation_vocabulary(const GenerationSettings& settings, int64_t vocab_size) {
   const auto check_id = [&](const char* name, int32_t id) {
     if (id >= 0 && id < vocab_size) return;
@@ -262,12 +266,11 @@ void check_generation_vocabulary(const GenerationSettings& settings, int64_t voc
   for (const int32_t id : settings.eos_token_ids) check_id("eos_token_id", id);
   if (settings.bos_token_id) check_id("bos_token_id", *settings.bos_token_id);
   if (settings.pad_token_id) check_id("pad_token_id", *settings.pad_token_id);
-  // Beam search takes (1 + number of end tokens) * num_beams candidates, of which every row must be able to give all.
-  const int64_t per_beam = std::max<int64_t>(2, 1 + std::ssize(settings.eos_token_ids));
-  if (settings.beams.num_beams > 1 && settings.beams.num_beams > vocab_size / per_beam) {
+  const int64_t most = max_num_beams(settings, vocab_size);
+  if (settings.beams.num_beams > 1 && settings.beams.num_beams > most) {
     throw_error(ErrorCode::kUsage,
                 "num_beams is {}, but the vocabulary of the model has only {} tokens, which allow {} beams",
-                settings.beams.num_beams, vocab_size, vocab_size / per_beam);
+                settings.beams.num_beams, vocab_size, most);
   }
 }
 

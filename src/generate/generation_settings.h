@@ -60,6 +60,10 @@ struct GenerationSettings {
 // Checks every range, and the combinations that transformers refuses. Errors: kUsage with the name, the value and the range.
 void check_generation_settings(const GenerationSettings& settings);
 
+// Returns the most beams that a vocabulary allows: beam search takes (1 + number of end tokens) * num_beams candidates, at least two per
+// beam, of which every beam must be able to give all.
+int64_t max_num_beams(const GenerationSettings& settings, int64_t vocab_size);
+
 // Checks that the special tokens are ids of the vocabulary and that beam search has enough tokens to choose from.
 // Requires: check_generation_settings() passes. Errors: kUsage.
 void check_generation_vocabulary(const GenerationSettings& settings, int64_t vocab_size);

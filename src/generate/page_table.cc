@@ -5,14 +5,6 @@
 #include "base/check.h"
 
 namespace plimsoll {
-namespace {
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
-
 PageTable::PageTable(int64_t num_pages, int64_t page_size) : page_size_(page_size) {
   PLIMSOLL_CHECK(num_pages >= 0 && page_size >= 1);
   num_references_.resize(static_cast<size_t>(num_pages), 0);
@@ -116,19 +108,6 @@ void PageTable::write_rows(std::span<const SequenceId> sequences, int64_t max_pa
     std::ranges::copy(sequence.pages, table.begin() + static_cast<std::ptrdiff_t>(i) * max_pages);
     lengths[i] = narrow<int32_t>(sequence.length);
   }
-}
-
-int64_t pages_needed(std::span<const int64_t> prompt_lengths, int64_t max_new_tokens, int64_t num_beams,
-                     int64_t page_size) {
-  PLIMSOLL_CHECK(max_new_tokens >= 1 && num_beams >= 1 && page_size >= 1);
-  int64_t sum = 0;
-  for (const int64_t prompt : prompt_lengths) {
-    PLIMSOLL_CHECK(prompt >= 1);
-    const int64_t shared = prompt / page_size;
-    const int64_t longest = divide_up(prompt + max_new_tokens - 1, page_size);
-    sum += max_new_tokens == 1 ? longest : shared + num_beams * (longest - shared);
-  }
-  return sum;
 }
 
 }  // namespace plimsoll

@@ -6,7 +6,7 @@
 // reference per sequence that contains it. A sequence writes only into pages that it alone refers to: if the partly filled last page is
 // shared when a sequence grows, the sequence gets a copy of it. Full pages are never copied.
 //
-// The capacity is fixed: pages_needed() gives the planner an upper bound that the search cannot exceed.
+// The capacity is fixed: pages_needed() (plan/compile/generation_sizes.h) gives the planner an upper bound that the search cannot exceed.
 //
 // Not thread-safe. It owns its lists and allocates only when a sequence is added.
 #pragma once
@@ -73,15 +73,5 @@ class PageTable {
   std::vector<Sequence> sequences_;
   std::vector<SequenceId> unused_;  // numbers of released sequences
 };
-
-// Returns the number of pages that a search of all prompts at once can hold at most, if each has up to `max_new_tokens` new tokens and
-// `num_beams` sequences (beams, or samples of one prompt). The last new token is never stored, because nothing follows it. Per prompt
-// with P tokens, full = floor(P / page_size) pages are shared by its sequences, and each may have all others to itself:
-//
-//   full + num_beams (ceil((P + max_new_tokens - 1) / page_size) - full)        if max_new_tokens > 1, else ceil(P / page_size)
-//
-// Requires: positive arguments.
-int64_t pages_needed(std::span<const int64_t> prompt_lengths, int64_t max_new_tokens, int64_t num_beams,
-                     int64_t page_size);
 
 }  // namespace plimsoll

@@ -1,5 +1,7 @@
 #include "generate/page_table.h"
 
+#include "plan/compile/generation_sizes.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

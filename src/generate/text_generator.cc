@@ -12,36 +12,9 @@
 #include "generate/token_selection.h"
 
 namespace plimsoll {
-namespace {
-
-// The most prompt tokens of one run of the model, unless a prompt is longer. More tokens at once need more memory for activations and
-// are hardly faster.
-constexpr int64_t kPrefillTokens = 2048;
-
-int64_t pages_per_sequence(const GenerationSizes& sizes) {
-  // The last new token is never stored.
-  const int64_t tokens = sizes.longest_prompt + std::max<int64_t>(sizes.max_new_tokens - 1, 0);
-  return (tokens + kKvPageSize - 1) / kKvPageSize;
-}
-
-}  // namespace
 
 int64_t sequences_per_prompt(const GenerationSettings& settings) {
   return std::max(settings.beams.num_beams, settings.num_return_sequences);
-}
-
-GenerationOptions generation_options(const GenerationSizes& sizes) {
-  const std::vector<int64_t> prompts(static_cast<size_t>(sizes.prompts_at_once), sizes.longest_prompt);
-  return {.num_pages = pages_needed(prompts, sizes.max_new_tokens, sizes.sequences_per_prompt, kKvPageSize),
-          .page_size = kKvPageSize,
-          .pages_per_sequence = pages_per_sequence(sizes)};
-}
-
-Bucket generation_bucket(const GenerationSizes& sizes) {
-  const int64_t sequences = sizes.prompts_at_once * sizes.sequences_per_prompt;
-  const int64_t prompts = sizes.prompts_at_once * sizes.longest_prompt;
-  const int64_t prefill = std::max(sizes.longest_prompt, std::min(prompts, kPrefillTokens));
-  return {.tokens = std::max(sequences, prefill), .sequences = sequences, .longest = sizes.longest_prompt};
 }
 
 // The texts of some prompts, which share the pages of the cache and the runs of the model.
@@ -116,7 +89,7 @@ class TextGenerator::Group {
       generator_.work_.prompt_tokens += tokens;
       tokens = 0;
     };
-    const int64_t most = generation_bucket(generator_.sizes_).tokens;
+    const int64_t most = generator_.session_.plan().request.batches.generate.tokens;
     for (const std::vector<int32_t>& prompt : prompts_) {
       if (tokens + std::ssize(prompt) > most) flush();
       sequences_.push_back(generator_.pages_.add());
@@ -312,12 +285,11 @@ class TextGenerator::Group {
   double prefill_seconds_ = 0;
 };
 
-TextGenerator::TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings,
-                             const GenerationSizes& sizes)
+TextGenerator::TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings)
     : settings_(std::move(settings)),
-      sizes_(sizes),
       session_(std::move(setup), files),
-      pages_(session_.plan().request.generation.num_pages, kKvPageSize) {
+      sizes_(session_.plan().request.generation.sizes),
+      pages_(session_.plan().request.generation.num_pages, session_.plan().request.generation.page_size) {
   const ProgramPlan& program = session_.plan().programs.at(kGenerateProgram);
   batch_ = TensorBatch({.tensors = batch_tensors(program.graph), .capacity = program.bucket});
   decode_reads_ = decode_reads(session_.plan());

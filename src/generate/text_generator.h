@@ -18,7 +18,7 @@
 #include "generate/generation_settings.h"
 #include "generate/page_table.h"
 #include "generate/stop_strings.h"
-#include "plan/anatomy/operations.h"
+#include "plan/anatomy/generation.h"
 #include "train/session.h"
 
 namespace plimsoll {
@@ -32,13 +32,8 @@ struct GeneratedText {
   double score = 0.0;  // of beam search: sum of log probabilities / length^length_penalty
 };
 
-// The sizes that a plan for generation has room for.
-struct GenerationSizes {
-  int64_t longest_prompt = 0;   // tokens
-  int64_t max_new_tokens = 0;   // after any prompt
-  int64_t prompts_at_once = 1;  // prompts of a group
-  int64_t sequences_per_prompt = 1;
-};
+// Returns the number of sequences of a prompt that exist at once: its beams, or its texts.
+int64_t sequences_per_prompt(const GenerationSettings& settings);
 
 // The work since the start, without that of warm_up().
 struct GenerationWork {
@@ -58,24 +53,14 @@ struct GenerationWork {
   double decode_seconds = 0;
 };
 
-inline constexpr int64_t kKvPageSize = 16;  // tokens per page
-
-// Returns the number of sequences of a prompt that exist at once: its beams, or its texts.
-int64_t sequences_per_prompt(const GenerationSettings& settings);
-
-// Returns the cache and the bucket of a plan with these sizes.
-GenerationOptions generation_options(const GenerationSizes& sizes);
-Bucket generation_bucket(const GenerationSizes& sizes);
-
 class TextGenerator {
  public:
   // Called with each new token of a text, in the order of the run: number of the prompt, number of the text, token. Beam
   // search calls it when the text is complete.
   using OnToken = std::function<void(int64_t prompt, int64_t text, int32_t token)>;
 
-  // Requires: the setup's request has a generation program with the options and the bucket of these sizes; the tokenizer of the setup if
-  // there are stop strings.
-  TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings, const GenerationSizes& sizes);
+  // Requires: the setup's request has a generation program; the setup has a tokenizer if there are stop strings.
+  TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings);
 
   Session& session() { return session_; }
 
@@ -106,8 +91,8 @@ class TextGenerator {
   std::span<float> decode(std::span<const NewTokens> rows);
 
   GenerationSettings settings_;
-  GenerationSizes sizes_;
   Session session_;
+  GenerationSizes sizes_;  // that the plan has room for
   PageTable pages_;
   TensorBatch batch_;
   std::vector<float> logits_;

@@ -13,7 +13,7 @@ AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const
   const bool is_named = !arguments.adapter_name_or_path.empty();
   const std::string& given = is_named ? arguments.adapter_name_or_path : arguments.model_name_or_path;
   std::error_code ignored;
-  const bool is_preset = purpose == RunPurpose::kPlan && find_preset(given) && !fs::exists(given, ignored);
+  const bool is_preset = is_plan(purpose) && find_preset(given) && !fs::exists(given, ignored);
   if (given.empty() || is_preset) return adapter;
   const std::string path =
       is_named ? resolve_model_folder(files, hub, given, arguments.model_revision, kAdapterArgument)

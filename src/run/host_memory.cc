@@ -172,10 +172,12 @@ void ReadingMemory::release(const TextSplit& text) {
   held_bytes_ -= text.held_bytes();
 }
 
-// Returns the bytes of the scores from which tokens are selected: for each sequence its logits, a copy of them and the list of the
-// tokens that occurred, and for each prompt the logits that follow it, which are as many at most.
-int64_t generation_bytes(const RunSetup& setup) {
-  return setup.generation.bucket.sequences * setup.model.config.vocab_size * 4 * int64_t{sizeof(float)};
+// Returns the number of tokens of the tokenizer that the run will hold. A plan for generation reads none and takes that of the model.
+int64_t tokenizer_tokens(const RunSetup& setup) {
+  if (setup.tokenizer.tokenizer) return setup.tokenizer.tokenizer->vocab_size();
+  const bool holds_one =
+      setup.purpose == RunPurpose::kPlanGeneration && setup.arguments.dataset_name != "dummy";
+  return holds_one ? setup.model.config.vocab_size : 0;
 }
 
 HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
@@ -195,14 +197,12 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
         &setup.data.predict_mismatched}) {
     host.data_bytes += bytes_of(*data, setup.arguments);
   }
-  const int64_t tokenizer_bytes =
-      setup.tokenizer.tokenizer ? setup.tokenizer.tokenizer->vocab_size() * kTokenizerBytesPerToken : 0;
+  const int64_t tokenizer_bytes = tokenizer_tokens(setup) * kTokenizerBytesPerToken;
   host.data_bytes += tokenizer_bytes;
   const bool is_on_gpu = setup.device.options.kind == KernelDevice::kCuda;
   host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
   host.data_bytes += setup.model.config.num_labels * kBytesPerLabel;
   host.data_bytes += metric_bytes(setup);
-  if (setup.purpose == RunPurpose::kGenerate) host.data_bytes += generation_bytes(setup);
   if (setup.data.reading_bytes > 0) {
     host.reading_bytes =
         kProcessBytes + threads * kBytesPerThread + setup.data.reading_bytes + tokenizer_bytes;

@@ -60,13 +60,13 @@ void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_co
 // configuration, that is used.
 void read_base(const Arguments& arguments, RunPurpose purpose, const std::optional<ModelFolder>& adapter,
                const HubEnvironment& hub, FileSystem& files, ModelSource& model) {
-  const bool is_plan = purpose == RunPurpose::kPlan;
-  if (const auto preset = is_plan ? preset_without_file(model.base_model) : std::nullopt) {
+  const bool only_plans = is_plan(purpose);
+  if (const auto preset = only_plans ? preset_without_file(model.base_model) : std::nullopt) {
     model.config = *preset;
   } else {
     const std::string path =
         resolve_model(files, hub, model.base_model, arguments.model_revision, kModelArgument);
-    model.weights = ModelFolder::open(files, path, is_plan ? WeightsNeeded::kNo : WeightsNeeded::kYes);
+    model.weights = ModelFolder::open(files, path, only_plans ? WeightsNeeded::kNo : WeightsNeeded::kYes);
     const bool adapter_has_config = adapter && !adapter->config_text().empty();
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);
     if (adapter_has_config) check_model_types(*adapter, model.config, *model.weights);
@@ -159,7 +159,7 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   model.task_note = std::move(task.note);
   model.label = last_part(model.label);
   if (adapter.folder) model.config = with_adapter_head(std::move(model.config), *adapter.folder);
-  if (purpose == RunPurpose::kGenerate && !model.config.problem_type)
+  if (is_generation(purpose) && !model.config.problem_type)
     model.config.problem_type = ProblemType::kCausalLm;
   const std::vector<WeightSpec> specs = model_weights(model.config);
   if (model.weights) unwrap_model_names(*model.weights, specs);

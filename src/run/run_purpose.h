@@ -11,16 +11,24 @@
 
 namespace plimsoll {
 
-// The purpose of a run, as its caller states it. It never changes. kPlan plans a run that trains.
-enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict, kGenerate };
+// The purpose of a run, as its caller states it. It never changes. kPlan plans a run that trains, and kPlanGeneration one that generates
+// texts; both need no weights, no tokenizer and no device.
+enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict, kGenerate, kPlanGeneration };
 
 inline bool is_training(RunPurpose purpose) {
   return purpose == RunPurpose::kTrain || purpose == RunPurpose::kPlan;
 }
 
+inline bool is_generation(RunPurpose purpose) {
+  return purpose == RunPurpose::kGenerate || purpose == RunPurpose::kPlanGeneration;
+}
+inline bool is_plan(RunPurpose purpose) {
+  return purpose == RunPurpose::kPlan || purpose == RunPurpose::kPlanGeneration;
+}
+
 // Returns true if the run ends when its plan has been made, and hence needs no GPU and no output folder.
 inline bool ends_with_plan(RunPurpose purpose, const Arguments& arguments) {
-  return purpose == RunPurpose::kPlan || arguments.dry_run;
+  return is_plan(purpose) || arguments.dry_run;
 }
 
 // The use of data by a run. A plan reads data only if it is given training data. With a tokenizer it then has the exact

@@ -137,7 +137,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
   // A program that passes its own batches reads the logits of each batch.
   facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
-  if (setup.purpose == RunPurpose::kGenerate) {
+  if (is_generation(setup.purpose)) {
     facts.train = facts.evaluate = false;
     facts.generation = setup.generation;
   }

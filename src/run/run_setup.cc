@@ -36,11 +36,11 @@ void check_folders(const Arguments& arguments, RunPurpose purpose, FileSystem& f
 
 // Reports arguments without effect. The number of threads is not checked for a plan, which may be for another machine.
 void check_arguments(const Arguments& arguments, RunPurpose purpose, Diagnostics& diagnostics) {
-  if (purpose == RunPurpose::kTrain || purpose == RunPurpose::kGenerate) {
+  if (purpose == RunPurpose::kTrain || is_generation(purpose)) {
     const RunCommand command = purpose == RunPurpose::kTrain ? RunCommand::kTrain : RunCommand::kGenerate;
     for (std::string& text : idle_notes(arguments, command)) diagnostics.note(std::move(text));
   }
-  if (purpose != RunPurpose::kPlan && arguments.num_threads > available_threads()) {
+  if (!is_plan(purpose) && arguments.num_threads > available_threads()) {
     diagnostics.warn(
         fmt::format("--num_threads {} is more than the {} that this process may use: threads wait for each "
                     "other, and a run is slower than with {}",
@@ -187,9 +187,9 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   return setup;
 }
 
-RunSetup prepare_generation(const Arguments& arguments, const Environment& environment, FileSystem& files,
-                            const std::function<PlannedGeneration(const RunSetup&)>& size) {
-  RunSetup setup{.arguments = arguments, .purpose = RunPurpose::kGenerate};
+RunSetup prepare_generation(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
+                            FileSystem& files, const std::function<GenerationSizes(const RunSetup&)>& size) {
+  RunSetup setup{.arguments = arguments, .purpose = purpose};
   Diagnostics& diagnostics = setup.diagnostics;
   check_arguments(arguments, setup.purpose, diagnostics);
   set_passes(arguments, setup.passes);
@@ -216,7 +216,7 @@ RunSetup prepare_generation(const Arguments& arguments, const Environment& envir
         "only the random prompts of --dataset_name dummy from a data set; omit it",
         arguments.dataset_name);
   }
-  if (!draws_prompts) {
+  if (!draws_prompts && !is_plan(purpose)) {
     setup.tokenizer = load_tokenizer(find_tokenizer_folder(arguments, setup.purpose, setup.model, hub, files),
                                      arguments, config);
   }

@@ -36,8 +36,8 @@ struct RunSetup {
   SamplerOptions sampler = {};  // of the training data
   RunSteps steps = {};          // of a run that trains; zero without data
   RunFacts facts = {};
-  PlannedGeneration generation = {};  // of a run that generates texts
-  PlanRequest request = {};           // request_of() the arguments and the facts
+  GenerationSizes generation = {};  // of a run that generates texts
+  PlanRequest request = {};         // request_of() the arguments and the facts
   PlanLabels plan_labels = {};
   bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
   std::string tuning_file = {};    // path of the tuning table that the run keeps; "" if it keeps none
@@ -54,9 +54,10 @@ struct RunSetup {
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts = {});
 
-// Gathers the setup of a run that generates texts. `size` receives the setup with its model and tokenizer, and returns what the plan has to
-// have room for. Errors: as prepare_run(); kUsage for a model without a head for language modelling.
-RunSetup prepare_generation(const Arguments& arguments, const Environment& environment, FileSystem& files,
-                            const std::function<PlannedGeneration(const RunSetup&)>& size);
+// Gathers the setup of a run that generates texts, or, with kPlanGeneration, of its plan. `size` receives the setup with its model and, for
+// a run, its tokenizer, and returns what the plan has to have room for. Errors: as prepare_run(); kUsage for a model without a head for
+// language modelling.
+RunSetup prepare_generation(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
+                            FileSystem& files, const std::function<GenerationSizes(const RunSetup&)>& size);
 
 }  // namespace plimsoll

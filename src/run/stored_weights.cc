@@ -106,7 +106,7 @@ std::vector<std::string> missing_tensors(const std::vector<WeightSpec>& specs, c
 
 void check_stored_weights(const std::vector<WeightSpec>& specs, const ModelFolder& folder, RunPurpose purpose,
                           OtherShapes other_shapes) {
-  if (purpose == RunPurpose::kPlan || !folder.has_weights()) return;
+  if (is_plan(purpose) || !folder.has_weights()) return;
   const std::vector<std::string> missing = missing_tensors(specs, folder, other_shapes);
   if (missing.empty()) return;
   const std::string encoder = std::string(own_prefix(specs)) + ".";

@@ -48,7 +48,7 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
 
 DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                         const std::string& tokenizer_folder, FileSystem& files, Diagnostics& diagnostics) {
-  if (purpose == RunPurpose::kGenerate) return DataUse::kNone;
+  if (is_generation(purpose)) return DataUse::kNone;
   // Random ids need no file, so even a plan can generate the data of the run.
   if (purpose != RunPurpose::kPlan || is_dummy(arguments)) return DataUse::kReads;
   const std::string given = data_argument(arguments);

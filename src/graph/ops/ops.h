@@ -317,6 +317,8 @@ const OpSchema& nll_bwd_op();
 const OpSchema& normalize_op();
 const OpSchema& normalize_bwd_op();
 const OpSchema& paged_attention_op();
+// Returns the cost of paged_attention if every sequence has this number of tokens in the cache and none shares its pages.
+Cost paged_attention_cost(const OpView& op, const Bucket& bucket, int64_t length);
 const OpSchema& relu_op();
 const OpSchema& relu_bwd_op();
 const OpSchema& rms_norm_op();

@@ -120,6 +120,18 @@ class PagedAttention final : public OpSchema, private PagedAttentionOp {
 
 }  // namespace
 
+Cost paged_attention_cost(const OpView& op, const Bucket& bucket, int64_t length) {
+  using In = PagedAttentionOp;
+  const int64_t window = op.attributes().integer_or("window", 0);
+  const auto read = static_cast<double>(window > 0 ? std::min(window, length) : length);
+  const Shape& cache = op.in_shape(In::kCache);
+  const double outputs = static_cast<double>(op.out_shape(In::kO).elements(bucket));
+  const double elements =
+      2.0 * outputs + 2.0 * read * static_cast<double>(bucket.sequences) * elements_of_token(cache);
+  return {.flops = 4.0 * outputs * read,
+          .bytes = elements * static_cast<double>(dtype_bytes(op.input(In::kCache).type.dtype))};
+}
+
 const OpSchema& append_kv_op() {
   static const AppendKv op;
   return op;

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
-#include "graph/ops/ops.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
 #include "plan/compile/op_times.h"
@@ -112,32 +110,6 @@ double model_flops(const ProgramPlan& program, const Bucket& bucket) {
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }
   return flops;
-}
-
-int64_t DecodeReads::cache_bytes(int64_t length) const {
-  int64_t bytes = 0;
-  for (const auto& [window, bytes_per_token] : cache_bytes_per_token)
-    bytes += bytes_per_token * (window > 0 ? std::min(window, length) : length);
-  return bytes;
-}
-
-DecodeReads decode_reads(const Plan& plan) {
-  DecodeReads reads;
-  const Graph& graph = plan.programs.at(kGenerateProgram).graph;
-  std::set<ValueId> weights;
-  for (const Op& op : graph.ops()) {
-    if (op.def == &paged_attention_op()) {
-      const ValueType& cache = graph.value(op.inputs[PagedAttentionOp::kCache]).type;
-      reads.cache_bytes_per_token[op.attributes.integer_or("window", 0)] +=
-          cache.shape[1].offset * cache.shape[3].offset * dtype_bytes(cache.dtype);
-    }
-    if (op.def == &embedding_sum_op()) continue;
-    for (const ValueId input : op.inputs) {
-      if (input != kNoValue && graph.value(input).storage == Storage::kWeight) weights.insert(input);
-    }
-  }
-  for (const ValueId weight : weights) reads.weight_bytes += graph.value(weight).bytes({});
-  return reads;
 }
 
 double peak_product_gflops(const PlanRequest& request) {

@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -63,19 +62,6 @@ OperationsAnatomy operations_anatomy(const Plan& plan);
 // bucket, without those that the backward pass recomputes. This is the numerator of model FLOPs utilization
 // (MFU), as in PaLM (Chowdhery et al., arXiv 2204.02311, appendix B).
 double model_flops(const ProgramPlan& program, const Bucket& bucket);
-
-// The bytes that a run of the generation program with one new token per sequence reads at least: every weight once, and the
-// keys and values of the tokens to which the new ones attend. Pages that several sequences share count for each of them,
-// because each attends to them by itself.
-struct DecodeReads {
-  int64_t weight_bytes = 0;                          // without tables of which a run reads single rows
-  std::map<int64_t, int64_t> cache_bytes_per_token;  // by window of attention; 0: without a window
-
-  // Returns the bytes of the cache that the new token of a sequence of this length reads.
-  int64_t cache_bytes(int64_t length) const;
-};
-// Requires: the plan generates texts.
-DecodeReads decode_reads(const Plan& plan);
 
 // Returns the data sheet's rate of products in the plan's type, in 1e9 operations per second; 0 on a CPU,
 // for which no table states it.

@@ -90,11 +90,24 @@ struct DeviceOptions {
   friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
 };
 
+// The sizes that a plan for the generation of texts has room for.
+struct GenerationSizes {
+  int64_t longest_prompt = 0;        // tokens; 0: the plan generates no text
+  int64_t max_new_tokens = 0;        // after any prompt
+  int64_t prompts_at_once = 1;       // prompts of a group
+  int64_t sequences_per_prompt = 1;  // that exist at once: beams, or texts
+  int64_t texts_per_prompt = 1;      // that are returned
+  friend bool operator==(const GenerationSizes&, const GenerationSizes&) = default;
+};
+
+inline constexpr int64_t kKvPageSize = 16;  // tokens per page
+
 // The KV cache of a plan that generates text: pages of tokens, which sequences that continue the same text share.
 struct GenerationOptions {
-  int64_t num_pages = 0;           // 0: the plan generates no text
-  int64_t page_size = 16;          // tokens per page
+  int64_t num_pages = 0;  // 0: the plan generates no text
+  int64_t page_size = kKvPageSize;
   int64_t pages_per_sequence = 0;  // of the longest sequence
+  GenerationSizes sizes = {};      // from which they follow
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/optimizer_names.h"
 #include "optim/optimizer.h"
+#include "plan/compile/generation_sizes.h"
 #include "plan/compile/graphs.h"
 #include "tasks/task.h"
 
@@ -183,7 +184,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
                    .rate_factors = rate_factors_of(arguments),
                    .lora = lora_of(arguments, facts.model, facts.adapter)};
   request.device = facts.device;
-  request.generation = facts.generation.options;
+  const bool generates = facts.generation.longest_prompt > 0;
+  if (generates) request.generation = generation_options(facts.generation);
   request.passes = facts.passes;
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
@@ -194,7 +196,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.offload.least_bytes = facts.thresholds.least_offloaded_bytes;
   request.batches = {.train = facts.train_bucket,
                      .evaluate = facts.evaluate_bucket,
-                     .generate = facts.generation.bucket,
+                     .generate = generates ? generation_bucket(facts.generation) : Bucket{},
                      .accumulation_steps = arguments.gradient_accumulation_steps};
   request.recompute = recompute_of(arguments, facts);
   set_matmul_workspace(arguments, request, remarks);
@@ -204,6 +206,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.captured_buckets =
       facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
+  if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);
   request.cpu_calibration = facts.cpu_calibration;
   warn_of_bf16_checkpoint(arguments, facts, remarks);
   return request;
@@ -244,6 +247,12 @@ RunSpec with_longest(RunSpec run, int64_t longest) {
   }
   for (Bucket* bucket : {&run.facts.train_bucket, &run.facts.evaluate_bucket})
     *bucket = bucket_of(run.facts, *bucket, bucket->sequences, longest);
+  return run;
+}
+
+RunSpec with_generation(RunSpec run, const GenerationSizes& sizes) {
+  run.arguments.per_device_eval_batch_size = sizes.prompts_at_once;
+  run.facts.generation = sizes;
   return run;
 }
 

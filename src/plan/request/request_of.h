@@ -29,12 +29,6 @@ struct SizeThresholds {
 };
 
 // Values that a plan depends on and that arguments alone do not determine.
-// The cache and the largest run of the model of a plan that generates texts; without pages it generates none.
-struct PlannedGeneration {
-  GenerationOptions options = {};
-  Bucket bucket = {};
-};
-
 struct RunFacts {
   bool train = true;      // the run trains
   bool evaluate = true;   // the run evaluates or predicts
@@ -46,7 +40,7 @@ struct RunFacts {
   DeviceOptions device = {};
   Bucket train_bucket = {};  // the largest batch with the run's own arguments
   Bucket evaluate_bucket = {};
-  PlannedGeneration generation = {};
+  GenerationSizes generation = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedBuckets captured_buckets = {};
   // Returns the captured buckets for other batch sizes. If it is empty, captured_buckets is used for them. Pure.
@@ -85,6 +79,8 @@ std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceO
 RunSpec with_train_batch(RunSpec run, int64_t sequences, int64_t accumulation_steps);
 RunSpec with_evaluate_batch(RunSpec run, int64_t sequences);
 RunSpec with_longest(RunSpec run, int64_t longest);
+// Returns the run that generates texts in groups of other sizes.
+RunSpec with_generation(RunSpec run, const GenerationSizes& sizes);
 // Returns the run with another policy of recomputation, which replaces any other choice.
 RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "plan/anatomy/operations.h"
+#include "plan/compile/generation_sizes.h"
 #include "plan/search/budget.h"
 #include "plan/search/method_set.h"
 
@@ -52,6 +53,40 @@ void Change::use_length(int64_t longest) {
   arguments_.push_back(fmt::format("{} {}", labels_.length_argument, longest));
   note(labels_.shorter_effect);
   effect_ = Effect::kOtherModel;
+}
+
+void Change::use_prompts_at_once(int64_t prompts) {
+  GenerationSizes sizes = run_.facts.generation;
+  sizes.prompts_at_once = prompts;
+  run_ = with_generation(std::move(run_), sizes);
+  arguments_.push_back(fmt::format("--per_device_eval_batch_size {}", prompts));
+}
+
+void Change::use_sequences_per_prompt(int64_t sequences) {
+  const bool are_beams = run_.arguments.num_beams.value_or(1) > 1;
+  run_ = with_generation(std::move(run_), with_sequences(run_.facts.generation, sequences));
+  (are_beams ? run_.arguments.num_beams : run_.arguments.num_return_sequences) = sequences;
+  arguments_.push_back(fmt::format("--{} {}", are_beams ? "num_beams" : "num_return_sequences", sequences));
+  note(are_beams ? "a narrower search" : "fewer texts");
+  effect_ = Effect::kOtherModel;
+}
+
+void Change::use_new_tokens(int64_t tokens) {
+  GenerationSizes sizes = run_.facts.generation;
+  sizes.max_new_tokens = tokens;
+  run_ = with_generation(std::move(run_), sizes);
+  run_.arguments.max_new_tokens = tokens;
+  arguments_.push_back(fmt::format("--max_new_tokens {}", tokens));
+  note("shorter texts");
+  effect_ = Effect::kOtherModel;
+}
+
+void Change::use_16_bit_weights() {
+  run_.arguments.bf16 = run_.arguments.fp16 = false;
+  run_.arguments.bf16_full_eval = true;
+  arguments_.emplace_back("--bf16_full_eval");
+  note("weights in bf16");
+  effect_ = std::max(effect_, Effect::kRounding);
 }
 
 void Change::use_recompute(RecomputePolicy policy) {
@@ -116,6 +151,10 @@ std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) co
 }
 
 double ms_per_sample(const Plan& plan) {
+  if (plan.request.generation.num_pages > 0) {
+    const double per_second = generation_estimate(plan).new_tokens_per_s;
+    return per_second > 0 ? 1e3 / per_second : 0.0;
+  }
   const OperationsAnatomy operations = operations_anatomy(plan);
   return operations.samples > 0 ? operations.total().ms / static_cast<double>(operations.samples) : 0.0;
 }
@@ -142,6 +181,21 @@ std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
   return halves(std::max(train, evaluate), kShortestSequence);
 }
 
+std::vector<int64_t> fewer_prompts_at_once(const PlanRequest& request) {
+  return halves(request.generation.num_pages > 0 ? request.generation.sizes.prompts_at_once : 0, 1);
+}
+
+std::vector<int64_t> fewer_sequences_per_prompt(const PlanRequest& request) {
+  const GenerationSizes& sizes = request.generation.sizes;
+  const bool are_texts = sizes.texts_per_prompt == sizes.sequences_per_prompt;
+  // Beam search returns at most as many texts as it has beams.
+  return halves(sizes.sequences_per_prompt, are_texts ? 1 : sizes.texts_per_prompt);
+}
+
+std::vector<int64_t> fewer_new_tokens(const PlanRequest& request) {
+  return halves(request.generation.sizes.max_new_tokens, kShortestSequence);
+}
+
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   std::vector<RecomputePolicy> policies;
   if (!request.train || !request.passes.is_on("recompute")) return policies;
@@ -162,6 +216,22 @@ bool evaluation_is_larger(const Plan& plan) {
   const ProgramPlan* train = plan.programs.find(kTrainProgram);
   const ProgramPlan* evaluate = plan.programs.find(kEvaluateProgram);
   return evaluate != nullptr && (train == nullptr || evaluate->transient_bytes > train->transient_bytes);
+}
+
+std::vector<BeamCost> beam_costs(const RunSpec& run, std::span<const int64_t> numbers) {
+  std::vector<BeamCost> costs;
+  for (const int64_t number : numbers) {
+    RunSpec changed = with_generation(run, with_sequences(run.facts.generation, number));
+    changed.facts.passes.dump = nullptr;
+    const Plan plan = build_plan(request_of(changed));
+    costs.push_back({.num_beams = number,
+                     .cache = cache_anatomy(plan),
+                     .arena_bytes = plan.arena_bytes,
+                     .total_bytes = plan.total_bytes(),
+                     .fits = plan.fits(),
+                     .estimate = generation_estimate(plan)});
+  }
+  return costs;
 }
 
 }  // namespace plimsoll

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "plan/anatomy/generation.h"
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
 #include "plan/request/request_of.h"
@@ -42,6 +44,11 @@ class Change {
   void use_micro_batch(int64_t sequences);
   void use_evaluation_batch(int64_t sequences);
   void use_length(int64_t longest);
+  // For a run that generates texts. Requires: its request has these sizes.
+  void use_prompts_at_once(int64_t prompts);
+  void use_sequences_per_prompt(int64_t sequences);
+  void use_new_tokens(int64_t tokens);
+  void use_16_bit_weights();
   void use_recompute(RecomputePolicy policy);
   // Adds methods of the table except recompute_budget. Requires: the run accepts them (try_methods()).
   void use_methods(const MethodSet& all);
@@ -65,7 +72,7 @@ class Change {
   Effect effect_ = Effect::kNone;
 };
 
-// Returns the estimated time of a step divided by its samples; 0 if it has none.
+// Returns the estimated time of a step divided by its samples, or, for a plan that generates texts, of a new token; 0 if it has none.
 double ms_per_sample(const Plan& plan);
 
 // Return the sizes that changes try, largest first. Micro-batches divide the effective batch; each is at
@@ -73,6 +80,10 @@ double ms_per_sample(const Plan& plan);
 std::vector<int64_t> smaller_micro_batches(const PlanRequest& request);
 std::vector<int64_t> smaller_evaluation_batches(const PlanRequest& request);
 std::vector<int64_t> shorter_lengths(const PlanRequest& request);
+// Sizes of a plan that generates texts; empty for other plans.
+std::vector<int64_t> fewer_prompts_at_once(const PlanRequest& request);
+std::vector<int64_t> fewer_sequences_per_prompt(const PlanRequest& request);
+std::vector<int64_t> fewer_new_tokens(const PlanRequest& request);
 
 // Returns the policies that recompute more than the request does, the mildest first.
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request);
@@ -81,5 +92,18 @@ std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request);
 bool can_copy_at_use(const Plan& plan);
 // Returns true if evaluation needs more memory than training.
 bool evaluation_is_larger(const Plan& plan);
+
+// A plan of the same run with another number of beams.
+struct BeamCost {
+  int64_t num_beams = 1;
+  CacheAnatomy cache = {};
+  int64_t arena_bytes = 0;
+  int64_t total_bytes = 0;
+  bool fits = true;
+  GenerationEstimate estimate = {};
+};
+
+// Plans the run with each of these numbers of sequences per prompt. Cost: one plan each. Requires: the run generates texts.
+std::vector<BeamCost> beam_costs(const RunSpec& run, std::span<const int64_t> numbers);
 
 }  // namespace plimsoll

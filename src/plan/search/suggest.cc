@@ -57,6 +57,7 @@ class Search {
       for (const Method& method : method_table()) try_method(method);
     }
     try_sizes(shorter_lengths(request), &Change::use_length);
+    try_generation();
     if (!any_fits() && request.train) try_sets();
     if (!any_fits()) try_combined();
     std::stable_sort(found_.begin(), found_.end(), [](const Suggestion& a, const Suggestion& b) {
@@ -134,6 +135,20 @@ class Search {
       if (best->fits) break;
     }
     if (best) found_.push_back(std::move(*best));
+  }
+
+  // Tries fewer prompts at once, weights in 16 bits, fewer beams and fewer new tokens.
+  void try_generation() {
+    const PlanRequest& request = plan_.request;
+    if (request.generation.num_pages == 0) return;
+    try_sizes(fewer_prompts_at_once(request), &Change::use_prompts_at_once);
+    if (dtype_bytes(request.precision.dtype) > 2 && request.device.has_bf16() && !request.model.lora) {
+      Change change(run_, labels_);
+      change.use_16_bit_weights();
+      add(change);
+    }
+    try_sizes(fewer_sequences_per_prompt(request), &Change::use_sequences_per_prompt);
+    try_sizes(fewer_new_tokens(request), &Change::use_new_tokens);
   }
 
   // Tries sets of methods as `fit` finds them: the fastest that train the same, those that round, and if
@@ -302,14 +317,14 @@ std::string format_not_fitting(const std::vector<Suggestion>& suggestions) {
 }
 
 // Returns a line with the shortage of the smallest plan that was tried.
-std::string describe_smallest(const std::vector<Suggestion>& suggestions, int64_t limit) {
+std::string describe_smallest(const std::vector<Suggestion>& suggestions, int64_t limit, bool trains) {
   const auto smallest = std::min_element(
       suggestions.begin(), suggestions.end(),
       [](const Suggestion& a, const Suggestion& b) { return a.total_bytes < b.total_bytes; });
   if (smallest == suggestions.end()) return {};
-  return fmt::format(
-      "\n  the smallest of them needs {} MiB, {} more than the limit; `plimsoll fit` searches further",
-      format_mib(smallest->total_bytes), format_shortage(smallest->total_bytes - limit));
+  return fmt::format("\n  the smallest of them needs {} MiB, {} more than the limit{}",
+                     format_mib(smallest->total_bytes), format_shortage(smallest->total_bytes - limit),
+                     trains ? "; `plimsoll fit` searches further" : "");
 }
 
 }  // namespace
@@ -339,16 +354,17 @@ std::string describe_shortage(const Plan& plan, const std::vector<Suggestion>& s
   const std::string fitting = format_fitting(suggestions);
   const std::string others = format_not_fitting(suggestions);
   if (!fitting.empty()) {
-    message +=
-        "\n  fits with, fastest first: runs that train the same, then runs that round differently, then runs "
-        "that train differently "
-        "(estimated time per sample):" +
-        fitting;
+    const char* verb = plan.trains() ? "train" : "compute";
+    message += fmt::format(
+        "\n  fits with, fastest first: runs that {} the same, then runs that round differently, then runs "
+        "that {} "
+        "differently (estimated time per {}):{}",
+        verb, verb, plan.request.generation.num_pages > 0 ? "new token" : "sample", fitting);
   }
   if (!others.empty())
     message += fmt::format("\n  {}not enough:{}",
                            fitting.empty() ? "none of the plans that were tried fits; " : "", others);
-  if (fitting.empty()) message += describe_smallest(suggestions, limit);
+  if (fitting.empty()) message += describe_smallest(suggestions, limit, plan.trains());
   if (fitting.empty() && labels.memory_limit != "--memory_limit")
     message += "\n  use a smaller model or a larger device";
   else if (fitting.empty())

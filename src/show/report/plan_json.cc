@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 
@@ -153,6 +154,44 @@ Json captured_buckets_json(const PlanRequest& request) {
   return {{"train", buckets.train}, {"update", buckets.update}, {"evaluate", buckets.evaluate}};
 }
 
+Json estimate_json(const GenerationEstimate& estimate) {
+  return {{"prefill_ms", estimate.prefill_ms},
+          {"decode_run_ms", estimate.decode_run_ms},
+          {"new_tokens_per_second", estimate.new_tokens_per_s}};
+}
+
+Json generation_json(const Plan& plan, const std::vector<BeamCost>& beams) {
+  const GenerationOptions& options = plan.request.generation;
+  if (options.num_pages == 0) return nullptr;
+  const CacheAnatomy cache = cache_anatomy(plan);
+  const DecodeReads reads = decode_reads(plan);
+  Json costs = Json::array();
+  for (const BeamCost& cost : beams) {
+    costs.push_back({{"num_beams", cost.num_beams},
+                     {"num_pages", cost.cache.num_pages},
+                     {"cache_bytes", cost.cache.bytes()},
+                     {"arena_bytes", cost.arena_bytes},
+                     {"total_bytes", cost.total_bytes},
+                     {"fits", cost.fits},
+                     {"estimate", estimate_json(cost.estimate)}});
+  }
+  return {{"prompts_at_once", options.sizes.prompts_at_once},
+          {"sequences_per_prompt", options.sizes.sequences_per_prompt},
+          {"longest_prompt", options.sizes.longest_prompt},
+          {"max_new_tokens", options.sizes.max_new_tokens},
+          {"cache",
+           {{"bytes_per_token", cache.bytes_per_token},
+            {"page_tokens", options.page_size},
+            {"page_bytes", cache.page_bytes},
+            {"num_pages", cache.num_pages},
+            {"shared_pages_per_prompt", cache.per_prompt.shared},
+            {"own_pages_per_sequence", cache.per_prompt.own},
+            {"bytes", cache.bytes()}}},
+          {"weight_bytes_per_decode_run", reads.weight_bytes},
+          {"estimate", estimate_json(generation_estimate(plan))},
+          {"beams", std::move(costs)}};
+}
+
 Json request_json(const PlanRequest& request, const PlanLabels& labels) {
   Json object{
       {"model", labels.model_of(request)},
@@ -212,31 +251,33 @@ Json spaces_json(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_json(const Plan& plan, const PlanLabels& labels) {
+std::string plan_json(const Plan& plan, const PlanLabels& labels, const std::vector<BeamCost>& beams) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   const OperationsAnatomy operations = operations_anatomy(plan);
   Json programs = Json::array();
   for (const ProgramPlan& program : plan.programs) {
     programs.push_back(program_json(program, plan.gpu_constant.graphs_of(program.name)));
   }
-  const Json object{{"schema_version", kPlanJsonVersion},
-                    {"total_bytes", plan.total_bytes()},
-                    {"spaces", spaces_json(plan)},
-                    {"by_purpose", largest_purposes_json(anatomy)},
-                    {"by_phase", phases_json(anatomy)},
-                    {"operations", operations_json(operations)},
-                    {"estimate",
-                     {{"samples", operations.samples},
-                      {"tokens", operations.tokens},
-                      {"ms", operations.total().ms},
-                      {"samples_per_second", operations.samples_per_s()},
-                      {"is_calibrated", !plan.request.cpu_calibration.empty()},
-                      {"rates", operations.rates}}},
-                    {"peaks", peaks_json(anatomy)},
-                    {"modules", modules_json(plan)},
-                    {"parameters", parameters_json(plan)},
-                    {"programs", std::move(programs)},
-                    {"request", request_json(plan.request, labels)}};
+  Json object{{"schema_version", kPlanJsonVersion},
+              {"total_bytes", plan.total_bytes()},
+              {"spaces", spaces_json(plan)},
+              {"by_purpose", largest_purposes_json(anatomy)},
+              {"by_phase", phases_json(anatomy)},
+              {"operations", operations_json(operations)},
+              {"estimate",
+               {{"samples", operations.samples},
+                {"tokens", operations.tokens},
+                {"ms", operations.total().ms},
+                {"samples_per_second", operations.samples_per_s()},
+                {"is_calibrated", !plan.request.cpu_calibration.empty()},
+                {"rates", operations.rates}}},
+              {"peaks", peaks_json(anatomy)},
+              {"modules", modules_json(plan)},
+              {"parameters", parameters_json(plan)},
+              {"programs", std::move(programs)},
+              {"request", request_json(plan.request, labels)}};
+  if (Json generation = generation_json(plan, beams); !generation.is_null())
+    object["generation"] = std::move(generation);
   return python_json(object, 2) + "\n";
 }
 

@@ -346,6 +346,7 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
   return title(plan, labels, columns) + memory_table(plan, anatomy, characters, columns) +
          describe_constant(plan, anatomy, columns) + describe_peak(anatomy, columns) +
          describe_arena(plan, columns) + describe_host(plan, columns) + describe_formulas(plan, columns) +
+         (plan.request.generation.num_pages > 0 ? cache_table(plan, columns) : "") +
          operations_table(plan, columns) + recompute_table(plan, columns) + verdict(plan, columns);
 }
 

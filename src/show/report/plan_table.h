@@ -28,6 +28,11 @@ std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
 // effect on the time per sample. At most `columns` columns, with a newline at the end; empty without savings.
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings, size_t columns = 100);
 
+// Formats the KV cache of a plan that generates texts, by token, page and sequence, and its estimated speed, with a newline at the end.
+std::string cache_table(const Plan& plan, size_t columns = 100);
+// Formats what other numbers of beams, or of texts per prompt, cost that plan: a line each, of at most 80 columns. Empty without costs.
+std::string beam_table(const Plan& plan, const std::vector<BeamCost>& costs);
+
 // Formats the output of `--modules`: weights, states, gradients, saved and temporary bytes of every module of
 // the model.
 std::string module_table(const Plan& plan);

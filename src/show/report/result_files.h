@@ -16,6 +16,7 @@
 
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
+#include "plan/search/change.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -53,8 +54,10 @@ inline constexpr int kPlanJsonVersion = 1;
 // lower_bound_bytes, constant_bytes}]; by_purpose {purpose: bytes in the phase that needs the most; the sum
 // is total_bytes}; by_phase {phase: {by_purpose, gaps_bytes, arena_bytes, unused_bytes, constant_bytes,
 // total_bytes}}; operations {group: {flops, bytes, estimated_ms, forward, backward, optimizer}}; estimate;
-// peaks; modules; parameters; programs; request.
-std::string plan_json(const Plan& plan, const PlanLabels& labels = {});
+// peaks; modules; parameters; programs; request. A plan that generates texts also has generation {sizes, cache, estimate, beams}, with
+// `beams` as what other numbers of beams cost.
+std::string plan_json(const Plan& plan, const PlanLabels& labels = {},
+                      const std::vector<BeamCost>& beams = {});
 
 // Returns memory.json: predicted_total_bytes, arena_bytes, arena_high_water_bytes, measured_peak_bytes, and
 // their components.

@@ -1,0 +1,48 @@
+// The anatomy of a plan that generates texts: its KV cache by token, page and sequence, what a run of the model reads, and the estimated
+// speed. Pure functions; thread-safe. All require that the plan generates texts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "plan/compile/generation_sizes.h"
+#include "plan/compile/plan.h"
+
+namespace plimsoll {
+
+// The KV cache. Its bytes in the arena are those of all pages, which is the worst case: no search can hold more pages at once.
+struct CacheAnatomy {
+  int64_t bytes_per_token = 0;  // the key and the value of every layer
+  int64_t page_bytes = 0;
+  int64_t num_pages = 0;
+  SequencePages per_prompt =
+      {};  // pages that all sequences of a longest prompt share, and those that each may have to itself
+  int64_t bytes() const { return num_pages * page_bytes; }
+};
+CacheAnatomy cache_anatomy(const Plan& plan);
+
+// The bytes that a run of the generation program with one new token per sequence reads at least: every weight once, and the
+// keys and values of the tokens to which the new ones attend. Pages that several sequences share count for each of them,
+// because each attends to them by itself.
+struct DecodeReads {
+  int64_t weight_bytes = 0;                          // without tables of which a run reads single rows
+  std::map<int64_t, int64_t> cache_bytes_per_token;  // by window of attention; 0: without a window
+
+  // Returns the bytes of the cache that the new token of a sequence of this length reads.
+  int64_t cache_bytes(int64_t length) const;
+};
+// Requires: the plan generates texts.
+DecodeReads decode_reads(const Plan& plan);
+
+// Estimated times, from the rates by which operations_anatomy() estimates. A decode run reads one new token per sequence; its time is that
+// of a text of which half of the new tokens exist. The time contains the copy of the logits to the host and not the selection of tokens
+// there.
+struct GenerationEstimate {
+  double prefill_ms = 0;  // of the largest run
+  double decode_run_ms = 0;
+  // New tokens of returned texts per second of decode runs.
+  double new_tokens_per_s = 0;
+};
+GenerationEstimate generation_estimate(const Plan& plan);
+
+}  // namespace plimsoll
