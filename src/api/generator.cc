@@ -94,7 +94,8 @@ std::vector<std::vector<int32_t>> random_prompts(const Arguments& arguments, con
 GenerationSizes sizes_of(const GenerationSettings& settings, const RunSetup& setup,
                          std::span<const int64_t> lengths) {
   GenerationSizes sizes{.sequences_per_prompt = sequences_per_prompt(settings),
-                        .texts_per_prompt = settings.num_return_sequences};
+                        .texts_per_prompt = settings.num_return_sequences,
+                        .candidates = num_candidates(settings, setup.device.options.is_gpu())};
   for (const int64_t length : lengths) {
     sizes.longest_prompt = std::max(sizes.longest_prompt, length);
     sizes.max_new_tokens = std::max(

@@ -54,6 +54,17 @@ void select_candidates(const GenerationSettings& settings, std::span<const float
   std::ranges::sort_heap(*candidates, is_better);
 }
 
+void take_candidates(std::span<const float> logits, std::span<const int32_t> tokens, double log_sum,
+                     std::vector<BeamCandidate>* candidates) {
+  check_scores(logits.front(), log_sum);
+  candidates->clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const auto log_prob = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
+    candidates->push_back({log_prob, log_prob, tokens[i]});
+  }
+  std::ranges::sort(*candidates, is_better);  // different logits may have equal logarithms
+}
+
 BeamSearch::BeamSearch(const GenerationSettings& settings, std::span<const int32_t> prompt, int64_t max_new,
                        StopCheck ends_with_stop)
     : settings_(settings),

@@ -51,6 +51,11 @@ int64_t candidates_per_beam(const GenerationSettings& settings);
 void select_candidates(const GenerationSettings& settings, std::span<const float> log_probs, uint32_t row,
                        uint32_t position, std::vector<BeamCandidate>* candidates);
 
+// The same from the largest logits of a beam and the logarithm of the sum of all exponentials, without processors and sampling.
+// Requires: candidates_per_beam() logits, largest first, and of equal ones the smaller token first. Errors: as select_greedy().
+void take_candidates(std::span<const float> logits, std::span<const int32_t> tokens, double log_sum,
+                     std::vector<BeamCandidate>* candidates);
+
 // A text that beam search found.
 struct BeamResult {
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one

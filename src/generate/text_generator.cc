@@ -28,7 +28,8 @@ class TextGenerator::Group {
         prompts_(prompts),
         first_prompt_(first_prompt),
         on_token_(on_token),
-        results_(prompts.size()) {}
+        results_(prompts.size()),
+        prompt_scores_(config_.vocab_size, generator.sizes_.candidates) {}
 
   std::vector<std::vector<GeneratedText>> run() && {
     begin_ = std::chrono::steady_clock::now();
@@ -71,20 +72,13 @@ class TextGenerator::Group {
     std::unique_ptr<LogitsProcessors> processors;
   };
 
-  size_t num_outputs() const { return static_cast<size_t>(config_.vocab_size); }
-  std::span<float> logits_of(std::span<float> all, size_t row) const {
-    return all.subspan(row * num_outputs(), num_outputs());
-  }
-
-  // Runs the model over the prompts, and keeps the logits that follow each.
+  // Runs the model over the prompts, and keeps the scores of the token that follows each.
   void read_prompts() {
-    prompt_logits_.resize(prompts_.size() * num_outputs());
     std::vector<NewTokens> rows;
     int64_t tokens = 0;
     const auto flush = [&] {
-      const std::span<float> logits = generator_.run(rows);
-      const size_t first = sequences_.size() - rows.size();
-      std::ranges::copy(logits, prompt_logits_.begin() + static_cast<std::ptrdiff_t>(first * num_outputs()));
+      const NextScores& scores = generator_.run(rows);
+      for (size_t row = 0; row < rows.size(); ++row) prompt_scores_.append(scores, row);
       rows.clear();
       generator_.work_.prompt_tokens += tokens;
       tokens = 0;
@@ -118,11 +112,8 @@ class TextGenerator::Group {
       }
     }
     // Each text changes its own copy of the scores of its prompt.
-    std::vector<float> scores;
-    for (const Text& text : texts) {
-      const std::span<float> logits = logits_of(prompt_logits_, text.prompt);
-      scores.insert(scores.end(), logits.begin(), logits.end());
-    }
+    NextScores scores(config_.vocab_size, generator_.sizes_.candidates);
+    for (const Text& text : texts) scores.append(prompt_scores_, text.prompt);
     extend(texts, scores);
     end_prefill();
     while (!texts.empty()) {
@@ -134,11 +125,17 @@ class TextGenerator::Group {
   }
 
   // Selects the next token of each text and removes the texts that it ends.
-  void extend(std::vector<Text>& texts, std::span<float> scores) {
+  void extend(std::vector<Text>& texts, NextScores& scores) {
     std::vector<int32_t> tokens(texts.size());
     for_each_of(texts.size(), num_threads(), [&](size_t row) {
+      if (!scores.has_all_logits()) {
+        const TopLogits top = scores.top(row);
+        check_scores(top.values.front(), top.log_sum);
+        tokens[row] = top.tokens.front();
+        return;
+      }
       Text& text = texts[row];
-      const std::span<float> own = logits_of(scores, row);
+      const std::span<float> own = scores.logits(row);
       const auto prompt_length = std::ssize(prompts_[text.prompt]);
       text.processors->apply(text.history, prompt_length, own);
       const int64_t number =
@@ -202,7 +199,7 @@ class TextGenerator::Group {
         searches.back().processors.push_back(
             std::make_unique<LogitsProcessors>(settings_, config_.vocab_size));
     }
-    advance(searches, prompt_logits_);
+    advance(searches, prompt_scores_);
     end_prefill();
     while (std::ranges::any_of(searches, [](const Search& s) { return !s.beams.is_done(); })) {
       std::vector<NewTokens> rows;
@@ -216,8 +213,8 @@ class TextGenerator::Group {
     for (size_t i = 0; i < searches.size(); ++i) add_results(i, searches[i].beams);
   }
 
-  // Performs a step of each search that is not done, with the logits of its beams in order.
-  void advance(std::vector<Search>& searches, std::span<float> logits) {
+  // Performs a step of each search that is not done, with the scores of its beams in order.
+  void advance(std::vector<Search>& searches, NextScores& next) {
     struct Row {
       size_t search, beam;
     };
@@ -231,7 +228,11 @@ class TextGenerator::Group {
     for_each_of(rows.size(), num_threads(), [&](size_t row) {
       Search& search = searches[rows[row].search];
       const size_t beam = rows[row].beam;
-      const std::span<float> scores = logits_of(logits, row);
+      if (!next.has_all_logits()) {
+        const TopLogits top = next.top(row);
+        return take_candidates(top.values, top.tokens, top.log_sum, &search.candidates[beam]);
+      }
+      const std::span<float> scores = next.logits(row);
       log_softmax_in_place(scores);
       search.processors[beam]->apply(search.beams.history(static_cast<int64_t>(beam)),
                                      std::ssize(prompts_[rows[row].search]), scores);
@@ -280,7 +281,7 @@ class TextGenerator::Group {
   const OnToken& on_token_;
   std::vector<std::vector<GeneratedText>> results_;
   std::vector<SequenceId> sequences_;  // of the prompts
-  std::vector<float> prompt_logits_;   // [prompts, V]
+  NextScores prompt_scores_;           // of the token that follows each prompt
   std::chrono::steady_clock::time_point begin_;
   double prefill_seconds_ = 0;
 };
@@ -289,17 +290,17 @@ TextGenerator::TextGenerator(RunSetup setup, FileSystem& files, GenerationSettin
     : settings_(std::move(settings)),
       session_(std::move(setup), files),
       sizes_(session_.plan().request.generation.sizes),
-      pages_(session_.plan().request.generation.num_pages, session_.plan().request.generation.page_size) {
+      pages_(session_.plan().request.generation.num_pages, session_.plan().request.generation.page_size),
+      scores_(session_.setup().model.config.vocab_size, sizes_.candidates) {
   const ProgramPlan& program = session_.plan().programs.at(kGenerateProgram);
   batch_ = TensorBatch({.tensors = batch_tensors(program.graph), .capacity = program.bucket});
   decode_reads_ = decode_reads(session_.plan());
-  logits_.resize(static_cast<size_t>(program.bucket.sequences * session_.setup().model.config.vocab_size));
   if (settings_.stop_strings.empty()) return;
   stop_strings_ =
       std::make_unique<StopStrings>(*session_.setup().tokenizer.tokenizer, settings_.stop_strings);
 }
 
-std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
+NextScores& TextGenerator::run(std::span<const NewTokens> rows) {
   BatchSize size{.tokens = 0, .sequences = std::ssize(rows), .longest = 0};
   for (const NewTokens& row : rows) {
     size.tokens += std::ssize(row.tokens);
@@ -332,24 +333,23 @@ std::span<float> TextGenerator::run(std::span<const NewTokens> rows) {
   executor.stage(kGenerateProgram, batch_, 1.0);
   executor.run(kGenerateProgram, Segment::kForward);
   executor.fetch();
-  const ConstView logits = executor.fetched("logits");
-  const size_t count = rows.size() * static_cast<size_t>(session_.setup().model.config.vocab_size);
-  if (logits.dtype == DType::kF32) {
-    std::copy_n(logits.as<float>(), count, logits_.begin());
+  if (scores_.has_all_logits()) {
+    scores_.assign_logits(executor.fetched("logits"), std::ssize(rows));
   } else {
-    for (size_t i = 0; i < count; ++i) logits_[i] = static_cast<float>(logits.load(static_cast<int64_t>(i)));
+    scores_.assign_top(executor.fetched("top_logits"), executor.fetched("top_ids"), executor.fetched("log_sum"),
+                       std::ssize(rows));
   }
-  return std::span(logits_).first(count);
+  return scores_;
 }
 
-std::span<float> TextGenerator::decode(std::span<const NewTokens> rows) {
-  const std::span<float> logits = run(rows);
+NextScores& TextGenerator::decode(std::span<const NewTokens> rows) {
+  NextScores& scores = run(rows);
   ++work_.decode_runs;
   work_.decoded_tokens += std::ssize(rows);
   work_.decode_weight_bytes += static_cast<double>(decode_reads_.weight_bytes);
   for (const NewTokens& row : rows)
     work_.decode_cache_bytes += static_cast<double>(decode_reads_.cache_bytes(pages_.length(row.sequence)));
-  return logits;
+  return scores;
 }
 
 void TextGenerator::warm_up(std::span<const std::vector<int32_t>> prompts) {

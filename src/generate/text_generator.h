@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "generate/generation_settings.h"
+#include "generate/next_scores.h"
 #include "generate/page_table.h"
 #include "generate/stop_strings.h"
 #include "plan/anatomy/generation.h"
@@ -80,22 +81,22 @@ class TextGenerator {
  private:
   class Group;
 
-  // Runs the model over the new tokens of some sequences, which the pages have room for, and returns V logits for each. Valid until the
-  // next run.
+  // Runs the model over the new tokens of some sequences, which the pages have room for, and returns the scores of the token that
+  // follows each. Valid until the next run.
   struct NewTokens {
     SequenceId sequence{0};
     std::span<const int32_t> tokens;
   };
-  std::span<float> run(std::span<const NewTokens> rows);
+  NextScores& run(std::span<const NewTokens> rows);
   // Runs the model over one new token per sequence, and counts the work.
-  std::span<float> decode(std::span<const NewTokens> rows);
+  NextScores& decode(std::span<const NewTokens> rows);
 
   GenerationSettings settings_;
   Session session_;
   GenerationSizes sizes_;  // that the plan has room for
   PageTable pages_;
   TensorBatch batch_;
-  std::vector<float> logits_;
+  NextScores scores_;
   std::unique_ptr<StopStrings> stop_strings_;
   DecodeReads decode_reads_;
   GenerationWork work_;

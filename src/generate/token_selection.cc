@@ -13,7 +13,26 @@ std::array<uint32_t, 4> numbers(uint64_t seed, const std::array<uint32_t, 4>& co
   return philox4x32_10(counter, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
+[[noreturn]] void throw_not_finite(bool is_nan) {
+  throw_error(ErrorCode::kNotFinite,
+              "the model gave {} as the score of a next token, so no token can be selected",
+              is_nan ? "NaN" : "infinity");
+}
+
+[[noreturn]] void throw_all_removed() {
+  throw_error(ErrorCode::kUsage,
+              "no token of the vocabulary may follow the text; reduce no_repeat_ngram_size or "
+              "min_new_tokens, or remove end "
+              "tokens that the model needs");
+}
+
 }  // namespace
+
+void check_scores(float largest, double log_sum) {
+  if (largest > std::numeric_limits<float>::max()) throw_not_finite(false);
+  if (std::isnan(log_sum)) throw_not_finite(true);
+  if (largest == kRemovedScore) throw_all_removed();
+}
 
 int32_t select_greedy(std::span<const float> scores) {
   size_t best = 0;
@@ -26,17 +45,8 @@ int32_t select_greedy(std::span<const float> scores) {
       best = v;
     }
   }
-  if (has_nan || largest > std::numeric_limits<float>::max()) {
-    throw_error(ErrorCode::kNotFinite,
-                "the model gave {} as the score of a next token, so no token can be selected",
-                has_nan ? "NaN" : "infinity");
-  }
-  if (largest == kRemovedScore) {
-    throw_error(ErrorCode::kUsage,
-                "no token of the vocabulary may follow the text; reduce no_repeat_ngram_size or "
-                "min_new_tokens, or remove end "
-                "tokens that the model needs");
-  }
+  if (has_nan || largest > std::numeric_limits<float>::max()) throw_not_finite(has_nan);
+  if (largest == kRemovedScore) throw_all_removed();
   return static_cast<int32_t>(best);
 }
 

@@ -61,6 +61,7 @@ std::vector<Lowering> loss_lowerings() {
       {&softmax_cross_entropy_op(), "softmax_cross_entropy_fwd", describe_rows<ClassLossOp::kLogits>},
       {&softmax_cross_entropy_bwd_op(), "softmax_cross_entropy_bwd", describe_rows<ClassLossBwdOp::kLogits>},
       {&count_correct_op(), "count_correct", describe_rows<CountCorrectOp::kLogits>},
+      {&top_logits_op(), "top_logits", describe_rows<TopLogitsOp::kLogits>},
       {&linear_cross_entropy_op(), "linear_cross_entropy_fwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_bwd_op(), "linear_cross_entropy_bwd", describe_linear_cross_entropy},
       {&linear_cross_entropy_grad_op(), "linear_cross_entropy_grad", describe_linear_cross_entropy},

@@ -73,6 +73,8 @@ TEST(Step, PreservingPassesKeepEveryBit) {
       // recomputation starts from the rounded values. In fp32 there is no such rounding, and the pass keeps
       // every bit.
       if (pass.name == "recompute" && test.activations) continue;
+      // Without this pass the gradients of a chunked loss read the recomputed output of the last norm.
+      if (pass.name == "loss_with_gradients" && test.activations) continue;
       SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
       const StepResult on = run_steps(test, kBucket, 0xFF, 2);
       test.disabled_passes = {std::string(pass.name)};

@@ -30,6 +30,7 @@
 #include "kernels/loss/nll.h"
 #include "kernels/loss/softmax.h"
 #include "kernels/loss/softmax_cross_entropy.h"
+#include "kernels/loss/top_logits.h"
 #include "kernels/matmul/linear_gelu.h"
 #include "kernels/matmul/linear_norm.h"
 #include "kernels/matmul/matmul.h"
@@ -128,6 +129,7 @@ Args element_loss_bwd_args(const BindContext& context) {
 }
 
 CountCorrectArgs count_correct_args(const BindContext& context);
+TopLogitsArgs top_logits_args(const BindContext& context);
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context);
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context);
 LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);

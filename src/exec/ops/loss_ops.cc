@@ -120,6 +120,16 @@ CountCorrectArgs count_correct_args(const BindContext& context) {
           .num_classes = context.input_size(CountCorrectOp::kLogits, 1)};
 }
 
+TopLogitsArgs top_logits_args(const BindContext& context) {
+  return {.logits_BV = context.input(TopLogitsOp::kLogits),
+          .values_BK = context.output(TopLogitsOp::kValues),
+          .ids_BK = context.output(TopLogitsOp::kIds),
+          .log_sum_B = context.output(TopLogitsOp::kLogSum),
+          .num_rows = context.input_size(TopLogitsOp::kLogits, 0),
+          .num_classes = context.input_size(TopLogitsOp::kLogits, 1),
+          .k = context.attributes().integer("k")};
+}
+
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context) {
   return linear_cross_entropy_problem(context.view(), context.bucket(), context.target());
 }

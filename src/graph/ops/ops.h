@@ -191,6 +191,10 @@ struct CountCorrectOp {
   enum In { kLogits, kLabels };
   enum Out { kCount };
 };
+struct TopLogitsOp {
+  enum In { kLogits };
+  enum Out { kValues, kIds, kLogSum };
+};
 struct ElementLossOp {
   enum In { kLogits, kLabels, kDenominator, kNumSequences };
   enum Out { kLoss };
@@ -296,6 +300,7 @@ const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();
 const OpSchema& global_norm_op();
 const OpSchema& count_correct_op();
+const OpSchema& top_logits_op();
 const OpSchema& glu_op();
 const OpSchema& glu_bwd_op();
 const OpSchema& linear_cross_entropy_op();

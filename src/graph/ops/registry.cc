@@ -45,6 +45,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &gelu_bwd_op(),
                                       &global_norm_op(),
                                       &count_correct_op(),
+                                      &top_logits_op(),
                                       &glu_op(),
                                       &glu_bwd_op(),
                                       &linear_cross_entropy_op(),

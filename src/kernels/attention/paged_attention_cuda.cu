@@ -36,18 +36,15 @@ struct Row {
   int position = 0;
 };
 
+// Requires: all threads of a warp call it. Each lane counts some sequences that end at or before t: these loads wait for memory
+// once, those of a binary search once per step.
 __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int sequences, int t) {
-  if (t >= cu_seqlens[sequences]) return {};
-  int low = 0, high = sequences;  // cu_seqlens[low] <= t < cu_seqlens[high]
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (cu_seqlens[middle] <= t) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return {low, lengths[low] - (cu_seqlens[low + 1] - t)};
+  int before = 0;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < sequences; i += 32) before += cu_seqlens[i + 1] <= t ? 1 : 0;
+  for (int mask = 16; mask > 0; mask /= 2) before += __shfl_xor_sync(0xffffffffu, before, mask);
+  const int sequence = before;
+  if (sequence == sequences) return {};
+  return {sequence, lengths[sequence] - (cu_seqlens[sequence + 1] - t)};
 }
 
 // The positions first .. end - 1 of a part that a row sees.
@@ -101,6 +98,8 @@ template <typename T, int kPack, int kLanes, int kPacks, int kHeads>
 __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   constexpr int kElements = kPack * kPacks;
   constexpr int kKeysPerWarp = 32 / kLanes;
+  // Keys that a lane loads before it uses the first: decoding waits for memory most of the time.
+  constexpr int kBatch = kPacks == 1 ? 4 : 1;
   __shared__ float shared_o[kWarps][kHeads][kElements * kLanes];
   __shared__ float shared_largest[kWarps][kHeads], shared_total[kWarps][kHeads];
 
@@ -125,14 +124,20 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int key = lane / kLanes, sub = lane % kLanes;
   // Element i of this lane is element_of(i / kPack) + i % kPack of a head.
   const auto element_of = [&](int i) { return (i * kLanes + sub) * kPack; };
-  const auto load_head = [&](const T* from, float(&x)[kElements]) {
+  using Pack = cuda::Raw<T, kPack>;
+  const auto load_packs = [&](const T* from, Pack(&packs)[kPacks]) {
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      float loaded[kPack] = {};
-      if (element_of(i) < args.head_dim)
-        cuda::unpack<T, kPack>(cuda::load_raw<T, kPack>(from + element_of(i)), loaded);
+      if (element_of(i) < args.head_dim) packs[i] = cuda::load_raw<T, kPack>(from + element_of(i));
+    }
+  };
+  const auto unpack_head = [&](const Pack(&packs)[kPacks], float(&x)[kElements]) {
 #pragma unroll
-      for (int n = 0; n < kPack; ++n) x[i * kPack + n] = loaded[n];
+    for (int i = 0; i < kPacks; ++i) {
+      float values[kPack] = {};
+      if (element_of(i) < args.head_dim) cuda::unpack<T, kPack>(packs[i], values);
+#pragma unroll
+      for (int n = 0; n < kPack; ++n) x[i * kPack + n] = values[n];
     }
   };
 
@@ -140,8 +145,11 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int64_t row_width = int64_t{args.heads + 2 * args.kv_heads} * args.head_dim;
 #pragma unroll
   for (int h = 0; h < kHeads; ++h) {
-    if (h < num_heads)
-      load_head(static_cast<const T*>(args.qkv) + t * row_width + int64_t{head + h} * args.head_dim, q[h]);
+    if (h < num_heads) {
+      Pack packs[kPacks] = {};
+      load_packs(static_cast<const T*>(args.qkv) + t * row_width + int64_t{head + h} * args.head_dim, packs);
+      unpack_head(packs, q[h]);
+    }
 #pragma unroll
     for (int i = 0; i < kElements; ++i) q[h][i] *= args.scale;
   }
@@ -149,25 +157,35 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   Sums<kElements> sums[kHeads];
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
-  for (int first = keys.first + warp * kKeysPerWarp; first < keys.end; first += kWarps * kKeysPerWarp) {
-    const int j = first + key;
-    const bool is_key = j < keys.end;
-    float k[kElements] = {}, v[kElements] = {};
-    if (is_key) {
+  constexpr int kApart = kWarps * kKeysPerWarp;
+  for (int first = keys.first + warp * kKeysPerWarp; first < keys.end; first += kBatch * kApart) {
+    Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int j = first + u * kApart + key;
+      if (j >= keys.end) continue;
       const int64_t slot = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
       const T* from =
           static_cast<const T*>(args.cache) + slot * token_width + int64_t{kv_head} * args.head_dim;
-      load_head(from, k);
-      load_head(from + args.page_size * token_width, v);
+      load_packs(from, k_packs[u]);
+      load_packs(from + args.page_size * token_width, v_packs[u]);
     }
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
-      float score = 0.0f;
+    for (int u = 0; u < kBatch; ++u) {
+      if (first + u * kApart >= keys.end) continue;  // the same for all lanes of the warp
+      const bool is_key = first + u * kApart + key < keys.end;
+      float k[kElements], v[kElements];
+      unpack_head(k_packs[u], k);
+      unpack_head(v_packs[u], v);
 #pragma unroll
-      for (int i = 0; i < kElements; ++i) score += q[h][i] * k[i];
+      for (int h = 0; h < kHeads; ++h) {
+        float score = 0.0f;
 #pragma unroll
-      for (int mask = 1; mask < kLanes; mask *= 2) score += __shfl_xor_sync(0xffffffffu, score, mask);
-      if (is_key) sums[h].add(score, v);
+        for (int i = 0; i < kElements; ++i) score += q[h][i] * k[i];
+#pragma unroll
+        for (int mask = 1; mask < kLanes; mask *= 2) score += __shfl_xor_sync(0xffffffffu, score, mask);
+        if (is_key) sums[h].add(score, v);
+      }
     }
   }
 

@@ -29,6 +29,9 @@ constexpr std::string_view fp32_products_name(Fp32Products products) {
 // workspace is part of the arena while the product runs.
 inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
 
+// The most logits per row that top_logits (kernels/loss/top_logits.h) selects.
+inline constexpr int64_t kMaxTopLogits = 64;
+
 struct KernelTarget {
   KernelDevice device = KernelDevice::kCpu;
   int num_threads = 1;                                       // used on a CPU

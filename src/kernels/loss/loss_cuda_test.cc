@@ -11,6 +11,7 @@
 #include "kernels/loss/nll.h"
 #include "kernels/loss/softmax.h"
 #include "kernels/loss/softmax_cross_entropy.h"
+#include "kernels/loss/top_logits.h"
 
 namespace plimsoll::test {
 namespace {
@@ -178,6 +179,44 @@ TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
                                       {RowsAndColumns{5, 1025}, 1032}, {RowsAndColumns{9, 30522}, 30528},
                                       {RowsAndColumns{4, 50257}, 50304}}) {
     for (const DType dtype : cuda_types()) check_padded_rows(shape, stride, dtype);
+  }
+}
+
+// Small integers make many logits equal; a thread's part of the largest rows has more of the largest logits than it keeps.
+TEST(TopLogitsCuda, EqualsTheReference) {
+  for (const auto& [shape, k] : {std::pair{RowsAndColumns{3, 1}, 1}, {RowsAndColumns{5, 7}, 7},
+                                 {RowsAndColumns{4, 1000}, 8}, {RowsAndColumns{2, 50257}, 17},
+                                 {RowsAndColumns{3, 128256}, 64}, {RowsAndColumns{8, 30528}, 1}}) {
+    for (const DType dtype : cuda_types()) {
+      for (const bool has_ties : {false, true}) {
+        GuardedBuffer logits(tensor_name("logits", shape, dtype), dtype, shape.size()),
+            values("values", DType::kF32, shape.T * k), ids("ids", DType::kI32, shape.T * k),
+            log_sums("log_sums", DType::kF64, shape.T), want_values("want values", DType::kF32, shape.T * k),
+            want_ids("want ids", DType::kI32, shape.T * k), want_sums("want log_sums", DType::kF64, shape.T);
+        has_ties ? logits.fill_small_integers() : logits.fill_normal(0.0, 3.0);
+        if (has_ties && k > 8) {  // one thread has all of the largest
+          for (int64_t i = 0; i < shape.C; i += 8192) logits.view().store(i, 9.0);
+        }
+        TopLogitsArgs args{.logits_BV = logits.view(),
+                           .values_BK = want_values.view(),
+                           .ids_BK = want_ids.view(),
+                           .log_sum_B = want_sums.view(),
+                           .num_rows = shape.T,
+                           .num_classes = shape.C,
+                           .k = k};
+        top_logits_ref(args);
+        Twins gpu;
+        args.logits_BV = gpu(logits);
+        args.values_BK = gpu(values);
+        args.ids_BK = gpu(ids);
+        args.log_sum_B = gpu(log_sums);
+        run_twice(gpu, {&values, &ids, &log_sums}, [&] { top_logits_cuda(args, nullptr); });
+        expect_same_bits(ids, want_ids);
+        expect_same_bits(values, want_values);
+        const Limit limit{.absolute = softmax_sum_error(shape.C), .relative = 0x1p-50};
+        EXPECT_TRUE(compare(log_sums, want_sums, limit).ok()) << compare(log_sums, want_sums, limit);
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Builds graphs from a request: the model, its gradients, the optimizer and the passes.
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 
@@ -330,6 +331,18 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   return program;
 }
 
+// Lets a program return the largest logits of each sequence instead of all.
+void select_top_logits(Graph& graph, int64_t num_candidates) {
+  const ValueId logits = graph.find("logits");
+  graph.value(logits).storage = Storage::kTransient;
+  graph.set_current_module(graph.value(logits).module);
+  constexpr std::array kNames{"top_logits", "top_ids", "log_sum"};
+  for (const ValueId output : emit_all(graph, top_logits_op(), {logits}, {{"k", num_candidates}},
+                                       std::vector<std::string>(kNames.begin(), kNames.end()))) {
+    graph.value(output).storage = Storage::kOutput;
+  }
+}
+
 // A run of this program reads the new tokens of each sequence, adds their keys and values to the cache, and returns the logits
 // that follow the last one. Prefill and decoding are the same program with many and with one new token per sequence.
 ProgramPlan build_generate_graph(const PlanRequest& request) {
@@ -348,6 +361,7 @@ ProgramPlan build_generate_graph(const PlanRequest& request) {
     add_lora(graph, targets, *request.model.lora, Mode::kEvaluate);
   }
   lower(graph, request, passes);
+  if (generation.sizes.candidates > 0) select_top_logits(graph, generation.sizes.candidates);
   const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
   passes.run(graph, linear_gelu_pass(has_kernel));
   passes.run(graph, linear_add_pass(has_kernel));

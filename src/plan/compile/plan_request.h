@@ -97,6 +97,8 @@ struct GenerationSizes {
   int64_t prompts_at_once = 1;       // prompts of a group
   int64_t sequences_per_prompt = 1;  // that exist at once: beams, or texts
   int64_t texts_per_prompt = 1;      // that are returned
+  // The number of largest logits per sequence from which the host selects the next token; 0: the host reads all logits.
+  int64_t candidates = 0;
   friend bool operator==(const GenerationSizes&, const GenerationSizes&) = default;
 };
 

@@ -13,7 +13,7 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation] =
       request;
-  [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence] = generation;
+  [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, outputs_logits, freeze, rate_factors,
                                 lora] = model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, gradient_dtype, fp32_products, weight_copies,
@@ -61,6 +61,7 @@ constexpr FieldChange kChanges[] = {
     {"generation.num_pages", [](PlanRequest& r) { r.generation.num_pages = 1; }},
     {"generation.page_size", [](PlanRequest& r) { r.generation.page_size = 32; }},
     {"generation.pages_per_sequence", [](PlanRequest& r) { r.generation.pages_per_sequence = 1; }},
+    {"generation.sizes", [](PlanRequest& r) { r.generation.sizes.candidates = 1; }},
 };
 
 TEST(PlanRequest, EveryFieldThatDeterminesGraphsIsCompared) {

@@ -1,0 +1,41 @@
+// The largest logits of each row and the logarithm of the sum of all exponentials, from which a language model's next token is
+// selected: contract. Thread-safe: kernels keep no state. Views are used only during the call.
+//
+// Shape letters: B rows, V classes, K = k; dense, row-major.
+//
+//   values[b, i], ids[b, i]   the i-th largest logit of row b and its class; of equal logits the smaller class goes first
+//   log_sum[b]                log(sum over v of exp(logits[b, v])): the largest logit plus the logarithm of a sum
+//
+// A logit that is NaN is not selected, and log_sum is NaN then. It is also NaN if a logit is +infinity, and -infinity if
+// all are. If fewer than K logits are numbers, the rest has the value -infinity and the class 0.
+//
+// Types: the references and the CUDA kernel take logits of f32, bf16 or f16 (the reference also f64), the CPU kernel f32
+// or bf16; values f32 (the reference also f64), ids i32, log_sum f64. Accumulation: in double; on a GPU exponentials are in
+// fp32. Error of log_sum: softmax_sum_error(V) of softmax.h on a GPU, 2^-50 V on a CPU. values and ids are exact. Aliasing:
+// none. Scratch: none. Repeatability: the same bits in every run. Cost: reads the logits once, B V exponentials.
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.h"
+#include "device/cuda/stream.h"
+#include "kernels/catalog/kernel_target.h"
+
+namespace plimsoll {
+
+struct TopLogitsArgs {
+  ConstView logits_BV = {};
+  View values_BK = {};
+  View ids_BK = {};
+  View log_sum_B = {};
+  int64_t num_rows = 0;
+  int64_t num_classes = 0;  // Requires: >= k
+  int64_t k = 1;            // Requires: in [1, kMaxTopLogits]
+};
+
+void top_logits_ref(const TopLogitsArgs& args);
+void top_logits_cpu(const TopLogitsArgs& args);
+// Runs on an NVIDIA GPU. Views are in device memory.
+void top_logits_cuda(const TopLogitsArgs& args, CudaStream stream);
+
+}  // namespace plimsoll
