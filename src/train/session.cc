@@ -16,6 +16,7 @@
 #include "optim/dynamic_loss_scale.h"
 #include "plan/search/suggest.h"
 #include "run/caches.h"
+#include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/tokenizer_source.h"
 #include "tasks/task.h"
@@ -362,6 +363,16 @@ Dataset Session::read_rows(const std::vector<DataRow>& rows, LongIds long_ids) c
   rules.num_threads = 1;
   rules.long_ids = long_ids;
   rules.label_use = LabelUse::kOptional;
+  if (rules.label_kind == LabelKind::kMaskedToken) {
+    if (std::ranges::any_of(rows, [](const DataRow& row) { return !row.classes.empty(); })) {
+      // The program masked the ids itself, and its classes are the tokens to predict.
+      rules.label_kind = LabelKind::kClassPerToken;
+      rules.num_labels = setup_.model.config.vocab_size;
+    } else {
+      rules.masking =
+          masking_of(setup_.arguments, setup_.model.config, setup_.tokenizer, MaskSchedule::kEachEpoch);
+    }
+  }
   return make_dataset(rows, rules);
 }
 
@@ -369,7 +380,10 @@ MicroBatch Session::batch_of(const Dataset& data, std::span<const int32_t> rows)
   const ProgramPlan& program = plan_.programs.at(plan_.trains() ? kTrainProgram : kEvaluateProgram);
   MicroBatch batch =
       make_micro_batch({.tensors = batch_tensors(program.graph), .capacity = size_of_batch(data, rows)});
+  // Each batch gets masks of its own, as an epoch does.
+  batch.info.position.epoch = num_batches_of_rows_++;
   assemble_batch(data, rows, batch);
+  batch.info.position = {};
   batch.info.labels_in_step = batch.info.num_labels;
   return batch;
 }
