@@ -234,7 +234,7 @@ struct EvaluationSums {
                              .classes = {},
                              .values = {},
                              .cu_seqlens = batch.tensors.ints("cu_seqlens"),
-                             .loss = loss / weight,
+                             .loss = loss / std::max(weight, 1.0),
                              .num_labels = batch.info.num_labels};
     if (!task_record.has_logits) {
       evaluated.num_correct = static_cast<int64_t>(executor.fetched(std::string(kNumCorrect)).load(0));
@@ -262,10 +262,9 @@ struct EvaluationSums {
   }
 
   // The weight of a batch's mean loss in the loss of the evaluation: its number of rows, as in Trainer, or, without logits,
-  // its number of labels, so that perplexity does not depend on how a text is divided into rows.
+  // its number of labels, so that perplexity does not depend on how a text is divided into rows. A batch may have none.
   static double weight_of(const TaskRecord& task, const MicroBatch& batch) {
-    return static_cast<double>(
-        std::max<int64_t>(1, task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels));
+    return static_cast<double>(task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels);
   }
 
   const Dataset& data;
@@ -281,7 +280,7 @@ struct EvaluationSums {
 // Returns the denominator by which the loss of a batch becomes the mean over its labels times the batch's weight.
 double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
-         EvaluationSums::weight_of(task, batch);
+         std::max(EvaluationSums::weight_of(task, batch), 1.0);
 }
 
 }  // namespace
