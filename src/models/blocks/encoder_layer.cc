@@ -164,16 +164,19 @@ void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& 
   add_linear_specs(specs, names.dense, width, config.hidden_size, {""});
   add_norm_specs(specs, names.norm, width, {""});
   if (!config.tie_word_embeddings) add_table_spec(specs, names.decoder, config.vocab_size, width, {""});
-  // transformers ties the two biases whenever it ties the matrix, and then saves the first only.
-  std::vector<std::string> on_disk{masked_bias_name(names)};
+  // transformers ties the two names of the bias whenever it ties the matrix, and then saves the first only. Otherwise
+  // transformers 5 computes with the decoder's and transformers 4 with the other one.
+  WeightPart bias{.disk_names = {masked_bias_name(names)}, .num_rows = config.vocab_size};
   if (names.bias != nullptr) {
-    on_disk.insert(config.tie_word_embeddings ? on_disk.begin() : on_disk.end(), names.bias);
+    bias.disk_names.insert(config.tie_word_embeddings ? bias.disk_names.begin() : bias.disk_names.end(),
+                           names.bias);
+    if (!config.tie_word_embeddings) bias.copies = {names.bias};
   }
   specs.push_back({.name = masked_bias_name(names),
                    .shape = {config.vocab_size},
                    .initializer = Initializer::kZeros,
                    .decays = false,
-                   .parts = {{.disk_names = std::move(on_disk), .num_rows = config.vocab_size}}});
+                   .parts = {std::move(bias)}});
 }
 
 ValueId build_masked_head(ModelBuilder& builder, ValueId x, const MaskedHeadNames& names,
