@@ -35,14 +35,14 @@ RunPurpose purpose_of(Task task) {
 std::string data_line(const char* name, const std::optional<Dataset>& data) {
   if (!data) return {};
   const int64_t mapped = data->tokens.mapped_bytes();
-  return fmt::format("{} {}, {} (mean {:.1f}, longest {}), held in {:.1f} MiB{}", name,
-                     counted(data->num_rows(), "row"), counted(data->tokens.num_tokens(), "token"),
-                     static_cast<double>(data->tokens.num_tokens()) /
-                         static_cast<double>(std::max<int64_t>(1, data->num_rows())),
-                     data->tokens.longest(), static_cast<double>(data->held_bytes()) / 1048576.0,
-                     mapped == 0 ? ""
-                                 : fmt::format(", {:.1f} MiB mapped from the token cache",
-                                               static_cast<double>(mapped) / 1048576.0));
+  return fmt::format(
+      "{} {}, {} (mean {:.1f}, longest {}), held in {:.1f} MiB{}", name, counted(data->num_rows(), "row"),
+      counted(data->num_tokens(), "token"),
+      static_cast<double>(data->num_tokens()) / static_cast<double>(std::max<int64_t>(1, data->num_rows())),
+      data->tokens.longest(), static_cast<double>(data->held_bytes()) / 1048576.0,
+      mapped == 0
+          ? ""
+          : fmt::format(", {:.1f} MiB mapped from the token cache", static_cast<double>(mapped) / 1048576.0));
 }
 
 std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {

@@ -111,7 +111,7 @@ constexpr std::string_view kPageRules = R"(
   with the flags. `do_eval False` together with `validation_file` is refused, and so are `do_predict False` with `test_file`, and
   files on the command line of `eval` or `predict` that the command does not read. In a settings file shared by several commands
   they cause a note.
-- `validation_split_percentage` implies `do_eval`. Without `validation_file`, a causal language model is validated on the first 5 % of the
+- `validation_split_percentage` implies `do_eval`. Without `validation_file`, a language model is validated on the first 5 % of the
   documents of its `train_file` if the run evaluates; otherwise it is trained on all of them. run_clm sets them aside in either case.
 - `quiet` excludes the levels `detail`, `debug`, `info`, `error` and `critical` of `log_level`.
 - `reduce_lr_on_plateau`, `greedy`, `save_strategy best` and `early_stopping_patience` need an `eval_strategy`.
@@ -120,6 +120,9 @@ constexpr std::string_view kPageRules = R"(
 
 ## Documents of a language model
 
+- `problem_type masked_lm` hides tokens of the documents and trains an encoder to predict them, as run_mlm does. A checkpoint whose class is a masked language model (`...ForMaskedLM`) is trained in this way
+  if its `train_file` is plain text; all others make it the base of a classifier. Its documents have no line breaks, and its rows have `max_seq_length` tokens, or `block_size` if that is given. With
+  `line_by_line` each document is a row, which is cut to this length, and those without a token to predict are left out.
 - `problem_type causal_lm`, a checkpoint whose class is a language model (`GPT2LMHeadModel`, `...ForCausalLM`), or a `train_file` that is plain text
   together with a model that has a head for language modelling and states no task, make the run train a language model. A `task_name`, or a
   `train_file` with a label column or with tags, makes such a checkpoint the base of a classifier.

@@ -82,6 +82,12 @@ constexpr std::array kExclusions = {
               kNeedsEvaluation},
     Exclusion{{"save_strategy", Is::kOneOf, "best"}, {"eval_strategy", Is::kOneOf, "no"}, kNeedsEvaluation},
     Exclusion{{"early_stopping_patience", Is::kGiven}, {"eval_strategy", Is::kOneOf, "no"}, kNeedsEvaluation},
+    Exclusion{{"line_by_line", Is::kTrue},
+              {"packing", Is::kTrue},
+              "{0} makes each line a row, and {1} packs several into one; give one of them"},
+    Exclusion{{"line_by_line", Is::kTrue},
+              {"problem_type", Is::kOneOf, "causal_lm"},
+              "{0} is for --problem_type masked_lm, not for {1}; use --packing, which keeps documents apart"},
 };
 
 bool is_one_of(std::string_view value, std::string_view choices) {

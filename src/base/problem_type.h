@@ -19,6 +19,7 @@ struct HeadKind {
   std::string_view pipeline_tag;    // the hub's word for the task
   std::string_view peft_task_type;  // the task type in adapter_config.json
   bool predicts_tokens = false;     // the outputs are the tokens of the vocabulary, which have no labels
+  bool hides_tokens = false;        // the tokens that it predicts are hidden in its input
 };
 
 // One prediction per sequence: classes, sets of classes, or numbers.
@@ -43,7 +44,23 @@ inline constexpr HeadKind kCausalLmHead{.class_suffix = "ForCausalLM",
                                         .peft_task_type = "CAUSAL_LM",
                                         .predicts_tokens = true};
 
-enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression, kTokenClassification, kCausalLm };
+// The tokens of a text that a mask hides. The classes are the vocabulary. PEFT has no task type for it.
+inline constexpr HeadKind kMaskedLmHead{.class_suffix = "ForMaskedLM",
+                                        .old_suffix = "",
+                                        .description = "masked language modelling",
+                                        .pipeline_tag = "fill-mask",
+                                        .peft_task_type = "",
+                                        .predicts_tokens = true,
+                                        .hides_tokens = true};
+
+enum class ProblemType : uint8_t {
+  kSingleLabel,
+  kMultiLabel,
+  kRegression,
+  kTokenClassification,
+  kCausalLm,
+  kMaskedLm
+};
 
 struct ProblemTypeRecord {
   ProblemType type;
@@ -60,6 +77,7 @@ inline constexpr std::array kProblemTypes{
     ProblemTypeRecord{ProblemType::kTokenClassification, "token_classification", &kTokenClassificationHead,
                       false},
     ProblemTypeRecord{ProblemType::kCausalLm, "causal_lm", &kCausalLmHead, false},
+    ProblemTypeRecord{ProblemType::kMaskedLm, "masked_lm", &kMaskedLmHead, false},
 };
 
 constexpr const ProblemTypeRecord& record_of(ProblemType type) {
@@ -113,12 +131,19 @@ enum class LabelKind : uint8_t {
   kClasses,        // any number of classes: 0 or 1 for each, f32[B, num_labels]
   kNumbers,        // real numbers, f32[B, num_labels]
   kClassPerToken,  // one class for each word: its id at the word's first token, i32[T], and kNoLabel at all others
-  kNextToken  // the next token of the sequence, i32[T], and kNoLabel at its last token; a data set stores no labels
+  kNextToken,  // the next token of the sequence, i32[T], and kNoLabel at its last token; a data set stores no labels
+  kMaskedToken  // the token that a mask hides, i32[T], and kNoLabel at all others; a data set stores no labels
 };
 
 // Returns true if every token of a sequence has a prediction, instead of the sequence as a whole.
 constexpr bool is_per_token(LabelKind kind) {
-  return kind == LabelKind::kClassPerToken || kind == LabelKind::kNextToken;
+  return kind == LabelKind::kClassPerToken || kind == LabelKind::kNextToken ||
+         kind == LabelKind::kMaskedToken;
+}
+
+// Returns true if the labels are tokens of the text itself.
+constexpr bool are_tokens(LabelKind kind) {
+  return kind == LabelKind::kNextToken || kind == LabelKind::kMaskedToken;
 }
 
 // The kinds of tags of words, which --task_name takes besides the tasks of GLUE. Pure functions.

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -58,8 +60,13 @@ const Head& head_of(const ModelConfig& config) {
   const HeadKind& kind = head_kind_of(config);
   const auto found = std::ranges::find(architecture.heads, &kind, &Head::kind);
   if (found != architecture.heads.end()) return *found;
-  throw_error(ErrorCode::kUsage, "a model of type '{}' has no head for {}; use a model of another type",
-              config.model_type, kind.description);
+  std::vector<std::string_view> others;
+  for (const Architecture* other : architectures()) {
+    if (std::ranges::find(other->heads, &kind, &Head::kind) != other->heads.end())
+      others.push_back(other->model_type);
+  }
+  throw_error(ErrorCode::kUsage, "a model of type '{}' has no head for {}; use a model of type {}",
+              config.model_type, kind.description, fmt::join(others, ", "));
 }
 
 std::string hugging_face_class(const ModelConfig& config) {

@@ -258,7 +258,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"rank_pattern", Json::object()},
                   {"revision", nullptr},
                   {"target_modules", modules_json(targets)},
-                  {"task_type", head.peft_task_type},
+                  {"task_type", or_null(std::string(head.peft_task_type), head.peft_task_type)},
                   {"use_dora", false},
                   {"use_rslora", lora.use_rslora}};
   return json.dump(2) + "\n";

@@ -20,6 +20,8 @@ struct WeightPart {
   std::vector<std::string> disk_names;
   int64_t first_row = 0;  // first row along dimension 0
   int64_t num_rows = 0;
+  // Further names under which a saved model has the tensor, because versions of transformers read different ones.
+  std::vector<std::string> copies = {};
 };
 
 struct WeightSpec {

@@ -25,6 +25,7 @@
 #include "run/device_choice.h"
 #include "run/model_source.h"
 #include "run/tokenizer_source.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -41,6 +42,10 @@ bool has_language_head(const ModelConfig& config) {
   return std::ranges::any_of(architecture->heads, [](const Head& head) {
     return head.kind == record_of(ProblemType::kCausalLm).head;
   });
+}
+
+const char* describe_model(const ModelConfig& config) {
+  return is_masked_language_model(config) ? "a masked language model" : "a causal language model";
 }
 
 // Returns the first lines of a file; none for one that is compressed or cannot be read.
@@ -86,12 +91,14 @@ class CorpusReading {
         data_(data) {}
 
   void read() {
-    data_.labels = {.kind = LabelKind::kNextToken};
+    data_.labels = {.kind = task_of(config_.problem_type.value()).labels};
+    require_one_length();
     if (source_.purpose == RunPurpose::kPredict || arguments_.do_predict) {
       throw_error(ErrorCode::kUsage,
-                  "{}: a causal language model predicts the next token of a text, not a label per row; "
-                  "evaluate it with --validation_file",
-                  arguments_.test_file.empty() ? "--do_predict" : "--test_file " + arguments_.test_file);
+                  "{}: {} predicts the tokens of a text, not a label per row; evaluate it with "
+                  "--validation_file",
+                  arguments_.test_file.empty() ? "--do_predict" : "--test_file " + arguments_.test_file,
+                  describe_model(config_));
     }
     if (source_.parts.data) {
       read_memory(*source_.parts.data);
@@ -127,26 +134,54 @@ class CorpusReading {
     if (validation) {
       const std::string& file =
           arguments_.validation_file.empty() ? arguments_.train_file : arguments_.validation_file;
-      data_.evaluate = blocks_of(validation->tokens, arguments_.max_eval_samples, file);
+      data_.evaluate = blocks_of(validation->tokens, MaskSchedule::kNever, arguments_.max_eval_samples, file);
     }
     data_.reading_bytes = reading_.peak_bytes();
   }
 
   void set_train(const Documents& documents, const std::string& name) {
-    data_.train = blocks_of(documents.tokens, arguments_.max_train_samples, name);
+    data_.train = blocks_of(documents.tokens, MaskSchedule::kEachEpoch, arguments_.max_train_samples, name);
     data_.train_hash = hash_of_all({documents.hash, static_cast<uint64_t>(block_size(arguments_, config_)),
-                                    arguments_.packing ? 1u : 0u,
+                                    static_cast<uint64_t>(block_rule()),
                                     static_cast<uint64_t>(arguments_.max_train_samples.value_or(-1))});
+  }
+
+  // --max_seq_length and --block_size are one setting of a masked language model.
+  void require_one_length() const {
+    if (!is_masked_language_model(config_) || !arguments_.block_size) return;
+    if (arguments_.max_seq_length == Arguments().max_seq_length ||
+        arguments_.max_seq_length == *arguments_.block_size)
+      return;
+    throw_error(ErrorCode::kUsage,
+                "--block_size {} and --max_seq_length {} both state the length of the rows of a masked "
+                "language model; give one of them",
+                *arguments_.block_size, arguments_.max_seq_length);
+  }
+
+  BlockRule block_rule() const {
+    if (separates_documents(arguments_, config_)) return BlockRule::kSeparate;
+    return arguments_.packing ? BlockRule::kPack : BlockRule::kConcatenate;
+  }
+
+  // The number of tokens to which a document is cut when it is tokenized.
+  int64_t document_length() const {
+    return block_rule() == BlockRule::kSeparate ? block_size(arguments_, config_) : kAnyLength;
+  }
+
+  std::optional<TokenMasking> masking(MaskSchedule schedule) const {
+    if (!is_masked_language_model(config_)) return std::nullopt;
+    return masking_of(arguments_, config_, source_.tokenizer, schedule);
   }
 
   DocumentOptions document_options() const {
     if (arguments_.text_column_names.size() > 1) {
-      throw_error(ErrorCode::kUsage,
-                  "--text_column_names names {} columns, but a causal language model reads one; give one",
-                  arguments_.text_column_names.size());
+      throw_error(ErrorCode::kUsage, "--text_column_names names {} columns, but {} reads one; give one",
+                  arguments_.text_column_names.size(), describe_model(config_));
     }
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
-    DocumentOptions options{.line_breaks = arguments_.keep_linebreaks ? LineBreaks::kKeep : LineBreaks::kDrop,
+    // run_mlm reads lines without their breaks.
+    const bool keeps_breaks = arguments_.keep_linebreaks && !is_masked_language_model(config_);
+    DocumentOptions options{.line_breaks = keeps_breaks ? LineBreaks::kKeep : LineBreaks::kDrop,
                             .quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
                             .max_bytes = is_limited ? *arguments_.memory_limit : 0};
     if (!arguments_.text_column_names.empty()) options.column = arguments_.text_column_names[0];
@@ -167,7 +202,7 @@ class CorpusReading {
   }
 
   TokenizeOptions tokenize_options() const {
-    return {.max_seq_length = kAnyLength,
+    return {.max_seq_length = document_length(),
             .num_threads = num_run_threads(arguments_),
             .empty_rows = EmptyRows::kKeep,
             .end_token = end_token()};
@@ -180,7 +215,7 @@ class CorpusReading {
   }
 
   TokenSet tokens_of(const TextSplit& part) const {
-    if (part.has_ids()) return part.tokens(kAnyLength);
+    if (part.has_ids()) return part.tokens(document_length());
     const Tokenizer& tokenizer = require_tokenizer();
     check_token_types(tokenizer, TextsPerRow::kOne, part.table().file_name(), config_);
     return tokenize_split(part, TokenizerEncoder(tokenizer), tokenize_options());
@@ -244,7 +279,7 @@ class CorpusReading {
             .encoder_hash =
                 hash_of_all({tokenizer != nullptr ? TokenizerEncoder(*tokenizer).content_hash() : 0,
                              static_cast<uint64_t>(tokenizer != nullptr ? end_token().value_or(-1) : -1)}),
-            .max_seq_length = kAnyLength};
+            .max_seq_length = document_length()};
   }
 
   // Returns the documents of a file in the token cache, which is written first if it does not have them; nothing if it
@@ -300,12 +335,29 @@ class CorpusReading {
                 tokens.max_id(), config_.vocab_size);
   }
 
-  static void require_tokens(const TokenSet& tokens, const std::string& name) {
+  void require_tokens(const TokenSet& tokens, const std::string& name) const {
+    if (const std::optional<TokenMasking> rule = masking(MaskSchedule::kNever)) {
+      require_hideable_token(tokens, *rule, name);
+      return;
+    }
     if (tokens.num_tokens() >= 2) return;
     throw_error(ErrorCode::kBadData,
                 "{}: {} {}, but at least 2 tokens are needed: one to predict from the other", name,
                 counted(tokens.num_rows(), "document"),
                 tokens.num_tokens() == 0 ? "without a token" : "with one token");
+  }
+
+  static void require_hideable_token(const TokenSet& tokens, const TokenMasking& rule,
+                                     const std::string& name) {
+    for (int64_t row = 0; row < tokens.num_rows(); ++row) {
+      for (int64_t i = 0; i < tokens.length(row); ++i) {
+        if (!rule.is_special(tokens.id(row, i))) return;
+      }
+    }
+    throw_error(ErrorCode::kBadData,
+                "{}: {} without a token that a mask could hide: there is no text besides special tokens; add "
+                "text",
+                name, counted(tokens.num_rows(), "document"));
   }
 
   // Takes the first documents of the training data as validation data, as run_clm does.
@@ -334,12 +386,19 @@ class CorpusReading {
     return validation;
   }
 
-  Dataset blocks_of(const TokenSet& documents, std::optional<int64_t> max_blocks, const std::string& name) {
+  Dataset blocks_of(const TokenSet& documents, MaskSchedule schedule, std::optional<int64_t> max_blocks,
+                    const std::string& name) {
     const BlockOptions options{.block_size = block_size(arguments_, config_),
-                               .rule = arguments_.packing ? BlockRule::kPack : BlockRule::kConcatenate,
-                               .max_blocks = max_blocks};
+                               .rule = block_rule(),
+                               .max_blocks = max_blocks,
+                               .masking = masking(schedule)};
     require_known_ids(documents, name);
     Dataset data = make_blocks(documents, options);
+    if (const TruncationCount& cut = documents.truncation(); cut.rows > 0) {
+      diagnostics_.warn(fmt::format("{}: {} of {} were cut to {}, which leaves out {}", name, cut.rows,
+                                    counted(documents.num_rows(), "row"),
+                                    counted(options.block_size, "token"), counted(cut.tokens, "token")));
+    }
     documents.release_pages();
     reading_.hold(data.held_bytes());
     return data;
@@ -351,7 +410,7 @@ class CorpusReading {
                                const char* name) -> std::optional<Documents> {
       if (!set) return std::nullopt;
       RowRules rules = row_rules(arguments_, config_, source_.tokenizer, data_.labels, name);
-      rules.max_seq_length = kAnyLength;
+      rules.max_seq_length = document_length();
       rules.end_token = source_.tokenizer.tokenizer ? end_token() : std::nullopt;
       Documents read{.tokens = make_dataset(read_rows(*set, name, std::nullopt), rules).tokens};
       read.hash = content_hash(read.tokens);
@@ -362,7 +421,8 @@ class CorpusReading {
       set_train(*train, "the train rows");
     if (const auto rows =
             wants_eval() || trains() ? documents(memory.validation, "validation") : std::nullopt)
-      data_.evaluate = blocks_of(rows->tokens, arguments_.max_eval_samples, "the validation rows");
+      data_.evaluate =
+          blocks_of(rows->tokens, MaskSchedule::kNever, arguments_.max_eval_samples, "the validation rows");
   }
 
   const DataSource& source_;
@@ -375,6 +435,30 @@ class CorpusReading {
 };
 
 }  // namespace
+
+bool separates_documents(const Arguments& arguments, const ModelConfig& config) {
+  return arguments.line_by_line && is_masked_language_model(config);
+}
+
+TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
+                        const TokenizerSource& tokenizer, MaskSchedule schedule) {
+  if (tokenizer.tokenizer == nullptr) throw tokenizer.missing.value();
+  const SpecialTokenIds& ids = tokenizer.tokenizer->special_ids();
+  if (!ids.mask) {
+    throw_error(ErrorCode::kUsage,
+                "--problem_type masked_lm: the tokenizer in {} has no mask token; add \"mask_token\" to its "
+                "tokenizer_config.json, or give --tokenizer_name of a masked language model",
+                tokenizer.folder);
+  }
+  const auto id = [](const std::optional<int32_t>& token) { return token.value_or(-1); };
+  return {.probability = arguments.mlm_probability,
+          .mask_id = *ids.mask,
+          .num_ids = static_cast<int32_t>(
+              std::min<int64_t>(int64_t{tokenizer.tokenizer->max_id()} + 1, config.vocab_size)),
+          .seed = static_cast<uint64_t>(arguments.data_seed.value_or(arguments.seed)),
+          .schedule = schedule,
+          .special_ids = {id(ids.cls), id(ids.sep), id(ids.bos), id(ids.eos), id(ids.pad), *ids.mask}};
+}
 
 bool has_labelled_rows(const Arguments& arguments) {
   const std::string& path = arguments.train_file;
@@ -393,6 +477,33 @@ bool has_labelled_rows(const Arguments& arguments) {
   }
 }
 
+namespace {
+
+// Returns true if a file is plain text, and not one word with its tags per line.
+bool is_running_text(const std::string& path) {
+  if (!is_plain_text(path)) return false;
+  try {
+    const std::string head = first_lines(path);
+    return head.empty() || read_conll(text_file_from_memory(path, head)).num_columns() < 2;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+// Decides for a checkpoint of a masked language model, which in most runs is the base of a classifier: it remains one if the
+// data is running text.
+TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose) {
+  const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;
+  if (!arguments.task_name.empty() || !is_running_text(file)) return {};
+  return {.problem_type = ProblemType::kMaskedLm,
+          .note = fmt::format("{} is plain text and the checkpoint is a masked language model, so the run "
+                              "masks tokens; --problem_type token_classification reads one word with its tag "
+                              "per line",
+                              file)};
+}
+
+}  // namespace
+
 TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config) {
   const bool is_lm = config.predicts_tokens();
   if (!arguments.problem_type.empty()) {
@@ -400,6 +511,7 @@ TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, c
     const bool asks_for_lm = asked && record_of(*asked).head->predicts_tokens;
     return {.problem_type = is_lm || asks_for_lm ? asked : config.problem_type};
   }
+  if (is_masked_language_model(config)) return choose_for_masked_model(arguments, purpose);
   if (is_lm && !arguments.task_name.empty()) return {};
   if (is_lm && is_training(purpose) && has_labelled_rows(arguments)) {
     return {.problem_type = {},
@@ -429,17 +541,23 @@ void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig
   const auto note = [&](bool is_set, const char* name, const char* why) {
     if (is_set) diagnostics.note(fmt::format("--{} has no effect {}", name, why));
   };
+  const bool is_masked = is_masked_language_model(config);
+  if (!is_masked) {
+    const char* const why = "without --problem_type masked_lm";
+    note(arguments.mlm_probability != defaults.mlm_probability, "mlm_probability", why);
+    note(arguments.line_by_line, "line_by_line", why);
+  }
   if (is_language_model(config)) {
-    const char* const why = "on a causal language model";
-    note(arguments.max_seq_length != defaults.max_seq_length, "max_seq_length",
+    const char* const why = is_masked ? "on a masked language model" : "on a causal language model";
+    note(!is_masked && arguments.max_seq_length != defaults.max_seq_length, "max_seq_length",
          "on a causal language model; use --block_size");
     note(arguments.label_column_name != defaults.label_column_name, "label_column_name", why);
     note(!arguments.label_delimiter.empty(), "label_delimiter", why);
     return;
   }
-  const char* const why = "without --problem_type causal_lm";
+  const char* const why = "without --problem_type causal_lm or masked_lm";
   note(arguments.block_size.has_value(), "block_size",
-       "without --problem_type causal_lm; use --max_seq_length");
+       "without --problem_type causal_lm or masked_lm; use --max_seq_length");
   note(arguments.packing, "packing", why);
   note(arguments.append_eos_token, "append_eos_token", why);
   note(arguments.validation_split_percentage.has_value(), "validation_split_percentage", why);

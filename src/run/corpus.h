@@ -22,11 +22,19 @@ struct TaskChoice {
   std::string note = {};
 };
 
-// Returns causal language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides, unless
-// the task, or the labels of the training file, make it the base of a classifier; and a training file of plain text
-// decides for a model that has a head for language modelling and states no task. For any other run, returns the problem
-// type of the configuration.
+// Returns language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides, unless the task,
+// or the labels of the training file, make it the base of a classifier; and a training file of plain text decides for a
+// model that has a head for causal language modelling and states no task. A checkpoint of a masked language model remains
+// one only if the data is plain text. For any other run, returns the problem type of the configuration.
 TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config);
+
+// Returns true if each document of a run is a row of its own.
+bool separates_documents(const Arguments& arguments, const ModelConfig& config);
+
+// Returns how a masked language model hides tokens. Errors: kUsage for a tokenizer without a mask token, and the reason why
+// there is no tokenizer. Requires: the tokenizer's ids are in the model's table, which reading the tokenizer checks.
+TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
+                        const TokenizerSource& tokenizer, MaskSchedule schedule);
 
 // Reads the documents and cuts them into blocks. Errors: kUsage for data that is missing or contradictory; kBadData for
 // the content of files.

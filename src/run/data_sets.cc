@@ -551,7 +551,7 @@ class DataReading {
       data_.predict = make_dummy_dataset(options);
     data_.labels = given_labels({});
     if (is_language_model(config_)) {
-      data_.labels.kind = LabelKind::kNextToken;
+      data_.labels.kind = task_of(*config_.problem_type).labels;
       return;
     }
     data_.labels.num_labels = options.num_labels;
@@ -592,11 +592,21 @@ RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const 
 }
 
 DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config) {
+  // Random ids need no tokenizer, and begin after this one.
+  constexpr int32_t kMaskId = 99;
+  std::optional<TokenMasking> masking;
+  if (is_masked_language_model(config)) {
+    masking = {.probability = arguments.mlm_probability,
+               .mask_id = kMaskId,
+               .num_ids = static_cast<int32_t>(config.vocab_size),
+               .seed = static_cast<uint64_t>(arguments.data_seed.value_or(arguments.seed))};
+  }
   return {
       .num_rows = arguments.dummy_num_samples,
       .length = max_seq_length(arguments, config),
       .end_id = static_cast<int32_t>(std::min<int64_t>(30000, config.vocab_size)),
       .num_labels = is_language_model(config) ? 0 : static_cast<int32_t>(arguments.num_labels.value_or(2)),
+      .masking = masking,
       .seed = static_cast<uint64_t>(arguments.seed)};
 }
 

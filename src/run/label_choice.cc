@@ -117,7 +117,7 @@ LabelScheme choose_row_labels(const Arguments& arguments, const ModelSource& mod
   const LabelKind kind = !arguments.problem_type.empty()      ? parse_task(arguments.problem_type).labels
                          : is_training(purpose) && shown.kind ? *shown.kind
                                                               : by_model.labels;
-  if (kind == LabelKind::kNextToken) return {.kind = kind};
+  if (are_tokens(kind)) return {.kind = kind};
   int64_t num_labels = std::ssize(shown.names);
   if (num_labels == 0 && arguments.num_labels) num_labels = *arguments.num_labels;
   if (num_labels == 0 && kind == LabelKind::kNumbers && is_training(purpose))
@@ -144,15 +144,14 @@ LabelScheme planned_labels(const Arguments& arguments, const ModelConfig& config
 
 ModelConfig with_labels(ModelConfig config, const Arguments& arguments, const LabelScheme& labels,
                         DataUse reads) {
-  if (labels.kind == LabelKind::kNextToken) {
+  if (are_tokens(labels.kind)) {
     if (arguments.num_labels) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--num_labels {}: a causal language model has no labels, it predicts one of the {} tokens of "
-          "its vocabulary; leave it out",
-          *arguments.num_labels, config.vocab_size);
+      throw_error(ErrorCode::kUsage,
+                  "--num_labels {}: a language model has no labels, it predicts one of the {} tokens of "
+                  "its vocabulary; leave it out",
+                  *arguments.num_labels, config.vocab_size);
     }
-    config.problem_type = ProblemType::kCausalLm;
+    config.problem_type = task_of(labels.kind).problem_type;
     return config;
   }
   if (reads == DataUse::kNone) {

@@ -23,6 +23,11 @@ inline bool is_language_model(const ModelConfig& config) {
   return config.predicts_tokens();
 }
 
+// Returns true if the model predicts tokens that a mask hides.
+inline bool is_masked_language_model(const ModelConfig& config) {
+  return config.problem_type && record_of(*config.problem_type).head->hides_tokens;
+}
+
 struct ModelSource {
   ModelConfig config = {};
   std::string label = {};       // for tables

@@ -10,6 +10,7 @@
 #include "io/data/table_reader.h"
 #include "io/text/tokenizer_spec.h"
 #include "models/architecture.h"
+#include "run/corpus.h"
 
 namespace plimsoll {
 namespace {
@@ -166,7 +167,8 @@ std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const Tokeni
 int64_t block_size(const Arguments& arguments, const ModelConfig& config) {
   // The default of run_clm for a tokenizer that states no length.
   constexpr int64_t kDefault = 1024;
-  const int64_t by_default = is_dummy(arguments) ? arguments.dummy_seq_length : kDefault;
+  const int64_t of_files = is_masked_language_model(config) ? arguments.max_seq_length : kDefault;
+  const int64_t by_default = is_dummy(arguments) ? arguments.dummy_seq_length : of_files;
   return std::min(arguments.block_size.value_or(by_default), max_sequence_length(config));
 }
 
@@ -182,16 +184,18 @@ void warn_of_cut_length(const Arguments& arguments, const ModelConfig& config, D
       diagnostics.warn(fmt::format("--block_size {} is more than the positions of the model; blocks have {}",
                                    *arguments.block_size, counted(max_sequence_length(config), "token")));
     }
-    return;
+    if (!is_masked_language_model(config) || arguments.block_size) return;
   }
   const bool dummy = is_dummy(arguments);
   const int64_t given = dummy ? arguments.dummy_seq_length : arguments.max_seq_length;
   const int64_t by_default = dummy ? Arguments{}.dummy_seq_length : Arguments{}.max_seq_length;
   const int64_t longest = max_sequence_length(config);
   if (given <= longest) return;
-  diagnostics.warn(fmt::format("--{} {}{} is more than the positions of the model; texts are truncated to {}",
-                               dummy ? "dummy_seq_length" : "max_seq_length", given,
-                               given == by_default ? ", the default," : "", counted(longest, "token")));
+  const bool has_blocks = is_language_model(config) && !separates_documents(arguments, config);
+  diagnostics.warn(fmt::format(
+      "--{} {}{} is more than the positions of the model; {} {}",
+      dummy ? "dummy_seq_length" : "max_seq_length", given, given == by_default ? ", the default," : "",
+      has_blocks ? "blocks have" : "texts are truncated to", counted(longest, "token")));
 }
 
 }  // namespace plimsoll

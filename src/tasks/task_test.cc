@@ -50,7 +50,7 @@ TEST(Tasks, BuildALossThatVerifies) {
 
 TEST(Tasks, AreFoundByHuggingFacesNames) {
   for (const char* word : {"single_label_classification", "multi_label_classification", "regression",
-                           "token_classification", "causal_lm"})
+                           "token_classification", "causal_lm", "masked_lm"})
     EXPECT_EQ(problem_type_name(parse_task(word).problem_type), word);
   try {
     parse_task("ranking");

@@ -75,6 +75,13 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
 
 }  // namespace
 
+void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors) {
+  for (const std::string& name : part.copies) {
+    tensors.push_back(source);
+    tensors.back().name = name;
+  }
+}
+
 std::vector<TensorSource> weight_tensors(Executor& executor) {
   std::vector<TensorSource> tensors;
   const bool is_adapter = executor.plan().request.model.lora.has_value();
@@ -95,6 +102,7 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
                           int64_t from, std::span<std::byte> bytes) { matrix->fill(from, bytes); };
         std::swap(source.shape[0], source.shape[1]);
       }
+      if (!is_adapter) append_copies(part, source, tensors);
       tensors.push_back(std::move(source));
     }
   }

@@ -99,7 +99,10 @@ class Merge {
     contents.config_text = model_config_json(model_);
     for (const WeightSpec& spec : specs_) {
       if (!spec.in_model) continue;
-      for (const WeightPart& part : spec.parts) contents.tensors.push_back(tensor_of(spec, part, report));
+      for (const WeightPart& part : spec.parts) {
+        contents.tensors.push_back(tensor_of(spec, part, report));
+        append_copies(part, TensorSource(contents.tensors.back()), contents.tensors);
+      }
     }
     return contents;
   }

@@ -16,6 +16,7 @@
 #include "optim/dynamic_loss_scale.h"
 #include "plan/search/suggest.h"
 #include "run/caches.h"
+#include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/tokenizer_source.h"
 #include "tasks/task.h"
@@ -233,7 +234,7 @@ struct EvaluationSums {
                              .classes = {},
                              .values = {},
                              .cu_seqlens = batch.tensors.ints("cu_seqlens"),
-                             .loss = loss / weight,
+                             .loss = loss / std::max(weight, 1.0),
                              .num_labels = batch.info.num_labels};
     if (!task_record.has_logits) {
       evaluated.num_correct = static_cast<int64_t>(executor.fetched(std::string(kNumCorrect)).load(0));
@@ -261,10 +262,9 @@ struct EvaluationSums {
   }
 
   // The weight of a batch's mean loss in the loss of the evaluation: its number of rows, as in Trainer, or, without logits,
-  // its number of labels, so that perplexity does not depend on how a text is divided into rows.
+  // its number of labels, so that perplexity does not depend on how a text is divided into rows. A batch may have none.
   static double weight_of(const TaskRecord& task, const MicroBatch& batch) {
-    return static_cast<double>(
-        std::max<int64_t>(1, task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels));
+    return static_cast<double>(task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels);
   }
 
   const Dataset& data;
@@ -280,7 +280,7 @@ struct EvaluationSums {
 // Returns the denominator by which the loss of a batch becomes the mean over its labels times the batch's weight.
 double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
-         EvaluationSums::weight_of(task, batch);
+         std::max(EvaluationSums::weight_of(task, batch), 1.0);
 }
 
 }  // namespace
@@ -362,6 +362,16 @@ Dataset Session::read_rows(const std::vector<DataRow>& rows, LongIds long_ids) c
   rules.num_threads = 1;
   rules.long_ids = long_ids;
   rules.label_use = LabelUse::kOptional;
+  if (rules.label_kind == LabelKind::kMaskedToken) {
+    if (std::ranges::any_of(rows, [](const DataRow& row) { return !row.classes.empty(); })) {
+      // The program masked the ids itself, and its classes are the tokens to predict.
+      rules.label_kind = LabelKind::kClassPerToken;
+      rules.num_labels = setup_.model.config.vocab_size;
+    } else {
+      rules.masking =
+          masking_of(setup_.arguments, setup_.model.config, setup_.tokenizer, MaskSchedule::kEachEpoch);
+    }
+  }
   return make_dataset(rows, rules);
 }
 
@@ -369,7 +379,10 @@ MicroBatch Session::batch_of(const Dataset& data, std::span<const int32_t> rows)
   const ProgramPlan& program = plan_.programs.at(plan_.trains() ? kTrainProgram : kEvaluateProgram);
   MicroBatch batch =
       make_micro_batch({.tensors = batch_tensors(program.graph), .capacity = size_of_batch(data, rows)});
+  // Each batch gets masks of its own, as an epoch does.
+  batch.info.position.epoch = num_batches_of_rows_++;
   assemble_batch(data, rows, batch);
+  batch.info.position = {};
   batch.info.labels_in_step = batch.info.num_labels;
   return batch;
 }

@@ -72,6 +72,9 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder);
 
 // The tensors that a checkpoint stores. Free functions.
 
+// Appends a tensor under each further name that a saved file has for this part of a weight.
+void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors);
+
 // Returns the weights by their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A
 // weight that is fused here is several tensors, each with some of its rows. Valid while the executor lives.
 std::vector<TensorSource> weight_tensors(Executor& executor);

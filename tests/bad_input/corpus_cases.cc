@@ -101,10 +101,12 @@ std::vector<Case> block_cases() {
             {"--block_size", "16", "--max_train_samples", "3"}),
       lines("BlocksDoNotUseTheOtherLength", 0, {"--max_seq_length has no effect", "use --block_size"},
             {"--max_seq_length", "16"}),
-      lines("BlocksHaveNoLabels", 2, {"--num_labels 3: a causal language model has no labels"},
+      lines("BlocksHaveNoLabels", 2, {"--num_labels 3: a language model has no labels"},
             {"--num_labels", "3"}),
-      lines("BlocksAreNotPredicted", 2, {"--do_predict", "predicts the next token"}, {"--do_predict"}),
-      words("BlocksOfAClassifier", 0, {"--block_size has no effect without --problem_type causal_lm"},
+      lines("BlocksAreNotPredicted", 2,
+            {"--do_predict", "a causal language model predicts the tokens of a text"}, {"--do_predict"}),
+      words("BlocksOfAClassifier", 0,
+            {"--block_size has no effect without --problem_type causal_lm or masked_lm"},
             {"plan", "--config_name", "bert-base-uncased", "--block_size", "16"}),
       words("BlocksInAPlan", 0, {"batch 4 x 48"},
             {"plan", "--config_name", "gpt2", "--problem_type", "causal_lm", "--block_size", "48",
@@ -154,10 +156,108 @@ std::vector<Case> task_choice_cases() {
   };
 }
 
+// A dry run of masked language modelling with a small BERT from scratch, whose tokenizer has 179 tokens and 64 positions.
+Words of_bert(const Words& more, const std::string& sizes = "vocab_size=179") {
+  Words command = {"train",
+                   "--config_name",
+                   "bert-base-uncased",
+                   "--config_overrides",
+                   "num_hidden_layers=1,hidden_size=16,num_attention_heads=2,intermediate_size=32,"
+                   "max_position_embeddings=64," +
+                       sizes,
+                   "--tokenizer_name",
+                   std::string(PLIMSOLL_SOURCE_DIR) + "/tests/parity/models/bert",
+                   "--num_threads",
+                   "1",
+                   "--dry_run"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+// With a training file of this name and content.
+Case masked(std::string name, int exit_code, Words words, std::string file, std::string text,
+            const Words& more, std::string sizes = "vocab_size=179") {
+  return {
+      std::move(name), exit_code, std::move(words),
+      [file = std::move(file), text = std::move(text), more, sizes = std::move(sizes)](const Ground& ground) {
+        Words all = {"--problem_type", "masked_lm", "--train_file", ground.file(file, text)};
+        all.insert(all.end(), more.begin(), more.end());
+        return of_bert(all, sizes);
+      }};
+}
+
+std::vector<Case> masked_cases() {
+  // With [CLS] and [SEP] the lines have 5, 2 and 4 tokens.
+  const std::string text = "the kernel module\n\na package\n";
+  return {
+      masked("MaskedBlocks", 0, {"train 1 row, 11 tokens", "logits of 179 tokens"}, "a.txt", text, {}),
+      masked("MaskedBlocksOfASize", 0, {"train 3 rows, 11 tokens", "longest 4"}, "a.txt", text,
+             {"--max_seq_length", "4"}),
+      masked("MaskedBlocksOfABlockSize", 0, {"train 3 rows, 11 tokens", "longest 4"}, "a.txt", text,
+             {"--block_size", "4"}),
+      masked("MaskedTwoLengths", 2, {"--block_size 4 and --max_seq_length 8 both state the length"}, "a.txt",
+             text, {"--block_size", "4", "--max_seq_length", "8"}),
+      masked("MaskedTooLong", 0, {"--max_seq_length 100 is more than the positions", "blocks have 64 tokens"},
+             "a.txt", text, {"--max_seq_length", "100"}),
+      masked("MaskedLines", 0, {"train 2 rows, 9 tokens", "longest 5"}, "a.txt", text, {"--line_by_line"}),
+      masked("MaskedLinesCut", 0, {"train 2 rows, 8 tokens", "1 of 3 rows were cut to 4 tokens", "1 token"},
+             "a.txt", text, {"--line_by_line", "--max_seq_length", "4"}),
+      masked("MaskedLinesPacked", 2, {"--line_by_line", "--packing", "makes each line a row"}, "a.txt", text,
+             {"--line_by_line", "--packing"}),
+      masked("MaskedPacked", 0, {"11 tokens", "longest 5"}, "a.txt", text, {"--packing"}),
+      masked("MaskedRows", 0, {"train 1 row, 9 tokens"}, "a.jsonl",
+             "{\"text\": \"the kernel module\"}\n{\"text\": \"a package\"}\n", {}),
+      masked("MaskedCells", 0, {"train 2 rows, 9 tokens"}, "a.csv", "text\nthe kernel module\na package\n",
+             {"--line_by_line"}),
+      masked("MaskedIds", 0, {"train 1 row, 4 tokens"}, "a.jsonl", "{\"input_ids\": [2, 90, 91, 3]}\n", {}),
+      masked("MaskedNothing", 4, {"blank.txt", "without a token that a mask could hide"}, "blank.txt",
+             "\n\n\n", {}),
+      masked("MaskedOnlySpecialIds", 4, {"1 document without a token that a mask could hide"}, "a.jsonl",
+             "{\"input_ids\": [2, 4, 3]}\n", {}),
+      masked("MaskedNever", 2, {"--mlm_probability", "(0, 1]"}, "a.txt", text, {"--mlm_probability", "0"}),
+      masked("MaskedMoreThanAlways", 2, {"--mlm_probability", "(0, 1]"}, "a.txt", text,
+             {"--mlm_probability", "1.5"}),
+      masked("MaskedNegative", 2, {"--mlm_probability", "(0, 1]"}, "a.txt", text,
+             {"--mlm_probability", "-0.1"}),
+      masked("MaskedAlways", 0, {"train 1 row"}, "a.txt", text, {"--mlm_probability", "1"}),
+      masked("MaskedByATokenOutside", 4, {"the tokenizer has the id 178, but the model's vocab_size is 4"},
+             "a.txt", text, {}, "vocab_size=4"),
+      masked("MaskedIdOutside", 4, {"the data has the token id 500, the model's vocab_size is 179"},
+             "a.jsonl", "{\"input_ids\": [2, 90, 500, 3]}\n", {}),
+      masked("MaskedWithoutAMaskToken", 2, {"has no mask token", "mask_token", "tokenizer_config.json"},
+             "a.txt", text, {"--tokenizer_name", fixture("plain")}, "vocab_size=420"),
+      masked("MaskedIdsWithoutATokenizer", 2, {"tokenizer"}, "a.jsonl", "{\"input_ids\": [2, 90, 91, 3]}\n",
+             {"--tokenizer_name", ""}),
+      masked("MaskedPredicted", 2, {"a masked language model predicts the tokens of a text"}, "a.txt", text,
+             {"--do_predict"}),
+      masked("MaskedWithLabels", 2, {"--num_labels 3: a language model has no labels"}, "a.txt", text,
+             {"--num_labels", "3"}),
+      masked("MaskedTextsOfTwoColumns", 2, {"names 2 columns, but a masked language model reads one"},
+             "a.csv", "a,b\nx,y\n", {"--text_column_names", "a", "b"}),
+      words("MaskedDecoder", 2, {"a model of type 'gpt2' has no head for masked language modelling", "bert"},
+            {"plan", "--config_name", "gpt2", "--problem_type", "masked_lm"}),
+      words("CausalEncoder", 2, {"a model of type 'bert' has no head for causal language modelling", "gpt2"},
+            {"plan", "--config_name", "bert-base-uncased", "--problem_type", "causal_lm"}),
+      words("MaskedInAPlan", 0, {"batch 4 x 48"},
+            {"plan", "--config_name", "roberta-base", "--problem_type", "masked_lm", "--max_seq_length", "48",
+             "--per_device_train_batch_size", "4"}),
+      words("MaskedRandomIds", 0, {"train 9 rows, 288 tokens"},
+            {"train", "--config_name", "electra-small-discriminator", "--config_overrides",
+             "num_hidden_layers=1,hidden_size=16,num_attention_heads=2,intermediate_size=32",
+             "--problem_type", "masked_lm", "--dataset_name", "dummy", "--dummy_num_samples", "9",
+             "--dummy_seq_length", "32", "--dry_run"}),
+      words("MasksOfAClassifier", 0,
+            {"--mlm_probability has no effect without --problem_type masked_lm",
+             "--line_by_line has no effect without --problem_type masked_lm"},
+            {"plan", "--config_name", "bert-base-uncased", "--mlm_probability", "0.3", "--line_by_line"}),
+      lines("MasksOfACausalModel", 2, {"--line_by_line", "use --packing"}, {"--line_by_line"}),
+  };
+}
+
 }  // namespace
 
 std::vector<Case> corpus_cases() {
-  return joined({file_cases(), block_cases(), split_cases(), task_choice_cases()});
+  return joined({file_cases(), block_cases(), split_cases(), task_choice_cases(), masked_cases()});
 }
 
 }  // namespace plimsoll::testing

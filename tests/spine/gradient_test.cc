@@ -23,6 +23,28 @@ struct GradientCase {
   TinyCase test;
 };
 
+// Masked language modelling of every encoder. The table of words gets gradients from the embedding and from the head.
+std::vector<GradientCase> masked_cases() {
+  std::vector<GradientCase> cases;
+  for (const Architecture* architecture : architectures()) {
+    if (std::ranges::find(architecture->heads, &kMaskedLmHead, &Head::kind) == architecture->heads.end())
+      continue;
+    TinyCase masked{.model_type = std::string(architecture->model_type),
+                    .problem_type = ProblemType::kMaskedLm};
+    cases.push_back({"masked language model", masked});
+    masked.chunked_loss = ChunkedLoss::kAlways;
+    masked.label_smoothing = 0.1;
+    masked.hidden_act = "silu";
+    cases.push_back({"masked language model, chunked loss", masked});
+    masked.tied = false;
+    cases.push_back({"masked language model, untied, chunked loss", masked});
+    masked.lora = LoraConfig{.r = 3, .alpha = 5.0};
+    masked.lora->target_modules = {"all-linear"};
+    cases.push_back({"masked language model, lora", masked});
+  }
+  return cases;
+}
+
 // The settings by which the members of the Llama family differ, all at once and by themselves.
 std::vector<GradientCase> decoder_cases() {
   std::vector<GradientCase> cases;
@@ -90,6 +112,7 @@ std::vector<GradientCase> gradient_cases() {
   cases.push_back({"language model, untied, chunked loss", language});
   language.tied = true;
   cases.push_back({"language model, chunked loss", language});
+  for (const GradientCase& item : masked_cases()) cases.push_back(item);
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
   cases.push_back({"chunked loss", {.label_smoothing = 0.1, .chunked_loss = ChunkedLoss::kAlways}});
   TinyCase frozen;

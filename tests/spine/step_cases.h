@@ -51,6 +51,21 @@ inline std::vector<TinyCase> step_cases() {
     language.chunked_loss = ChunkedLoss::kAlways;
     cases.push_back(language);
   }
+  for (const int64_t accumulation : {1, 2}) {
+    TinyCase masked{.model_type = accumulation == 1 ? "electra" : "bert",
+                    .problem_type = ProblemType::kMaskedLm,
+                    .accumulation = accumulation,
+                    .activations = accumulation == 1 ? std::nullopt : std::optional(DType::kBF16)};
+    cases.push_back(masked);
+    masked.chunked_loss = ChunkedLoss::kAlways;
+    cases.push_back(masked);
+    masked.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01};
+    masked.hidden = 64;
+    masked.layers = 1;
+    cases.push_back(masked);
+    masked.lora = LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.1};
+    cases.push_back(masked);
+  }
   cases.push_back({.activations = DType::kBF16});
   for (const int64_t accumulation : {1, 2}) {
     cases.push_back({.accumulation = accumulation,

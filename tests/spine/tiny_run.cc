@@ -40,7 +40,7 @@ ModelConfig tiny_model(const TinyCase& test) {
   config.classifier_dropout = test.dropout;
   config.tie_word_embeddings = test.tied;
   // Every id occurs in the texts of a language model. The row of a padding token would get no gradient.
-  if (test.problem_type == ProblemType::kCausalLm) config.pad_token_id = -1;
+  if (record_of(test.problem_type).head->predicts_tokens) config.pad_token_id = -1;
   config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
   return config;
 }
@@ -51,7 +51,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.model.problem_type = test.problem_type;
   request.model.config.problem_type = test.problem_type;
   request.model.label_smoothing = test.label_smoothing;
-  request.model.outputs_logits = test.problem_type != ProblemType::kCausalLm;
+  request.model.outputs_logits = !record_of(test.problem_type).head->predicts_tokens;
   request.precision.dtype = test.dtype;
   request.precision.activation_dtype = test.activations;
   request.model.freeze = test.freeze;
@@ -106,6 +106,12 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
       for (int i = 0; i < length; ++i) {
         const bool is_inside = i > 0 && i + 1 < length;
         batch.class_labels.push_back(is_inside ? draw(static_cast<uint32_t>(model.num_labels)) : kNoLabel);
+      }
+    } else if (test.problem_type == ProblemType::kMaskedLm) {
+      // About a third of the tokens are hidden; id 4 is the mask token.
+      for (int i = 0; i < length; ++i) {
+        int32_t& id = batch.ids[batch.ids.size() - static_cast<size_t>(length - i)];
+        batch.class_labels.push_back(i % 3 == 1 ? std::exchange(id, i % 2 == 0 ? id : 4) : kNoLabel);
       }
     } else if (test.problem_type == ProblemType::kCausalLm) {
       const auto first = batch.ids.end() - length;

@@ -6,6 +6,18 @@
 namespace plimsoll {
 namespace {
 
+// Returns true if the op may add to its outputs. Its flag applies to all of them, so an output that an op reads in the same
+// run, as the sum of a table's two gradients reads the one of a head, must not be among them.
+bool may_add(const Graph& graph, const Op& op, const std::vector<bool>& is_read) {
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    const ValueId output = op.outputs[i];
+    if (output == kNoValue || graph.value(output).is_parameter_gradient) continue;
+    if (is_read[index_of(output)] && schema_of(op).into_input({graph, op}, static_cast<int>(i)) >= 0)
+      return false;
+  }
+  return true;
+}
+
 // Lets ops that produce gradients add to the persistent buffers of the gradients directly. If such an op cannot add
 // to its output, an accumulate op is inserted after it.
 void keep_gradients(Graph& graph) {
@@ -14,6 +26,12 @@ void keep_gradients(Graph& graph) {
   std::vector<Op> ops;
   const size_t num_values = graph.values().size();
   std::vector<Op> old_ops = graph.ops();
+  std::vector<bool> is_read(num_values, false);
+  for (const Op& op : old_ops) {
+    for (const ValueId id : op.inputs) {
+      if (id != kNoValue) is_read[index_of(id)] = true;
+    }
+  }
   for (Op& op : old_ops) {
     for (ValueId& id : op.inputs) {
       if (id != kNoValue && index_of(id) < num_values && replacement[index_of(id)] != kNoValue) {
@@ -21,13 +39,14 @@ void keep_gradients(Graph& graph) {
       }
     }
     std::vector<Op> after;
+    const bool adds = may_add(graph, op, is_read);
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       const ValueId gradient = op.outputs[i];
       if (!graph.value(gradient).is_parameter_gradient) continue;
       const ValueType type = graph.value(gradient).type;
       const ValueId buffer =
           graph.add_value("gradient/" + graph.value(gradient).name, type, Storage::kGradient);
-      const int into = schema_of(op).into_input({graph, op}, static_cast<int>(i));
+      const int into = adds ? schema_of(op).into_input({graph, op}, static_cast<int>(i)) : -1;
       if (into >= 0) {
         op.inputs[static_cast<size_t>(into)] = buffer;
         op.inputs[static_cast<size_t>(schema_of(op).accumulate_flag_input())] = flag;

@@ -49,5 +49,43 @@ TEST(Accumulate, AnAccumulateOpFollowsAnOpThatCannotAdd) {
             "}\n");
 }
 
+// An op has one flag for all of its outputs. If the gradient of a tied table is added to another one, it holds the numbers of
+// one micro-batch, so the same op cannot add the gradient of the bias.
+TEST(Accumulate, AnOpAddsToAllOfItsOutputsOrToNone) {
+  EXPECT_EQ(
+      after(
+          "graph g {\n"
+          "  input %x: f32[B,4]\n"
+          "  input %w: f32[3,4]\n"
+          "  input %bias: f32[3]\n"
+          "  input %labels: i32[B]\n"
+          "  input %n: f32[1]\n"
+          "  input %other: f32[3,4]\n"
+          "  input %accumulate: i32[1]\n"
+          "  backward @m\n"
+          "  %d_head: f32[3,4], %d_bias: f32[3] !gradient = "
+          "linear_cross_entropy_grad(%x, %w, %bias, %labels, %n, %n, _, _, _) {chunk_rows=2, smoothing=0.0}\n"
+          "  %d_w: f32[3,4] !gradient = add(%d_head, %other)\n"
+          "}\n"),
+      "graph g {\n"
+      "  input %x: f32[B,4]\n"
+      "  input %w: f32[3,4]\n"
+      "  input %bias: f32[3]\n"
+      "  input %labels: i32[B]\n"
+      "  input %n: f32[1]\n"
+      "  input %other: f32[3,4]\n"
+      "  input %accumulate: i32[1]\n"
+      "  gradient %gradient/d_bias: f32[3]\n"
+      "  gradient %gradient/d_w: f32[3,4]\n"
+      "  backward @m\n"
+      "  %d_head: f32[3,4], %d_bias: f32[3] = "
+      "linear_cross_entropy_grad(%x, %w, %bias, %labels, %n, %n, _, _, _) {chunk_rows=2, smoothing=0.0}\n"
+      "  %d_bias.1: f32[3] into %gradient/d_bias !gradient = accumulate(%gradient/d_bias, %accumulate, "
+      "%d_bias)\n"
+      "  %d_w: f32[3,4] = add(%d_head, %other)\n"
+      "  %d_w.1: f32[3,4] into %gradient/d_w !gradient = accumulate(%gradient/d_w, %accumulate, %d_w)\n"
+      "}\n");
+}
+
 }  // namespace
 }  // namespace plimsoll

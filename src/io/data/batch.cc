@@ -9,75 +9,102 @@
 namespace plimsoll {
 namespace {
 
+// The rows of a batch, and the epoch of their masks if tokens are masked.
+struct BatchRows {
+  const Dataset& data;
+  std::span<const int32_t> rows;
+  int64_t epoch = 0;
+
+  // Writes the ids that the model sees.
+  void copy_inputs(int32_t sequence, int32_t* to) const {
+    data.tokens.copy_ids(sequence, to);
+    if (!data.labels.masking) return;
+    mask_ids(*data.labels.masking, {epoch, sequence},
+             {to, static_cast<size_t>(data.tokens.length(sequence))});
+  }
+};
+
 // Writes per token with copy(sequence, destination).
 template <typename Copy>
-void write_per_token(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out,
-                     const Copy& copy) {
+void write_per_token(const BatchRows& from, std::span<int32_t> out, const Copy& copy) {
+  const Dataset& data = from.data;
   int32_t* at = out.data();
   int64_t written = 0;
-  data.each_sequence(rows, [&](int32_t sequence) { written += data.tokens.length(sequence); });
+  data.each_sequence(from.rows, [&](int32_t sequence) { written += data.tokens.length(sequence); });
   PLIMSOLL_CHECK(written == std::ssize(out), "{} tokens in a tensor of {}", written, out.size());
-  data.each_sequence(rows, [&](int32_t sequence) {
+  data.each_sequence(from.rows, [&](int32_t sequence) {
     copy(sequence, at);
     at += data.tokens.length(sequence);
   });
 }
 
-void write_ids(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
-  write_per_token(data, rows, out.ints("ids"),
-                  [&](int32_t sequence, int32_t* to) { data.tokens.copy_ids(sequence, to); });
+void write_ids(const BatchRows& from, TensorBatch& out) {
+  write_per_token(from, out.ints("ids"),
+                  [&](int32_t sequence, int32_t* to) { from.copy_inputs(sequence, to); });
 }
 
-void write_token_types(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
-  write_per_token(data, rows, out.ints("token_types"),
-                  [&](int32_t sequence, int32_t* to) { data.tokens.copy_types(sequence, to); });
+void write_token_types(const BatchRows& from, TensorBatch& out) {
+  write_per_token(from, out.ints("token_types"),
+                  [&](int32_t sequence, int32_t* to) { from.data.tokens.copy_types(sequence, to); });
 }
 
-void write_positions(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+void write_positions(const BatchRows& from, TensorBatch& out) {
   const int32_t padding_id = out.spec("positions").position_padding_id;
-  write_per_token(data, rows, out.ints("positions"), [&](int32_t sequence, int32_t* to) {
-    const auto length = static_cast<int32_t>(data.tokens.length(sequence));
+  write_per_token(from, out.ints("positions"), [&](int32_t sequence, int32_t* to) {
+    const auto length = static_cast<int32_t>(from.data.tokens.length(sequence));
     if (padding_id < 0) {
       std::iota(to, to + length, 0);
       return;
     }
-    data.tokens.copy_ids(sequence, to);
+    from.copy_inputs(sequence, to);
     int32_t next = padding_id + 1;
     for (int32_t i = 0; i < length; ++i) to[i] = to[i] == padding_id ? padding_id : next++;
   });
 }
 
-void write_starts(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+void write_starts(const BatchRows& from, TensorBatch& out) {
   const std::span<int32_t> starts = out.ints("cu_seqlens");
   int32_t at = 0;
   size_t count = 0;
-  data.each_sequence(rows, [&](int32_t sequence) {
+  from.data.each_sequence(from.rows, [&](int32_t sequence) {
     starts[count++] = at;
-    at += static_cast<int32_t>(data.tokens.length(sequence));
+    at += static_cast<int32_t>(from.data.tokens.length(sequence));
   });
   starts[count] = at;
 }
 
 // Writes the next id of the sequence at every token, and kNoLabel at the last one.
-void write_next_tokens(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
-  write_per_token(data, rows, out, [&](int32_t sequence, int32_t* to) {
-    const int64_t length = data.tokens.length(sequence);
+void write_next_tokens(const BatchRows& from, std::span<int32_t> out) {
+  write_per_token(from, out, [&](int32_t sequence, int32_t* to) {
+    const int64_t length = from.data.tokens.length(sequence);
     if (length == 0) return;
-    data.tokens.copy_ids(sequence, to);
+    from.data.tokens.copy_ids(sequence, to);
     std::copy(to + 1, to + length, to);
     to[length - 1] = kNoLabel;
   });
 }
 
-void write_classes(const Dataset& data, std::span<const int32_t> rows, std::span<int32_t> out) {
+// Writes the ids that the masks hide, and kNoLabel at all other tokens.
+void write_hidden_tokens(const BatchRows& from, std::span<int32_t> out) {
+  write_per_token(from, out, [&](int32_t sequence, int32_t* to) {
+    from.data.tokens.copy_ids(sequence, to);
+    mask_labels(*from.data.labels.masking, {from.epoch, sequence},
+                {to, static_cast<size_t>(from.data.tokens.length(sequence))});
+  });
+}
+
+void write_classes(const BatchRows& from, std::span<int32_t> out) {
+  const Dataset& data = from.data;
+  const std::span<const int32_t> rows = from.rows;
   const Labels& labels = data.labels;
-  if (labels.is_next_token) return write_next_tokens(data, rows, out);
+  if (labels.is_next_token) return write_next_tokens(from, out);
+  if (labels.masking) return write_hidden_tokens(from, out);
   if (labels.classes.empty()) {
     std::ranges::fill(out, kNoLabel);
     return;
   }
   if (labels.is_per_token) {
-    write_per_token(data, rows, out, [&](int32_t sequence, int32_t* to) {
+    write_per_token(from, out, [&](int32_t sequence, int32_t* to) {
       std::ranges::copy(data.of_row(labels.classes, sequence), to);
     });
     return;
@@ -102,17 +129,17 @@ void write_values(const Labels& labels, std::span<const int32_t> rows, std::span
   }
 }
 
-void write_labels(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out) {
+void write_labels(const BatchRows& from, TensorBatch& out) {
   if (out.has_ints("labels")) {
-    write_classes(data, rows, out.ints("labels"));
+    write_classes(from, out.ints("labels"));
   } else {
-    write_values(data.labels, rows, out.floats("labels"));
+    write_values(from.data.labels, from.rows, out.floats("labels"));
   }
 }
 
 struct TensorWriter {
   std::string_view name;
-  void (*write)(const Dataset& data, std::span<const int32_t> rows, TensorBatch& out);
+  void (*write)(const BatchRows& from, TensorBatch& out);
 };
 constexpr TensorWriter kWriters[] = {{"ids", write_ids},
                                      {"token_types", write_token_types},
@@ -144,12 +171,13 @@ BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows) {
 void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBatch& batch) {
   batch.tensors.resize(size_of_batch(data, rows));
   batch.rows.assign(rows.begin(), rows.end());
+  const BatchRows from{.data = data, .rows = rows, .epoch = batch.info.position.epoch};
   for (const BatchTensorSpec& spec : batch.tensors.specs()) {
     const auto* writer = std::ranges::find(kWriters, std::string_view(spec.name), &TensorWriter::name);
     PLIMSOLL_CHECK(writer != std::end(kWriters), "no data for the tensor '{}' of a batch", spec.name);
-    writer->write(data, rows, batch.tensors);
+    writer->write(from, batch.tensors);
   }
-  batch.info.num_labels = data.num_labels(rows);
+  batch.info.num_labels = data.num_labels(rows, from.epoch);
   data.tokens.release_pages();
 }
 

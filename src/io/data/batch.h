@@ -36,7 +36,8 @@ MicroBatch make_micro_batch(const BatchLayout& layout);
 // Returns the size of the batch of these rows.
 BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows);
 
-// Fills the tensors, the rows and info.num_labels; the caller sets the rest of info. The names of the tensors say what
+// Fills the tensors, the rows and info.num_labels; the caller sets the rest of info, of which
+// masks read the epoch. The names of the tensors say what
 // they contain: ids, token_types, positions (0, 1, ... within each sequence), cu_seqlens (the start of each sequence, then
 // the number of tokens) and labels (kNoLabel or 0 if the data set has none). Allocates nothing. Errors: kInternal for a
 // batch without enough room, a row that is not in the data set, or a tensor of another name.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -149,13 +150,44 @@ Dataset pack(const TokenSet& documents, const BlockOptions& options) {
   return data;
 }
 
+// Returns true if a token of the document can be predicted.
+bool has_prediction(const TokenSet& documents, int64_t row, const BlockOptions& options) {
+  const int64_t length = documents.length(row);
+  if (!options.masking) return length >= 2;
+  for (int64_t i = 0; i < length; ++i) {
+    if (!options.masking->is_special(documents.id(row, i))) return true;
+  }
+  return false;
+}
+
+Dataset separate(const TokenSet& documents, const BlockOptions& options) {
+  check_count(documents.num_rows(), options.block_size);
+  std::vector<int32_t> rows;
+  const int64_t most = options.max_blocks.value_or(documents.num_rows());
+  for (int64_t row = 0; row < documents.num_rows() && std::ssize(rows) < most; ++row) {
+    if (has_prediction(documents, row, options)) rows.push_back(static_cast<int32_t>(row));
+  }
+  Dataset data;
+  data.tokens = documents;
+  if (std::ssize(rows) == documents.num_rows()) return data;
+  data.packed.offsets.resize(rows.size() + 1);
+  std::iota(data.packed.offsets.begin(), data.packed.offsets.end(), 0);
+  data.packed.sequences = std::move(rows);
+  return data;
+}
+
+Dataset rows_of(const TokenSet& documents, const BlockOptions& options) {
+  if (options.rule == BlockRule::kSeparate) return separate(documents, options);
+  return options.rule == BlockRule::kPack ? pack(documents, options) : concatenate(documents, options);
+}
+
 }  // namespace
 
 Dataset make_blocks(const TokenSet& documents, const BlockOptions& options) {
   PLIMSOLL_CHECK(options.block_size >= 1 && options.max_blocks.value_or(1) >= 1);
-  Dataset data =
-      options.rule == BlockRule::kPack ? pack(documents, options) : concatenate(documents, options);
-  data.labels.is_next_token = true;
+  Dataset data = rows_of(documents, options);
+  data.labels.masking = options.masking;
+  data.labels.is_next_token = !options.masking;
   return data;
 }
 

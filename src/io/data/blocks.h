@@ -19,18 +19,23 @@ enum class BlockRule : uint8_t {
   // block that has room for it (TRL's packing_strategy "bfd_split"). Sequences in a block, and blocks by their first
   // sequence, are in the order of the documents.
   kPack,
+  // Hugging Face's line_by_line in run_mlm: each document is a row, except those that have no token to predict. Documents
+  // were cut to block_size tokens when they were tokenized.
+  kSeparate,
 };
 
 struct BlockOptions {
   int64_t block_size = 1024;
   BlockRule rule = BlockRule::kConcatenate;
   std::optional<int64_t> max_blocks = {};  // keep only the first ones
+  // Chooses the tokens that are predicted; none: every token is predicted from those before it.
+  std::optional<TokenMasking> masking = {};
 };
 
-// Returns the blocks as rows whose labels are the next tokens. They share the tokens of `documents`, of which a row is a document; documents
+// Returns the blocks as rows whose labels are their own tokens. They share the tokens of `documents`, of which a row is a document; documents
 // without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more sequences. Cost: linear in
 // the number of documents and blocks. Memory: 8 bytes per block; if they are packed, also 12 bytes per sequence, and 12
-// more while they are.
+// more while they are; 12 bytes per row if some documents are left out.
 Dataset make_blocks(const TokenSet& documents, const BlockOptions& options);
 
 }  // namespace plimsoll

@@ -93,12 +93,15 @@ class ConllParser {
     if (line.starts_with('#') && is_certain_comment(fields)) return;
     if (num_columns_ == 0) begin_table(fields);
     if (fields.size() != num_columns_) {
-      throw_at_line(file_.name, line_,
-                    "this line has {}, but the first word, in line {}, has {}: {}\n  every word needs the "
-                    "same columns, separated by {}; an empty line ends a sentence{}",
-                    counted(fields.size(), "column"), first_line_, num_columns_, excerpt(line),
-                    tabs_ ? "a tab" : "a blank",
-                    file_.name.ends_with(".txt") ? " (a .txt file has one word and its tag per line)" : "");
+      throw_at_line(
+          file_.name, line_,
+          "this line has {}, but the first word, in line {}, has {}: {}\n  every word needs the "
+          "same columns, separated by {}; an empty line ends a sentence{}",
+          counted(fields.size(), "column"), first_line_, num_columns_, excerpt(line),
+          tabs_ ? "a tab" : "a blank",
+          file_.name.ends_with(".txt")
+              ? " (a .txt file has one word and its tag per line; --problem_type masked_lm reads plain text)"
+              : "");
     }
     for (size_t i = 0; i < fields.size(); ++i) {
       if (fields[i].empty()) {

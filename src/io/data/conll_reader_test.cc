@@ -133,7 +133,7 @@ TEST(ConllReader, IsChosenByExtension) {
   }
   EXPECT_NE(error_of([&] {
               read_table(folder.write("b.txt", "one text\nanother longer text\n"));
-            }).find("(a .txt file has one word and its tag per line)"),
+            }).find("(a .txt file has one word and its tag per line; --problem_type masked_lm"),
             std::string::npos);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,13 @@ struct Dataset {
   std::vector<std::vector<std::string>> texts;
 
   int64_t num_rows() const { return packed.empty() ? tokens.num_rows() : packed.num_rows(); }
+  // Returns the number of tokens of all rows. `tokens` may hold more, in sequences that are in no row.
+  int64_t num_tokens() const {
+    if (packed.empty()) return tokens.num_tokens();
+    int64_t count = 0;
+    for (const int32_t sequence : packed.sequences) count += tokens.length(sequence);
+    return count;
+  }
   // Calls visit(sequence) for the sequences of these rows, in order.
   template <typename Visit>
   void each_sequence(std::span<const int32_t> rows, Visit&& visit) const {
@@ -53,8 +61,8 @@ struct Dataset {
   std::vector<int32_t> row_lengths() const;
   std::vector<int32_t> row_sequences() const;
   // Returns the number of labels that the mean of a loss over these rows is taken over: one per row, or, if tokens have
-  // labels, the number of tokens with one.
-  int64_t num_labels(std::span<const int32_t> rows) const;
+  // labels, the number of tokens with one. `epoch`: of the masks, if tokens are masked.
+  int64_t num_labels(std::span<const int32_t> rows, int64_t epoch) const;
   // Returns the elements of a row in a list that has one element per token.
   std::span<const int32_t> of_row(std::span<const int32_t> per_token, int64_t row) const {
     const int64_t begin = tokens.offsets()[static_cast<size_t>(row)];
@@ -72,7 +80,8 @@ struct DummyOptions {
   int64_t length = 512;
   int32_t first_id = 100;  // ids are in [first_id, end_id)
   int32_t end_id = 30000;
-  int32_t num_labels = 2;  // 0: the labels are the next tokens
+  int32_t num_labels = 2;  // 0: the labels are tokens, the next ones unless `masking` hides some
+  std::optional<TokenMasking> masking = {};
   uint64_t seed = 42;
 };
 

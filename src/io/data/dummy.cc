@@ -64,8 +64,9 @@ Dataset make_dummy_dataset(const DummyOptions& options) {
   }
   Dataset data;
   data.tokens = TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), {}, std::move(offsets), {});
-  data.labels.is_next_token = options.num_labels == 0;
-  if (data.labels.is_next_token) return data;
+  data.labels.masking = options.masking;
+  data.labels.is_next_token = options.num_labels == 0 && !options.masking;
+  if (options.num_labels == 0) return data;
   const RandomSite label_site{options.seed, 0, kLabelSite};
   data.labels.classes.reserve(static_cast<size_t>(options.num_rows));
   for (int64_t row = 0; row < options.num_rows; ++row) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/problem_type.h"
+#include "io/data/masking.h"
 #include "io/data/text_split.h"
 
 namespace plimsoll {
@@ -50,16 +51,18 @@ struct LabelScheme {
 };
 
 // The labels of a split, ready for batches: `classes` for kClass with one entry per row, and for kClassPerToken with one
-// per token; none for kNextToken, whose labels are the ids; otherwise `values` with num_labels entries per row.
+// per token; none for kNextToken and kMaskedToken, whose labels are the ids; otherwise `values` with num_labels entries per
+// row.
 struct Labels {
   std::vector<int32_t> classes;
   bool is_per_token = false;
   bool is_next_token = false;
+  std::optional<TokenMasking> masking = {};  // the labels are the tokens that it hides
   std::vector<float> values;
   int64_t width = 1;
 
   bool is_float() const { return !values.empty(); }
-  bool empty() const { return classes.empty() && values.empty() && !is_next_token; }
+  bool empty() const { return classes.empty() && values.empty() && !is_next_token && !masking; }
 };
 
 // Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or

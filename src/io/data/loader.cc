@@ -59,7 +59,7 @@ void Loader::claim(MicroBatch& batch) {
                 .next = step.next,
                 .last_in_epoch = step.last_in_epoch,
                 .num_labels = 0,
-                .labels_in_step = data_.num_labels(step.step_rows)};
+                .labels_in_step = data_.num_labels(step.step_rows, step.position.epoch)};
 }
 
 void Loader::assemble(MicroBatch& batch) const {

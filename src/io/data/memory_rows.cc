@@ -193,14 +193,15 @@ class Building {
 
   void add_labels() {
     const auto has_label = [](const DataRow& of) { return !of.classes.empty() || !of.values.empty(); };
-    if (rules_.label_kind == LabelKind::kNextToken) {
+    if (are_tokens(rules_.label_kind)) {
       const auto labelled = std::ranges::find_if(rows_, has_label);
       if (labelled != rows_.end()) {
         fail(labelled - rows_.begin(),
              "it has a label, but a language model learns the tokens themselves: leave classes and values "
              "empty");
       }
-      data_.labels.is_next_token = true;
+      data_.labels.masking = rules_.masking;
+      data_.labels.is_next_token = rules_.label_kind == LabelKind::kNextToken;
       return;
     }
     const auto first_without = std::ranges::find_if_not(rows_, has_label);
@@ -225,6 +226,7 @@ class Building {
         add_token_labels();
         break;
       case LabelKind::kNextToken:
+      case LabelKind::kMaskedToken:
         break;  // the tokens are the labels
     }
   }

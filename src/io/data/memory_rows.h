@@ -32,6 +32,7 @@ struct RowRules {
   LabelKind label_kind = LabelKind::kClass;
   int64_t num_labels = 0;
   std::optional<int32_t> end_token = {};     // appended to the tokens of each text
+  std::optional<TokenMasking> masking = {};  // of kMaskedToken
   LabelUse label_use = LabelUse::kRequired;  // kOptional: all rows have a label, or none
   // Returns the encoder for rows with this input. Throws the reason if there is none.
   std::function<const TextEncoder&(RowInput input)> encoder;

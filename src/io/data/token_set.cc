@@ -224,11 +224,21 @@ int64_t Dataset::held_bytes() const {
                               labels.values.capacity() * sizeof(float));
 }
 
-int64_t Dataset::num_labels(std::span<const int32_t> rows) const {
+int64_t Dataset::num_labels(std::span<const int32_t> rows, int64_t epoch) const {
   int64_t count = 0;
   if (labels.is_next_token) {
     each_sequence(rows,
                   [&](int32_t sequence) { count += std::max<int64_t>(0, tokens.length(sequence) - 1); });
+    return count;
+  }
+  if (labels.masking) {
+    each_sequence(rows, [&](int32_t sequence) {
+      for (int64_t i = 0; i < tokens.length(sequence); ++i) {
+        const bool is_hidden =
+            hidden_id(*labels.masking, {epoch, sequence}, i, tokens.id(sequence, i)).has_value();
+        count += is_hidden ? 1 : 0;
+      }
+    });
     return count;
   }
   if (!labels.is_per_token) return std::ssize(rows);

@@ -62,6 +62,11 @@ class TokenSet {
   // Returns the length of each row, in the form that samplers need.
   std::vector<int32_t> lengths() const;
 
+  // Returns one id. Requires: 0 <= row < num_rows(), 0 <= position < length(row).
+  int32_t id(int64_t row, int64_t position) const {
+    const auto at = static_cast<size_t>(arrays_.offsets[static_cast<size_t>(row)] + position);
+    return is_narrow() ? arrays_.narrow_ids[at] : arrays_.wide_ids[at];
+  }
   // Write length(row) values. Requires: 0 <= row < num_rows().
   void copy_ids(int64_t row, int32_t* out) const;
   void copy_types(int64_t row, int32_t* out) const;

@@ -47,11 +47,24 @@ constexpr std::array kPresets{
 
 constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
 
+constexpr MaskedHeadNames kMaskedHead{.dense = "cls.predictions.transform.dense",
+                                      .norm = "cls.predictions.transform.LayerNorm",
+                                      .decoder = "cls.predictions.decoder",
+                                      .bias = "cls.predictions.bias"};
+constexpr std::array<std::string_view, 3> kIgnored{"cls.predictions.decoder.weight",
+                                                   "cls.predictions.decoder.bias", "cls.predictions.bias"};
+
 constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
          .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
+    Head{
+        .kind = &kMaskedLmHead,
+        .add_weights = [](std::vector<WeightSpec>& specs,
+                          const ModelConfig& config) { add_masked_head_weights(specs, config, kMaskedHead); },
+        .build = [](ModelBuilder& builder,
+                    ValueId x) { return build_masked_head(builder, x, kMaskedHead, builder.activation()); }},
 };
 
 }  // namespace
@@ -67,7 +80,8 @@ const Architecture& bert_architecture() {
                                    .build_encoder = build_bert_encoder,
                                    .heads = kHeads,
                                    .presets = kPresets,
-                                   .lora_targets = kLoraTargets};
+                                   .lora_targets = kLoraTargets,
+                                   .ignored_on_disk = kIgnored};
   return record;
 }
 

@@ -111,6 +111,7 @@ std::span<const ConfigKey> bert_config_keys() {
       ConfigKey{"type_vocab_size", &ModelConfig::type_vocab_size},
       ConfigKey{"layer_norm_eps", &ModelConfig::layer_norm_eps},
       ConfigKey{"classifier_dropout", &ModelConfig::classifier_dropout},
+      ConfigKey{"tie_word_embeddings", &ModelConfig::tie_word_embeddings},
   };
   return kKeys;
 }
@@ -147,6 +148,51 @@ ValueId build_dense_head(ModelBuilder& builder, ValueId x, const OpSchema& activ
   const ValueId activated =
       emit(graph, activation, {hidden}, {}, "classifier." + std::string(activation.name()));
   return builder.linear(builder.dropout(activated, p), "classifier.out_proj");
+}
+
+namespace {
+
+std::string masked_bias_name(const MaskedHeadNames& names) {
+  return std::string(names.decoder) + ".bias";
+}
+
+}  // namespace
+
+void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config,
+                             const MaskedHeadNames& names) {
+  const int64_t width = config.embedding_width();
+  add_linear_specs(specs, names.dense, width, config.hidden_size, {""});
+  add_norm_specs(specs, names.norm, width, {""});
+  if (!config.tie_word_embeddings) add_table_spec(specs, names.decoder, config.vocab_size, width, {""});
+  // transformers ties the two names of the bias whenever it ties the matrix, and then saves the first only. Otherwise
+  // transformers 5 computes with the decoder's and transformers 4 with the other one.
+  WeightPart bias{.disk_names = {masked_bias_name(names)}, .num_rows = config.vocab_size};
+  if (names.bias != nullptr) {
+    bias.disk_names.insert(config.tie_word_embeddings ? bias.disk_names.begin() : bias.disk_names.end(),
+                           names.bias);
+    if (!config.tie_word_embeddings) bias.copies = {names.bias};
+  }
+  specs.push_back({.name = masked_bias_name(names),
+                   .shape = {config.vocab_size},
+                   .initializer = Initializer::kZeros,
+                   .decays = false,
+                   .parts = {std::move(bias)}});
+}
+
+ValueId build_masked_head(ModelBuilder& builder, ValueId x, const MaskedHeadNames& names,
+                          Activation activation) {
+  Graph& graph = builder.graph();
+  graph.set_module(names.dense);
+  const ValueId hidden = builder.linear(x, names.dense);
+  const ValueId activated = emit(graph, gelu_op(), {hidden}, activation_attributes(activation),
+                                 std::string(names.dense) + ".activation");
+  const ValueId normed = builder.norm(activated, names.norm);
+  graph.set_module(names.decoder);
+  const std::string table = builder.config().tie_word_embeddings
+                                ? std::string(kEmbeddings) + ".word_embeddings"
+                                : std::string(names.decoder);
+  return emit_linear(graph, normed, builder.weight(table + ".weight"),
+                     builder.weight(masked_bias_name(names)), names.decoder);
 }
 
 }  // namespace plimsoll

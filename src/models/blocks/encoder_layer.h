@@ -58,4 +58,20 @@ ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
 void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config);
 ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& activation);
 
+// The head of BERT and the architectures that derive from it for masked language modelling: a linear layer, an activation and
+// a norm, then a product with the table of words, or with a matrix of its own if it is not tied, and a bias per token.
+struct MaskedHeadNames {
+  const char* dense;
+  const char* norm;
+  const char* decoder;         // the module of a matrix of its own
+  const char* bias = nullptr;  // the tensor of the bias, if it is not the decoder's
+};
+
+// Weights have the names of the record. A file may store the bias under both of its names: an untied decoder has its own.
+void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config,
+                             const MaskedHeadNames& names);
+// x_TC -> logits_TV.
+ValueId build_masked_head(ModelBuilder& builder, ValueId x_TC, const MaskedHeadNames& names,
+                          Activation activation);
+
 }  // namespace plimsoll

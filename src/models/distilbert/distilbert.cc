@@ -65,12 +65,17 @@ constexpr std::array kKeys{
     ConfigKey{"dropout", &ModelConfig::hidden_dropout_prob},
     ConfigKey{"attention_dropout", &ModelConfig::attention_probs_dropout_prob},
     ConfigKey{"seq_classif_dropout", &ModelConfig::classifier_dropout},
+    ConfigKey{"tie_word_embeddings", &ModelConfig::tie_word_embeddings},
 };
 
 constexpr std::array kPresets{
     Preset{"distilbert-base-uncased", "distilbert", 30522, 768, 6, 12, 3072},
     Preset{"distilbert-base-cased", "distilbert", 28996, 768, 6, 12, 3072},
 };
+
+constexpr MaskedHeadNames kMaskedHead{
+    .dense = "vocab_transform", .norm = "vocab_layer_norm", .decoder = "vocab_projector"};
+constexpr std::array<std::string_view, 1> kIgnored{"vocab_projector.weight"};
 
 constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_head},
@@ -81,6 +86,12 @@ constexpr std::array kHeads{
                const ModelConfig& config = builder.config();
                return build_token_head(builder, x, config.hidden_dropout_prob);
              }},
+    Head{
+        .kind = &kMaskedLmHead,
+        .add_weights = [](std::vector<WeightSpec>& specs,
+                          const ModelConfig& config) { add_masked_head_weights(specs, config, kMaskedHead); },
+        .build = [](ModelBuilder& builder,
+                    ValueId x) { return build_masked_head(builder, x, kMaskedHead, builder.activation()); }},
 };
 
 }  // namespace
@@ -100,7 +111,8 @@ const Architecture& distilbert_architecture() {
                                    .build_encoder = build_encoder,
                                    .heads = kHeads,
                                    .presets = kPresets,
-                                   .lora_targets = {}};
+                                   .lora_targets = {},
+                                   .ignored_on_disk = kIgnored};
   return record;
 }
 

@@ -70,6 +70,7 @@ constexpr std::array kKeys{
     ConfigKey{"type_vocab_size", &ModelConfig::type_vocab_size},
     ConfigKey{"layer_norm_eps", &ModelConfig::layer_norm_eps},
     ConfigKey{"classifier_dropout", &ModelConfig::classifier_dropout},
+    ConfigKey{"tie_word_embeddings", &ModelConfig::tie_word_embeddings},
 };
 
 constexpr std::array kPresets{
@@ -88,11 +89,22 @@ void set_defaults(ModelConfig& config) {
   config.intermediate_size = 1024;
 }
 
+constexpr MaskedHeadNames kMaskedHead{.dense = "generator_predictions.dense",
+                                      .norm = "generator_predictions.LayerNorm",
+                                      .decoder = "generator_lm_head"};
+constexpr std::array<std::string_view, 1> kIgnored{"generator_lm_head.weight"};
+
 constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_dense_head_weights, .build = build_head},
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
          .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
+    Head{
+        .kind = &kMaskedLmHead,
+        .add_weights = [](std::vector<WeightSpec>& specs,
+                          const ModelConfig& config) { add_masked_head_weights(specs, config, kMaskedHead); },
+        .build = [](ModelBuilder& builder,
+                    ValueId x) { return build_masked_head(builder, x, kMaskedHead, Activation::kGelu); }},
 };
 
 }  // namespace
@@ -108,7 +120,8 @@ const Architecture& electra_architecture() {
                                    .build_encoder = build_encoder,
                                    .heads = kHeads,
                                    .presets = kPresets,
-                                   .lora_targets = kLoraTargets};
+                                   .lora_targets = kLoraTargets,
+                                   .ignored_on_disk = kIgnored};
   return record;
 }
 

@@ -52,11 +52,24 @@ constexpr std::array kCamembertPresets{
 
 constexpr std::array<std::string_view, 2> kLoraTargets{"query", "value"};
 
+constexpr MaskedHeadNames kMaskedHead{.dense = "lm_head.dense",
+                                      .norm = "lm_head.layer_norm",
+                                      .decoder = "lm_head.decoder",
+                                      .bias = "lm_head.bias"};
+constexpr std::array<std::string_view, 3> kIgnored{"lm_head.decoder.weight", "lm_head.decoder.bias",
+                                                   "lm_head.bias"};
+
 constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_dense_head_weights, .build = build_head},
     Head{.kind = &kTokenClassificationHead,
          .add_weights = add_token_head_weights,
          .build = [](ModelBuilder& builder, ValueId x) { return build_token_head(builder, x); }},
+    Head{
+        .kind = &kMaskedLmHead,
+        .add_weights = [](std::vector<WeightSpec>& specs,
+                          const ModelConfig& config) { add_masked_head_weights(specs, config, kMaskedHead); },
+        .build = [](ModelBuilder& builder,
+                    ValueId x) { return build_masked_head(builder, x, kMaskedHead, Activation::kGelu); }},
 };
 
 Architecture record_of_family(std::string_view model_type, std::string_view class_prefix,
@@ -73,7 +86,8 @@ Architecture record_of_family(std::string_view model_type, std::string_view clas
           .build_encoder = build_bert_encoder,
           .heads = kHeads,
           .presets = presets,
-          .lora_targets = lora_targets};
+          .lora_targets = lora_targets,
+          .ignored_on_disk = kIgnored};
 }
 
 }  // namespace
