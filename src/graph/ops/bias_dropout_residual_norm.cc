@@ -1,12 +1,13 @@
-// bias_dropout_residual_norm(x, bias?, residual?, gain, beta, rng?) {eps, p, site}: s = residual + dropout(x + bias);
+// bias_dropout_residual_norm(x, bias?, residual?, gain, beta?, rng?) {eps, p, site}: s = residual + dropout(x + bias);
 // n, rstd = normalize(s); y = n gain + beta. Outputs y_TC, n_TC, rstd_T: the end of a transformer's sub-layer in one
 // op.
 //
 // bias_dropout_residual_norm_bwd(d_y, d_y2?, n, rstd, gain, rng?, into_gain?, into_beta?, into_bias?, flag?) {p,
-// site, bias, residual}: the gradient of y is d_y + d_y2. Outputs, in this order:
+// site, bias, residual, beta}: the gradient of y is d_y + d_y2. Outputs, in this order:
 //  - d_sum_TC, the gradient of s and of the residual: exists if there is a residual or p is 0;
 //  - d_x_TC: exists if p > 0, and equals d_sum otherwise;
-//  - d_gain_C and d_beta_C;
+//  - d_gain_C;
+//  - d_beta_C: exists unless {beta} is 0;
 //  - d_bias_C: exists if {bias} is 1.
 // Tail rows of the gradients must be zero.
 #include <array>
@@ -27,7 +28,8 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_operands(op.in_shape(kX).rank() == 2, op, "x[T,C], bias, residual, gain, beta, rng");
     const Shape columns{op.in_shape(kX)[1]};
-    expect_operands(op.in_shape(kGain) == columns && op.in_shape(kBeta) == columns, op, "gain[C], beta[C]");
+    expect_operands(op.in_shape(kGain) == columns && (!op.has_input(kBeta) || op.in_shape(kBeta) == columns),
+                    op, "gain[C], beta[C]");
     expect_operands(!op.has_input(kBias) || op.in_shape(kBias) == columns, op, "bias[C]");
     expect_operands(!op.has_input(kResidual) || op.input(kResidual).type == op.input(kX).type, op,
                     "residual[T,C]");
@@ -55,23 +57,25 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     const Graph& graph = context.graph();
     const bool bias = op.inputs[kBias] != kNoValue;
     const bool residual = op.inputs[kResidual] != kNoValue;
+    const bool beta = op.inputs[kBeta] != kNoValue;
     const double p = op.attributes.number("p");
     std::vector<std::string> names;
     if (residual || p == 0.0) names.push_back("d_sum");
     if (p > 0.0) names.push_back("d_" + graph.value(op.inputs[kX]).name);
     const size_t gain_at = names.size();
     names.push_back("d_" + graph.value(op.inputs[kGain]).name);
-    names.push_back("d_" + graph.value(op.inputs[kBeta]).name);
+    if (beta) names.push_back("d_" + graph.value(op.inputs[kBeta]).name);
     if (bias) names.push_back("d_" + graph.value(op.inputs[kBias]).name);
     Attributes attributes{{"p", p}, {"bias", int64_t{bias}}, {"residual", int64_t{residual}}};
     attributes.set("site", op.attributes.integer_or("site", 0));
+    if (!beta) attributes.set("beta", int64_t{0});
     const auto out = emit_all(context.graph(), bias_dropout_residual_norm_bwd_op(),
                               {d_y, d_y2, op.outputs[kN], op.outputs[kRstd], op.inputs[kGain],
                                op.inputs[kRng], kNoValue, kNoValue, kNoValue, kNoValue},
                               attributes, names);
     if (context.wants(kGain)) context.set(kGain, out[gain_at]);
-    if (context.wants(kBeta)) context.set(kBeta, out[gain_at + 1]);
-    if (bias && context.wants(kBias)) context.set(kBias, out[gain_at + 2]);
+    if (beta && context.wants(kBeta)) context.set(kBeta, out[gain_at + 1]);
+    if (bias && context.wants(kBias)) context.set(kBias, out.back());
     if (residual && context.wants(kResidual)) context.set(kResidual, out[0]);
     if (context.wants(kX)) context.set(kX, out[gain_at - 1]);
   }
@@ -92,7 +96,7 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
                                       InputOperand::optional(kBias, "bias"),
                                       InputOperand::optional(kResidual, "residual"),
                                       InputOperand::required(kGain, "gain"),
-                                      InputOperand::required(kBeta, "beta"),
+                                      InputOperand::optional(kBeta, "beta"),
                                       InputOperand::random_state(kRng, Presence::kOptional)};
   static constexpr std::array kOutputs{OutputOperand::required(kY, "y"),
                                        OutputOperand::required(kN, "n").without_memory(),
@@ -114,7 +118,8 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
     std::vector<ValueType> types;
     if (op.attributes().integer("residual") != 0 || !p) types.push_back(op.input(kDY).type);
     if (p) types.push_back(op.input(kDY).type);
-    types.insert(types.end(), op.attributes().integer("bias") != 0 ? 3 : 2, sum_type(op.input(kGain).type));
+    const int num_sums = 1 + int{has_beta(op)} + int{op.attributes().integer("bias") != 0};
+    types.insert(types.end(), static_cast<size_t>(num_sums), sum_type(op.input(kGain).type));
     return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
@@ -137,7 +142,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
   }
   int output_row(const OpView& op, int output) const override {
     const int sum = output - first_sum(op);
-    if (sum >= 0) return kDGain + sum;
+    if (sum >= 0) return sum == 0 || has_beta(op) ? kDGain + sum : kDBias;
     const bool has_d_sum = op.attributes().integer("residual") != 0 || op.attributes().number("p") == 0.0;
     return output == 0 && has_d_sum ? kDSum : kDX;
   }
@@ -155,9 +160,10 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
                                       InputOperand::accumulate_flag(kFlag)};
   static constexpr std::array kOutputs{
       OutputOperand::conditional(kDSum, "d_sum"), OutputOperand::conditional(kDX, "d_x"),
-      OutputOperand::required(kDGain, "d_gain"), OutputOperand::required(kDBeta, "d_beta"),
+      OutputOperand::required(kDGain, "d_gain"), OutputOperand::conditional(kDBeta, "d_beta"),
       OutputOperand::conditional(kDBias, "d_bias")};
 
+  static bool has_beta(const OpView& op) { return op.attributes().integer_or("beta", 1) != 0; }
   // Returns the number of outputs that have rows. The sums over columns follow them.
   static int first_sum(const OpView& op) {
     return (op.attributes().integer("residual") != 0 && op.attributes().number("p") > 0.0) ? 2 : 1;

@@ -1,4 +1,4 @@
-// linear_norm(x_TK, w_NK, bias_N, residual_TN, gain_N, beta_N) {eps}: s = x w^T + bias + residual; n, rstd =
+// linear_norm(x_TK, w_NK, bias_N, residual_TN, gain_N, beta_N?) {eps}: s = x w^T + bias + residual; n, rstd =
 // normalize(s); y_TN = n gain + beta: a linear layer and the norm that closes its sub-layer. Only for programs
 // without gradients: the values between product and norm are not written.
 #include <array>
@@ -21,9 +21,9 @@ class LinearNorm final : public OpSchema, private LinearNormOp {
                     "x[T,K], w[N,K], bias, residual, gain, beta");
     const ValueType type{op.input(kX).type.dtype, Shape{op.in_shape(kX)[0], op.in_shape(kW)[0]}};
     const Shape columns{op.in_shape(kW)[0]};
-    expect_operands(
-        op.in_shape(kBias) == columns && op.in_shape(kGain) == columns && op.in_shape(kBeta) == columns, op,
-        "bias[N], gain[N], beta[N]");
+    expect_operands(op.in_shape(kBias) == columns && op.in_shape(kGain) == columns &&
+                        (!op.has_input(kBeta) || op.in_shape(kBeta) == columns),
+                    op, "bias[N], gain[N], beta[N]");
     expect_operands(op.input(kResidual).type == type, op, "a residual[T,N] of the type of x");
     return {type};
   }
@@ -51,7 +51,7 @@ class LinearNorm final : public OpSchema, private LinearNormOp {
   static constexpr std::array kInputs{
       InputOperand::required(kX, "x"),       InputOperand::required(kW, "w"),
       InputOperand::required(kBias, "bias"), InputOperand::required(kResidual, "residual"),
-      InputOperand::required(kGain, "gain"), InputOperand::required(kBeta, "beta")};
+      InputOperand::required(kGain, "gain"), InputOperand::optional(kBeta, "beta")};
   static constexpr std::array kOutputs{OutputOperand::required(kY, "y")};
 };
 

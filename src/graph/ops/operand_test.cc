@@ -151,6 +151,24 @@ TEST(OperandTables, ConditionalOutputsLeaveNoGap) {
   EXPECT_EQ(schema.into_input(op, 2), BiasDropoutResidualNormBwdOp::kIntoBeta);
 }
 
+// The gradients of a norm without beta: d_bias follows d_gain.
+TEST(OperandTables, AnAbsentBetaLeavesNoGap) {
+  Graph graph;
+  const ValueId d_y = graph.add_value("d_y", {DType::kF32, Shape{kDimT, 4}}, Storage::kInput);
+  const ValueId rstd = graph.add_value("rstd", {DType::kF32, Shape{kDimT}}, Storage::kInput);
+  const ValueId gain = graph.add_value("gain", {DType::kF32, Shape{4}}, Storage::kWeight);
+  const OpSchema& schema = bias_dropout_residual_norm_bwd_op();
+  const Attributes attributes{
+      {"p", 0.0}, {"site", int64_t{1}}, {"bias", int64_t{1}}, {"residual", int64_t{0}}, {"beta", int64_t{0}}};
+  const OpId id = graph.add_op(
+      schema, {d_y, kNoValue, d_y, rstd, gain, kNoValue, kNoValue, kNoValue, kNoValue, kNoValue}, attributes);
+  const OpView op{graph, graph.op(id)};
+  ASSERT_EQ(op.num_outputs(), 3);
+  const std::vector<std::string> names{"d_sum", "d_gain", "d_bias"};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(schema.output_name(op, i), names[static_cast<size_t>(i)]);
+  EXPECT_EQ(schema.into_input(op, 2), BiasDropoutResidualNormBwdOp::kIntoBias);
+}
+
 TEST(OperandTables, ViolationsNameTheInput) {
   Graph graph("g");
   const ValueId x = graph.add_value("x", {DType::kF32, Shape{kDimT, 4}}, Storage::kInput);

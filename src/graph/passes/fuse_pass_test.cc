@@ -105,6 +105,13 @@ TEST(Fuse, ANormAlone) {
                               "}\n");
 }
 
+TEST(Fuse, ANormWithoutBeta) {
+  const auto without_beta = [](const std::string& text) {
+    return replaced(replaced(text, "  weight %beta: f32[4]\n", ""), "%gain, %beta", "%gain, _");
+  };
+  EXPECT_EQ(after(without_beta(kNorm)), without_beta(after(kNorm)));
+}
+
 constexpr const char* kLoss =
     "graph g {\n"
     "  input %logits: f32[B,3]\n"

@@ -208,10 +208,12 @@ struct ScaleShiftCase {
   RowsAndColumns shape;
   DType dtype, parameters;
   bool adds;
+  bool has_bias = true;
 };
 
 void check_scale_shift(const ScaleShiftCase& test) {
-  const auto [shape, dtype, parameters, adds] = test;
+  const auto [shape, dtype, parameters, adds, has_bias] = test;
+  const auto if_present = [&](const View& view) { return test.has_bias ? view : View{}; };
   const auto columns = static_cast<size_t>(shape.C);
   GuardedBuffer x_hat(tensor_name("x_hat", shape, dtype), dtype, shape.size()),
       d_y(tensor_name("d_y", shape, dtype), dtype, shape.size()),
@@ -225,13 +227,13 @@ void check_scale_shift(const ScaleShiftCase& test) {
       want_gain("want gain", DType::kF64, shape.C), want_bias("want bias", DType::kF64, shape.C);
   want_gain.assign(before.to_doubles());
   want_bias.assign(before.to_doubles());
-  scale_shift_fwd_ref({x_hat.view(), gain.view(), bias.view(), want_y.view(), shape.T, shape.C});
+  scale_shift_fwd_ref({x_hat.view(), gain.view(), if_present(bias.view()), want_y.view(), shape.T, shape.C});
   scale_shift_bwd_ref({d_y.view(),
                        x_hat.view(),
                        gain.view(),
                        want_d_x.view(),
                        want_gain.view(),
-                       want_bias.view(),
+                       if_present(want_bias.view()),
                        {},
                        shape.T,
                        shape.C,
@@ -258,18 +260,20 @@ void check_scale_shift(const ScaleShiftCase& test) {
   if (adds) d_bias.assign(before.to_doubles());
   Twins gpu;
   const auto run = [&](View into) {
-    scale_shift_bwd_cuda(
-        {gpu(d_y), gpu(x_hat), gpu(gain), into, gpu(d_gain), gpu(d_bias), gpu(scratch), shape.T, shape.C},
-        gpu(flag).as<int32_t>(), nullptr);
+    scale_shift_bwd_cuda({gpu(d_y), gpu(x_hat), gpu(gain), into, gpu(d_gain), if_present(gpu(d_bias)),
+                          gpu(scratch), shape.T, shape.C},
+                         gpu(flag).as<int32_t>(), nullptr);
   };
-  run_twice(gpu, {&y, &d_x, &d_gain, &d_bias}, [&] {
-    scale_shift_fwd_cuda({gpu(x_hat), gpu(gain), gpu(bias), gpu(y), shape.T, shape.C}, nullptr);
+  std::vector<GuardedBuffer*> outputs{&y, &d_x, &d_gain};
+  if (has_bias) outputs.push_back(&d_bias);
+  run_twice(gpu, outputs, [&] {
+    scale_shift_fwd_cuda({gpu(x_hat), gpu(gain), if_present(gpu(bias)), gpu(y), shape.T, shape.C}, nullptr);
     run(gpu(d_x));
   });
   expect_within(y, want_y, y_bounds);
   expect_within(d_x, want_d_x, d_x_bounds);
   expect_within(d_gain, want_gain, gain_bounds);
-  expect_within(d_bias, want_bias, bias_bounds);
+  if (has_bias) expect_within(d_bias, want_bias, bias_bounds);
   run(gpu(x_hat));  // d_x_hat overwrites x_hat
   gpu.download();
   expect_same_bits(x_hat, d_x);
@@ -280,6 +284,7 @@ TEST(ScaleShiftCuda, AgreesWithTheReference) {
     for (const DType dtype : cuda_types()) {
       check_scale_shift({shape, dtype, DType::kF32, true});
       check_scale_shift({shape, dtype, dtype, false});
+      check_scale_shift({shape, dtype, dtype, false, false});
     }
   }
 }
@@ -289,6 +294,7 @@ TEST(ScaleShiftCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_scale_shift({{70, 384}, dtype, DType::kF32, true});
     check_scale_shift({{70, 17}, dtype, dtype, false});
+    check_scale_shift({{70, 384}, dtype, DType::kF32, true, false});
   }
 }
 

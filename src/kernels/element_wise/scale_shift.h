@@ -19,13 +19,13 @@
 
 namespace plimsoll {
 
-// Computes y[t, c] = x_hat[t, c] * gain[c] + bias[c].
+// Computes y[t, c] = x_hat[t, c] * gain[c] + bias[c]; an absent bias is zero.
 //   Aliasing: y may be x_hat. Scratch: none. Cost: 2*T*C FLOPs; 2*T*C + 2*C elements moved.
 //   Error: scale_shift_fwd_error_bound (valid for a fused and for a separate rounding of the product).
 struct ScaleShiftFwdArgs {
   ConstView x_hat;  // [T, C]
   ConstView gain;   // [C]
-  ConstView bias;   // [C]
+  ConstView bias;   // [C]; may be null
   View y;           // [T, C]
   int64_t T = 0;
   int64_t C = 0;
@@ -49,7 +49,7 @@ struct ScaleShiftBwdArgs {
   ConstView gain;   // [C]
   View d_x_hat;     // [T, C]
   View d_gain;      // [C]
-  View d_bias;      // [C]
+  View d_bias;      // [C]; may be null
   View scratch;     // scale_shift_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;

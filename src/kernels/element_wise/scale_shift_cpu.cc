@@ -30,7 +30,8 @@ void scale_shift_fwd_of(const ScaleShiftFwdArgs& args) {
     const int64_t row = t * args.C;
     for_each_vector(d, 0, args.C, [&](auto access, int64_t c) HWY_ATTR {
       const F32Vec x = access.load(d, x_hat + row + c);
-      access.store(d, hn::MulAdd(x, access.load(d, gain + c), access.load(d, bias + c)), y + row + c);
+      const F32Vec shift = bias != nullptr ? access.load(d, bias + c) : hn::Zero(d);
+      access.store(d, hn::MulAdd(x, access.load(d, gain + c), shift), y + row + c);
     });
   });
 }
@@ -90,7 +91,8 @@ HWY_EXPORT(scale_shift_bwd_any);
 
 void scale_shift_fwd_cpu(const ScaleShiftFwdArgs& args) {
   const DType dtype = fast_type_of("scale_shift_fwd_cpu", {{"x_hat", args.x_hat}, {"y", args.y}});
-  const DType parameters = fast_type_of("scale_shift_fwd_cpu", {{"gain", args.gain}, {"bias", args.bias}});
+  const DType parameters = fast_type_of(
+      "scale_shift_fwd_cpu", {{"gain", args.gain}, {"bias", args.bias, Operand::Presence::kOptional}});
   HWY_DYNAMIC_DISPATCH(scale_shift_fwd_any)(args, dtype, parameters);
 }
 
@@ -99,7 +101,8 @@ void scale_shift_bwd_cpu(const ScaleShiftBwdArgs& args) {
                                    {{"d_y", args.d_y}, {"x_hat", args.x_hat}, {"d_x_hat", args.d_x_hat}});
   const DType parameters = fast_type_of("scale_shift_bwd_cpu", {{"gain", args.gain}});
   check_column_sum("scale_shift_bwd_cpu", {"d_gain", args.d_gain}, args.scratch);
-  check_column_sum("scale_shift_bwd_cpu", {"d_bias", args.d_bias}, args.scratch);
+  check_column_sum("scale_shift_bwd_cpu", {"d_bias", args.d_bias, Operand::Presence::kOptional},
+                   args.scratch);
   HWY_DYNAMIC_DISPATCH(scale_shift_bwd_any)(args, dtype, parameters);
 }
 

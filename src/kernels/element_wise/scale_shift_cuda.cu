@@ -8,12 +8,12 @@ namespace cuda {
 namespace {
 
 struct Affine {
-  AnyFloats gain, bias;
+  AnyFloats gain, bias;  // bias.data: null for none
 
   template <int N>
   __device__ void prepare(int64_t c, float (&p)[2][N]) const {
     gain.load<N>(c, p[0]);
-    bias.load<N>(c, p[1]);
+    bias.load_or_zero<N>(c, p[1]);
   }
   template <int N>
   __device__ void apply(float (&x)[N], const float (&p)[2][N]) const {
@@ -50,7 +50,8 @@ struct AffineBwd {
 void scale_shift_fwd_cuda(const ScaleShiftFwdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "scale_shift_fwd_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"x_hat", args.x_hat}, {"y", args.y}});
-  cuda::check_cuda_operands(kKernel, {{"gain", args.gain}, {"bias", args.bias}});
+  cuda::check_cuda_operands(kKernel,
+                            {{"gain", args.gain}, {"bias", args.bias, Operand::Presence::kOptional}});
   cuda::with_cuda_type(dtype, [&](auto type) {
     const cuda::Affine function{cuda::any_floats(args.gain), cuda::any_floats(args.bias)};
     cuda::launch_rows<decltype(type)>(args.x_hat, args.y, args.T, args.C, function,
@@ -64,7 +65,7 @@ void scale_shift_bwd_cuda(const ScaleShiftBwdArgs& args, const int32_t* accumula
       cuda::cuda_type_of(kKernel, {{"d_y", args.d_y}, {"x_hat", args.x_hat}, {"d_x_hat", args.d_x_hat}});
   cuda::check_cuda_operands(kKernel, {{"gain", args.gain}});
   check_column_sum(kKernel, {"d_gain", args.d_gain}, args.scratch);
-  check_column_sum(kKernel, {"d_bias", args.d_bias}, args.scratch);
+  check_column_sum(kKernel, {"d_bias", args.d_bias, Operand::Presence::kOptional}, args.scratch);
   cuda::with_cuda_type(dtype, [&](auto type) {
     cuda::launch_column_sums<decltype(type)>(
         args.d_y, args.x_hat, args.d_x_hat, args.scratch, args.T, args.C, args.C,

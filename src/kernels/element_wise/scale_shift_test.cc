@@ -11,10 +11,12 @@ struct ScaleShiftCase {
   RowsAndColumns shape;
   DType dtype, parameters;
   Accumulate accumulate;
+  bool has_bias = true;
 };
 
 void check_forward(const ScaleShiftCase& test) {
-  const auto [shape, dtype, parameters, accumulate] = test;
+  const auto [shape, dtype, parameters, accumulate, has_bias] = test;
+  const auto if_present = [&](const View& view) { return test.has_bias ? view : View{}; };
   GuardedBuffer x_hat(tensor_name("x_hat", shape, dtype), dtype, shape.size());
   GuardedBuffer gain(tensor_name("gain", shape, parameters), parameters, shape.C);
   GuardedBuffer bias(tensor_name("bias", shape, parameters), parameters, shape.C);
@@ -22,7 +24,7 @@ void check_forward(const ScaleShiftCase& test) {
   gain.fill_normal(1.0, 0.2);
   bias.fill_normal();
   GuardedBuffer want("want", DType::kF64, shape.size());
-  scale_shift_fwd_ref({x_hat.view(), gain.view(), bias.view(), want.view(), shape.T, shape.C});
+  scale_shift_fwd_ref({x_hat.view(), gain.view(), if_present(bias.view()), want.view(), shape.T, shape.C});
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(
@@ -31,14 +33,15 @@ void check_forward(const ScaleShiftCase& test) {
   for_each_simd_target([&] {
     GuardedBuffer y("y", dtype, shape.size());
     run_with_one_and_two_threads({&y}, [&] {
-      scale_shift_fwd_cpu({x_hat.view(), gain.view(), bias.view(), y.view(), shape.T, shape.C});
+      scale_shift_fwd_cpu({x_hat.view(), gain.view(), if_present(bias.view()), y.view(), shape.T, shape.C});
     });
     EXPECT_TRUE(compare(y, want, limit_of(bounds)).ok()) << compare(y, want, limit_of(bounds));
   });
 }
 
 void check_backward(const ScaleShiftCase& test) {
-  const auto [shape, dtype, parameters, accumulate] = test;
+  const auto [shape, dtype, parameters, accumulate, has_bias] = test;
+  const auto if_present = [&](const View& view) { return test.has_bias ? view : View{}; };
   GuardedBuffer d_y(tensor_name("d_y", shape, dtype), dtype, shape.size());
   GuardedBuffer x_hat(tensor_name("x_hat", shape, dtype), dtype, shape.size());
   GuardedBuffer gain(tensor_name("gain", shape, parameters), parameters, shape.C);
@@ -57,7 +60,7 @@ void check_backward(const ScaleShiftCase& test) {
                        gain.view(),
                        want_d_x_hat.view(),
                        want_d_gain.view(),
-                       want_d_bias.view(),
+                       if_present(want_d_bias.view()),
                        {},
                        shape.T,
                        shape.C,
@@ -87,16 +90,20 @@ void check_backward(const ScaleShiftCase& test) {
       d_bias.assign(before.to_doubles());
     }
     GuardedBuffer scratch = scratch_of(scale_shift_bwd_scratch_bytes(shape.T, shape.C));
-    run_with_one_and_two_threads({&d_x_hat, &d_gain, &d_bias}, [&] {
+    std::vector<GuardedBuffer*> outputs{&d_x_hat, &d_gain};
+    if (has_bias) outputs.push_back(&d_bias);
+    run_with_one_and_two_threads(outputs, [&] {
       scale_shift_bwd_cpu({d_y.view(), x_hat.view(), gain.view(), d_x_hat.view(), d_gain.view(),
-                           d_bias.view(), scratch.view(), shape.T, shape.C, accumulate});
+                           if_present(d_bias.view()), scratch.view(), shape.T, shape.C, accumulate});
     });
     EXPECT_TRUE(compare(d_x_hat, want_d_x_hat, limit_of(d_x_hat_bounds)).ok())
         << compare(d_x_hat, want_d_x_hat, limit_of(d_x_hat_bounds));
     EXPECT_TRUE(compare(d_gain, want_d_gain, limit_of(gain_bounds)).ok())
         << compare(d_gain, want_d_gain, limit_of(gain_bounds));
-    EXPECT_TRUE(compare(d_bias, want_d_bias, limit_of(bias_bounds)).ok())
-        << compare(d_bias, want_d_bias, limit_of(bias_bounds));
+    if (has_bias) {
+      EXPECT_TRUE(compare(d_bias, want_d_bias, limit_of(bias_bounds)).ok())
+          << compare(d_bias, want_d_bias, limit_of(bias_bounds));
+    }
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
   });
 }
@@ -107,6 +114,8 @@ TEST(ScaleShift, AgreesWithTheReference) {
       for (const DType parameters : fast_types())
         check_forward({shape, dtype, parameters, Accumulate::kOverwrite});
       check_backward({shape, dtype, DType::kF32, Accumulate::kAdd});
+      check_forward({shape, dtype, DType::kF32, Accumulate::kOverwrite, false});
+      check_backward({shape, dtype, DType::kF32, Accumulate::kAdd, false});
     }
   }
   check_backward({{33, 384}, DType::kBF16, DType::kBF16, Accumulate::kOverwrite});

@@ -37,7 +37,7 @@ struct BiasDropoutResidualNormFwdArgs {
   ConstView bias;      // [C]; may be null
   ConstView residual;  // [T, C]; may be null
   ConstView gain;      // [C]
-  ConstView beta;      // [C]
+  ConstView beta;      // [C]; may be null, which means zero
   View y;              // [T, C]
   View x_hat;          // [T, C]; null if no backward pass follows
   View rstd;           // [T]; null if no backward pass follows

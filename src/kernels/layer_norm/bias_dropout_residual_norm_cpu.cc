@@ -87,8 +87,8 @@ void forward_of(const BiasDropoutResidualNormFwdArgs& args) {
       if (at.residual != nullptr) hwy::Prefetch(at.residual + row + args.C + c);
       const F32Vec x_hat = hn::Mul(hn::Sub(access.load(d, s + c), means), rstds);
       if (at.x_hat != nullptr) access.store(d, x_hat, at.x_hat + row + c);
-      access.store(d, hn::MulAdd(x_hat, access.load(d, at.gain + c), access.load(d, at.beta + c)),
-                   at.y + row + c);
+      const F32Vec shift = at.beta != nullptr ? access.load(d, at.beta + c) : hn::Zero(d);
+      access.store(d, hn::MulAdd(x_hat, access.load(d, at.gain + c), shift), at.y + row + c);
     });
   });
 }
@@ -241,8 +241,8 @@ void bias_dropout_residual_norm_fwd_cpu(const BiasDropoutResidualNormFwdArgs& ar
                                            {"y", args.y},
                                            {"residual", args.residual, kOptional},
                                            {"x_hat", args.x_hat, kOptional}});
-  const DType parameters =
-      fast_type_of(kName, {{"gain", args.gain}, {"beta", args.beta}, {"bias", args.bias, kOptional}});
+  const DType parameters = fast_type_of(
+      kName, {{"gain", args.gain}, {"beta", args.beta, kOptional}, {"bias", args.bias, kOptional}});
   PLIMSOLL_CHECK(!args.rstd || args.rstd.dtype == DType::kF32, "{}: rstd is {}, f32 is handled", kName,
                  dtype_name(args.rstd.dtype));
   check_problem(kName, args.C, args.p);

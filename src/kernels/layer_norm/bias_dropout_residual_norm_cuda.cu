@@ -13,8 +13,8 @@ void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& a
                                                    {"residual", args.residual, kOptional},
                                                    {"y", args.y},
                                                    {"x_hat", args.x_hat, kOptional}});
-  cuda::check_cuda_operands(kKernel,
-                            {{"bias", args.bias, kOptional}, {"gain", args.gain}, {"beta", args.beta}});
+  cuda::check_cuda_operands(
+      kKernel, {{"bias", args.bias, kOptional}, {"gain", args.gain}, {"beta", args.beta, kOptional}});
   cuda::check_norm_columns(kKernel, args.C);
   cuda::launch_norm_fwd({.x = args.x.data,
                          .residual = args.residual.data,

@@ -75,7 +75,7 @@ void bias_dropout_residual_norm_fwd_ref(const BiasDropoutResidualNormFwdArgs& ar
     for (int64_t c = 0; c < args.C; ++c) {
       const double x_hat = (s(t, c) - mean) * rstd;
       if (args.x_hat) args.x_hat.store(t * args.C + c, x_hat);
-      args.y.store(t * args.C + c, x_hat * args.gain.load(c) + args.beta.load(c));
+      args.y.store(t * args.C + c, x_hat * args.gain.load(c) + (args.beta ? args.beta.load(c) : 0.0));
     }
     if (args.rstd) args.rstd.store(t, rstd);
   }

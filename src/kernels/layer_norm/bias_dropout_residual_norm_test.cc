@@ -19,6 +19,7 @@ std::vector<NormCase> norm_cases() {
       cases.push_back({.shape = shape, .dtype = dtype, .p = 0.1, .accumulate = Accumulate::kAdd});
       cases.push_back(
           {.shape = shape, .dtype = dtype, .has_bias = false, .has_residual = false, .has_d_y2 = false});
+      cases.push_back({.shape = shape, .dtype = dtype, .has_d_y2 = false, .has_beta = false});
     }
   }
   for (const bool present : {false, true}) {
@@ -53,7 +54,9 @@ void check_forward(const NormCase& test) {
     args.x_hat = x_hat.view();
     args.rstd = rstd.view();
     run_with_one_and_two_threads({&y, &x_hat, &rstd}, [&] { bias_dropout_residual_norm_fwd_cpu(args); });
-    EXPECT_TRUE(compare(y, want_y, limit_of(bounds.y)).ok()) << compare(y, want_y, limit_of(bounds.y));
+    const Zeros zeros_of_y = test.has_beta ? Zeros::kSuspicious : zeros;
+    EXPECT_TRUE(compare(y, want_y, limit_of(bounds.y, zeros_of_y)).ok())
+        << compare(y, want_y, limit_of(bounds.y, zeros_of_y));
     EXPECT_TRUE(compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros)).ok())
         << compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros));
     EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
@@ -88,7 +91,8 @@ TEST(BiasDropoutResidualNorm, ForwardAgreesWithTheReference) {
 // d_residual may overwrite d_y, and d_x may overwrite d_y2 (or x_hat), with the same bits; each output has
 // the same bits without the others.
 void expect_aliases_and_absences_change_nothing(const NormCase& test, BackwardTensors& tensors,
-                                                Gradients& got, GuardedBuffer& scratch) {
+                                                const GuardedBuffer& before, Gradients& got,
+                                                GuardedBuffer& scratch) {
   Gradients again(test.shape, test.dtype, DType::kF32);
   again.d_residual.assign(tensors.d_y.to_doubles());
   again.d_x.assign((test.has_d_y2 ? tensors.d_y2 : tensors.x_hat).to_doubles());
@@ -110,6 +114,16 @@ void expect_aliases_and_absences_change_nothing(const NormCase& test, BackwardTe
   lean.d_residual = alone.view();
   bias_dropout_residual_norm_bwd_cpu(lean);
   EXPECT_TRUE(compare_bits(alone, got.d_residual).ok());
+  GuardedBuffer gain("d_gain alone", DType::kF32, test.shape.C),
+      bias("d_bias alone", DType::kF32, test.shape.C);
+  gain.assign(before.to_doubles());
+  bias.assign(before.to_doubles());
+  lean.d_gain = gain.view();
+  lean.d_bias = bias.view();
+  lean.accumulate = test.accumulate;
+  bias_dropout_residual_norm_bwd_cpu(lean);
+  EXPECT_TRUE(compare_bits(gain, got.d_gain).ok());
+  EXPECT_TRUE(compare_bits(bias, got.d_bias).ok());
 }
 
 void check_backward(const NormCase& test) {
@@ -132,7 +146,7 @@ void check_backward(const NormCase& test) {
                                  [&] { bias_dropout_residual_norm_bwd_cpu(args); });
     expect_within(got, want, bounds);
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-    expect_aliases_and_absences_change_nothing(test, tensors, got, scratch);
+    expect_aliases_and_absences_change_nothing(test, tensors, before, got, scratch);
   });
 }
 

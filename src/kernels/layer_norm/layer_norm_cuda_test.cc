@@ -36,7 +36,8 @@ std::vector<NormCase> cuda_norm_cases() {
                      .p = 0.3,
                      .has_bias = present,
                      .has_residual = !present,
-                     .has_d_y2 = present});
+                     .has_d_y2 = present,
+                     .has_beta = present});
   }
   return cases;
 }
@@ -55,6 +56,8 @@ std::vector<NormCase> small_norm_cases() {
     }
     cases.push_back({.shape = {5, 384}, .dtype = dtype, .parameters = dtype, .has_d_y2 = false});
     cases.push_back({.shape = {5, 1024}, .dtype = dtype, .parameters = dtype});
+    cases.push_back({.shape = {5, 768}, .dtype = dtype, .has_beta = false});
+    cases.push_back({.shape = {5, 19}, .dtype = dtype, .parameters = dtype, .has_beta = false});
   }
   cases.push_back({.shape = {1400, 1032}, .dtype = DType::kBF16});
   return cases;
@@ -67,7 +70,7 @@ BiasDropoutResidualNormFwdArgs on_gpu(Twins& gpu, ForwardTensors& tensors) {
   if (args.bias) args.bias = gpu(tensors.bias);
   if (args.residual) args.residual = gpu(tensors.residual);
   args.gain = gpu(tensors.gain);
-  args.beta = gpu(tensors.beta);
+  if (args.beta) args.beta = gpu(tensors.beta);
   args.where = {.site = kSite.site};
   return args;
 }

@@ -36,7 +36,7 @@ struct LinearNormArgs {
   ConstView bias;      // [N]
   ConstView residual;  // [T, N]
   ConstView gain;      // [N]
-  ConstView beta;      // [N]
+  ConstView beta;      // [N]; may be null, which means zero
   View y;              // [T, N]
   double eps = 1e-5;
   std::span<std::byte> scratch = {};  // used by the GPU kernels; the catalog states its size

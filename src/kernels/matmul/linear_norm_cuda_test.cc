@@ -50,7 +50,7 @@ GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
        .bias = bias.view(),
        .residual = place == Place::kInPlace ? dy.view() : residual.view(),
        .gain = gain.view(),
-       .beta = beta.view(),
+       .beta = layer.has_beta ? beta.view() : View{},
        .y = dy.view(),
        .eps = LinearNormCase::kEps,
        .scratch = {static_cast<std::byte*>(dscratch.view().data), static_cast<size_t>(scratch_bytes)}},
@@ -59,7 +59,9 @@ GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
   return y;
 }
 
-void check(LinearProblem problem, DType parameters, Way way, double mean = 0.0) {
+enum class Beta : uint8_t { kNo, kYes };
+
+void check(LinearProblem problem, DType parameters, Way way, double mean = 0.0, Beta beta = Beta::kYes) {
   problem.sm = compute_capability();
   const std::string name =
       fmt::format("linear_norm_cuda/{}x{}x{} {} {} mean {}", problem.rows, problem.columns, problem.terms,
@@ -67,6 +69,7 @@ void check(LinearProblem problem, DType parameters, Way way, double mean = 0.0) 
   SCOPED_TRACE(name);
   LinearNormCase layer(problem, parameters, name);
   layer.fill(mean);
+  layer.has_beta = beta == Beta::kYes;
   const GuardedBuffer want = layer.reference();
   const std::vector<double> bounds = layer.bounds();
   const GuardedBuffer y = run(layer, way, Place::kApart), in_place = run(layer, way, Place::kInPlace);
@@ -102,6 +105,12 @@ TEST(LinearNormCuda, SmallMeansFarFromZero) {
   PLIMSOLL_NEEDS_HOPPER();
   check({.rows = 20, .columns = 1024, .terms = 768, .dtype = DType::kF16}, DType::kF32, Way::kOwn, 40.0);
   check({.rows = 20, .columns = 1024, .terms = 1024}, DType::kF32, Way::kOwn, -12.0);
+}
+
+TEST(LinearNormCuda, SmallNormsWithoutBeta) {
+  PLIMSOLL_NEEDS_HOPPER();
+  check({.rows = 130, .columns = 512, .terms = 1024}, DType::kF32, Way::kOwn, 0.0, Beta::kNo);
+  check({.rows = 37, .columns = 256, .terms = 768}, DType::kF32, Way::kAsPrepared, 0.0, Beta::kNo);
 }
 
 TEST(LinearNormCuda, FewRowsUseAProductAndANorm) {

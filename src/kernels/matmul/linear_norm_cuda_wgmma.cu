@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x < kColumns) {
     const int column =
         tile_of(args.layer, static_cast<int>(blockIdx.x)).column + static_cast<int>(threadIdx.x);
-    factors[threadIdx.x] = {args.gain.at(column), args.beta.at(column)};
+    factors[threadIdx.x] = {args.gain.at(column), args.beta.data != nullptr ? args.beta.at(column) : 0.0f};
   }
   __syncthreads();
   divide_work(args.layer, ring, [&](const Warp& warp) {
@@ -363,7 +363,7 @@ void linear_norm_cuda_wgmma(const LinearProblem& problem, const LinearNormArgs& 
   PLIMSOLL_CHECK(static_cast<int64_t>(operands.scratch.size()) >= sums_bytes,
                  "scratch of {} bytes, needed {}", operands.scratch.size(), sums_bytes);
   check_floats(operands.gain, dtype, "the gain");
-  check_floats(operands.beta, dtype, "the beta");
+  if (operands.beta) check_floats(operands.beta, dtype, "the beta");
   const MatmulArgs product{
       .a = operands.x, .b = operands.w, .bias = operands.bias, .c = operands.y, .addend = operands.residual};
   Args layer = args_of(problem, product);

@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args) {
-  PLIMSOLL_CHECK(args.x && args.w && args.bias && args.residual && args.gain && args.beta && args.y,
+  PLIMSOLL_CHECK(args.x && args.w && args.bias && args.residual && args.gain && args.y,
                  "an operand is missing");
   const auto columns = static_cast<double>(problem.columns);
   std::vector<double> s(static_cast<size_t>(problem.columns));
@@ -26,7 +26,8 @@ void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args) {
     const double rstd = 1.0 / std::sqrt(variance + args.eps);
     for (int64_t n = 0; n < problem.columns; ++n) {
       const double x_hat = (s[static_cast<size_t>(n)] - mean) * rstd;
-      args.y.store(t * problem.columns + n, x_hat * args.gain.load(n) + args.beta.load(n));
+      args.y.store(t * problem.columns + n,
+                   x_hat * args.gain.load(n) + (args.beta ? args.beta.load(n) : 0.0));
     }
   }
 }

@@ -20,10 +20,11 @@ using test::GuardedBuffer;
 using test::LinearNormCase;
 
 // Compares the reference with the references of its two parts, which round the sum between them.
-void check_against_parts(DType dtype, double mean) {
+void check_against_parts(DType dtype, double mean, bool has_beta = true) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   LinearNormCase layer(problem, DType::kF32, "linear_norm/" + std::string(dtype_name(dtype)));
   layer.fill(mean);
+  layer.has_beta = has_beta;
   const GuardedBuffer exact = layer.reference();
   GuardedBuffer sum("sum", dtype, exact.count()), parts("parts", dtype, exact.count());
   matmul_ref({.m = problem.rows,
@@ -43,7 +44,7 @@ void check_against_parts(DType dtype, double mean) {
                                       .bias = layer.bias.view(),
                                       .residual = {},
                                       .gain = layer.gain.view(),
-                                      .beta = layer.beta.view(),
+                                      .beta = has_beta ? layer.beta.view() : View{},
                                       .y = parts.view(),
                                       .x_hat = {},
                                       .rstd = {},
@@ -62,6 +63,7 @@ TEST(LinearNorm, TheReferenceMatchesThatOfItsParts) {
   check_against_parts(DType::kF16, 0.0);
   check_against_parts(DType::kF32, 0.0);
   check_against_parts(DType::kBF16, 20.0);
+  check_against_parts(DType::kBF16, 0.0, false);
 }
 
 // Computed by hand: s = (1, 3), mean 2, variance 1.

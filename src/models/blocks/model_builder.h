@@ -37,8 +37,10 @@ class ModelBuilder {
     const std::string bias = name + ".bias";
     return emit_linear(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue, name);
   }
+  // The bias is that of the model, if it has one.
   ValueId norm(ValueId x, const std::string& name) {
-    return emit_layer_norm(graph_, x, weight(name + ".weight"), weight(name + ".bias"),
+    const std::string bias = name + ".bias";
+    return emit_layer_norm(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue,
                            config_.layer_norm_eps, name);
   }
   ValueId first_token(ValueId x_TC, const std::string& name) {

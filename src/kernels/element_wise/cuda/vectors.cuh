@@ -155,6 +155,13 @@ struct AnyFloats {
       load_floats<__half, N>(static_cast<const __half*>(data) + i, x);
     }
   }
+  // Returns zeros if the operand is absent.
+  template <int N>
+  __device__ __forceinline__ void load_or_zero(int64_t i, float (&x)[N]) const {
+    if (data != nullptr) return load<N>(i, x);
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = 0.0f;
+  }
   __device__ __forceinline__ float at(int64_t i) const {
     float x[1];
     load<1>(i, x);

@@ -121,9 +121,9 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
     for (int i = 0; i < N; ++i) s[j][i] = (s[j][i] - mean) * rstd;
     if (a.x_hat != nullptr) store_floats<T, N>(x_hat + c, s[j]);
     if (a.y != nullptr) {
-      float gain[N], beta[N];
+      float gain[N], beta[N] = {};
       Parameters::template load<N>(a.gain, c, gain);
-      Parameters::template load<N>(a.beta, c, beta);
+      if (a.beta.data != nullptr) Parameters::template load<N>(a.beta, c, beta);
 #pragma unroll
       for (int i = 0; i < N; ++i) s[j][i] = fmaf(s[j][i], gain[i], beta[i]);
       store_floats<T, N>(y + c, s[j]);

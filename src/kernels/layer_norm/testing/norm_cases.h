@@ -22,7 +22,7 @@ struct NormCase {
   DType dtype = DType::kF32;
   DType parameters = DType::kF32;
   double p = 0.0;
-  bool has_bias = true, has_residual = true, has_d_y2 = true;
+  bool has_bias = true, has_residual = true, has_d_y2 = true, has_beta = true;
   Accumulate accumulate = Accumulate::kOverwrite;
 };
 
@@ -45,7 +45,7 @@ struct ForwardTensors {
     if (test.has_bias) args.bias = bias.view();
     if (test.has_residual) args.residual = residual.view();
     args.gain = gain.view();
-    args.beta = beta.view();
+    if (test.has_beta) args.beta = beta.view();
     args.T = test.shape.T;
     args.C = test.shape.C;
     args.eps = kEps;

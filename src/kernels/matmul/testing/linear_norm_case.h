@@ -40,7 +40,7 @@ struct LinearNormCase {
                               .bias = bias.view(),
                               .residual = residual.view(),
                               .gain = gain.view(),
-                              .beta = beta.view(),
+                              .beta = has_beta ? beta.view() : View{},
                               .y = exact.view(),
                               .eps = kEps});
     return exact;
@@ -71,13 +71,15 @@ struct LinearNormCase {
       row.rstd = 1.0 / std::sqrt(variance + kEps);
       for (int64_t n = 0; n < problem.columns; ++n) {
         const double x_hat = (s[static_cast<size_t>(n)] - mean) * row.rstd;
-        limits.push_back(linear_norm_error_bound(problem, row, x_hat, gain.load(n), beta.load(n)));
+        limits.push_back(
+            linear_norm_error_bound(problem, row, x_hat, gain.load(n), has_beta ? beta.load(n) : 0.0));
       }
     }
     return limits;
   }
 
   LinearProblem problem;
+  bool has_beta = true;
   GuardedBuffer x, w, bias, residual, gain, beta;
 };
 
