@@ -1,6 +1,7 @@
 #include "graph/passes/pass.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -128,8 +129,18 @@ class Recompute {
                   .attributes = std::move(recipe.attributes),
                   .segment = Segment::kBackward,
                   .module = graph_.op(producer).module};
-      const std::vector<ValueId> outputs = emit_again(op, id, ops);
-      done_.emplace(index_of(id), outputs[static_cast<size_t>(recipe.output)]);
+      // Two values of a forward op may have the same recipe, such as the result of a norm and its statistics.
+      std::vector<Emitted>& emitted = emitted_[static_cast<size_t>(producer)];
+      auto same = std::ranges::find_if(emitted, [&](const Emitted& other) {
+        return other.recipe.def == op.def && other.recipe.inputs == op.inputs &&
+               other.recipe.attributes == op.attributes;
+      });
+      if (same == emitted.end()) {
+        std::vector<ValueId> outputs = emit_again(op, id, ops);
+        emitted.push_back({op, std::move(outputs)});
+        same = std::prev(emitted.end());
+      }
+      done_.emplace(index_of(id), same->outputs[static_cast<size_t>(recipe.output)]);
     } else if (runs_again_[index_of(producer)]) {
       Op op = graph_.op(producer);
       const std::vector<ValueId> originals = std::exchange(op.outputs, {});
@@ -168,6 +179,12 @@ class Recompute {
   std::vector<bool> pinned_;
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
+  // The recipes that were emitted for values of a forward op, with the results; the key is the op.
+  struct Emitted {
+    Op recipe;
+    std::vector<ValueId> outputs;
+  };
+  std::unordered_map<size_t, std::vector<Emitted>> emitted_;
 };
 
 }  // namespace

@@ -77,6 +77,31 @@ TEST(RecomputePass, KeepsValuesWithoutACheapRecipe) {
   EXPECT_TRUE(made_again({.policy = RecomputePolicy::kCheap}).empty());
 }
 
+// The backward pass of a norm reads the result and the statistics of its rows, which one op computes.
+TEST(RecomputePass, ARecipeOfTwoValuesRunsOnce) {
+  Graph graph = parse_graph(R"(graph train {
+  input %x: f32[T,8]
+  weight %g: f32[8]
+  weight %w: f32[8,8]
+  forward @layer.0
+  %y: f32[T,8], %rstd: f32[T,1] = rms_norm(%x, %g, _) {eps=1e-06, heads=1, second_heads=0}
+  %z: f32[T,8] = matmul(%y, %w, _, _, _) {ta=0, tb=1}
+  forward @head
+  %loss: f32[T,8] = tanh(%z)
+  backward @head
+  %d: f32[T,8] = fill(%loss) {value=1.0}
+  backward @layer.0
+  %d_w: f32[8,8] !gradient = matmul(%d, %y, _, _, _) {ta=1, tb=0}
+  %d_y: f32[T,8] = matmul(%d, %w, _, _, _) {ta=0, tb=0}
+  %d_x: f32[T,8] !output, %d_g: f32[8] !gradient = rms_norm_bwd(%d_y, %x, %g, _, %rstd, _, _, _) {eps=1e-06, heads=1, second_heads=0}
+}
+)",
+                            find_op);
+  const RecomputeChoice cheap{.policy = RecomputePolicy::kCheap};
+  PassManager({}).run(graph, recompute_pass(cheap));
+  EXPECT_EQ(std::ranges::count(graph.ops(), &rms_norm_op(), &Op::def), 2) << print_graph(graph);
+}
+
 TEST(RecomputePass, FullKeepsBlockOutputsAndRunsTheRestBeforeItsFirstReader) {
   const std::vector<std::string> lines = backward_after({.policy = RecomputePolicy::kFull});
   const std::vector<std::string> expected{
