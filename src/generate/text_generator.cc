@@ -93,7 +93,10 @@ class TextGenerator::Group {
     flush();
   }
 
-  int num_threads() const { return generator_.session_.setup().request.device.num_threads; }
+  // Starting threads takes longer than selecting from a few candidates.
+  int num_threads() const {
+    return prompt_scores_.has_all_logits() ? generator_.session_.setup().request.device.num_threads : 1;
+  }
 
   void select() {
     std::vector<Text> texts;

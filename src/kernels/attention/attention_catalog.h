@@ -201,10 +201,22 @@ constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& di
 constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
   return dims.max_pages * dims.page_size * 8;
 }
-// On a GPU each part stores o and an lse per row and head, unless a sequence is one part at most.
+// On a GPU sequences are divided if a call has few rows, which would otherwise leave most of the card idle. A block then reads
+// 64 positions, the keys that its warps load at once, or kPagedPart if there are more parts than blocks can run at a time. Each part
+// stores o and an lse per row and head. Calls with more rows have one part per row and head.
+inline constexpr int64_t kPagedCudaDividedRows = 128;
+constexpr int64_t paged_attention_cuda_part(const PagedAttentionDims& dims) {
+  return dims.max_pages * dims.page_size <= 2048 ? 64 : kPagedPart;
+}
+constexpr int64_t paged_attention_cuda_parts(const PagedAttentionDims& dims) {
+  const int64_t part = paged_attention_cuda_part(dims);
+  return (dims.max_pages * dims.page_size + part - 1) / part;
+}
+// A smaller bucket, whose sequences are divided, runs in the scratch of the largest one, so these rows always count.
 constexpr int64_t paged_attention_cuda_scratch_bytes(const PagedAttentionDims& dims) {
-  const int64_t parts = paged_attention_parts(dims);
-  return parts <= 1 ? 0 : dims.tokens * parts * dims.heads * (dims.head_dim + 1) * 4;
+  const int64_t parts = paged_attention_cuda_parts(dims);
+  return parts <= 1 ? 0
+                    : std::min(dims.tokens, kPagedCudaDividedRows) * parts * dims.heads * (dims.head_dim + 1) * 4;
 }
 inline constexpr int64_t kPagedCudaHeadDim = 256;
 

@@ -28,14 +28,15 @@
 // Summation order: the positions of a sequence form parts of kPagedPart. Each part has its softmax and its lse; the results are
 // joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits of a row depend on its
 // own sequence only, not on the bucket, the batch, the pages, the number of rows per call, or the number of threads. Different devices and
-// instruction sets give other bits.
+// instruction sets give other bits. On a GPU a part has paged_attention_cuda_part() positions, and calls with more than
+// kPagedCudaDividedRows rows have one part, so that the bits of a row depend on the number of rows as well.
 //
 // Tail rows of o are set to zero; tail rows of qkv are not read. Sequences without new rows are allowed. Aliasing: o overlaps no input. The
 // pages that different sequences write must differ; copy_from pages may be read by several sequences and written by one of them in
 // slots from (L_b - n_b) % S on.
 //
 // Error bound of paged_attention against exact arithmetic (the test reads its limits from these lines), with u = 2^-24, r = 0 for f32,
-// 2^-8 for bf16 and 2^-11 for f16, n the number of keys of the row and P_i = n / kPagedPart + 2 the number of parts. The letters e_i and
+// 2^-8 for bf16 and 2^-11 for f16, n the number of keys of the row and P_i = n / 64 + 2 an upper bound of the number of parts. The letters e_i and
 // the factors are those of attention.h; a part adds an exponential, a product and a sum. Scores enter exponents three times (in a part, in its
 // lse, and in the weight), each with an error of at most 4 u |x|:
 //

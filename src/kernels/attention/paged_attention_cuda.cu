@@ -28,6 +28,7 @@ struct KernelArgs {
   float scale = 1.0f;        // times log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int page_size = 0, max_pages = 0, window = 0, parts = 0;
+  int part_size = 0;  // positions of a part
 };
 
 // The place of a row: its sequence, or -1 for a tail row, and its position in the sequence.
@@ -54,8 +55,8 @@ struct Keys {
 };
 __device__ Keys keys_of_part(const KernelArgs& args, int position, int part) {
   const int seen = args.window > 0 ? max(0, position - args.window + 1) : 0;
-  const int begin = part * static_cast<int>(kPagedPart);
-  return {max(seen, begin), min(position + 1, begin + static_cast<int>(kPagedPart))};
+  const int begin = part * args.part_size;
+  return {max(seen, begin), min(position + 1, begin + args.part_size)};
 }
 
 template <typename T>
@@ -229,7 +230,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   if (row.sequence < 0) return;  // part_kernel has cleared the row
   const int seen = args.window > 0 ? max(0, row.position - args.window + 1) : 0;
-  const int first = seen / static_cast<int>(kPagedPart), last = row.position / static_cast<int>(kPagedPart);
+  const int first = seen / args.part_size, last = row.position / args.part_size;
   const int64_t start = int64_t{t} * args.parts * args.heads + head;
   float largest = -INFINITY;
   for (int part = first; part <= last; ++part)
@@ -297,10 +298,30 @@ struct AppendArgs {
   int q_units = 0, token_units = 0;  // of q and of k (and v) in a row of qkv
 };
 
+// Threads of a block that appends: as many as copy most of a page's tokens at once.
+constexpr int kAppendThreads = 512;
+
+// Copies `count` units with a block. Each thread loads several units before it stores the first.
+template <typename Unit>
+__device__ void copy_units(const Unit* __restrict__ from, Unit* __restrict__ to, int count) {
+  constexpr int kUnits = 4;
+  for (int first = static_cast<int>(threadIdx.x); first < count; first += kUnits * kAppendThreads) {
+    Unit units[kUnits];
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if (first + u * kAppendThreads < count) units[u] = from[first + u * kAppendThreads];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if (first + u * kAppendThreads < count) to[first + u * kAppendThreads] = units[u];
+    }
+  }
+}
+
 // A block writes k and v of one row; the block of the first new row of a sequence also copies the tokens of a shared page. Unit is
 // the type that is copied at a time.
 template <typename Unit>
-__global__ void __launch_bounds__(kThreads) append_kernel(AppendArgs args) {
+__global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args) {
   const int t = static_cast<int>(blockIdx.x);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   if (row.sequence < 0) return;
@@ -311,26 +332,24 @@ __global__ void __launch_bounds__(kThreads) append_kernel(AppendArgs args) {
   const auto* from =
       static_cast<const Unit*>(args.qkv) + int64_t{t} * (args.q_units + 2 * args.token_units) + args.q_units;
   const int slot = row.position % args.page_size;
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * args.token_units; i += kThreads) {
-    const int part = i / args.token_units;
-    page[part * part_units + int64_t{slot} * args.token_units + i % args.token_units] = from[i];
+  for (int part = 0; part < 2; ++part) {
+    copy_units(from + part * args.token_units, page + part * part_units + int64_t{slot} * args.token_units,
+               args.token_units);
   }
   if (args.copy_from == nullptr || t != args.cu_seqlens[row.sequence]) return;
   const int source = args.copy_from[row.sequence];
   if (source < 0) return;
   const int units = slot * args.token_units;
   const Unit* shared = cache + int64_t{source} * 2 * part_units;
-  for (int i = static_cast<int>(threadIdx.x); i < units; i += kThreads) {
-    page[i] = shared[i];
-    page[part_units + i] = shared[part_units + i];
-  }
+  copy_units(shared, page, units);
+  copy_units(shared + part_units, page + part_units, units);
 }
 
 template <typename Unit>
 void launch_append(AppendArgs args, int64_t q_bytes, int64_t token_bytes, int64_t tokens, CudaStream stream) {
   args.q_units = static_cast<int>(q_bytes / static_cast<int64_t>(sizeof(Unit)));
   args.token_units = static_cast<int>(token_bytes / static_cast<int64_t>(sizeof(Unit)));
-  append_kernel<Unit><<<static_cast<unsigned>(tokens), kThreads, 0, stream>>>(args);
+  append_kernel<Unit><<<static_cast<unsigned>(tokens), kAppendThreads, 0, stream>>>(args);
   PLIMSOLL_CHECK_LAUNCH("append_kv");
 }
 
@@ -343,7 +362,9 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
   PLIMSOLL_CHECK(dims.head_dim <= kPagedCudaHeadDim && dims.tokens <= 65535 && dims.heads <= 65535,
                  "paged attention on a GPU of T={} H={} D={}", dims.tokens, dims.heads, dims.head_dim);
   if (dims.tokens == 0) return;
-  const int64_t parts = std::max<int64_t>(1, paged_attention_parts(dims));
+  const bool is_divided = dims.tokens <= kPagedCudaDividedRows;
+  const int64_t positions = std::max<int64_t>(1, dims.max_pages * dims.page_size);
+  const int64_t parts = is_divided ? std::max<int64_t>(1, paged_attention_cuda_parts(dims)) : 1;
   auto* results = parts > 1 ? static_cast<float*>(args.scratch.data) : nullptr;
   const paged::KernelArgs kernel{
       .qkv = args.qkv.data,
@@ -362,7 +383,8 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
       .page_size = static_cast<int>(dims.page_size),
       .max_pages = static_cast<int>(dims.max_pages),
       .window = static_cast<int>(dims.window),
-      .parts = static_cast<int>(parts)};
+      .parts = static_cast<int>(parts),
+      .part_size = static_cast<int>(is_divided ? paged_attention_cuda_part(dims) : positions)};
   const int tokens = static_cast<int>(dims.tokens);
   if (args.qkv.dtype == DType::kF32) return paged::launch<float>(kernel, tokens, stream);
   if (args.qkv.dtype == DType::kBF16) return paged::launch<__nv_bfloat16>(kernel, tokens, stream);

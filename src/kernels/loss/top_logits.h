@@ -6,8 +6,9 @@
 //   values[b, i], ids[b, i]   the i-th largest logit of row b and its class; of equal logits the smaller class goes first
 //   log_sum[b]                log(sum over v of exp(logits[b, v])): the largest logit plus the logarithm of a sum
 //
-// A logit that is NaN is not selected, and log_sum is NaN then. It is also NaN if a logit is +infinity, and -infinity if
-// all are. If fewer than K logits are numbers, the rest has the value -infinity and the class 0.
+// A logit that is NaN is not selected, and log_sum is NaN then. It is also NaN if a logit is +infinity. Logits of -infinity are not
+// selected; log_sum is -infinity if there are no others. If fewer than K logits are selected, the rest has the value
+// -infinity and the class 0.
 //
 // Types: the references and the CUDA kernel take logits of f32, bf16 or f16 (the reference also f64), the CPU kernel f32
 // or bf16; values f32 (the reference also f64), ids i32, log_sum f64. Accumulation: in double; on a GPU exponentials are in

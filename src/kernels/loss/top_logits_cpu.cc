@@ -33,6 +33,8 @@ void top_of_row(const TopLogitsArgs& args, int64_t row, const Load& load) {
     const Entry<Number> entry{load(v), static_cast<int32_t>(v)};
     if (std::isnan(entry.value)) {
       has_nan = true;
+    } else if (entry.value == -std::numeric_limits<Number>::infinity()) {
+      continue;
     } else if (size < k) {
       heap[size++] = entry;
       std::push_heap(heap.begin(), heap.begin() + size, goes_first<Number>);

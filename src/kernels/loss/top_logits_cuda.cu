@@ -8,7 +8,6 @@ namespace {
 // A block selects from one row. Each thread keeps the kKept largest logits of its own part of the row, in order; the block
 // then takes the largest of all threads K times. A thread whose kept logits are used up reads its part again.
 inline constexpr int kTopThreads = 1024;
-inline constexpr int kKept = 4;
 
 // A logit and its class as one number: larger logits are larger numbers, and of equal logits the smaller class is.
 // kNothing stands for no logit.
@@ -36,10 +35,12 @@ struct TopRows {
   double* log_sums = nullptr;
 };
 
-// Inserts the key into a thread's kept ones, which are in descending order.
-__device__ __forceinline__ void keep(Key (&kept)[kKept], Key key) {
-  if (key <= kept[kKept - 1]) return;
-  kept[kKept - 1] = key;
+// Inserts a logit into a thread's kept ones, which are in descending order. Most logits are below the last one, which costs
+// one comparison. A NaN is not inserted.
+template <int kKept>
+__device__ __forceinline__ void keep(Key (&kept)[kKept], float& last, float value, uint32_t id) {
+  if (!(value > last)) return;  // an equal one has a larger class
+  kept[kKept - 1] = key_of(value, id);
 #pragma unroll
   for (int i = kKept - 1; i > 0; --i) {
     if (kept[i] > kept[i - 1]) {
@@ -48,14 +49,18 @@ __device__ __forceinline__ void keep(Key (&kept)[kKept], Key key) {
       kept[i - 1] = larger;
     }
   }
+  last = kept[kKept - 1] == kNothing ? -INFINITY : value_of(kept[kKept - 1]);
 }
 
-// Calls body(value, class) for each logit of a thread's part.
-template <typename T, int N, class Body>
-__device__ __forceinline__ void for_own_part(const T* x, int64_t num_classes, const Body& body) {
+// Calls on_batch(packs) for each batch of a thread's part, whose missing logits are -infinity, and body(value, class) for each
+// logit.
+template <typename T, int N, class OnBatch, class Body>
+__device__ __forceinline__ void for_own_part(const T* x, int64_t num_classes, const OnBatch& on_batch,
+                                             const Body& body) {
   for (uint32_t first = threadIdx.x * N; first < num_classes; first += kRowBatch * kTopThreads * N) {
     Raw<T, N> raw[kRowBatch];
     load_batch<T, N>(x, static_cast<uint32_t>(num_classes), first, raw);
+    on_batch(raw);
 #pragma unroll
     for (int u = 0; u < kRowBatch; ++u) {
       const uint32_t id = first + static_cast<uint32_t>(u) * kTopThreads * N;
@@ -68,17 +73,19 @@ __device__ __forceinline__ void for_own_part(const T* x, int64_t num_classes, co
   }
 }
 
-template <typename T, int N>
+template <typename T, int N, int kKept>
 __global__ void __launch_bounds__(kTopThreads) top_logits_kernel(const T* logits, const TopRows a) {
   __shared__ RowExponentials sums[kTopThreads / 32];
   __shared__ Key winners[2][kTopThreads / 32];
   const int64_t row = blockIdx.x;
   const T* x = logits + row * a.num_classes;
   Key kept[kKept] = {};
-  for_own_part<T, N>(x, a.num_classes, [&](float value, uint32_t id) {
-    if (value == value) keep(kept, key_of(value, id));
-  });
-  const RowExponentials all = row_exponentials<T, N>(x, a.num_classes, sums);
+  float last = -INFINITY;
+  RowExponentials own_sum;
+  for_own_part<T, N>(
+      x, a.num_classes, [&](const Raw<T, N>(&raw)[kRowBatch]) { own_sum.add<T, N>(raw); },
+      [&](float value, uint32_t id) { keep(kept, last, value, id); });
+  const RowExponentials all = over_block(own_sum, sums);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int used = 0;
   for (int i = 0; i < a.k; ++i) {
@@ -112,9 +119,12 @@ __global__ void __launch_bounds__(kTopThreads) top_logits_kernel(const T* logits
       used = 0;
 #pragma unroll
       for (int j = 0; j < kKept; ++j) kept[j] = kNothing;
-      for_own_part<T, N>(x, a.num_classes, [&](float value, uint32_t id) {
-        if (value == value && key_of(value, id) < best) keep(kept, key_of(value, id));
-      });
+      last = -INFINITY;
+      for_own_part<T, N>(
+          x, a.num_classes, [](const Raw<T, N>(&)[kRowBatch]) {},
+          [&](float value, uint32_t id) {
+            if (key_of(value, id) < best) keep(kept, last, value, id);
+          });
     }
   }
 }
@@ -135,9 +145,10 @@ void top_logits_cuda(const TopLogitsArgs& args, CudaStream stream) {
                            .log_sums = args.log_sum_B.as<double>()};
   cuda::with_row_packs(dtype, args.num_classes, {args.logits_BV.data}, [&](auto type, auto n) {
     using T = decltype(type);
-    cuda::top_logits_kernel<T, decltype(n)::value>
-        <<<static_cast<unsigned>(args.num_rows), cuda::kTopThreads, 0, stream>>>(
-            static_cast<const T*>(args.logits_BV.data), rows);
+    constexpr int kN = decltype(n)::value;
+    const auto kernel = args.k == 1 ? cuda::top_logits_kernel<T, kN, 1> : cuda::top_logits_kernel<T, kN, 4>;
+    kernel<<<static_cast<unsigned>(args.num_rows), cuda::kTopThreads, 0, stream>>>(
+        static_cast<const T*>(args.logits_BV.data), rows);
   });
   PLIMSOLL_CHECK_LAUNCH("top_logits");
 }

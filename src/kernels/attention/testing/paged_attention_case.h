@@ -156,7 +156,7 @@ class PagedCase {
           for (double& value : x) total += value = std::exp(value - largest);
           const auto n = static_cast<double>(x.size());
           const double e = (head_dim + 12.0) * u * largest_sum;
-          const double parts = n / static_cast<double>(kPagedPart) + 2.0;
+          const double parts = n / 64.0 + 2.0;
           for (int64_t d = 0; d < dims.head_dim; ++d) {
             double sum = 0.0;
             for (int64_t j = first; j <= t; ++j) {
