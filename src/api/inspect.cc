@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -11,6 +12,7 @@
 #include "io/ckpt/model_folder.h"
 #include "io/ckpt/safetensors.h"
 #include "io/data/data_columns.h"
+#include "io/data/document_reader.h"
 #include "io/data/labels.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_file.h"
@@ -26,6 +28,8 @@ namespace plimsoll {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t kEveryToken = std::numeric_limits<int32_t>::max();
 
 std::string inspect_safetensors(const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::open(posix_file_system(), path);
@@ -135,7 +139,29 @@ std::string reading_text(Table table, const InspectOptions& options) {
   }
 }
 
+// Describes the documents that a language model would read.
+std::string inspect_documents(const std::string& path, const InspectOptions& options) {
+  DocumentOptions reading{.line_breaks = LineBreaks::kDrop,
+                          .quotes = options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180};
+  if (!options.text_column_names.empty()) reading.column = options.text_column_names.front();
+  int64_t num_documents = 0;
+  std::string shown;
+  const ColumnChoice columns = read_documents(path, reading, [&](const TextSplit& part) {
+    for (int64_t row = 0; row < part.num_rows() && num_documents + row < 3; ++row) {
+      shown += fmt::format("  line {}: {}\n", part.line(row),
+                           part.has_ids() ? counted(part.tokens(kEveryToken).length(row), "token id")
+                                          : excerpt(part.first_text(row), 90));
+    }
+    num_documents += part.num_rows();
+  });
+  const std::string column = columns.first.empty() ? "" : fmt::format(", column '{}'", columns.first);
+  const std::string note = columns.note.empty() ? "" : "  note: " + columns.note + "\n";
+  return fmt::format("{}: {}{}\n", path, counted(num_documents, "document"), column) + note + shown;
+}
+
 std::string inspect_table(const std::string& path, const InspectOptions& options) {
+  if (!options.problem_type.empty() && are_tokens(parse_task(options.problem_type).labels))
+    return inspect_documents(path, options);
   Table table =
       read_table(path, {.quotes = options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180});
   std::string head =

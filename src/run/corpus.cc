@@ -490,10 +490,13 @@ bool is_running_text(const std::string& path) {
   }
 }
 
-// Decides for a checkpoint of a masked language model, which in most runs is the base of a classifier: it remains one if the
-// data is running text.
-TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose) {
+// Decides for a checkpoint of a masked language model, which in most trainings is the base of a classifier: it remains one if
+// the data is running text, and in a run that trains nothing, unless the classifier is that of an adapter.
+TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
+                                   const AdapterSource& adapter) {
   const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;
+  const bool is_evaluated = purpose == RunPurpose::kEvaluate || purpose == RunPurpose::kPredict;
+  if (is_evaluated && !adapter.folder) return {.problem_type = ProblemType::kMaskedLm};
   if (!arguments.task_name.empty() || !is_running_text(file)) return {};
   return {.problem_type = ProblemType::kMaskedLm,
           .note = fmt::format("{} is plain text and the checkpoint is a masked language model, so the run "
@@ -504,14 +507,15 @@ TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpos
 
 }  // namespace
 
-TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config) {
+TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
+                               const AdapterSource& adapter) {
   const bool is_lm = config.predicts_tokens();
   if (!arguments.problem_type.empty()) {
     const std::optional<ProblemType> asked = find_problem_type(arguments.problem_type);
     const bool asks_for_lm = asked && record_of(*asked).head->predicts_tokens;
     return {.problem_type = is_lm || asks_for_lm ? asked : config.problem_type};
   }
-  if (is_masked_language_model(config)) return choose_for_masked_model(arguments, purpose);
+  if (is_masked_language_model(config)) return choose_for_masked_model(arguments, purpose, adapter);
   if (is_lm && !arguments.task_name.empty()) return {};
   if (is_lm && is_training(purpose) && has_labelled_rows(arguments)) {
     return {.problem_type = {},

@@ -25,8 +25,9 @@ struct TaskChoice {
 // Returns language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides, unless the task,
 // or the labels of the training file, make it the base of a classifier; and a training file of plain text decides for a
 // model that has a head for causal language modelling and states no task. A checkpoint of a masked language model remains
-// one only if the data is plain text. For any other run, returns the problem type of the configuration.
-TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config);
+// one if the data is plain text, or if the run trains nothing and has no adapter. For any other run, returns the problem type of the configuration.
+TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
+                               const AdapterSource& adapter);
 
 // Returns true if each document of a run is a row of its own.
 bool separates_documents(const Arguments& arguments, const ModelConfig& config);

@@ -154,7 +154,7 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   if (!model.base_model.empty()) read_base(arguments, purpose, adapter.folder, hub, files, model);
   if (!arguments.config_name.empty()) read_config(arguments, hub, files, model);
   override_config(arguments, model.config);
-  TaskChoice task = choose_problem_type(arguments, purpose, model.config);
+  TaskChoice task = choose_problem_type(arguments, purpose, model.config, adapter);
   model.config.problem_type = task.problem_type;
   model.task_note = std::move(task.note);
   model.label = last_part(model.label);

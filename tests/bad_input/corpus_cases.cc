@@ -250,6 +250,13 @@ std::vector<Case> masked_cases() {
             {"--mlm_probability has no effect without --problem_type masked_lm",
              "--line_by_line has no effect without --problem_type masked_lm"},
             {"plan", "--config_name", "bert-base-uncased", "--mlm_probability", "0.3", "--line_by_line"}),
+      words("InspectedLines", 0, {"53 documents", "column 'text'", "line 1: "},
+            {"inspect", fixture("lines.txt"), "--problem_type", "masked_lm"}),
+      words("InspectedRows", 0, {"documents", "column 'text'", "line 1: "},
+            {"inspect", fixture("rows.jsonl"), "--problem_type", "causal_lm"}),
+      words("InspectedLabels", 4, {"no column has texts"},
+            {"inspect", std::string(PLIMSOLL_SOURCE_DIR) + "/tests/parity/data/tokens.jsonl",
+             "--problem_type", "masked_lm"}),
       lines("MasksOfACausalModel", 2, {"--line_by_line", "use --packing"}, {"--line_by_line"}),
   };
 }

@@ -78,7 +78,9 @@ class Masks:
     def apply(self, ids, sequence, epoch):
         inputs, labels = list(ids), [NO_LABEL] * len(ids)
         for position, token in enumerate(ids):
-            choice, kind, random, _ = philox([position, sequence, MASK_SITE, epoch], [self.seed & 0xFFFFFFFF, self.seed >> 32])
+            key = [self.seed & 0xFFFFFFFF, self.seed >> 32]
+            choice = philox([position // 4, sequence, MASK_SITE, epoch], key)[position % 4]
+            kind, random = philox([position, sequence, MASK_SITE + 1, epoch], key)[:2]
             if token in self.special or choice >= int(self.probability * 2**32):
                 continue
             labels[position] = token

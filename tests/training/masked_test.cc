@@ -199,6 +199,8 @@ TEST(MaskedRuns, TheDataChoosesTheTaskOfACheckpoint) {
   evaluation.train_file.clear();
   const MetricMap metrics = Trainer(evaluation, Task::kEvaluate).evaluate();
   EXPECT_TRUE(metrics.contains("eval_perplexity"));
+  evaluation.validation_file = write("rows.jsonl", "{\"text\": \"the kernel module\"}\n");
+  EXPECT_TRUE(Trainer(evaluation, Task::kEvaluate).evaluate().contains("eval_perplexity"));
 }
 
 // Copies a model whose tensors get other names; an empty name leaves a tensor out, and several names store it several times.

@@ -3,16 +3,17 @@
 // random token, and 10 % keep their id. Thread-safe: pure functions.
 //
 // Every choice is a function of (seed, epoch, sequence, position in the sequence), so it does not depend on the batch, the
-// threads, or a resumed run: lane 0 to 2 of Philox with the key `seed`, the site kMaskSite, the step `epoch`, and the block
-// sequence * 2^32 + position.
+// threads, or a resumed run. It reads Philox with the key `seed` and the step `epoch`. A token is hidden if lane position % 4
+// of the block sequence * 2^32 + position / 4 at the site kMaskSite, divided by 2^32, is below the probability. Lane 0 of
+// the block sequence * 2^32 + position at the site kMaskSite + 1 then decides what replaces it, and lane 1 the random token.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 
+#include "base/philox.h"
 #include "plimsoll/data.h"  // kNoLabel
 
 namespace plimsoll {
@@ -39,9 +40,35 @@ struct MaskedSequence {
   int32_t sequence = 0;
 };
 
-// Returns the id that the model sees instead of a hidden token, or nothing if the token is not hidden.
-std::optional<int32_t> hidden_id(const TokenMasking& masking, MaskedSequence of, int64_t position,
-                                 int32_t id);
+inline constexpr uint32_t kMaskSite = 0xDA7A0200u;
+// The epoch of masks that never change, which no training reaches.
+inline constexpr uint32_t kNoEpoch = 0xFFFFFFFFu;
+
+// Returns the smallest number of 32 bits that is not an event of this probability.
+constexpr uint64_t mask_threshold(double probability) {
+  return static_cast<uint64_t>(probability * 4294967296.0);
+}
+
+// Returns the numbers of a sequence: those of four positions, or of one.
+inline std::array<uint32_t, 4> mask_numbers(const TokenMasking& masking, MaskedSequence of, uint32_t site,
+                                            size_t block) {
+  const bool is_fixed = masking.schedule == MaskSchedule::kNever;
+  return philox_block({masking.seed, is_fixed ? kNoEpoch : static_cast<uint32_t>(of.epoch), site},
+                      uint64_t{static_cast<uint32_t>(of.sequence)} << 32 | static_cast<uint32_t>(block));
+}
+
+// Calls visit(position) for every hidden token. id_at(position) returns the id of a token.
+template <typename IdAt, typename Visit>
+void for_each_hidden(const TokenMasking& masking, MaskedSequence of, size_t length, const IdAt& id_at,
+                     const Visit& visit) {
+  const uint64_t threshold = mask_threshold(masking.probability);
+  for (size_t first = 0; first < length; first += 4) {
+    const std::array<uint32_t, 4> choices = mask_numbers(masking, of, kMaskSite, first / 4);
+    for (size_t i = first; i < std::min(first + 4, length); ++i) {
+      if (choices[i - first] < threshold && !masking.is_special(id_at(i))) visit(i);
+    }
+  }
+}
 
 // Replaces the ids that are hidden.
 void mask_ids(const TokenMasking& masking, MaskedSequence of, std::span<int32_t> ids);

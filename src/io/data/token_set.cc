@@ -233,11 +233,9 @@ int64_t Dataset::num_labels(std::span<const int32_t> rows, int64_t epoch) const 
   }
   if (labels.masking) {
     each_sequence(rows, [&](int32_t sequence) {
-      for (int64_t i = 0; i < tokens.length(sequence); ++i) {
-        const bool is_hidden =
-            hidden_id(*labels.masking, {epoch, sequence}, i, tokens.id(sequence, i)).has_value();
-        count += is_hidden ? 1 : 0;
-      }
+      const auto id_at = [&](size_t i) { return tokens.id(sequence, static_cast<int64_t>(i)); };
+      for_each_hidden(*labels.masking, {epoch, sequence}, static_cast<size_t>(tokens.length(sequence)), id_at,
+                      [&](size_t) { ++count; });
     });
     return count;
   }
