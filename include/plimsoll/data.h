@@ -37,7 +37,8 @@ struct DataRow {
 
   // The label; at most one of the two is filled.
   // Classes by id, from 0 to num_labels - 1: one for the row, or for token classification one per word or id, with
-  // kNoLabel for those without a class.
+  // kNoLabel for those without a class. Rows of ids in Trainer::make_batch() may have the hidden tokens of a masked language
+  // model, whose ids the program has replaced; without classes, tokens are hidden as in training on files.
   std::vector<int32_t> classes = {};
   // Finite numbers: the targets of a regression, or for a multi-label task a 0 or 1 for each label.
   std::vector<float> values = {};
