@@ -74,7 +74,7 @@ def write_models(folder):
 
     write("modernbert", ModernBertForSequenceClassification, num_labels=3, **label_names(3), **layers)
     old_form(write("modernbert_regression", ModernBertForSequenceClassification, num_labels=1, classifier_pooling="mean",
-                   hidden_activation="silu", classifier_activation="relu", local_attention=9, **BIASES, **layers))
+                   hidden_activation="silu", classifier_activation="tanh", local_attention=9, **BIASES, **layers))
     old_form(write("modernbert_mean", ModernBertForSequenceClassification, num_labels=3, classifier_pooling="mean", norm_bias=True,
                    local_attention=1, **label_names(3), **layers))
     write("modernbert_tokens", ModernBertForTokenClassification, attention_bias=True, classifier_bias=True, mlp_bias=True, **NAMES,
