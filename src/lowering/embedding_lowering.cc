@@ -40,7 +40,9 @@ std::vector<Lowering> embedding_lowerings() {
           {&rope_op(), "rope", describe_rows<RopeOp::kX>},
           {&rope_table_op(), "rope_table", describe_rope_table},
           {&first_token_op(), "first_token_fwd", describe_rows<FirstTokenOp::kX>},
-          {&first_token_bwd_op(), "first_token_bwd", describe_rows<FirstTokenBwdOp::kDY>}};
+          {&first_token_bwd_op(), "first_token_bwd", describe_rows<FirstTokenBwdOp::kDY>},
+          {&sequence_mean_op(), "sequence_mean_fwd", describe_rows<SequenceMeanOp::kX>},
+          {&sequence_mean_bwd_op(), "sequence_mean_bwd", describe_rows<SequenceMeanBwdOp::kDY>}};
 }
 
 }  // namespace plimsoll

@@ -218,12 +218,13 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   }
   if (architecture.has_token_types) positive("type_vocab_size", config.type_vocab_size, 1 << 16);
   check_heads(config, where);
-  if (!find_activation(config.hidden_act)) {
+  for (const std::string& activation : {config.hidden_act, config.classifier_activation}) {
+    if (find_activation(activation)) continue;
     std::vector<std::string_view> names;
     names.reserve(std::size(kActivationNames));
     for (const ActivationName& row : kActivationNames) names.push_back(row.name);
-    throw_error(ErrorCode::kUsage, "{}: the activation is '{}'; this version computes {}", where,
-                config.hidden_act, fmt::join(names, ", "));
+    throw_error(ErrorCode::kUsage, "{}: the activation is '{}'; this version computes {}", where, activation,
+                fmt::join(names, ", "));
   }
   const auto probability = [&](std::string_view name, double value) {
     if (value >= 0.0 && value < 1.0) return;

@@ -31,7 +31,7 @@ struct DropoutRates {
   friend bool operator==(const DropoutRates&, const DropoutRates&) = default;
 };
 
-// The settings of decoders with rotary positions (the Llama family).
+// The settings of models with rotary positions: the Llama family and ModernBERT.
 struct DecoderSettings {
   int64_t num_key_value_heads = 0;  // 0: num_attention_heads
   int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
@@ -45,7 +45,24 @@ struct DecoderSettings {
   friend bool operator==(const DecoderSettings&, const DecoderSettings&) = default;
 };
 
-struct ModelConfig : DropoutRates, DecoderSettings {
+// The settings of ModernBERT, whose layers attend to all tokens or to those nearby.
+struct LocalAttentionSettings {
+  int64_t local_attention = 128;  // a token sees half as many tokens before it and half as many after it
+  int64_t global_attn_every_n_layers = 3;  // the others are local; `slides` states it if it is not empty
+  RopeParameters local_rope;               // of the local layers; `rope` is that of the others
+  bool norm_bias = false;
+  bool classifier_bias = false;  // of the head's dense layer
+  std::string classifier_activation = "gelu";
+  std::string classifier_pooling = "cls";           // "cls" or "mean"
+  std::optional<double> initializer_cutoff_factor;  // in standard deviations; absent: 3
+  // Returns true if the layer attends to nearby tokens only.
+  bool is_local(int64_t layer, const std::vector<bool>& slides) const {
+    return slides.empty() ? layer % global_attn_every_n_layers != 0 : slides[static_cast<size_t>(layer)];
+  }
+  friend bool operator==(const LocalAttentionSettings&, const LocalAttentionSettings&) = default;
+};
+
+struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
   std::string model_type = "bert";  // type name of one of architectures()
   std::string hidden_act = "gelu";  // one of the names in base/activation.h
   int64_t vocab_size = 30522;

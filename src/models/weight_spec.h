@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace plimsoll {
 
 enum class Initializer : uint8_t {
   kNormal,  // normally distributed, with the configuration's initializer_range as standard deviation
+            // unless `deviation` is set, and cut off at `cutoff` standard deviations
   kZeros,
   kOnes,
   kUniform  // between -1 / sqrt(columns) and 1 / sqrt(columns): Kaiming's uniform with the slope sqrt(5)
@@ -38,8 +40,11 @@ struct WeightSpec {
   bool in_adapter = false;
   // A row per token of the vocabulary or per position. Adapters take linear layers, and no tables.
   bool is_table = false;
-  bool transposed = false;    // a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
-  double normal_scale = 1.0;  // of the standard deviation, for kNormal
+  bool transposed = false;  // a checkpoint stores the transposed matrix, as GPT-2's Conv1D does
+  // The distribution of kNormal. A cutoff of 0 means none.
+  double normal_scale = 1.0;  // multiplies the standard deviation
+  double cutoff = 0.0;
+  std::optional<double> deviation = {};
 
   int64_t elements() const {
     int64_t n = 1;

@@ -24,7 +24,6 @@ constexpr ForeignName kAnywhere[] = {
     {"xlm-roberta-xl", "XLM-RoBERTa-XL"},
     {"xlm-roberta-xxl", "XLM-RoBERTa-XL"},
     {"deberta", "DeBERTa"},
-    {"modernbert", "ModernBERT"},
     {"mobilebert", "MobileBERT"},
     {"squeezebert", "SqueezeBERT"},
     {"albert", "ALBERT"},

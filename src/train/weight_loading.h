@@ -52,7 +52,8 @@ void load_adapter(Executor& executor, const ModelFolder& folder);
 
 // Fills weights from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as their
 // specs say: all of them, or those that load_weights() from `folder` does not fill. The same seed gives a weight the
-// same numbers on every machine: Philox generates them, and Box and Muller's method makes them normal.
+// same numbers on every machine: Philox generates them, and Box and Muller's method makes them normal, or the inverse of the
+// distribution function if the spec cuts the distribution off.
 void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
                         WeightsFrom from = WeightsFrom::kModelAlone);
 

@@ -27,8 +27,9 @@ std::vector<Case> spelling_cases() {
       model("NameShortDistilbert", {"did you mean 'distilbert-base-uncased'"}, "distilbert"),
       model("NameOfGptNeo",
             {"GPT model",
-             "this version trains bert, camembert, distilbert, electra, gpt2, llama, mistral, qwen2, qwen3, "
-             "roberta, xlm-roberta"},
+             "this version trains bert, camembert, distilbert, electra, gpt2, llama, mistral, modernbert, "
+             "qwen2, "
+             "qwen3, roberta, xlm-roberta"},
             "EleutherAI/gpt-neo-125m"),
       model("NameOfXlmRobertaXl", {"XLM-RoBERTa-XL model", "this version trains"}, "facebook/xlm-roberta-xl"),
       model("NameOfT5", {"T5 model", "this version trains"}, "t5-small"),

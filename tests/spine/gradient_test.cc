@@ -74,6 +74,47 @@ std::vector<GradientCase> decoder_cases() {
   return cases;
 }
 
+// Windows shorter than the texts, two rotary embeddings, biases on and off, and both poolings.
+void use_local_attention(ModelConfig& config) {
+  config.global_attn_every_n_layers = 2;
+  config.local_attention = 4;
+  config.rope.theta = 500.0;
+  config.local_rope.theta = 50.0;
+}
+void use_biases_and_mean(ModelConfig& config) {
+  use_local_attention(config);
+  config.classifier_pooling = "mean";
+  config.classifier_activation = "silu";
+  config.norm_bias = config.classifier_bias = true;
+  config.qkv_bias = config.output_bias = config.mlp_bias = true;
+}
+void start_with_local_attention(ModelConfig& config) {
+  use_biases_and_mean(config);
+  config.norm_bias = config.qkv_bias = false;
+  config.slides = {true, false, true};
+  config.local_attention = 1;
+}
+
+std::vector<GradientCase> local_attention_cases() {
+  std::vector<GradientCase> cases;
+  TinyCase test{.model_type = "modernbert"};
+  test.layers = 3;
+  test.adjust = use_local_attention;
+  cases.push_back({"local attention, no biases", test});
+  test.hidden_act = "silu";
+  test.adjust = use_biases_and_mean;
+  cases.push_back({"local attention, biases, mean", test});
+  test.adjust = start_with_local_attention;
+  cases.push_back({"local attention from the first layer", test});
+  test.problem_type = ProblemType::kTokenClassification;
+  cases.push_back({"local attention, tokens", test});
+  test.problem_type = ProblemType::kSingleLabel;
+  test.lora = LoraConfig{.r = 2, .alpha = 3.0};
+  test.lora->target_modules = {"Wqkv", "Wo", "Wi"};
+  cases.push_back({"local attention, lora", test});
+  return cases;
+}
+
 std::vector<GradientCase> gradient_cases() {
   std::vector<GradientCase> cases;
   for (const Architecture* architecture : architectures()) {
@@ -98,6 +139,7 @@ std::vector<GradientCase> gradient_cases() {
                       .problem_type = ProblemType::kTokenClassification}});
   }
   for (const GradientCase& item : decoder_cases()) cases.push_back(item);
+  for (const GradientCase& item : local_attention_cases()) cases.push_back(item);
   // The table of words gets gradients from the embedding and from the head, unless the head has a matrix of its own.
   TinyCase language{.problem_type = ProblemType::kCausalLm};
   for (const char* model_type : {"llama", "gpt2"}) {

@@ -66,6 +66,24 @@ inline std::vector<TinyCase> step_cases() {
     masked.lora = LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.1};
     cases.push_back(masked);
   }
+  // Local and global layers, norms without bias, a gated feed-forward layer, the mean of all tokens.
+  for (const int64_t accumulation : {1, 2}) {
+    TinyCase local{.model_type = "modernbert", .accumulation = accumulation};
+    if (accumulation == 2) local.activations = DType::kBF16;
+    local.adjust = [](ModelConfig& config) {
+      config.global_attn_every_n_layers = 2;
+      config.local_attention = 4;
+      config.local_rope.theta = 50.0;
+      config.classifier_pooling = "mean";
+    };
+    cases.push_back(local);
+    local.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01};
+    local.hidden = 64;
+    cases.push_back(local);
+    local.lora = LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.1};
+    local.lora->target_modules = {"Wqkv", "Wo"};
+    cases.push_back(local);
+  }
   cases.push_back({.activations = DType::kBF16});
   for (const int64_t accumulation : {1, 2}) {
     cases.push_back({.accumulation = accumulation,

@@ -42,6 +42,7 @@ ModelConfig tiny_model(const TinyCase& test) {
   // Every id occurs in the texts of a language model. The row of a padding token would get no gradient.
   if (record_of(test.problem_type).head->predicts_tokens) config.pad_token_id = -1;
   config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
+  if (test.adjust != nullptr) test.adjust(config);
   return config;
 }
 

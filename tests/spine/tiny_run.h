@@ -32,7 +32,8 @@ struct TinyCase {
   std::optional<LoraConfig> lora = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   DecoderSettings decoder = {};
-  bool tied = true;  // of a language model: the head reads the table of words
+  void (*adjust)(ModelConfig& config) = nullptr;  // sets what the other fields do not state
+  bool tied = true;                               // of a language model: the head reads the table of words
 };
 
 // Returns true if the tests of this process run on a GPU, that is, if PLIMSOLL_TEST_DEVICE is set (see

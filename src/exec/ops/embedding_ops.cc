@@ -92,4 +92,21 @@ FirstTokenBwdArgs first_token_bwd_args(const BindContext& context) {
           .row = sequence_row(context)};
 }
 
+SequenceMeanFwdArgs sequence_mean_args(const BindContext& context) {
+  return {.x = context.input(SequenceMeanOp::kX),
+          .cu_seqlens = context.input(SequenceMeanOp::kCuSeqlens),
+          .y = context.output(SequenceMeanOp::kY),
+          .T = context.bucket().tokens,
+          .C = context.output_size(SequenceMeanOp::kY, 1),
+          .B = context.bucket().sequences};
+}
+SequenceMeanBwdArgs sequence_mean_bwd_args(const BindContext& context) {
+  return {.d_y = context.input(SequenceMeanBwdOp::kDY),
+          .cu_seqlens = context.input(SequenceMeanBwdOp::kCuSeqlens),
+          .d_x = context.output(SequenceMeanBwdOp::kDX),
+          .T = context.bucket().tokens,
+          .C = context.output_size(SequenceMeanBwdOp::kDX, 1),
+          .B = context.bucket().sequences};
+}
+
 }  // namespace plimsoll

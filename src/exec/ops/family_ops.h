@@ -20,6 +20,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"
 #include "kernels/embedding/rope.h"
+#include "kernels/embedding/sequence_mean.h"
 #include "kernels/embedding/sort_ids.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
@@ -95,6 +96,8 @@ RopeArgs rope_args(const BindContext& context);
 RopeTableArgs rope_table_args(const BindContext& context);
 FirstTokenFwdArgs first_token_args(const BindContext& context);
 FirstTokenBwdArgs first_token_bwd_args(const BindContext& context);
+SequenceMeanFwdArgs sequence_mean_args(const BindContext& context);
+SequenceMeanBwdArgs sequence_mean_bwd_args(const BindContext& context);
 
 // The arguments of losses. Thread-safe: pure functions.
 

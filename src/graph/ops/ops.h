@@ -177,6 +177,15 @@ struct FirstTokenBwdOp {
   enum Out { kDX };
 };
 
+struct SequenceMeanOp {
+  enum In { kX, kCuSeqlens };
+  enum Out { kY };
+};
+struct SequenceMeanBwdOp {
+  enum In { kDY, kCuSeqlens };
+  enum Out { kDX };
+};
+
 // Losses. ClassLossOp: nll (whose logits are log-probabilities) and softmax_cross_entropy. ElementLossOp: mse and
 // bce_with_logits.
 struct ClassLossOp {
@@ -332,6 +341,8 @@ const OpSchema& rope_op();
 const OpSchema& rope_table_op();
 const OpSchema& scale_shift_op();
 const OpSchema& scale_shift_bwd_op();
+const OpSchema& sequence_mean_op();
+const OpSchema& sequence_mean_bwd_op();
 const OpSchema& sgd_op();
 const OpSchema& sgd_8bit_op();
 const OpSchema& softmax_cross_entropy_op();
@@ -366,7 +377,7 @@ ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b,
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
 ValueId emit_dropout(Graph& graph, ValueId x, ValueId rng, const DropoutSpec& spec,
                      std::string_view name = {});
-// Emits normalize and scale_shift: [T,C] -> [T,C].
+// Emits normalize and scale_shift: [T,C] -> [T,C]; bias is optional.
 ValueId emit_layer_norm(Graph& graph, ValueId x, ValueId gain, ValueId bias, double eps,
                         std::string_view name = {});
 

@@ -75,6 +75,8 @@ const std::vector<const OpSchema*>& registry() {
                                       &rope_table_op(),
                                       &scale_shift_op(),
                                       &scale_shift_bwd_op(),
+                                      &sequence_mean_op(),
+                                      &sequence_mean_bwd_op(),
                                       &sgd_op(),
                                       &sgd_8bit_op(),
                                       &softmax_cross_entropy_op(),

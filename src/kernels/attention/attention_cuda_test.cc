@@ -145,6 +145,26 @@ TEST(AttentionCudaShared, IsWithinItsBoundOfTheReference) {
   EXPECT_GE(compared, 48);
 }
 
+// ModernBERT's local attention: sequences of many tiles, of which each row sees 64 rows on both sides.
+TEST(AttentionCudaShared, SymmetricWindowsSkipTilesOnBothSides) {
+  int compared = 0;
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const int64_t window : {65, 130}) {
+      AttentionProblem problem{.name = test_name() + "/" + std::to_string(window),
+                               .lengths = {520, 70, 0, 1, 300},
+                               .tail = 7,
+                               .heads = 2,
+                               .head_dim = 64};
+      problem.dtype = dtype;
+      problem.window = window;
+      problem.dropout = window == 65 ? 0.1 : 0.0;
+      problem.layout = QkvLayout::kOneTensor;
+      compared += expect_within_bounds(problem, families_of(dtype, problem.head_dim));
+    }
+  }
+  EXPECT_GE(compared, 6);
+}
+
 // Compares fp32 tiles with tensor cores on one problem. Their results differ by a few random roundings to 16
 // bits, each of a relative size of at most 2^-9 on average.
 void expect_families_agree(const AttentionProblem& problem) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -133,11 +134,57 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionShared,
 
 TEST(AttentionSharedHeads, EveryInstructionSetIsWithinTheBound) {
   for_each_simd_target([] {
-    AttentionProblem problem = shared_problem({4, 2, 21}, AttentionMask::kCausal);
-    problem.lengths = {100, 3};
-    problem.dropout = 0.2;
-    expect_within_bounds(problem);
+    for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+      AttentionProblem problem = shared_problem({4, 2, 21}, mask);
+      problem.lengths = {100, 3};
+      problem.dropout = 0.2;
+      expect_within_bounds(problem);
+    }
   });
+}
+
+// ModernBERT's local attention: sequences of many tiles, of which each row sees 64 rows on both sides.
+TEST(AttentionWindow, SymmetricWindowsSkipTilesOnBothSides) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    AttentionProblem problem{
+        .name = test_name(), .lengths = {330, 70, 0, 1}, .tail = 7, .heads = 2, .head_dim = 16};
+    problem.dtype = dtype;
+    problem.window = 65;
+    problem.layout = QkvLayout::kOneTensor;
+    expect_within_bounds(problem);
+  }
+}
+
+// All scores are equal because q is zero, so a row of o is the mean of the rows of v that it sees. Sequences are stored end to end,
+// and no window reaches into a neighbouring one.
+TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
+  for (const int64_t window : {1, 2, 5, 65}) {
+    for (const Implementation implementation : {Implementation::kRef, Implementation::kCpu}) {
+      AttentionProblem problem{
+          .name = test_name(), .lengths = {150, 4, 9}, .tail = 3, .heads = 1, .head_dim = 8};
+      problem.window = window;
+      AttentionCase some(problem);
+      for (int64_t t = 0; t < some.used_rows(); ++t) {
+        for (int64_t d = 0; d < 8; ++d) {
+          some.qkv(0).view().store(some.index(0, t, 0, d), 0.0);
+          some.qkv(2).view().store(some.index(2, t, 0, d), static_cast<double>((t * (d + 3)) % 31));
+        }
+      }
+      some.forward(implementation);
+      for (size_t b = 0; b < problem.lengths.size(); ++b) {
+        const int64_t first = some.first_rows()[b], count = problem.lengths[b];
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t begin = std::max<int64_t>(0, i - window + 1), end = std::min(count, i + window);
+          for (int64_t d = 0; d < 8; ++d) {
+            double sum = 0;
+            for (int64_t j = begin; j < end; ++j) sum += some.load(2, first + j, 0, d);
+            EXPECT_NEAR(some.o.load((first + i) * 8 + d), sum / static_cast<double>(end - begin), 1e-5)
+                << window << " " << b << " " << i << " " << d;
+          }
+        }
+      }
+    }
+  }
 }
 
 // A window at least as long as the sequence, and a group of one head, are attention without either, to the last bit.

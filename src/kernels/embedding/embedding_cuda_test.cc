@@ -12,6 +12,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"
 #include "kernels/embedding/rope.h"
+#include "kernels/embedding/sequence_mean.h"
 #include "kernels/embedding/sort_ids.h"
 #include "kernels/embedding/testing/sort_ids_cases.h"
 
@@ -355,6 +356,47 @@ TEST(FirstTokenCuda, EqualsTheReference) {
           expect_same_bits(out, want);
           expect_same_bits(d_x, want_d_x);
         }
+      }
+    }
+  }
+}
+
+TEST(SequenceMeanCuda, IsWithinItsBoundOfTheReference) {
+  constexpr int64_t T = 210, B = 5;
+  const std::vector<int64_t> starts{0, 3, 3, 4, 204, 204};
+  GuardedBuffer cu_seqlens = integers(DType::kI32, starts);
+  for (const int64_t C : {1, 19, 768}) {
+    for (const DType from : cuda_types()) {
+      for (const DType to : cuda_types()) {
+        GuardedBuffer x("sequence_mean/x", from, T * C), y("sequence_mean/y", to, B * C),
+            want("sequence_mean/want", DType::kF64, B * C), d_y("sequence_mean/d_y", from, B * C),
+            d_x("sequence_mean/d_x", to, T * C), want_d_x("sequence_mean/want_d_x", DType::kF64, T * C);
+        x.fill_normal(0.5, 1.0);
+        d_y.fill_normal();
+        sequence_mean_fwd_ref({x.view(), cu_seqlens.view(), want.view(), T, C, B});
+        sequence_mean_bwd_ref({d_y.view(), cu_seqlens.view(), want_d_x.view(), T, C, B});
+        std::vector<double> bounds, d_x_bounds;
+        for (size_t b = 0; b < static_cast<size_t>(B); ++b) {
+          const int64_t rows = starts[b + 1] - starts[b];
+          for (int64_t c = 0; c < C; ++c) {
+            double mean_abs = 0.0;
+            for (int64_t t = starts[b]; t < starts[b + 1]; ++t)
+              mean_abs += std::abs(x.load(t * C + c)) / static_cast<double>(rows);
+            const double mean = want.load(static_cast<int64_t>(b) * C + c);
+            bounds.push_back(sequence_mean_error_bound(rows, mean_abs, mean, to));
+          }
+        }
+        for (int64_t i = 0; i < T * C; ++i)
+          d_x_bounds.push_back(sequence_mean_bwd_error_bound(want_d_x.load(i), to));
+        Twins gpu;
+        run_twice(gpu, {&y, &d_x}, [&] {
+          sequence_mean_fwd_cuda({gpu(x), gpu(cu_seqlens), gpu(y), T, C, B}, nullptr);
+          sequence_mean_bwd_cuda({gpu(d_y), gpu(cu_seqlens), gpu(d_x), T, C, B}, nullptr);
+        });
+        const auto forward = compare(y, want, limit_of(bounds, Zeros::kExpected));
+        EXPECT_TRUE(forward.ok()) << forward;
+        const auto backward = compare(d_x, want_d_x, limit_of(d_x_bounds, Zeros::kExpected));
+        EXPECT_TRUE(backward.ok()) << backward;
       }
     }
   }

@@ -7,6 +7,7 @@
 #include "kernels/element_wise/rounding.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sequence_mean.h"
 #include "kernels/embedding/sort_ids.h"
 
 namespace plimsoll {
@@ -65,6 +66,30 @@ void first_token_bwd_ref(const FirstTokenBwdArgs& args) {
     const int64_t row = row_of_sequence(cu_seqlens, b, args.row);
     for (int64_t c = 0; c < args.C; ++c) args.d_x.store(row * args.C + c, args.d_out.load(b * args.C + c));
   }
+}
+
+void sequence_mean_fwd_ref(const SequenceMeanFwdArgs& args) {
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  for (int64_t b = 0; b < args.B; ++b) {
+    const int64_t rows = cu_seqlens[b + 1] - cu_seqlens[b];
+    for (int64_t c = 0; c < args.C; ++c) {
+      double sum = 0.0;
+      for (int64_t t = cu_seqlens[b]; t < cu_seqlens[b + 1]; ++t) sum += args.x.load(t * args.C + c);
+      args.y.store(b * args.C + c, rows > 0 ? sum / static_cast<double>(rows) : 0.0);
+    }
+  }
+}
+
+void sequence_mean_bwd_ref(const SequenceMeanBwdArgs& args) {
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  for (int64_t b = 0; b < args.B; ++b) {
+    const auto rows = static_cast<double>(cu_seqlens[b + 1] - cu_seqlens[b]);
+    for (int64_t t = cu_seqlens[b]; t < cu_seqlens[b + 1]; ++t) {
+      for (int64_t c = 0; c < args.C; ++c)
+        args.d_x.store(t * args.C + c, args.d_y.load(b * args.C + c) / rows);
+    }
+  }
+  for (int64_t i = cu_seqlens[args.B] * args.C; i < args.T * args.C; ++i) args.d_x.store(i, 0.0);
 }
 
 void check_sort_ids(const char* kernel, const SortIdsArgs& args) {

@@ -81,15 +81,17 @@ ValueId ModelBuilder::norm_of_heads(ValueId qkv, const std::string& q_name, cons
               name);
 }
 
-ValueId ModelBuilder::rotate_heads(ValueId qkv, const std::string& name) {
-  if (rope_table_ == kNoValue) {
+ValueId ModelBuilder::rotate_heads(ValueId qkv, const RopeParameters& rope, const std::string& name) {
+  const auto [table, is_new] = rope_tables_.try_emplace(rope_text(rope), kNoValue);
+  if (is_new) {
     // Positions have no table that limits them; attention numbers at most 2^20.
-    const ValueId positions = table_rows("positions", int64_t{1} << 20);
-    Attributes attributes{{"dim", config_.head_width()}, {"rope", rope_text(config_.rope)}};
+    const ValueId declared = graph_.find("positions");
+    const ValueId positions = declared != kNoValue ? declared : table_rows("positions", int64_t{1} << 20);
+    Attributes attributes{{"dim", config_.head_width()}, {"rope", table->first}};
     if (options_.dtype == DType::kF64) attributes.set("dtype", std::string(dtype_name(DType::kF64)));
-    rope_table_ = emit(graph_, rope_table_op(), {positions, cu_seqlens_}, attributes, "rope_table");
+    table->second = emit(graph_, rope_table_op(), {positions, cu_seqlens_}, attributes, "rope_table");
   }
-  return emit(graph_, rope_op(), {qkv, rope_table_},
+  return emit(graph_, rope_op(), {qkv, table->second},
               {{"heads", config_.num_attention_heads + config_.heads_of_keys()}}, name);
 }
 

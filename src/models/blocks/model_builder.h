@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ class ModelBuilder {
   ValueId first_token(ValueId x_TC, const std::string& name) {
     return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {}, name);
   }
+  // x_TC -> [B, C], the mean of the rows of each sequence.
+  ValueId sequence_mean(ValueId x_TC, const std::string& name) {
+    return emit(graph_, sequence_mean_op(), {x_TC, cu_seqlens_}, {}, name);
+  }
   ValueId last_token(ValueId x_TC, const std::string& name) {
     return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {{"last", int64_t{1}}}, name);
   }
@@ -63,8 +68,8 @@ class ModelBuilder {
   // qkv_T((H+2G)D) -> the same with the heads of q and of k normalized, each with its gain.
   ValueId norm_of_heads(ValueId qkv, const std::string& q_name, const std::string& k_name,
                         const std::string& name);
-  // qkv_T((H+2G)D) -> the same with the heads of q and k rotated by the configuration's rotary embedding.
-  ValueId rotate_heads(ValueId qkv, const std::string& name);
+  // qkv_T((H+2G)D) -> the same with the heads of q and k rotated by a rotary embedding.
+  ValueId rotate_heads(ValueId qkv, const RopeParameters& rope, const std::string& name);
   // qkv -> [T, C]: stores keys and values in the cache, and attends to all of the sequence. `attributes`: heads, scale and, if
   // they differ from their defaults, kv_heads and window. Requires: options with a cache.
   ValueId cached_attention(ValueId qkv, const Attributes& attributes, const std::string& name);
@@ -86,7 +91,7 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;  // of a model with a cache
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  ValueId rope_table_ = kNoValue;  // emitted by the first layer that rotates
+  std::map<std::string, ValueId> rope_tables_;  // by rope_text(); emitted by the first layer that reads one
   int64_t next_site_ = 0;
 };
 

@@ -128,7 +128,7 @@ void read_numbers(RopeParameters& p, const ModelConfig& config, const ConfigRead
 
 }  // namespace
 
-void read_rope(ModelConfig& config, const ConfigReader& reader) {
+void check_rope_width(const ModelConfig& config, const ConfigReader& reader) {
   const int64_t width = config.head_width();
   if (width % 2 != 0 || width > kMaxRopeDim) {
     throw_error(
@@ -137,6 +137,25 @@ void read_rope(ModelConfig& config, const ConfigReader& reader) {
         "num_attention_heads",
         reader.where(), width, kMaxRopeDim);
   }
+}
+
+RopeParameters read_rope_object(const ModelConfig& config, const ConfigReader& reader, const Json& json,
+                                const std::string& where, double theta) {
+  const ConfigReader object(json, where);
+  for (const auto& [key, value] : json.items()) {
+    if (std::ranges::find(kKnownKeys, key) != std::end(kKnownKeys) || value.is_null()) continue;
+    throw_error(ErrorCode::kUsage, "{}: '{}' is not a key of any rotary embedding that this version computes",
+                object.where(), key);
+  }
+  RopeParameters parameters{.type = read_type(object), .theta = theta};
+  object.read(parameters.theta, "rope_theta");
+  read_numbers(parameters, config, reader, object);
+  require_above(where, "rope_theta", parameters.theta, 1.0);
+  return parameters;
+}
+
+void read_rope(ModelConfig& config, const ConfigReader& reader) {
+  check_rope_width(config, reader);
   double partial = 1.0;
   reader.read(partial, "partial_rotary_factor");
   if (partial != 1.0) {
@@ -146,24 +165,13 @@ void read_rope(ModelConfig& config, const ConfigReader& reader) {
   config.rope = {};
   reader.read(config.rope.theta, "rope_theta");
   const RopeObject found = find_object(reader);
-  if (found.json != nullptr) {
-    const ConfigReader object(*found.json, found.where);
-    for (const auto& [key, value] : found.json->items()) {
-      if (std::ranges::find(kKnownKeys, key) != std::end(kKnownKeys) || value.is_null()) continue;
-      throw_error(ErrorCode::kUsage,
-                  "{}: '{}' is not a key of any rotary embedding that this version computes", object.where(),
-                  key);
-    }
-    config.rope.type = read_type(object);
-    object.read(config.rope.theta, "rope_theta");
-    read_numbers(config.rope, config, reader, object);
-  }
+  if (found.json != nullptr)
+    config.rope = read_rope_object(config, reader, *found.json, found.where, config.rope.theta);
   require_above(reader.where(), "rope_theta", config.rope.theta, 1.0);
 }
 
-void write_rope(Json& json, const ModelConfig& config) {
-  const RopeParameters& p = config.rope;
-  Json object{{"rope_type", rope_type_name(p.type)}, {"rope_theta", p.theta}};
+Json rope_object(const RopeParameters& p) {
+  Json object{{"rope_type", rope_type_name(p.type)}};
   if (p.type != RopeType::kDefault) object["factor"] = p.factor;
   if (p.type == RopeType::kYarn || p.type == RopeType::kLongRope || p.type == RopeType::kLlama3)
     object["original_max_position_embeddings"] = static_cast<int64_t>(p.original);
@@ -182,6 +190,13 @@ void write_rope(Json& json, const ModelConfig& config) {
   }
   if (p.type == RopeType::kYarn || p.type == RopeType::kLongRope)
     object["attention_factor"] = p.attention_factor;
+  return object;
+}
+
+void write_rope(Json& json, const ModelConfig& config) {
+  const RopeParameters& p = config.rope;
+  Json object = rope_object(p);
+  object["rope_theta"] = p.theta;
   json["rope_parameters"] = object;
   json["rope_scaling"] = p.type == RopeType::kDefault ? Json(nullptr) : object;
   json["rope_theta"] = p.theta;

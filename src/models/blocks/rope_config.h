@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "models/config.h"
 #include "models/config_reader.h"
@@ -13,6 +14,17 @@ namespace plimsoll {
 // configuration were read. Errors: kUsage for a type that is not computed and for keys that it does not have; kBadData for
 // numbers that are missing or out of range. The message names the file, the object and the key.
 void read_rope(ModelConfig& config, const ConfigReader& reader);
+
+// Errors: kBadData if the width of heads is odd or too large for rotary embeddings.
+void check_rope_width(const ModelConfig& config, const ConfigReader& reader);
+
+// Returns the embedding that an object in the form of `rope_parameters` states. `where` names the object in messages; `theta` is
+// the base if the object states none. Requires and errors: as read_rope().
+RopeParameters read_rope_object(const ModelConfig& config, const ConfigReader& reader,
+                                const nlohmann::json& json, const std::string& where, double theta);
+
+// Returns the object without `rope_theta`.
+nlohmann::json rope_object(const RopeParameters& parameters);
 
 // Writes both forms, so that a reader of either finds the same embedding.
 void write_rope(nlohmann::json& json, const ModelConfig& config);

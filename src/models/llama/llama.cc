@@ -80,7 +80,7 @@ ValueId build_layer(ModelBuilder& builder, ValueId x, int64_t layer) {
     qkv = builder.norm_of_heads(qkv, names.in_attention("q_norm"), names.in_attention("k_norm"),
                                 names.in_attention("normalized"));
   }
-  qkv = builder.rotate_heads(qkv, names.in_attention("rotated"));
+  qkv = builder.rotate_heads(qkv, config.rope, names.in_attention("rotated"));
   const ValueId attended = builder.attention(qkv, AttentionDirection::kCausal, names.in_attention("context"),
                                              config.window_of(layer));
   x = emit(graph, add_op(), {x, builder.linear(attended, names.in_attention("o_proj"))}, {}, "residual");

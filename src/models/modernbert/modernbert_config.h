@@ -1,0 +1,27 @@
+// The configuration of ModernBERT in config.json, in the form of transformers 4 (global_attn_every_n_layers, global_rope_theta,
+// local_rope_theta, rope_scaling) and in that of transformers 5 (layer_types, rope_parameters per type of layer).
+// Thread-safe: constant data and pure functions.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+
+#include "models/architecture.h"
+
+namespace plimsoll {
+
+std::span<const ConfigKey> modernbert_keys();
+std::span<const Preset> modernbert_presets();
+
+// Sets transformers' defaults.
+void set_modernbert_defaults(ModelConfig& config);
+
+// Reads what modernbert_keys() cannot state. Errors: kBadData for values out of range and lists of the wrong length; kUsage
+// for what this version does not compute.
+void complete_modernbert(ModelConfig& config, const ConfigReader& reader);
+
+// Writes the form that both versions of transformers read. Only a pattern of layers that no interval states, and types of
+// rotary embeddings, need the keys of transformers 5.
+void write_modernbert(nlohmann::json& json, const ModelConfig& config);
+
+}  // namespace plimsoll
