@@ -25,7 +25,7 @@ namespace plimsoll {
 struct Continuation {
   std::string text;             // the new text, up to the end token or the end of the stop string
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
-  std::string end;              // "eos", "stop" or "length"
+  std::string end;              // "eos", "stop", "length", or "interrupted" (Generator::request_stop())
   double score = 0.0;           // of beam search; otherwise 0
 };
 
@@ -82,10 +82,18 @@ class Generator {
   // Takes the planned memory and loads the weights; generate() calls it if it was not called before. Errors: kWillNotFit, kBadData,
   // kDevice.
   void start();
-  // Returns num_return_sequences continuations for each prompt of the constructor.
-  std::vector<std::vector<Continuation>> generate(const OnText& on_text = {});
+  // Returns num_return_sequences continuations for each prompt of the constructor. `on_prompt` is called when those of a prompt are complete, in the
+  // order of the prompts.
+  using OnPrompt = std::function<void(int64_t prompt, const std::vector<Continuation>& continuations)>;
+  std::vector<std::vector<Continuation>> generate(const OnText& on_text = {}, const OnPrompt& on_prompt = {});
   // Returns the continuations of another prompt. Errors: kUsage if the plan has no room for it.
   std::vector<Continuation> generate(const std::string& prompt, const OnText& on_text = {});
+
+  // Makes the running call of generate(), or the next one, end after the current run of the model, with the tokens so far; prompts that were not
+  // begun get no continuations. May be called from another thread or from a signal handler.
+  void request_stop();
+  // Returns true if request_stop() ended the last call of generate().
+  bool was_stopped() const;
 
   GenerationSpeed speed() const;
   // Returns the planned and the held memory.
@@ -104,6 +112,9 @@ bool draws_prompts(const Arguments& arguments);
 // Reads prompts: a text per line without its end, or, if the name ends with .jsonl, the key "prompt" of a JSON object per line. Empty lines
 // are skipped. `name` names the input in messages. Errors: kBadData for a line that is no such object, and if there is no prompt.
 std::vector<std::string> read_prompts(std::istream& input, const std::string& name);
+
+// Reads the prompts of a file, which may be compressed (.gz, .zst). Errors: also kBadData for a file that cannot be read or is no text.
+std::vector<std::string> read_prompt_file(const std::string& path);
 
 // Returns a JSON object per continuation and line: prompt, text, tokens, end and score.
 std::string continuation_lines(const std::vector<std::string>& prompts,

@@ -18,6 +18,7 @@
 #include "models/model.h"
 #include "plan/search/fit.h"
 #include "run/captured_buckets.h"
+#include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/run_setup.h"
 #include "show/report/fit_table.h"
@@ -149,6 +150,9 @@ class Fit {
     // A plan is made for batches of the longest sequences, so that the data need not be read.
     length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
     evaluates_ = base_.do_eval || base_.do_predict || base_.eval_strategy != "no";
+    // The task is that of the run with the data, although the data is not read.
+    if (const TaskChoice task = task_of_file(base_, environment, posix_file_system()); task.problem_type)
+      base_.problem_type = problem_type_name(*task.problem_type);
     if (base_.dataset_name != "dummy") base_.dataset_name.clear();
     base_.train_file.clear();
     base_.validation_file.clear();

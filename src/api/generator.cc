@@ -1,18 +1,23 @@
 #include "plimsoll/generator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "api/plan_report.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "generate/text_generator.h"
+#include "io/data/table_reader.h"
+#include "io/data/text_file.h"
 #include "plan/search/change.h"
 #include "run/data_sets.h"
 #include "run/device_choice.h"
@@ -106,11 +111,37 @@ GenerationSizes sizes_of(const GenerationSettings& settings, const RunSetup& set
   return sizes;
 }
 
+// Calls work() for prompt i of several; an error then begins with its number.
+template <typename Work>
+void with_number(size_t i, size_t num_prompts, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (num_prompts == 1) throw;
+    throw Error(error.code(), fmt::format("prompt {}: {}", i + 1, error.what()));
+  }
+}
+
 // Returns the length of prompts that leaves room for the new tokens, and `at_most` at most.
 int64_t length_with_room(const GenerationSettings& settings, const RunSetup& setup, int64_t at_most) {
   const int64_t wanted = settings.length.max_new_tokens.value_or(kDefaultNewTokens);
   const int64_t room = setup.model.config.max_position_embeddings - wanted;
   return std::max<int64_t>(1, std::min(room, at_most));
+}
+
+// Makes the facts of a run state what another number of beams, or of texts, needs.
+void state_other_sequences(const GenerationSettings& settings, RunSetup* setup) {
+  const GenerationSizes sizes = setup->generation;
+  const bool is_gpu = setup->device.options.is_gpu();
+  setup->facts.sizes_with_sequences = [settings, sizes, is_gpu](int64_t sequences) {
+    GenerationSizes other = with_sequences(sizes, sequences);
+    GenerationSettings changed = settings;
+    if (settings.beams.num_beams > 1 || settings.num_return_sequences == 1)
+      changed.beams.num_beams = sequences;
+    changed.num_return_sequences = other.texts_per_prompt;
+    other.candidates = num_candidates(changed, is_gpu);
+    return other;
+  };
 }
 
 // Plans what other numbers of beams, or of texts, cost: the plan's own, and 1, 2, 4 and 8 if the settings allow them.
@@ -143,6 +174,8 @@ std::string_view end_name(TextEnd end) {
       return "stop";
     case TextEnd::kLength:
       return "length";
+    case TextEnd::kInterrupted:
+      return "interrupted";
   }
   return "";
 }
@@ -156,42 +189,62 @@ struct Generator::Impl {
   PlanReport plan;
   double seconds = 0.0;
   int64_t num_prompts = 0;  // generated so far
+  std::atomic<bool> stop{false};
+  bool was_stopped = false;
 
   const RunSetup& setup() const { return texts->session().setup(); }
   const Tokenizer& tokenizer() const { return *setup().tokenizer.tokenizer; }
 
   std::vector<int32_t> encode(const Tokenizer& of_run, const std::string& text) const {
+    if (const size_t at = find_invalid_utf8(text); at < text.size()) {
+      throw_error(ErrorCode::kUsage,
+                  "the prompt has the byte 0x{:02X} at byte {}, which is not valid UTF-8; convert it, for "
+                  "example with iconv -f LATIN1 -t UTF-8",
+                  static_cast<unsigned>(static_cast<unsigned char>(text[at])), at);
+    }
     return of_run.encode(text).ids;
   }
 
-  Continuation continuation_of(const GeneratedText& text) const {
+  // The text is what the new tokens add to the text of the prompt, as in transformers' pipeline: a decoder may join a token to the one
+  // before it.
+  Continuation continuation_of(const std::vector<int32_t>& prompt, const GeneratedText& text) const {
     Continuation result{
         .text = {}, .tokens = text.tokens, .end = std::string(end_name(text.end)), .score = text.score};
     if (!setup().tokenizer.tokenizer) return result;
-    result.text = tokenizer().decode(text.tokens, {.skip_special_tokens = true});
+    constexpr DecodeOptions kOptions{.skip_special_tokens = true};
+    const std::string before = tokenizer().decode(prompt, kOptions);
+    std::vector<int32_t> all = prompt;
+    all.insert(all.end(), text.tokens.begin(), text.tokens.end());
+    const std::string whole = tokenizer().decode(all, kOptions);
+    result.text =
+        whole.starts_with(before) ? whole.substr(before.size()) : tokenizer().decode(text.tokens, kOptions);
     return result;
   }
 
   std::vector<std::vector<Continuation>> generate(std::span<const std::vector<int32_t>> ids,
-                                                  const OnText& on_text) {
+                                                  const OnText& on_text, const OnPrompt& on_prompt) {
     const auto start = std::chrono::steady_clock::now();
+    constexpr DecodeOptions kStreamOptions{.skip_special_tokens = true};
     std::map<std::pair<int64_t, int64_t>, TokenStream> streams;
     const int64_t first = num_prompts;
     const auto on_token = [&](int64_t prompt, int64_t text, int32_t token) {
-      auto [stream, is_new] = streams.try_emplace({prompt, text}, tokenizer());
+      auto [stream, is_new] = streams.try_emplace({prompt, text}, tokenizer(), kStreamOptions,
+                                                  ids[static_cast<size_t>(prompt - first)]);
       on_text(prompt - first, text, stream->second.push(token));
     };
-    const std::vector<std::vector<GeneratedText>> generated =
-        texts->generate(ids, first, on_text ? TextGenerator::OnToken(on_token) : TextGenerator::OnToken());
+    std::vector<std::vector<Continuation>> result(ids.size());
+    const auto on_texts = [&](int64_t number, const std::vector<GeneratedText>& of_prompt) {
+      const auto i = static_cast<size_t>(number - first);
+      for (const GeneratedText& text : of_prompt) result[i].push_back(continuation_of(ids[i], text));
+      if (on_prompt) on_prompt(number - first, result[i]);
+    };
+    texts->generate(ids, first, on_text ? TextGenerator::OnToken(on_token) : TextGenerator::OnToken(),
+                    on_texts);
+    was_stopped = stop.exchange(false);
     num_prompts += std::ssize(ids);
     for (auto& [key, stream] : streams) {
       if (const std::string rest = stream.finish(); !rest.empty())
         on_text(key.first - first, key.second, rest);
-    }
-    std::vector<std::vector<Continuation>> result;
-    for (const std::vector<GeneratedText>& of_prompt : generated) {
-      std::vector<Continuation>& list = result.emplace_back();
-      for (const GeneratedText& text : of_prompt) list.push_back(continuation_of(text));
     }
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
@@ -214,12 +267,18 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
       prepare_generation(arguments, RunPurpose::kGenerate, environment, files, [&](const RunSetup& of_run) {
         impl_->settings = settings_of(arguments, of_run, files);
         if (draws_prompts(arguments)) impl_->prompts = random_prompts(arguments, of_run.model.config);
-        for (const std::string& prompt : prompts)
-          impl_->prompts.push_back(impl_->encode(*of_run.tokenizer.tokenizer, prompt));
         std::vector<int64_t> lengths;
-        for (const std::vector<int32_t>& prompt : impl_->prompts) {
-          if (!prompt.empty()) lengths.push_back(std::ssize(prompt));  // generate() refuses the others
+        for (size_t i = 0; i < prompts.size(); ++i) {
+          with_number(i, prompts.size(), [&] {
+            impl_->prompts.push_back(impl_->encode(*of_run.tokenizer.tokenizer, prompts[i]));
+            if (impl_->prompts.back().empty()) return;  // generate() refuses it
+            lengths.push_back(std::ssize(impl_->prompts.back()));
+            static_cast<void>(
+                max_new_tokens(impl_->settings, lengths.back(), of_run.model.config.max_position_embeddings));
+          });
         }
+        if (draws_prompts(arguments))
+          lengths.assign(impl_->prompts.size(), std::ssize(impl_->prompts.front()));
         constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
         if (longest_prompt > 0) lengths.push_back(longest_prompt);
         if (lengths.empty()) lengths.push_back(length_with_room(impl_->settings, of_run, kAnyLength));
@@ -229,7 +288,9 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
         return sizes;
       });
   setup.diagnostics.notes.insert(setup.diagnostics.notes.begin(), notes.begin(), notes.end());
+  state_other_sequences(impl_->settings, &setup);
   impl_->texts = std::make_unique<TextGenerator>(std::move(setup), files, impl_->settings);
+  impl_->texts->set_stop(&impl_->stop);
   impl_->plan = report_of(impl_->texts->session().plan(), impl_->setup(), impl_->settings,
                           arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut, environment);
 }
@@ -258,15 +319,24 @@ void Generator::start() {
   if (draws_prompts(impl_->setup().arguments)) impl_->texts->warm_up(impl_->prompts);
 }
 
-std::vector<std::vector<Continuation>> Generator::generate(const OnText& on_text) {
+std::vector<std::vector<Continuation>> Generator::generate(const OnText& on_text, const OnPrompt& on_prompt) {
   start();
-  return impl_->generate(impl_->prompts, on_text);
+  return impl_->generate(impl_->prompts, on_text, on_prompt);
 }
 
 std::vector<Continuation> Generator::generate(const std::string& prompt, const OnText& on_text) {
   start();
   const std::vector<std::vector<int32_t>> ids{impl_->encode(impl_->tokenizer(), prompt)};
-  return impl_->generate(ids, on_text).front();
+  return impl_->generate(ids, on_text, {}).front();
+}
+
+void Generator::request_stop() {
+  static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may take no lock");
+  if (impl_) impl_->stop.store(true);
+}
+
+bool Generator::was_stopped() const {
+  return impl_->was_stopped;
 }
 
 GenerationSpeed Generator::speed() const {
@@ -300,7 +370,7 @@ PlanReport plan_generation(const Arguments& given, int64_t prompt_tokens, const 
   std::vector<std::string> notes = resolve_arguments(arguments);
   FileSystem& files = posix_file_system();
   GenerationSettings settings;
-  const RunSetup setup = prepare_generation(
+  RunSetup setup = prepare_generation(
       arguments, RunPurpose::kPlanGeneration, environment, files, [&](const RunSetup& of_plan) {
         settings = settings_of(arguments, of_plan, files);
         const bool draws = draws_prompts(arguments);
@@ -318,6 +388,7 @@ PlanReport plan_generation(const Arguments& given, int64_t prompt_tokens, const 
         const int64_t prompts = draws ? std::min(arguments.dummy_num_samples, at_once) : at_once;
         return sizes_of(settings, of_plan, std::vector<int64_t>(static_cast<size_t>(prompts), length));
       });
+  state_other_sequences(settings, &setup);
   const Plan plan = build_plan(setup.request);
   PlanReport report = report_of(plan, setup, settings, savings, environment);
   report.warnings = setup.diagnostics.warnings;
@@ -326,8 +397,13 @@ PlanReport plan_generation(const Arguments& given, int64_t prompt_tokens, const 
   return report;
 }
 
-std::vector<std::string> read_prompts(std::istream& input, const std::string& name) {
-  const bool is_json = name.ends_with(".jsonl");
+namespace {
+
+std::vector<std::string> prompts_of(TextFile file) {
+  const std::string extension = data_extension(file.name);
+  const bool is_json = extension == ".jsonl" || extension == ".ndjson";
+  const std::string name = std::move(file.name);
+  std::istringstream input(std::move(file.bytes));
   std::vector<std::string> prompts;
   int64_t number = 0;
   for (std::string line; std::getline(input, line);) {
@@ -349,6 +425,18 @@ std::vector<std::string> read_prompts(std::istream& input, const std::string& na
   }
   if (prompts.empty()) throw_error(ErrorCode::kBadData, "{}: there is no prompt; write one per line", name);
   return prompts;
+}
+
+}  // namespace
+
+std::vector<std::string> read_prompts(std::istream& input, const std::string& name) {
+  std::string bytes(std::istreambuf_iterator<char>(input), {});
+  if (bytes.empty()) throw_error(ErrorCode::kBadData, "{}: there is no prompt; write one per line", name);
+  return prompts_of(text_file_from_memory(name, std::move(bytes)));
+}
+
+std::vector<std::string> read_prompt_file(const std::string& path) {
+  return prompts_of(read_data_file(path));
 }
 
 std::string continuation_lines(const std::vector<std::string>& prompts,

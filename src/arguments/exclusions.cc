@@ -73,6 +73,7 @@ constexpr std::array kExclusions = {
               {"log_level", Is::kNoneOf, "passive|warning"},
               "{0} means --log_level warning, and {1} excludes it; give one of them"},
     Exclusion{{"dataset_name", Is::kOneOf, "dummy"}, {"task_name", Is::kGiven}, kEachOther},
+    Exclusion{{"stride", Is::kGiven}, {"packing", Is::kTrue}, kEachOther},
     Exclusion{{"dataset_name", Is::kGiven}, {"train_file", Is::kGiven}, kEachOther},
     Exclusion{{"dataset_name", Is::kOneOf, "dummy"}, {"validation_file", Is::kGiven}, kEachOther},
     Exclusion{{"dataset_name", Is::kOneOf, "dummy"}, {"test_file", Is::kGiven}, kEachOther},

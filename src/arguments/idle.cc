@@ -69,6 +69,10 @@ constexpr IdleRule kRules[] = {
      [](const Arguments& a) -> std::string {
        return a.do_eval ? "" : "without --validation_file, --do_eval or --eval_strategy";
      }},
+    {"stride",
+     [](const Arguments& a) -> std::string {
+       return a.do_eval ? "" : "without --validation_file, --do_eval or --eval_strategy";
+     }},
     {"validation_split_percentage",
      [](const Arguments& a) -> std::string {
        return a.validation_file.empty() ? "" : "with --validation_file, which is all of the validation data";

@@ -76,7 +76,7 @@ constexpr std::string_view kTrainingOnly[] = {
 // Settings that evaluation uses in addition to those of prediction.
 constexpr std::string_view kEvaluationOnly[] = {
     "validation_file", "max_eval_samples",    "do_eval", "label_smoothing_factor", "prediction_loss_only",
-    "report_to",       "skip_memory_metrics",
+    "report_to",       "skip_memory_metrics", "stride",
 };
 
 // Settings that do not affect a plan: no size or operation depends on them, or they concern only the

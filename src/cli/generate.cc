@@ -1,14 +1,14 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "plimsoll/error.h"
 #include "plimsoll/generator.h"
 #include "plimsoll/report.h"
@@ -25,7 +25,8 @@ std::vector<std::string> prompts_of(const std::string& path) {
     throw Error(ErrorCode::kUsage, "--prompt_file " + path + ": cannot read the file: " +
                                        std::strerror(errno) + "; check the path and its permissions");
   }
-  return read_prompts(file, path);
+  file.close();
+  return read_prompt_file(path);
 }
 
 // Prints the figures of random prompts, whose texts mean nothing.
@@ -44,8 +45,49 @@ void say_figures(const Generator& generator) {
   say(memory);
 }
 
+// The lines of --json: a text per line, which is written when the texts of its prompt are complete, so that the file has only complete lines
+// whenever the run ends. An older file is kept until the first line.
+class TextLines {
+ public:
+  explicit TextLines(const Arguments& arguments) : path_(arguments.json) {
+    if (path_.empty() || path_ == "-") return;
+    is_new_ = !std::filesystem::exists(path_);
+    errno = 0;
+    // Reports a file that cannot be written before the work.
+    if (!std::ofstream(path_, std::ios::app)) fail();
+  }
+  ~TextLines() {
+    std::error_code ignored;
+    if (is_new_ && !file_.is_open()) std::filesystem::remove(path_, ignored);
+  }
+  TextLines(const TextLines&) = delete;
+  TextLines& operator=(const TextLines&) = delete;
+
+  void write(const std::string& prompt, const std::vector<Continuation>& texts) {
+    const std::string lines = continuation_lines({prompt}, {texts});
+    if (path_ == "-") {
+      print_part(lines);
+      return;
+    }
+    errno = 0;
+    if (!file_.is_open()) file_.open(path_);
+    file_ << lines;
+    if (!file_.flush()) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw Error(ErrorCode::kDevice, "--json " + path_ + ": cannot write the file: " + std::strerror(errno) +
+                                        "; check the path, its permissions and the disk");
+  }
+
+  std::string path_;
+  std::ofstream file_;
+  bool is_new_ = false;
+};
+
 // Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another.
-std::vector<Continuation> print_one(Generator& generator, const std::string& prompt, bool streams) {
+void print_one(Generator& generator, const std::string& prompt, bool streams) {
   print_part(prompt);
   std::vector<Continuation> texts = generator.generate(
       prompt, streams ? Generator::OnText([](int64_t, int64_t continuation, const std::string& text) {
@@ -53,15 +95,47 @@ std::vector<Continuation> print_one(Generator& generator, const std::string& pro
         if (continuation == 0) print_part(text);
       })
                       : Generator::OnText());
-  print(streams ? std::string("\n") : texts.front().text + "\n");
+  print(streams || texts.empty() ? std::string("\n") : texts.front().text + "\n");
   for (size_t i = 1; i < texts.size(); ++i) print(prompt + texts[i].text + "\n");
-  return texts;
+  flush_output();
 }
 
 void converse(Generator& generator, bool streams) {
-  for (std::string line; std::getline(std::cin, line);) {
-    if (!line.empty()) print_one(generator, line, streams);
+  while (!generator.was_stopped()) {
+    // While the program waits for a line, a signal ends it.
+    release_signals();
+    std::string line;
+    if (!std::getline(std::cin, line)) break;
+    catch_signals();
+    if (line.empty()) continue;
+    try {
+      print_one(generator, line, streams);
+    } catch (const Error& error) {
+      // A prompt that the plan has no room for, say; the next one may be shorter.
+      if (error.code() != ErrorCode::kUsage) throw;
+      print("\n");
+      say_error(error.what());
+    }
   }
+}
+
+// Generates the texts of all prompts, and prints or writes those of each prompt when they are complete.
+void generate_all(Generator& generator, const std::vector<std::string>& prompts, const Arguments& arguments) {
+  TextLines lines(arguments);
+  size_t num_begun = 0;
+  generator.generate({}, [&](int64_t number, const std::vector<Continuation>& texts) {
+    const std::string& prompt = prompts[static_cast<size_t>(number)];
+    ++num_begun;
+    if (!arguments.json.empty()) {
+      lines.write(prompt, texts);
+      return;
+    }
+    for (const Continuation& text : texts) print_part(prompt + text.text + "\n");
+  });
+  if (!arguments.json.empty() && arguments.json != "-") say("wrote " + arguments.json);
+  if (generator.was_stopped() && num_begun < prompts.size())
+    say(std::to_string(prompts.size() - num_begun) + " of " + std::to_string(prompts.size()) +
+        " prompts were not begun");
 }
 
 }  // namespace
@@ -118,29 +192,30 @@ int run_generate(const std::vector<std::string>& words) {
     return 0;
   }
   say(generator.plan().line.substr(0, generator.plan().line.find('\n')));
+  const StoppedBySignals stopped_by_signals(
+      [](void* target) { static_cast<Generator*>(target)->request_stop(); }, &generator,
+      "\nending the texts; a second signal stops at once\n");
+  catch_signals();
   generator.start();
   const bool streams =
       arguments.num_beams.value_or(1) == 1 && arguments.num_return_sequences.value_or(1) == 1;
   if (is_random) {
     generator.generate();
     print_figures(generator, arguments);
-    return 0;
-  }
-  if (interactive) {
-    for (const std::string& prompt : prompts) print_one(generator, prompt, streams);
+  } else if (interactive) {
+    for (size_t i = 0; i < prompts.size() && !generator.was_stopped(); ++i)
+      print_one(generator, prompts[i], streams);
     converse(generator, streams);
   } else if (prompts.size() == 1 && arguments.json.empty()) {
     print_one(generator, prompts.front(), streams);
   } else {
-    const std::vector<std::vector<Continuation>> texts = generator.generate();
-    if (arguments.json.empty()) {
-      for (size_t i = 0; i < prompts.size(); ++i) {
-        for (const Continuation& text : texts[i]) print(prompts[i] + text.text + "\n");
-      }
-    }
-    write_json(continuation_lines(prompts, texts), arguments);
+    generate_all(generator, prompts, arguments);
   }
-  say_figures(generator);
+  if (!is_random) say_figures(generator);
+  if (generator.was_stopped()) {
+    say("interrupted; the texts end with the tokens that were generated before");
+    return static_cast<int>(ErrorCode::kInterrupted);
+  }
   return 0;
 }
 

@@ -1,11 +1,55 @@
 #include "cli/interrupt.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
+#include <cstring>
+#include <thread>
 
 namespace plimsoll::cli {
 namespace {
 
-// A signal handler can access only global variables.
+// What a signal stops. A signal handler can access only global variables, and a signal can arrive in any thread.
+struct Stoppable {
+  void (*stop)(void* target);
+  void* target;
+  const char* notice;
+};
+Stoppable stoppable{};
+std::atomic<const Stoppable*> running{nullptr};
+std::atomic<int> handlers_at_work{0};
+volatile std::sig_atomic_t signals_seen = 0;
+static_assert(std::atomic<const Stoppable*>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "a signal handler may take no lock");
+
+// Stops the work. Returns its notice, or null if there is no work to stop.
+const char* stop_running() {
+  ++handlers_at_work;
+  const Stoppable* const work = running;
+  const char* const notice = work == nullptr ? nullptr : work->notice;
+  if (work != nullptr) work->stop(work->target);
+  --handlers_at_work;
+  return notice;
+}
+
+void on_signal(int signal) {
+  // A closing terminal sends SIGHUP more than once, from the kernel and from its shell; this is not a request
+  // to stop at once.
+  static volatile std::sig_atomic_t hung_up = 0;
+  if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
+  if (signal == SIGHUP) {
+    hung_up = 1;
+  } else {
+    signals_seen = signals_seen + 1;
+  }
+  // The exit code that a shell reports for a program ended by a signal; nothing was saved.
+  if (signals_seen > 1) _exit(128 + signal);
+  // Without work it has ended: its results were saved or it failed, and its message is being printed.
+  const char* const notice = stop_running();
+  if (notice != nullptr) static_cast<void>(!write(STDERR_FILENO, notice, std::strlen(notice)));
+}
+
 bool came_in_ignored = false;
 void (*volatile sent_handler)(int) = nullptr;
 
@@ -36,6 +80,30 @@ void obey_sent_interrupts() {
 void on_interrupt(void (*handler)(int signal)) {
   sent_handler = handler;
   if (!came_in_ignored) std::signal(SIGINT, handler == nullptr ? SIG_DFL : handler);
+}
+
+StoppedBySignals::StoppedBySignals(void (*stop)(void* target), void* target, const char* notice) {
+  stoppable = {.stop = stop, .target = target, .notice = notice};
+  running = &stoppable;
+}
+
+StoppedBySignals::~StoppedBySignals() {
+  running = nullptr;
+  // Handlers that are still running are in other threads; one in this thread would have returned by now.
+  while (handlers_at_work != 0) std::this_thread::yield();
+}
+
+void catch_signals() {
+  on_interrupt(on_signal);
+  std::signal(SIGTERM, on_signal);
+  // nohup ignores SIGHUP, and this must stay so.
+  if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+}
+
+void release_signals() {
+  on_interrupt(nullptr);
+  std::signal(SIGTERM, SIG_DFL);
+  if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
 void ignore_interrupts_as_before() {

@@ -12,6 +12,21 @@ void obey_sent_interrupts();
 // Sets the action of SIGINT; null means that it ends the process. `handler` may do only what is safe in a
 // signal handler.
 void on_interrupt(void (*handler)(int signal));
+// While this object exists, a signal that catch_signals() catches calls stop(target), which may do only what is safe in a signal handler, and
+// writes the notice to standard error. A second signal ends the process with 128 + signal. The destructor waits for running handlers, so
+// that none uses the target afterwards. At most one object exists at a time.
+class StoppedBySignals {
+ public:
+  StoppedBySignals(void (*stop)(void* target), void* target, const char* notice);
+  ~StoppedBySignals();
+  StoppedBySignals(const StoppedBySignals&) = delete;
+  StoppedBySignals& operator=(const StoppedBySignals&) = delete;
+};
+// Catches SIGINT, SIGTERM and SIGHUP, so that they end the work of StoppedBySignals instead of the process.
+void catch_signals();
+// Restores the default actions: a signal ends the process.
+void release_signals();
+
 // Must be called in a child between fork and exec: ignores SIGINT again if it was ignored at the start.
 void ignore_interrupts_as_before();
 

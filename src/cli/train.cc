@@ -1,13 +1,9 @@
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -18,71 +14,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// A signal handler can access only global variables, and a signal can arrive in any thread.
-std::atomic<Trainer*> running{nullptr};
-std::atomic<int> handlers_at_work{0};
-volatile std::sig_atomic_t signals_seen = 0;
-static_assert(std::atomic<Trainer*>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
-              "a signal handler may take no lock");
-
-// While this object exists, a signal makes the Trainer stop after its current step. Its destructor waits for running
-// handlers, so that none uses the Trainer afterwards.
-class StoppedBySignals {
- public:
-  explicit StoppedBySignals(Trainer& trainer) { running = &trainer; }
-  ~StoppedBySignals() {
-    running = nullptr;
-    // Handlers that are still running are in other threads; one in this thread would have returned by now.
-    while (handlers_at_work != 0) std::this_thread::yield();
-  }
-  StoppedBySignals(const StoppedBySignals&) = delete;
-  StoppedBySignals& operator=(const StoppedBySignals&) = delete;
-};
-
-// Stops the run. Returns false if no run is active.
-bool stop_running() {
-  ++handlers_at_work;
-  Trainer* const trainer = running;
-  if (trainer != nullptr) trainer->request_stop();
-  --handlers_at_work;
-  return trainer != nullptr;
-}
-
-void on_signal(int signal) {
-  // A closing terminal sends SIGHUP more than once, from the kernel and from its shell; this is not a request
-  // to stop at once.
-  static volatile std::sig_atomic_t hung_up = 0;
-  if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
-  if (signal == SIGHUP) {
-    hung_up = 1;
-  } else {
-    signals_seen = signals_seen + 1;
-  }
-  // The exit code that a shell reports for a program ended by a signal; nothing was saved.
-  if (signals_seen > 1) _exit(128 + signal);
-  // The run has ended: it was saved or it failed, and its message is being printed.
-  if (!stop_running()) return;
-  constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
-  static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
-}
-
-// Makes signals end the step instead of the process.
-void catch_signals() {
-  on_interrupt(on_signal);
-  std::signal(SIGTERM, on_signal);
-  // nohup ignores SIGHUP, and this must stay so.
-  if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the
-  // training state is saved.
-  std::signal(SIGPIPE, SIG_IGN);
-}
-
-// Restores the default actions: everything is saved, so a signal ends the program.
-void release_signals() {
-  on_interrupt(nullptr);
-  std::signal(SIGTERM, SIG_DFL);
-  if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-}
+constexpr char kStopNotice[] = "\nfinishing the step and saving; a second signal stops at once\n";
 
 // Returns the last line of output: what was written to the output folder and what was left unchanged.
 std::string describe_outcome(const Arguments& arguments, const TrainOutput& output,
@@ -127,9 +59,16 @@ int run_train(const std::vector<std::string>& words) {
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
   Trainer trainer(arguments, TrainerParts{.texts = input.texts}, Task::kTrain, program_environment());
-  std::optional<StoppedBySignals> stopped_by_signals(std::in_place, trainer);
+  std::optional<StoppedBySignals> stopped_by_signals(
+      std::in_place, [](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
+      kStopNotice);
   // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
-  if (!arguments.dry_run) catch_signals();
+  if (!arguments.dry_run) {
+    catch_signals();
+    // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the
+    // training state is saved.
+    std::signal(SIGPIPE, SIG_IGN);
+  }
   if (!show_and_start(trainer, arguments, Task::kTrain, remarks)) return 0;
   const TrainOutput output = trainer.train(say);
   const std::vector<std::string> written = trainer.save_reports(output);

@@ -179,6 +179,20 @@ void BeamSearch::advance(std::span<const std::vector<BeamCandidate>> rows) {
   is_done_ = !may_improve_ || is_full || std::ranges::all_of(continuations, &Continuation::is_finished);
 }
 
+void BeamSearch::stop() {
+  PLIMSOLL_CHECK(!is_done_ && num_new_ > 0);
+  const float divisor = length_divisor(num_new_, settings_.beams.length_penalty);
+  for (Beam beam : beams_) {
+    if (results_.back().is_finished) break;
+    results_.pop_back();
+    beam.score /= divisor;
+    beam.is_finished = true;
+    results_.insert(std::ranges::upper_bound(results_, beam.score, std::greater<>(), &Beam::score),
+                    std::move(beam));
+  }
+  is_done_ = true;
+}
+
 std::vector<BeamResult> BeamSearch::results() const {
   PLIMSOLL_CHECK(is_done_);
   std::vector<BeamResult> results;

@@ -81,6 +81,9 @@ class BeamSearch {
   // Performs a step. Requires: not is_done(), and candidates of select_candidates() for each of num_rows() rows.
   void advance(std::span<const std::vector<BeamCandidate>> rows);
 
+  // Ends the search early: the beams take the places of texts that were not found yet, best first. Requires: not is_done().
+  void stop();
+
   // Returns true if no further step is needed.
   bool is_done() const { return is_done_; }
   // Return for each new beam the row of the last step that it continues, and its new token.

@@ -15,6 +15,7 @@
 #include "generate/beam_search.h"
 #include "generate/generation_settings.h"
 #include "generate/logits_processors.h"
+#include "generate/testing/chi_square.h"
 #include "generate/testing/table_model.h"
 #include "generate/token_selection.h"
 
@@ -234,12 +235,6 @@ TEST(Generation, TopPEqualsAFullSort) {
     ASSERT_EQ(kept, expected) << "case " << i << ", vocabulary " << vocab << ", top_p "
                               << settings.sampling.top_p;
   }
-}
-
-// The upper limit of a chi-square statistic with n degrees of freedom that is exceeded once in 10^6 (Wilson and Hilferty).
-double chi_square_limit(double n) {
-  const double c = 2.0 / (9.0 * n);
-  return n * std::pow(1.0 - c + 4.75 * std::sqrt(c), 3.0);
 }
 
 TEST(Generation, SamplesAndBeamSamplesHaveTheProbabilitiesOfTheScores) {

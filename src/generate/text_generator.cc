@@ -119,12 +119,13 @@ class TextGenerator::Group {
     for (const Text& text : texts) scores.append(prompt_scores_, text.prompt);
     extend(texts, scores);
     end_prefill();
-    while (!texts.empty()) {
+    while (!texts.empty() && !generator_.is_stopped()) {
       std::vector<NewTokens> rows;
       rows.reserve(texts.size());
       for (const Text& text : texts) rows.push_back({text.sequence, std::span(text.history).last(1)});
       extend(texts, generator_.decode(rows));
     }
+    for (const Text& text : texts) end_text(text, TextEnd::kInterrupted);
   }
 
   // Selects the next token of each text and removes the texts that it ends.
@@ -159,12 +160,16 @@ class TextGenerator::Group {
         active.push_back(std::move(text));
         continue;
       }
-      generator_.pages_.release(text.sequence);
-      const auto new_tokens = std::span(text.history).subspan(prompts_[text.prompt].size());
-      results_[text.prompt][static_cast<size_t>(text.number)] = {
-          .tokens = {new_tokens.begin(), new_tokens.end()}, .end = *end};
+      end_text(text, *end);
     }
     texts = std::move(active);
+  }
+
+  void end_text(const Text& text, TextEnd end) {
+    generator_.pages_.release(text.sequence);
+    const auto new_tokens = std::span(text.history).subspan(prompts_[text.prompt].size());
+    results_[text.prompt][static_cast<size_t>(text.number)] = {
+        .tokens = {new_tokens.begin(), new_tokens.end()}, .end = end};
   }
 
   std::optional<TextEnd> end_of(const Text& text) const {
@@ -204,7 +209,8 @@ class TextGenerator::Group {
     }
     advance(searches, prompt_scores_);
     end_prefill();
-    while (std::ranges::any_of(searches, [](const Search& s) { return !s.beams.is_done(); })) {
+    const auto is_running = [](const Search& s) { return !s.beams.is_done(); };
+    while (std::ranges::any_of(searches, is_running) && !generator_.is_stopped()) {
       std::vector<NewTokens> rows;
       for (const Search& search : searches) {
         if (search.beams.is_done()) continue;
@@ -212,6 +218,11 @@ class TextGenerator::Group {
           rows.push_back({search.sequences[beam], search.beams.tokens().subspan(beam, 1)});
       }
       advance(searches, generator_.decode(rows));
+    }
+    for (Search& search : searches) {
+      if (search.beams.is_done()) continue;
+      search.beams.stop();
+      for (const SequenceId sequence : search.sequences) generator_.pages_.release(sequence);
     }
     for (size_t i = 0; i < searches.size(); ++i) add_results(i, searches[i].beams);
   }
@@ -267,6 +278,9 @@ class TextGenerator::Group {
         text.end = TextEnd::kEndToken;
       } else if (has_stop_string(history)) {
         text.end = TextEnd::kStopString;
+      } else if (std::ssize(text.tokens) <
+                 max_new_tokens(settings_, std::ssize(prompts_[prompt]), config_.max_position_embeddings)) {
+        text.end = TextEnd::kInterrupted;
       }
       const auto number = std::ssize(results_[prompt]);
       for (const int32_t token : text.tokens) {
@@ -371,8 +385,8 @@ void TextGenerator::warm_up(std::span<const std::vector<int32_t>> prompts) {
 }
 
 std::vector<std::vector<GeneratedText>> TextGenerator::generate(std::span<const std::vector<int32_t>> prompts,
-                                                                int64_t first_prompt,
-                                                                const OnToken& on_token) {
+                                                                int64_t first_prompt, const OnToken& on_token,
+                                                                const OnTexts& on_texts) {
   const int64_t vocab_size = session_.setup().model.config.vocab_size;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::vector<int32_t>& prompt = prompts[i];
@@ -394,12 +408,15 @@ std::vector<std::vector<GeneratedText>> TextGenerator::generate(std::span<const 
   }
   std::vector<std::vector<GeneratedText>> texts;
   const auto at_once = static_cast<size_t>(sizes_.prompts_at_once);
-  for (size_t first = 0; first < prompts.size(); first += at_once) {
+  for (size_t first = 0; first < prompts.size() && !is_stopped(); first += at_once) {
     const auto part = prompts.subspan(first, std::min(at_once, prompts.size() - first));
     Group group(*this, part, first_prompt + static_cast<int64_t>(first), on_token);
-    for (std::vector<GeneratedText>& of_prompt : std::move(group).run())
+    for (std::vector<GeneratedText>& of_prompt : std::move(group).run()) {
+      if (on_texts) on_texts(first_prompt + std::ssize(texts), of_prompt);
       texts.push_back(std::move(of_prompt));
+    }
   }
+  texts.resize(prompts.size());
   return texts;
 }
 

@@ -8,6 +8,7 @@
 // Not thread-safe. Owns the session.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,7 +26,7 @@
 namespace plimsoll {
 
 // Why a text ended.
-enum class TextEnd : uint8_t { kEndToken, kStopString, kLength };
+enum class TextEnd : uint8_t { kEndToken, kStopString, kLength, kInterrupted };
 
 struct GeneratedText {
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
@@ -59,17 +60,24 @@ class TextGenerator {
   // Called with each new token of a text, in the order of the run: number of the prompt, number of the text, token. Beam
   // search calls it when the text is complete.
   using OnToken = std::function<void(int64_t prompt, int64_t text, int32_t token)>;
+  // Called with the texts of a prompt when all are complete, or when the run was stopped, in the order of the prompts.
+  using OnTexts = std::function<void(int64_t prompt, const std::vector<GeneratedText>& texts)>;
 
   // Requires: the setup's request has a generation program; the setup has a tokenizer if there are stop strings.
   TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings);
 
   Session& session() { return session_; }
 
+  // Makes generate() end after the run of the model during which `*stop` becomes true. Its texts then have the tokens so far, and prompts that
+  // were not begun have no texts.
+  void set_stop(const std::atomic<bool>* stop) { stop_ = stop; }
+
   // Returns num_return_sequences texts for each prompt, in the order of the prompts. `first_prompt`: the number of the first prompt in the
   // run, from which random numbers derive. Errors: kUsage for a prompt without tokens, with more tokens than planned, or with an id outside the
   // vocabulary; kNotFinite if the model returns NaN. Requires: the session is allocated.
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::vector<int32_t>> prompts,
-                                                   int64_t first_prompt, const OnToken& on_token = {});
+                                                   int64_t first_prompt, const OnToken& on_token = {},
+                                                   const OnTexts& on_texts = {});
 
   // Generates a few tokens after prompts of each size that a group of `prompts` can have, as often as it takes until later runs of
   // the model cost no more than any other: the first run in a bucket binds its ops and loads kernels, and the second one captures
@@ -90,6 +98,7 @@ class TextGenerator {
   NextScores& run(std::span<const NewTokens> rows);
   // Runs the model over one new token per sequence, and counts the work.
   NextScores& decode(std::span<const NewTokens> rows);
+  bool is_stopped() const { return stop_ != nullptr && stop_->load(); }
 
   GenerationSettings settings_;
   Session session_;
@@ -100,6 +109,7 @@ class TextGenerator {
   std::unique_ptr<StopStrings> stop_strings_;
   DecodeReads decode_reads_;
   GenerationWork work_;
+  const std::atomic<bool>* stop_ = nullptr;
 };
 
 }  // namespace plimsoll

@@ -134,7 +134,7 @@ class CorpusReading {
     if (validation) {
       const std::string& file =
           arguments_.validation_file.empty() ? arguments_.train_file : arguments_.validation_file;
-      data_.evaluate = blocks_of(validation->tokens, MaskSchedule::kNever, arguments_.max_eval_samples, file);
+      data_.evaluate = evaluation_blocks(validation->tokens, file);
     }
     data_.reading_bytes = reading_.peak_bytes();
   }
@@ -246,7 +246,9 @@ class CorpusReading {
       reading_.add_part(part);
       const TokenSet tokens = tokens_of(part);
       // Parts of the threads are joined.
-      reading_.add_tokens(2 * tokens.held_bytes() + add(tokens));
+      const int64_t held_bytes = add(tokens);
+      reading_.add_tokens(2 * tokens.held_bytes() + held_bytes);
+      require_documents_fit(source_, path, part.held_bytes() + held_bytes);
       reading_.release(part);
     });
     if (!columns.note.empty()) diagnostics_.note(columns.note);
@@ -386,6 +388,30 @@ class CorpusReading {
     return validation;
   }
 
+  Dataset evaluation_blocks(const TokenSet& documents, const std::string& name) {
+    if (!arguments_.stride)
+      return blocks_of(documents, MaskSchedule::kNever, arguments_.max_eval_samples, name);
+    if (data_.labels.kind != LabelKind::kNextToken) {
+      throw_error(ErrorCode::kUsage,
+                  "--stride {}: only causal language models are evaluated in overlapping blocks; omit it",
+                  *arguments_.stride);
+    }
+    const int64_t size = block_size(arguments_, config_);
+    if (*arguments_.stride > size) {
+      throw_error(ErrorCode::kUsage,
+                  "--stride {} is more than a block, which has {} tokens, so that tokens between two blocks "
+                  "would not count; give "
+                  "at most {}",
+                  *arguments_.stride, size, size);
+    }
+    require_known_ids(documents, name);
+    Dataset data = make_overlapping_blocks(
+        documents, {.block_size = size, .max_blocks = arguments_.max_eval_samples}, *arguments_.stride);
+    documents.release_pages();
+    reading_.hold(data.held_bytes());
+    return data;
+  }
+
   Dataset blocks_of(const TokenSet& documents, MaskSchedule schedule, std::optional<int64_t> max_blocks,
                     const std::string& name) {
     const BlockOptions options{.block_size = block_size(arguments_, config_),
@@ -421,8 +447,7 @@ class CorpusReading {
       set_train(*train, "the train rows");
     if (const auto rows =
             wants_eval() || trains() ? documents(memory.validation, "validation") : std::nullopt)
-      data_.evaluate =
-          blocks_of(rows->tokens, MaskSchedule::kNever, arguments_.max_eval_samples, "the validation rows");
+      data_.evaluate = evaluation_blocks(rows->tokens, "the validation rows");
   }
 
   const DataSource& source_;
@@ -563,6 +588,7 @@ void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig
   note(arguments.block_size.has_value(), "block_size",
        "without --problem_type causal_lm or masked_lm; use --max_seq_length");
   note(arguments.packing, "packing", why);
+  note(arguments.stride.has_value(), "stride", why);
   note(arguments.append_eos_token, "append_eos_token", why);
   note(arguments.validation_split_percentage.has_value(), "validation_split_percentage", why);
   note(!arguments.keep_linebreaks, "keep_linebreaks", why);

@@ -622,6 +622,18 @@ void require_file_fits(const DataSource& source, const std::string& path) {
               path, size, *limit);
 }
 
+void require_documents_fit(const DataSource& source, const std::string& path, int64_t held_bytes) {
+  const std::optional<int64_t>& limit = source.arguments.memory_limit;
+  if (!limit || held_bytes <= *limit || source.device != KernelDevice::kCpu) return;
+  throw_error(
+      ErrorCode::kWillNotFit,
+      "{}: the part of the file that was read takes {} bytes, but --memory_limit is {} bytes; raise the "
+      "limit, "
+      "split the file{}",
+      path, held_bytes, *limit,
+      source.arguments.cache_dir.empty() ? ", or keep the tokens in a file with --cache_dir FOLDER" : "");
+}
+
 void describe_cache(const Arguments& arguments, const std::string& file, CacheOutcome outcome,
                     const std::string& detail, std::string& line) {
   line += line.empty() ? fmt::format("token cache {}: ", arguments.cache_dir) : "; ";

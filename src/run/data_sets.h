@@ -59,6 +59,8 @@ DataSets read_data(const DataSource& source, FileSystem& files, Diagnostics& dia
 // Refuses a file that alone exceeds --memory_limit on a CPU: reading it would exceed the limit before a plan could be
 // made. Errors: kWillNotFit.
 void require_file_fits(const DataSource& source, const std::string& path);
+// Refuses a file of documents, which is read in parts, as soon as what is held of it exceeds --memory_limit on a CPU. Errors: kWillNotFit.
+void require_documents_fit(const DataSource& source, const std::string& path, int64_t held_bytes);
 
 // Adds to `line`, which is for people, what the token cache did for a file.
 void describe_cache(const Arguments& arguments, const std::string& file, CacheOutcome outcome,

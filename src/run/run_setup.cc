@@ -6,6 +6,7 @@
 
 #include "arguments/argument_table.h"
 #include "base/units.h"
+#include "io/data/table_reader.h"
 #include "io/hub/hub_cache.h"
 #include "metrics/metrics.h"
 #include "plan/request/request_of.h"
@@ -185,6 +186,20 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
   }
   fill_request(setup, environment, files);
   return setup;
+}
+
+TaskChoice task_of_file(const Arguments& arguments, const Environment& environment, FileSystem& files) {
+  if (arguments.train_file.empty() || !arguments.problem_type.empty()) return {};
+  const ModelSource model = find_model(arguments, RunPurpose::kPlan, hub_of(arguments, environment), files);
+  if (model.config.problem_type && record_of(*model.config.problem_type).head->predicts_tokens)
+    return {.problem_type = model.config.problem_type, .note = model.task_note};
+  // A note without a task: the file has labels, so a language model is trained as a classifier.
+  if (!model.task_note.empty() && !model.config.problem_type)
+    return {.problem_type = ProblemType::kSingleLabel, .note = model.task_note};
+  const std::string extension = data_extension(arguments.train_file);
+  if (extension == ".conll" || extension == ".conllu")
+    return {.problem_type = ProblemType::kTokenClassification, .note = {}};
+  return {};
 }
 
 RunSetup prepare_generation(const Arguments& arguments, RunPurpose purpose, const Environment& environment,

@@ -24,6 +24,8 @@
 
 namespace plimsoll {
 
+struct TaskChoice;  // run/corpus.h
+
 struct RunSetup {
   Arguments arguments;
   RunPurpose purpose = RunPurpose::kTrain;
@@ -53,6 +55,11 @@ struct RunSetup {
 // before data is read. Errors: kUsage and kBadData for arguments, files and rows; those of the functions above.
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts = {});
+
+// Returns the task that a training run with these arguments has because of the name and the beginning of its training file, with the note for
+// the user; no task if other arguments, the model or the labels in the file decide. Reads no data and no weights. Errors: as prepare_run()
+// for the model.
+TaskChoice task_of_file(const Arguments& arguments, const Environment& environment, FileSystem& files);
 
 // Gathers the setup of a run that generates texts, or, with kPlanGeneration, of its plan. `size` receives the setup with its model and, for
 // a run, its tokenizer, and returns what the plan has to have room for. Errors: as prepare_run(); kUsage for a model without a head for

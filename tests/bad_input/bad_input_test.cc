@@ -93,6 +93,9 @@ TEST(BadInput, PackedFiles) {
 TEST(BadInput, Corpora) {
   run_cases(corpus_cases());
 }
+TEST(BadInput, Generate) {
+  run_cases(generate_cases());
+}
 
 // The message must name the model as the difference, not the optimizer state, which is then too large as
 // well.
@@ -334,7 +337,7 @@ TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   for (const auto& cases :
        {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(), command_cases(),
         folder_cases(), adapter_cases(), checkpoint_cases(), disguise_cases(), spelling_cases(),
-        settings_cases(), packed_cases(), corpus_cases()}) {
+        settings_cases(), packed_cases(), corpus_cases(), generate_cases()}) {
     for (const Case& one : cases) {
       names.insert(one.name);
       ++count;

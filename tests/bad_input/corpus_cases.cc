@@ -41,8 +41,32 @@ Case lines(std::string name, int exit_code, Words words, Words more) {
   return corpus(std::move(name), exit_code, std::move(words), "", "", std::move(more));
 }
 
+// 3 MB of lines, as a file of this name.
+Case large(const std::string& name, const std::string& file, const std::string& line, Words more) {
+  std::string text;
+  while (text.size() < size_t{3} << 20) text += line;
+  return corpus(name, 3,
+                {file + ": the part of the file that was read takes", "--memory_limit is 1048576 bytes"},
+                file, text, std::move(more));
+}
+
 std::vector<Case> file_cases() {
   return {
+      lines("CorpusStrideOfMoreThanABlock", 2,
+            {"--stride 64 is more than a block, which has 32 tokens", "at most 32"},
+            {"--block_size", "32", "--stride", "64", "--do_eval"}),
+      lines("CorpusStrideOfPackedDocuments", 2, {"--stride 8 and --packing", "exclude each other"},
+            {"--block_size", "32", "--stride", "8", "--packing", "--do_eval"}),
+      lines("CorpusStrideOfNothing", 2, {"--stride: 0 is outside [1, 2147483647]"},
+            {"--stride", "0", "--do_eval"}),
+      lines("CorpusStrideWithoutEvaluation", 0, {"--stride has no effect without --validation_file"},
+            {"--stride", "8"}),
+      large("CorpusLargerThanTheLimit", "large.txt", "the quick brown fox jumps over the lazy dog\n",
+            {"--memory_limit", "1MiB"}),
+      large("CorpusOfRowsLargerThanTheLimit", "large.jsonl", "{\"text\": \"the quick brown fox jumps\"}\n",
+            {"--memory_limit", "1MiB"}),
+      large("CorpusOfNdjsonLargerThanTheLimit", "large.ndjson", "{\"text\": \"the quick brown fox jumps\"}\n",
+            {"--memory_limit", "1MiB"}),
       corpus("CorpusEmpty", 4, {"empty.txt: the file is empty"}, "empty.txt", "", {}),
       corpus("CorpusOfOneToken", 4, {"one.txt: 1 document with one token, but at least 2 tokens are needed"},
              "one.txt", "\n", {}),

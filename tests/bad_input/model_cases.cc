@@ -462,11 +462,11 @@ std::vector<Case> tokenizer_cases() {
                 "tokenizer_config.json", "{\"do_lower_case\": 7}"),
       tokenizer(
           "TokenizerConfigForeignClass",
-          {"tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer'", "vocab.txt as BERT does"},
+          {"tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer'", "vocab.txt is a vocabulary for BERT's WordPiece"},
           "tokenizer_config.json", "{\"tokenizer_class\": \"BertJapaneseTokenizer\"}"),
       {"ConfigForeignTokenizerClass",
        4,
-       {"config.json: tokenizer_class is 'BertweetTokenizer'", "vocab.txt as BERT does"},
+       {"config.json: tokenizer_class is 'BertweetTokenizer'", "vocab.txt is a vocabulary for BERT's WordPiece"},
        [](const Ground& ground) {
          const std::string model =
              ground.model_replacing("config.json", "{", "{\"tokenizer_class\": \"BertweetTokenizer\",");

@@ -19,6 +19,7 @@
 #include "tests/bad_input/binary.h"
 #include "tests/experiments/words.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll::testing {
@@ -243,6 +244,40 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
   }
   EXPECT_GE(made, 300);
   EXPECT_GE(refused, 100);
+}
+
+// fit reads no data, but the file decides what is trained, as in a run.
+TEST(Fit, TheTrainingFileDecidesTheTask) {
+  const test::ScratchFolder folder;
+  const auto table_of = [&](const std::string& model, const std::string& file, const Words& more = {}) {
+    Words words{"--config_name", model, "--device", "l4"};
+    if (!file.empty()) words.insert(words.end(), {"--train_file", file});
+    words.insert(words.end(), more.begin(), more.end());
+    return in_one_line(fit_run({.arguments = arguments_of(words), .effective_batch_size = 1}).table);
+  };
+  const std::string text = folder.write("corpus.txt", "good stories\n");
+  const std::string rows = folder.write("rows.tsv", "text\tlabel\ngood\t1\nbad\t0\n");
+  // A plain text trains a language model, in blocks of 1024 tokens.
+  EXPECT_TRUE(contains(table_of("gpt2", text), "gpt2, 1024 tokens")) << table_of("gpt2", text);
+  EXPECT_TRUE(contains(table_of("gpt2", text, {"--block_size", "256"}), "gpt2, 256 tokens"));
+  EXPECT_TRUE(contains(table_of("gpt2", "/nonexistent/corpus.txt.gz"), "gpt2, 1024 tokens"))
+      << "it is not read";
+  EXPECT_TRUE(contains(table_of("gpt2", rows), "gpt2, 128 tokens"));
+  EXPECT_TRUE(contains(table_of("gpt2", ""), "gpt2, 128 tokens"));
+  EXPECT_TRUE(contains(table_of("gpt2", text, {"--problem_type", "single_label_classification"}),
+                       "gpt2, 128 tokens"));
+  // A model without a head for language modelling trains a classifier.
+  EXPECT_TRUE(contains(table_of("bert-base-uncased", text), "bert-base-uncased, 128 tokens"));
+  // The checkpoint of a language model trains a classifier on rows with labels, as train does.
+  const std::string lm = PLIMSOLL_SOURCE_DIR "/tests/parity/models/gpt2_lm";
+  EXPECT_TRUE(contains(table_of(lm, ""), "gpt2_lm, 64 tokens")) << table_of(lm, "");
+  EXPECT_TRUE(contains(table_of(lm, rows, {"--max_seq_length", "32"}), "gpt2_lm, 32 tokens"));
+  // Words with tags, whatever the number of tags is.
+  const std::string tags = folder.write("words.conll", "good O\n\n");
+  // The command to copy differs: it names the file.
+  const auto answers = [](const std::string& table) { return table.substr(0, table.find("plimsoll train")); };
+  EXPECT_EQ(answers(table_of("bert-base-uncased", tags)),
+            answers(table_of("bert-base-uncased", "", {"--problem_type", "token_classification"})));
 }
 
 // Tests the commands as they are printed.

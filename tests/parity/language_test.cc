@@ -175,5 +175,32 @@ TEST(LanguageParity, APackedDocumentHasTheLossThatItHasAlone) {
       << "documents see each other without packing";
 }
 
+// The sliding window of Hugging Face's page on perplexity, computed in PyTorch: every token counts once, with the context of its window.
+TEST(LanguageParity, OverlappingBlocksHaveTheLossOfASlidingWindow) {
+  ASSERT_EQ(fixtures().at("strided").size(), 24u);
+  for (const json& item : fixtures().at("strided")) {
+    const bool is_first = item.at("model") == fixtures().at("strided")[0].at("model");
+    for (const int64_t batch : {1, 7}) {
+      if (batch == 1 && !is_first) continue;
+      // A block per token takes seconds; one model is enough.
+      if (item.at("stride") == 1 && (batch == 1 || !is_first)) continue;
+      SCOPED_TRACE(item.dump() + ", batches of " + std::to_string(batch));
+      const ScratchFolder scratch;
+      Arguments arguments = arguments_of(item.at("model"), scratch.path());
+      arguments.train_file.clear();
+      arguments.block_size = item.at("block_size").get<int64_t>();
+      arguments.stride = item.at("stride").get<int64_t>();
+      arguments.per_device_eval_batch_size = batch;
+      Trainer trainer(arguments, Task::kEvaluate);
+      const MetricMap metrics = trainer.evaluate();
+      const double expected = item.at("loss");
+      EXPECT_LE(std::fabs(metrics.at("eval_loss") - expected) / expected,
+                kTimesReference * unit_of(item, "fp32_loss_error"));
+      EXPECT_NEAR(metrics.at("eval_perplexity"), std::exp(metrics.at("eval_loss")),
+                  1e-9 * metrics.at("eval_perplexity"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

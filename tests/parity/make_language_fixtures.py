@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 20
 BATCH = 4
 BLOCK = 32
+STRIDES = [(32, 16), (32, 32), (32, 5), (64, 1), (48, 47), (9, 8)]
 MODELS = {"gpt2_lm": GPT2LMHeadModel, "llama_lm": LlamaForCausalLM, "mistral_lm": MistralForCausalLM, "qwen3_lm": Qwen3ForCausalLM}
 
 
@@ -70,6 +71,36 @@ def run(name, dtype):
     return losses, total / labels, correct / labels
 
 
+def strided_loss(name, dtype, block, stride):
+    """The mean loss over the tokens, each with the context of its window: the sliding window of Hugging Face's page on
+    perplexity. Each window's loss is multiplied by the number of tokens that it counts, which the page approximates."""
+    model = MODELS[name].from_pretrained(f"models/{name}", dtype=dtype, attn_implementation="eager").eval()
+    ids = torch.tensor([token for part in blocks_of(name) for token in part])
+    total, count, previous_end = 0.0, 0, 1
+    for begin in range(0, len(ids), stride):
+        end = min(begin + block, len(ids))
+        with torch.no_grad():
+            logits = model(input_ids=ids[None, begin:end]).logits[0]
+        first = max(previous_end - begin, 1)  # the first token of a window has no context in it
+        wanted = ids[begin + first:end]
+        total += torch.nn.functional.cross_entropy(logits[first - 1:end - begin - 1], wanted, reduction="sum").item()
+        count += len(wanted)
+        previous_end = end
+        if end == len(ids):
+            break
+    assert stride == block or count == len(ids) - 1
+    return total / count
+
+
+def strided_cases(name):
+    cases = []
+    for block, stride in STRIDES:
+        loss = strided_loss(name, torch.float64, block, stride)
+        loss32 = strided_loss(name, torch.float32, block, stride)
+        cases.append({"model": name, "block_size": block, "stride": stride, "loss": loss, "fp32_loss_error": abs(loss32 - loss) / loss})
+    return cases
+
+
 def main():
     os.chdir(HERE)
     torch.set_num_threads(1)
@@ -82,9 +113,10 @@ def main():
         cases.append({"model": name, "loss": losses, "eval_loss": eval_loss, "accuracy": accuracy, "fp32_loss_error": error,
                       "fp32_eval_loss_error": abs(eval_loss32 - eval_loss) / eval_loss, "fp32_accuracy_error": abs(accuracy32 - accuracy)})
         print(name, losses[0], losses[-1], error, eval_loss, accuracy, accuracy32)
+    strided = [case for name in MODELS for case in strided_cases(name)]
     with open("language_models.json", "w") as file:
         json.dump({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__}, "block_size": BLOCK,
-                   "batch_size": BATCH, "cases": cases}, file)
+                   "batch_size": BATCH, "cases": cases, "strided": strided}, file)
         file.write("\n")
 
 

@@ -73,7 +73,7 @@ void write_starts(const BatchRows& from, TensorBatch& out) {
   starts[count] = at;
 }
 
-// Writes the next id of the sequence at every token, and kNoLabel at the last one.
+// Writes the next id of the sequence at every token, and kNoLabel at the last one and where the next token does not count.
 void write_next_tokens(const BatchRows& from, std::span<int32_t> out) {
   write_per_token(from, out, [&](int32_t sequence, int32_t* to) {
     const int64_t length = from.data.tokens.length(sequence);
@@ -81,6 +81,7 @@ void write_next_tokens(const BatchRows& from, std::span<int32_t> out) {
     from.data.tokens.copy_ids(sequence, to);
     std::copy(to + 1, to + length, to);
     to[length - 1] = kNoLabel;
+    std::fill_n(to, std::min(from.data.labels.first_target(sequence) - 1, length), kNoLabel);
   });
 }
 

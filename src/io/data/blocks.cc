@@ -191,4 +191,25 @@ Dataset make_blocks(const TokenSet& documents, const BlockOptions& options) {
   return data;
 }
 
+Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride) {
+  PLIMSOLL_CHECK(options.rule == BlockRule::kConcatenate && stride >= 1 && stride <= options.block_size);
+  const int64_t end_of_all = documents.offsets().back();
+  int64_t begin = documents.offsets().front();
+  const int64_t rest = std::max<int64_t>(0, end_of_all - begin - options.block_size);
+  check_count((rest + stride - 1) / stride + 1, options.block_size);
+  TokenJoiner joiner(documents.max_id());
+  Dataset data;
+  for (int64_t counted = begin; begin < end_of_all; begin += stride) {
+    if (options.max_blocks && std::ssize(data.labels.first_targets) == *options.max_blocks) break;
+    const int64_t end = std::min(begin + options.block_size, end_of_all);
+    joiner.add(documents.with_rows({begin, end}).copied());
+    data.labels.first_targets.push_back(narrow<int32_t>(counted - begin));
+    counted = end;
+    if (end == end_of_all) break;
+  }
+  data.tokens = std::move(joiner).finish();
+  data.labels.is_next_token = true;
+  return data;
+}
+
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 // LabelOptions::delimiter, or begins with '[' and is such a list; an empty cell has no class.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,16 +52,21 @@ struct LabelScheme {
 };
 
 // The labels of a split, ready for batches: `classes` for kClass with one entry per row, and for kClassPerToken with one
-// per token; none for kNextToken and kMaskedToken, whose labels are the ids; otherwise `values` with num_labels entries per
-// row.
+// per token; none for kNextToken and kMaskedToken, whose labels are the ids, for kNextToken from `first_targets` on if there are
+// any; otherwise `values` with num_labels entries per row.
 struct Labels {
   std::vector<int32_t> classes;
   bool is_per_token = false;
   bool is_next_token = false;
   std::optional<TokenMasking> masking = {};  // the labels are the tokens that it hides
+  // With is_next_token, per row: the position of the first token that counts as a label. Empty: 1, since nothing precedes token 0.
+  std::vector<int32_t> first_targets;
   std::vector<float> values;
   int64_t width = 1;
 
+  int64_t first_target(int32_t row) const {
+    return first_targets.empty() ? 1 : std::max(1, first_targets[static_cast<size_t>(row)]);
+  }
   bool is_float() const { return !values.empty(); }
   bool empty() const { return classes.empty() && values.empty() && !is_next_token && !masking; }
 };

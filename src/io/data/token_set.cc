@@ -220,15 +220,18 @@ int64_t Dataset::held_bytes() const {
   return text_bytes + tokens.held_bytes() +
          static_cast<int64_t>(packed.offsets.capacity() * sizeof(int64_t) +
                               packed.sequences.capacity() * sizeof(int32_t)) +
-         static_cast<int64_t>((labels.classes.capacity() + word_starts.capacity()) * sizeof(int32_t) +
-                              labels.values.capacity() * sizeof(float));
+         static_cast<int64_t>(
+             (labels.classes.capacity() + labels.first_targets.capacity() + word_starts.capacity()) *
+                 sizeof(int32_t) +
+             labels.values.capacity() * sizeof(float));
 }
 
 int64_t Dataset::num_labels(std::span<const int32_t> rows, int64_t epoch) const {
   int64_t count = 0;
   if (labels.is_next_token) {
-    each_sequence(rows,
-                  [&](int32_t sequence) { count += std::max<int64_t>(0, tokens.length(sequence) - 1); });
+    each_sequence(rows, [&](int32_t sequence) {
+      count += std::max<int64_t>(0, tokens.length(sequence) - labels.first_target(sequence));
+    });
     return count;
   }
   if (labels.masking) {

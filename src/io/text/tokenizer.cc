@@ -124,9 +124,22 @@ const Hash128& Tokenizer::content_hash() const {
   return impl_->hash_;
 }
 
-TokenStream::TokenStream(const Tokenizer& tokenizer, const DecodeOptions& options)
-    : tokenizer_(tokenizer), options_(options) {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+}  // namespace
+
+TokenStream::TokenStream(const Tokenizer& tokenizer, const DecodeOptions& options,
+                         std::span<const int32_t> context)
+    : tokenizer_(tokenizer),
+      options_(options),
+      ids_(context.begin(), context.end()),
+      num_returned_(context.size()) {
   options_.clean_up_spaces = false;
+  returned_ = decode();
+  // A character that the context begins is returned when it is complete.
+  while (returned_.ends_with(kReplacement)) returned_.resize(returned_.size() - kReplacement.size());
 }
 
 std::string TokenStream::decode() const {
@@ -136,7 +149,6 @@ std::string TokenStream::decode() const {
 std::string TokenStream::push(int32_t id) {
   ids_.push_back(id);
   const std::string text = decode();
-  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   if (text.size() <= returned_.size() || text.ends_with(kReplacement) || !text.starts_with(returned_))
     return {};
   std::string result = text.substr(returned_.size());

@@ -226,9 +226,11 @@ class Tokenizer {
 // decoding the last few ids.
 class TokenStream {
  public:
-  // Spaces are not cleaned up, because that changes text before them.
+  // Spaces are not cleaned up, because that changes text before them. `context` has ids that come before the first one, such as those of a
+  // prompt: their text is not returned, but the text of the first id may depend on it, as "##ing" and the space before a word do.
   explicit TokenStream(const Tokenizer& tokenizer,
-                       const DecodeOptions& options = {.skip_special_tokens = true});
+                       const DecodeOptions& options = {.skip_special_tokens = true},
+                       std::span<const int32_t> context = {});
 
   // Returns the text that the id completes, which may be empty.
   std::string push(int32_t id);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "io/text/added_tokens.h"
+#include "io/text/decoders.h"
 #include "io/text/json_fields.h"
 #include "io/text/pipeline.h"
 #include "io/text/tokenizer_class.h"
@@ -34,10 +35,13 @@ struct NamedTokens {
 
 void check_class(const TokenizerClass& tokenizer_class, const TokenizerSpec& spec) {
   if (spec.source == kVocabTxt && !tokenizer_class.reads_vocab_txt) {
-    throw_error(ErrorCode::kBadData,
-                "{}, which does not read vocab.txt as BERT does; save the tokenizer in its fast form "
-                "(tokenizer.json) or use a model of the BERT family",
-                tokenizer_class.source);
+    throw_error(
+        ErrorCode::kBadData,
+        "{} is a vocabulary for BERT's WordPiece, but {}, whose texts are split in another way. Copy the "
+        "tokenizer files that came with the model into this folder, or give their folder as "
+        "--tokenizer_name. If the model was trained with this vocabulary, write \"tokenizer_class\": "
+        "\"BertTokenizer\" in {} of this folder",
+        spec.where, tokenizer_class.source, kTokenizerConfigJson);
   }
   if (tokenizer_class.is_foreign) {
     throw_error(
@@ -131,7 +135,7 @@ int64_t parse_id_key(const std::string& key, const std::string& name) {
   return checked_id(std::stoll(key), name);
 }
 
-void read_decoder(const JsonFields& config, NamedTokens* named) {
+void read_added_tokens_decoder(const JsonFields& config, NamedTokens* named) {
   const auto decoder = config.object("added_tokens_decoder");
   if (!decoder) return;
   for (const auto& entry : decoder->json().items()) {
@@ -227,6 +231,9 @@ int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
 void finish_vocab_txt(TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
   spec->model.kind = WordPieceSpec{.unk_token = spec->special_tokens.at("unk_token")};
+  const Json decoder{{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  spec->decoder = std::make_shared<Decoder>();
+  read_decoder(JsonFields(decoder, spec->where, "decoder"), spec->decoder.get());
   vocab_id(*spec, "unk_token");
   const std::vector<int32_t> cls{vocab_id(*spec, "cls_token")}, sep{vocab_id(*spec, "sep_token")};
   spec->single = {{Kind::kSpecial, 0, cls}, {Kind::kFirst, 0, {}}, {Kind::kSpecial, 0, sep}};
@@ -421,7 +428,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   if (config.fields()) {
     read_settings(*config.fields(), &spec);
     read_roles(*config.fields(), &named);
-    read_decoder(*config.fields(), &named);
+    read_added_tokens_decoder(*config.fields(), &named);
     has_decoder = config.fields()->has_key("added_tokens_decoder");
     // A class that builds its own pipeline takes the added tokens from one file.
     if (has_decoder && tokenizer_class.built != BuiltPipeline::kNone) spec.added_tokens.clear();

@@ -189,6 +189,52 @@ TEST(TokenizerFolderTest, EveryClassOfTheFamilyReadsVocabTxt) {
   }
 }
 
+// The texts are those of transformers 5.24 (BertTokenizer with this vocab.txt). A stream returns them piece by piece.
+TEST(TokenizerFolderTest, VocabTxtDecodesAsTransformersDo) {
+  TokenizerFiles files;
+  files.folder = "f";
+  files.vocab_txt =
+      "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\nworld\n##ing\nrun\n##s\n.\n!\n?\ndon\n'\nt\n##n\nit\ns\n,"
+      "\n##.\n##r\n"
+      "we\n##ve\n";
+  struct Case {
+    std::vector<int32_t> ids;
+    std::string whole;
+    std::string without_special;
+  };
+  const std::vector<Case> cases = {
+      {{2, 5, 6, 3}, "[CLS] hello world [SEP]", "hello world"},
+      {{8, 16, 7}, "running", "running"},
+      {{7, 5}, "##ing hello", "##ing hello"},
+      {{7, 7}, "##inging", "##inging"},
+      {{5, 19, 6, 10}, "hello, world.", "hello, world."},
+      {{13, 14, 15, 8}, "don ' t run", "don ' t run"},
+      {{17, 14, 18, 12}, "it ' s?", "it ' s?"},
+      {{22, 14, 23, 11}, "we 've!", "we 've!"},
+      {{5, 20, 21}, "hello.r", "hello.r"},
+      {{2, 3}, "[CLS] [SEP]", ""},
+      {{1, 5}, "[UNK] hello", "hello"},
+      {{10, 11, 5, 4, 6}, ".! hello [MASK] world", ".! hello world"},
+      {{0, 8, 9, 0}, "[PAD] runs [PAD]", "runs"},
+  };
+  for (const char* type : {"bert", "distilbert", "electra"}) {
+    files.model_type = type;
+    const Tokenizer tokenizer(parse_tokenizer_files(files));
+    for (const Case& each : cases) {
+      EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = false}), each.whole) << type;
+      EXPECT_EQ(tokenizer.decode(each.ids, {.skip_special_tokens = true}), each.without_special) << type;
+      // After any part as context, the stream returns the rest.
+      for (size_t begin = 0; begin <= each.ids.size(); ++begin) {
+        const std::span<const int32_t> context(each.ids.data(), begin);
+        TokenStream stream(tokenizer, {.skip_special_tokens = true}, context);
+        std::string text = tokenizer.decode(context, {.skip_special_tokens = true});
+        for (size_t i = begin; i < each.ids.size(); ++i) text += stream.push(each.ids[i]);
+        EXPECT_EQ(text + stream.finish(), each.without_special) << type << " after " << begin;
+      }
+    }
+  }
+}
+
 TEST(TokenizerFolderTest, RefusesAClassThatSplitsInItsOwnWay) {
   for (const char* name :
        {"BertJapaneseTokenizer", "HerbertTokenizerFast", "BertweetTokenizer", "RobertaTokenizer",

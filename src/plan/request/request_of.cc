@@ -250,6 +250,11 @@ RunSpec with_longest(RunSpec run, int64_t longest) {
   return run;
 }
 
+GenerationSizes generation_with_sequences(const RunFacts& facts, int64_t sequences_per_prompt) {
+  return facts.sizes_with_sequences ? facts.sizes_with_sequences(sequences_per_prompt)
+                                    : with_sequences(facts.generation, sequences_per_prompt);
+}
+
 RunSpec with_generation(RunSpec run, const GenerationSizes& sizes) {
   run.arguments.per_device_eval_batch_size = sizes.prompts_at_once;
   run.facts.generation = sizes;

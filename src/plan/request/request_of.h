@@ -41,6 +41,8 @@ struct RunFacts {
   Bucket train_bucket = {};  // the largest batch with the run's own arguments
   Bucket evaluate_bucket = {};
   GenerationSizes generation = {};
+  // Returns those sizes with another number of sequences per prompt. If it is empty, with_sequences() is used. Pure.
+  std::function<GenerationSizes(int64_t)> sizes_with_sequences = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedBuckets captured_buckets = {};
   // Returns the captured buckets for other batch sizes. If it is empty, captured_buckets is used for them. Pure.
@@ -79,6 +81,8 @@ std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceO
 RunSpec with_train_batch(RunSpec run, int64_t sequences, int64_t accumulation_steps);
 RunSpec with_evaluate_batch(RunSpec run, int64_t sequences);
 RunSpec with_longest(RunSpec run, int64_t longest);
+// Returns the sizes of a run that generates texts with another number of beams, or of texts per prompt.
+GenerationSizes generation_with_sequences(const RunFacts& facts, int64_t sequences_per_prompt);
 // Returns the run that generates texts in groups of other sizes.
 RunSpec with_generation(RunSpec run, const GenerationSizes& sizes);
 // Returns the run with another policy of recomputation, which replaces any other choice.

@@ -64,7 +64,7 @@ void Change::use_prompts_at_once(int64_t prompts) {
 
 void Change::use_sequences_per_prompt(int64_t sequences) {
   const bool are_beams = run_.arguments.num_beams.value_or(1) > 1;
-  run_ = with_generation(std::move(run_), with_sequences(run_.facts.generation, sequences));
+  run_ = with_generation(run_, generation_with_sequences(run_.facts, sequences));
   (are_beams ? run_.arguments.num_beams : run_.arguments.num_return_sequences) = sequences;
   arguments_.push_back(fmt::format("--{} {}", are_beams ? "num_beams" : "num_return_sequences", sequences));
   note(are_beams ? "a narrower search" : "fewer texts");
@@ -221,7 +221,7 @@ bool evaluation_is_larger(const Plan& plan) {
 std::vector<BeamCost> beam_costs(const RunSpec& run, std::span<const int64_t> numbers) {
   std::vector<BeamCost> costs;
   for (const int64_t number : numbers) {
-    RunSpec changed = with_generation(run, with_sequences(run.facts.generation, number));
+    RunSpec changed = with_generation(run, generation_with_sequences(run.facts, number));
     changed.facts.passes.dump = nullptr;
     const Plan plan = build_plan(request_of(changed));
     costs.push_back({.num_beams = number,

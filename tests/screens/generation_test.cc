@@ -1,0 +1,171 @@
+// Tests what `generate` prints and writes, and how signals end it.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/bad_input/binary.h"
+#include "tests/support/scratch_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using nlohmann::json;
+
+std::string model() {
+  return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/parity/models/llama_lm";
+}
+
+std::string text_of(const std::string& path) {
+  return test::ScratchFolder::read(path);
+}
+
+// A run that takes minutes: 150000 tokens, before which no end token may follow.
+std::vector<std::string> long_run(const std::vector<std::string>& more) {
+  std::vector<std::string> words = {"generate",
+                                    "--model_name_or_path",
+                                    model(),
+                                    "--use_cpu",
+                                    "--num_threads",
+                                    "1",
+                                    "--config_overrides",
+                                    "max_position_embeddings=200000",
+                                    "--max_new_tokens",
+                                    "150000",
+                                    "--min_new_tokens",
+                                    "150000"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Waits until the file has this number of bytes, or the log of the process a text.
+template <typename Condition>
+bool wait_until(Process& process, const Condition& condition) {
+  for (int i = 0; i < 1000 && process.is_running(); ++i) {
+    if (condition()) return true;
+    sleep_us(10000);
+  }
+  return false;
+}
+
+class Interrupted : public ::testing::TestWithParam<int> {
+ protected:
+  test::ScratchFolder folder_;
+};
+
+// The text so far is printed, and the exit code says that the run was interrupted.
+TEST_P(Interrupted, TheTextSoFarIsPrinted) {
+  const std::string out = folder_.path() + "/out";
+  Process process(long_run({"this is good"}), folder_.path() + "/log", {}, out);
+  ASSERT_TRUE(wait_until(process, [&] { return text_of(out).size() > 1000; }));
+  process.send(GetParam());
+  const ProcessResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  const std::string text = text_of(out);
+  EXPECT_TRUE(text.starts_with("this is good ")) << text.substr(0, 100);
+  EXPECT_TRUE(text.ends_with("\n"));
+  EXPECT_NE(result.output.find("ending the texts; a second signal stops at once"), std::string::npos);
+  EXPECT_NE(result.output.find("interrupted; the texts end with the tokens"), std::string::npos)
+      << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, Interrupted, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+// The file has a complete line for each prompt that was begun, and no other.
+TEST(GenerationSignals, TheFileHasOnlyCompleteLines) {
+  for (const std::string beams : {"1", "3"}) {
+    SCOPED_TRACE(beams + " beams");
+    const test::ScratchFolder folder;
+    const std::string prompts = folder.write("prompts.txt", "this is good\nbad story\nmovie\n");
+    const std::string file = folder.path() + "/texts.jsonl";
+    Process process(long_run({"--prompt_file", prompts, "--per_device_eval_batch_size", "2", "--json", file,
+                              "--num_beams", beams}),
+                    folder.path() + "/log");
+    ASSERT_TRUE(wait_until(process, [&] { return process.output().find("plan: ") != std::string::npos; }));
+    sleep_us(500000);
+    process.send(SIGINT);
+    const ProcessResult result = process.wait();
+    EXPECT_EQ(result.exit_code, 6) << result.output;
+    std::ifstream lines(file);
+    int num_lines = 0;
+    for (std::string line; std::getline(lines, line); ++num_lines) {
+      const json row = json::parse(line, nullptr, false);
+      ASSERT_TRUE(row.is_object()) << line.substr(0, 100);
+      EXPECT_EQ(row.at("end"), "interrupted");
+      EXPECT_GT(row.at("tokens").size(), 10u);
+    }
+    EXPECT_EQ(num_lines, 2);
+    EXPECT_TRUE(text_of(file).ends_with("\n"));
+    EXPECT_NE(result.output.find("1 of 3 prompts were not begun"), std::string::npos) << result.output;
+  }
+}
+
+TEST(GenerationSignals, ASecondSignalEndsTheProgramAtOnce) {
+  const test::ScratchFolder folder;
+  // Prefill of a long prompt is one run of the model, so the first signal is not obeyed at once.
+  std::string prompt;
+  for (int i = 0; i < 8000; ++i) prompt += "good ";
+  const std::string prompts = folder.write("prompts.txt", prompt + "\n");
+  Process process(long_run({"--prompt_file", prompts, "--json", folder.path() + "/texts.jsonl"}),
+                  folder.path() + "/log");
+  ASSERT_TRUE(wait_until(process, [&] { return process.output().find("plan: ") != std::string::npos; }));
+  sleep_us(300000);
+  process.send(SIGINT);
+  ASSERT_TRUE(
+      wait_until(process, [&] { return process.output().find("ending the texts") != std::string::npos; }));
+  process.send(SIGINT);
+  const ProcessResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.output;
+}
+
+// A run that is refused keeps the file of an earlier run, and creates none if there was none.
+TEST(GenerationFiles, ARefusedRunKeepsTheOlderFile) {
+  const test::ScratchFolder folder;
+  const std::string kept = folder.write("kept.jsonl", "older\n");
+  const std::string absent = folder.path() + "/absent.jsonl";
+  for (const std::string& file : {kept, absent}) {
+    const ProcessResult result =
+        run_plimsoll({"generate", "--model_name_or_path", model(), "--use_cpu", "--json", file, "good",
+                      "--max_new_tokens", "20", "--memory_limit", "1MiB"},
+                     folder.path() + "/log");
+    EXPECT_EQ(result.exit_code, 3) << result.output;
+  }
+  EXPECT_EQ(text_of(kept), "older\n");
+  EXPECT_FALSE(std::filesystem::exists(absent));
+}
+
+// The streamed text, the text of a batch and the text in the file are the same, with the pieces of words joined.
+TEST(GenerationFiles, EveryWayGivesTheSameText) {
+  const test::ScratchFolder folder;
+  for (const std::string name : {"llama_lm", "gpt2_lm", "qwen3_lm", "mistral_lm"}) {
+    SCOPED_TRACE(name);
+    const std::vector<std::string> words = {"generate",
+                                            "--model_name_or_path",
+                                            std::string(PLIMSOLL_SOURCE_DIR) + "/tests/parity/models/" + name,
+                                            "--use_cpu",
+                                            "--num_threads",
+                                            "1",
+                                            "--max_new_tokens",
+                                            "30"};
+    const auto output_of = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), words.begin(), words.end());
+      static int number = 0;
+      const std::string out = folder.path() + "/out" + std::to_string(number++);
+      Process process(more, folder.path() + "/log", {}, out);
+      EXPECT_EQ(process.wait().exit_code, 0);
+      return text_of(out);
+    };
+    const std::string streamed = output_of({"this is good"});
+    EXPECT_EQ(streamed.find("##"), std::string::npos) << streamed;
+    const std::string prompts = folder.write("prompts.txt", "this is good\nthis is good\n");
+    EXPECT_EQ(output_of({"--prompt_file", prompts}), streamed + streamed);
+    const json row = json::parse(output_of({"this is good", "--json", "-"}));
+    EXPECT_EQ("this is good" + row.at("text").get<std::string>() + "\n", streamed);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
