@@ -90,10 +90,19 @@ TEST(Step, PreservingPassesKeepEveryBit) {
 // Compares a step without and with a pass that may change numbers. Dropout is off, because its random numbers change
 // with the rows that a pass removes. In fp32 the loss changes by a few roundings of fp32; in bf16 and with 4-bit
 // weights, by a few of theirs.
-void expect_alike(const StepResult& before, const StepResult& after, double tolerance) {
+//
+// An adaptive optimizer's first update moves every weight by the rate, whatever the size of its gradient. Where the gradient is smaller
+// than its own rounding, its sign is that of the rounding, so in 16 bits the losses after an update differ by more than the
+// roundings of a loss: by up to 1.7 units in ModernBERT on an H100, where the loss grows from 0.33 to 0.95 in that update, and by less
+// than one unit in the other models. Four units are allowed there; another graph, with a wrong gradient, changes these losses by
+// tens of units.
+void expect_alike(const TinyCase& test, const StepResult& before, const StepResult& after) {
   ASSERT_EQ(before.losses.size(), after.losses.size());
-  for (size_t i = 0; i < before.losses.size(); ++i)
+  for (size_t i = 0; i < before.losses.size(); ++i) {
+    const bool is_after_update = static_cast<int64_t>(i) >= test.accumulation;
+    const double tolerance = !test.activations ? 0x1p-18 : is_after_update ? 0x1p-6 : 0x1p-8;
     EXPECT_NEAR(before.losses[i], after.losses[i], tolerance * (1 + before.losses[i]));
+  }
 }
 
 // A user can search for a faulty pass by stopping after each one: with every prefix of the list of passes, from none
@@ -117,7 +126,7 @@ TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
         EXPECT_EQ(result.weights, before.weights);
         ++same_bits;
       } else {
-        expect_alike(before, result, test.activations ? 0x1p-8 : 0x1p-18);
+        expect_alike(test, before, result);
       }
       before = result;
       ++passes_run;
