@@ -10,7 +10,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// What a signal stops. A signal handler can access only global variables, and a signal can arrive in any thread.
+// The work that a signal stops. A signal handler can access only global variables, and a signal can arrive in any thread.
 struct Stoppable {
   void (*stop)(void* target);
   void* target;

@@ -17,8 +17,7 @@ void append_part(std::vector<Number>& to, const std::vector<Number>& from, size_
 }
 
 bool changes_logits(const GenerationSettings& settings) {
-  const bool has_minimum =
-      settings.length.min_new_tokens.value_or(0) > 0 || settings.length.min_length > 0;
+  const bool has_minimum = settings.length.min_new_tokens.value_or(0) > 0 || settings.length.min_length > 0;
   return settings.repetition_penalty != 1.0 || settings.no_repeat_ngram_size > 0 ||
          (has_minimum && !settings.eos_token_ids.empty());
 }

@@ -1,4 +1,4 @@
-// What a run of the model says about the next token of some sequences: either all V logits of each, or only its largest ones with the
+// The scores of the next token of some sequences, as a run of the model gives them: either all V logits of each, or only its largest ones with the
 // logarithm of the sum of all exponentials (kernels/loss/top_logits.h), which is enough for greedy decoding and for beam search
 // without processors. On a GPU this saves copying the logits and searching them on the host: with 32 beams of GPT-2 that took
 // 3.5 of 4.3 ms per token on an H100.

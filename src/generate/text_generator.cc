@@ -353,8 +353,8 @@ NextScores& TextGenerator::run(std::span<const NewTokens> rows) {
   if (scores_.has_all_logits()) {
     scores_.assign_logits(executor.fetched("logits"), std::ssize(rows));
   } else {
-    scores_.assign_top(executor.fetched("top_logits"), executor.fetched("top_ids"), executor.fetched("log_sum"),
-                       std::ssize(rows));
+    scores_.assign_top(executor.fetched("top_logits"), executor.fetched("top_ids"),
+                       executor.fetched("log_sum"), std::ssize(rows));
   }
   return scores_;
 }

@@ -460,13 +460,14 @@ std::vector<Case> tokenizer_cases() {
       tokenizer("TokenizerConfigCutOff", {"tokenizer_config.json"}, "tokenizer_config.json", "{\"do_lower"),
       tokenizer("TokenizerConfigWrongType", {"tokenizer_config.json", "do_lower_case"},
                 "tokenizer_config.json", "{\"do_lower_case\": 7}"),
-      tokenizer(
-          "TokenizerConfigForeignClass",
-          {"tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer'", "vocab.txt is a vocabulary for BERT's WordPiece"},
-          "tokenizer_config.json", "{\"tokenizer_class\": \"BertJapaneseTokenizer\"}"),
+      tokenizer("TokenizerConfigForeignClass",
+                {"tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer'",
+                 "vocab.txt is a vocabulary for BERT's WordPiece"},
+                "tokenizer_config.json", "{\"tokenizer_class\": \"BertJapaneseTokenizer\"}"),
       {"ConfigForeignTokenizerClass",
        4,
-       {"config.json: tokenizer_class is 'BertweetTokenizer'", "vocab.txt is a vocabulary for BERT's WordPiece"},
+       {"config.json: tokenizer_class is 'BertweetTokenizer'",
+        "vocab.txt is a vocabulary for BERT's WordPiece"},
        [](const Ground& ground) {
          const std::string model =
              ground.model_replacing("config.json", "{", "{\"tokenizer_class\": \"BertweetTokenizer\",");

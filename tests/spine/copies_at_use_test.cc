@@ -150,7 +150,7 @@ TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
             square += (got[i] - want[i]) * (got[i] - want[i]);
             whole += want[i] * want[i];
           }
-          // As in LargerBucket: a value is rounded about ten times before the next norm.
+          // The limit is that of LargerBucket: a value is rounded about ten times before the next norm.
           EXPECT_LE(std::sqrt(square / whole), 32 * (dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11));
         }
       }

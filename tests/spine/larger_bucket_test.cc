@@ -204,7 +204,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
   for (const auto& [of, of_type] : farthest) {
     const auto& [u, model] = of;
     std::printf(
-        "figure: steps of %s with u = %.1e: from exact arithmetic by %.2f u in the loss, %.2f u in the update\n",
+        "figure: steps of %s with u = %.1e: from exact arithmetic by %.2f u in the loss, %.2f u in the "
+        "update\n",
         model.c_str(), u, of_type.loss / u, of_type.update / u);
   }
   for (size_t i = 0; i < cases.size(); ++i) {

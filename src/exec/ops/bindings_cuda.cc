@@ -81,7 +81,8 @@ std::function<void()> bind_linear_cross_entropy_grad_cuda(const BindContext& con
   return bind_chunks_cuda(context, linear_cross_entropy_grad_args(context),
                           prepare_linear_cross_entropy_grad_cuda, stream);
 }
-std::function<void()> bind_linear_cross_entropy_with_gradients_cuda(const BindContext& context, CudaStream stream) {
+std::function<void()> bind_linear_cross_entropy_with_gradients_cuda(const BindContext& context,
+                                                                    CudaStream stream) {
   return bind_chunks_cuda(context, linear_cross_entropy_with_gradients_args(context),
                           prepare_linear_cross_entropy_with_gradients_cuda, stream);
 }

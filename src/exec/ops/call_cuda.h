@@ -36,7 +36,8 @@ std::function<void()> bind_first_token_attention_cuda(const BindContext& context
 std::function<void()> bind_linear_cross_entropy_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_bwd_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_grad_cuda(const BindContext& context, CudaStream stream);
-std::function<void()> bind_linear_cross_entropy_with_gradients_cuda(const BindContext& context, CudaStream stream);
+std::function<void()> bind_linear_cross_entropy_with_gradients_cuda(const BindContext& context,
+                                                                    CudaStream stream);
 std::function<void()> bind_copy_cuda(const BindContext& context, CudaStream stream);
 
 }  // namespace plimsoll

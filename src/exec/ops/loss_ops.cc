@@ -50,7 +50,8 @@ std::function<void()> bind_chunks(const BindContext& context, const Args& args,
 // The same for ops that add to gradients of parameters if the accumulate flag says so.
 template <typename Args, typename Prepare>
 std::function<void()> bind_accumulating_chunks(const BindContext& context, Args args,
-                                               void (*reference)(const LinearCrossEntropyProblem&, const Args&),
+                                               void (*reference)(const LinearCrossEntropyProblem&,
+                                                                 const Args&),
                                                Prepare prepare) {
   const LinearCrossEntropyProblem problem = linear_cross_entropy_problem(context);
   const AccumulateFlag flag(context);
@@ -174,8 +175,8 @@ std::function<void()> bind_linear_cross_entropy_bwd_cpu(const BindContext& conte
                      prepare_linear_cross_entropy_bwd_cpu);
 }
 std::function<void()> bind_linear_cross_entropy_grad_cpu(const BindContext& context) {
-  return bind_accumulating_chunks(context, linear_cross_entropy_grad_args(context), linear_cross_entropy_grad_ref,
-                                  prepare_linear_cross_entropy_grad_cpu);
+  return bind_accumulating_chunks(context, linear_cross_entropy_grad_args(context),
+                                  linear_cross_entropy_grad_ref, prepare_linear_cross_entropy_grad_cpu);
 }
 std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindContext& context) {
   return bind_accumulating_chunks(context, linear_cross_entropy_with_gradients_args(context),

@@ -199,8 +199,7 @@ std::vector<ValueType> parameter_gradient_types(const OpView& op) {
                     "into like w or bias");
   }
   ValueType d_w{op.input(Grad::kW).type.dtype, op.in_shape(Grad::kW)};
-  if (op.attributes().has("gradient_dtype"))
-    d_w.dtype = *parse_dtype(op.attributes().word("gradient_dtype"));
+  if (op.attributes().has("gradient_dtype")) d_w.dtype = *parse_dtype(op.attributes().word("gradient_dtype"));
   if (op.has_input(Grad::kIntoW)) d_w.dtype = op.input(Grad::kIntoW).type.dtype;
   std::vector<ValueType> types{d_w};
   if (op.has_input(Grad::kBias)) types.push_back(sum_type(op.input(Grad::kBias).type));
@@ -234,7 +233,9 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
   std::span<const InputOperand> inputs() const override { return kInputs; }
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
-  std::vector<ValueType> output_types(const OpView& op) const override { return parameter_gradient_types(op); }
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    return parameter_gradient_types(op);
+  }
   // Counts the products for the recomputed logits and for d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
@@ -285,9 +286,10 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
   // Logits are written, read twice, overwritten by their gradients, and read for each gradient. A chunk reads the weight
   // for the logits and for d_x; from the second chunk on it reads and writes d_w.
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    const double of_d_x = op.attributes().integer("computes_d_x") != 0
-                              ? static_cast<double>(op.input(kW).bytes(bucket)) + bytes_of_later_chunks(op, bucket)
-                              : 0.0;
+    const double of_d_x =
+        op.attributes().integer("computes_d_x") != 0
+            ? static_cast<double>(op.input(kW).bytes(bucket)) + bytes_of_later_chunks(op, bucket)
+            : 0.0;
     const double of_d_w =
         op.attributes().integer("computes_d_w") != 0 ? 2.0 * bytes_of_later_chunks(op, bucket) : 0.0;
     return OpSchema::bytes(op, bucket) + bytes_of_later_chunks(op, bucket) + of_d_x + of_d_w +

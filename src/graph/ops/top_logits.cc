@@ -17,7 +17,9 @@ class TopLogits final : public OpSchema, private TopLogitsOp {
     const Shape& logits = op.in_shape(kLogits);
     expect_operands(logits.rank() == 2, op, "logits[B,V]");
     const int64_t k = op.attributes().integer("k");
-    return {{DType::kF32, Shape{logits[0], k}}, {DType::kI32, Shape{logits[0], k}}, {DType::kF64, Shape{logits[0]}}};
+    return {{DType::kF32, Shape{logits[0], k}},
+            {DType::kI32, Shape{logits[0], k}},
+            {DType::kF64, Shape{logits[0]}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 8.0 * static_cast<double>(op.in_shape(kLogits).elements(bucket));

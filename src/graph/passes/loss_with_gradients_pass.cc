@@ -78,7 +78,8 @@ class LossWithGradients {
     for (const int input : {Grad::kIntoW, Grad::kIntoBias, Grad::kFlag})
       inputs.push_back(grad ? rewriter_.op(*grad).inputs[static_cast<size_t>(input)] : kNoValue);
     if (!bring_forward(at, inputs[Fused::kDLoss])) return;
-    Op fused = op_instead_of(loss, linear_cross_entropy_with_gradients_op(), std::move(inputs), loss.attributes);
+    Op fused =
+        op_instead_of(loss, linear_cross_entropy_with_gradients_op(), std::move(inputs), loss.attributes);
     fused.attributes.set("computes_d_x", int64_t{bwd ? 1 : 0});
     fused.attributes.set("computes_d_w", int64_t{grad ? 1 : 0});
     fused.outputs.clear();

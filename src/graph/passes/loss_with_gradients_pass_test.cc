@@ -51,10 +51,12 @@ bool contains(const std::string& text, std::string_view part) {
 
 TEST(LossWithGradients, OneOpComputesTheLossAndAllGradients) {
   const std::string text = after(differentiated({"x", "w", "b"}));
-  EXPECT_TRUE(contains(text,
-                       "%loss: f32[1] !output, %d_x: f32[B,4] !output !gradient, %d_w: f32[6,4] !output !gradient, %d_b: f32[6] !output !gradient = "
-                       "linear_cross_entropy_with_gradients(%x, %w, %b, %labels, %denominator, %d_loss, _, _, _) "
-                       "{chunk_rows=2, computes_d_w=1, computes_d_x=1, smoothing=0.1}"))
+  EXPECT_TRUE(
+      contains(text,
+               "%loss: f32[1] !output, %d_x: f32[B,4] !output !gradient, %d_w: f32[6,4] !output !gradient, "
+               "%d_b: f32[6] !output !gradient = "
+               "linear_cross_entropy_with_gradients(%x, %w, %b, %labels, %denominator, %d_loss, _, _, _) "
+               "{chunk_rows=2, computes_d_w=1, computes_d_x=1, smoothing=0.1}"))
       << text;
   EXPECT_FALSE(contains(text, "linear_cross_entropy(")) << text;
   EXPECT_FALSE(contains(text, "linear_cross_entropy_bwd(")) << text;
@@ -95,9 +97,9 @@ TEST(LossWithGradients, LeavesOtherGraphs) {
   add_backward(of_function, of_function.find("y"), std::vector<ValueId>{of_function.find("x")});
   expect_same(of_function);
   // Correct predictions are counted in programs without gradients only.
-  const std::string counted = replaced(
-      replaced(kClassifier, "%loss: f32[1] !output", "%loss: f32[1] !output, %n: i32[1] !output"), "chunk_rows=2",
-      "chunk_rows=2, counts_correct=1");
+  const std::string counted =
+      replaced(replaced(kClassifier, "%loss: f32[1] !output", "%loss: f32[1] !output, %n: i32[1] !output"),
+               "chunk_rows=2", "chunk_rows=2, counts_correct=1");
   expect_same(differentiated({"x", "w"}, counted));
 }
 

@@ -1,5 +1,7 @@
 #include "io/data/masking.h"
 
+#include <algorithm>
+
 namespace plimsoll {
 
 void mask_ids(const TokenMasking& masking, MaskedSequence of, std::span<int32_t> ids) {

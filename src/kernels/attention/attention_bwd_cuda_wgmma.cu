@@ -131,7 +131,8 @@ __global__ __launch_bounds__(kWarpgroup,
   const auto fetch = [&](int row, int stage) {
     of_q.copy_next(queries + stage * kWgmmaTile);
     of_d_o.copy_next(queries + (2 + stage) * kWgmmaTile);
-    fetch_row_values<kRows, kWarpgroup, kDropout>(args, query_work, dropout, row, row_values + stage * kValues);
+    fetch_row_values<kRows, kWarpgroup, kDropout>(args, query_work, dropout, row,
+                                                  row_values + stage * kValues);
   };
   const auto fetch_after = [&](int row, int stage) {
     if (row + kQueries < end) return fetch(row + kQueries, stage);

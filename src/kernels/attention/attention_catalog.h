@@ -215,8 +215,9 @@ constexpr int64_t paged_attention_cuda_parts(const PagedAttentionDims& dims) {
 // A smaller bucket, whose sequences are divided, runs in the scratch of the largest one, so these rows always count.
 constexpr int64_t paged_attention_cuda_scratch_bytes(const PagedAttentionDims& dims) {
   const int64_t parts = paged_attention_cuda_parts(dims);
-  return parts <= 1 ? 0
-                    : std::min(dims.tokens, kPagedCudaDividedRows) * parts * dims.heads * (dims.head_dim + 1) * 4;
+  return parts <= 1
+             ? 0
+             : std::min(dims.tokens, kPagedCudaDividedRows) * parts * dims.heads * (dims.head_dim + 1) * 4;
 }
 inline constexpr int64_t kPagedCudaHeadDim = 256;
 

@@ -41,7 +41,8 @@ struct Row {
 // once, those of a binary search once per step.
 __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int sequences, int t) {
   int before = 0;
-  for (int i = static_cast<int>(threadIdx.x) % 32; i < sequences; i += 32) before += cu_seqlens[i + 1] <= t ? 1 : 0;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < sequences; i += 32)
+    before += cu_seqlens[i + 1] <= t ? 1 : 0;
   for (int mask = 16; mask > 0; mask /= 2) before += __shfl_xor_sync(0xffffffffu, before, mask);
   const int sequence = before;
   if (sequence == sequences) return {};

@@ -97,7 +97,8 @@ void bias_grad_cuda(const BiasGradArgs& args, const int32_t* accumulate, CudaStr
   check_column_sum(kKernel, {"d_b", args.d_b}, args.scratch);
   cuda::with_cuda_type(dtype, [&](auto type) {
     cuda::launch_column_sums<decltype(type)>(args.d_y, {}, {}, args.scratch, args.T, args.C,
-                                             args.row_stride == 0 ? args.C : args.row_stride, cuda::ColumnSum{}, {{cuda::any_floats_out(args.d_b)}},
+                                             args.row_stride == 0 ? args.C : args.row_stride,
+                                             cuda::ColumnSum{}, {{cuda::any_floats_out(args.d_b)}},
                                              cuda::add_flag(accumulate, args.accumulate), {}, stream);
   });
 }

@@ -105,8 +105,8 @@ void bias_gelu_bwd_cuda(const BiasGeluBwdArgs& args, const int32_t* accumulate, 
   check_column_sum(kKernel, {"d_b", args.d_b}, args.scratch);
   cuda::with_type_and_form(dtype, args.activation, [&](auto type, auto form) {
     const cuda::BiasSlope<decltype(form)> function{cuda::any_floats(args.b)};
-    cuda::launch_column_sums<decltype(type)>(args.h, args.d_y, args.d_h, args.scratch, args.T, args.C,
-                                             args.C, function, {{cuda::any_floats_out(args.d_b)}},
+    cuda::launch_column_sums<decltype(type)>(args.h, args.d_y, args.d_h, args.scratch, args.T, args.C, args.C,
+                                             function, {{cuda::any_floats_out(args.d_b)}},
                                              cuda::add_flag(accumulate, args.accumulate), {args.b.data},
                                              stream);
   });

@@ -59,7 +59,7 @@ void count_correct_cuda(const CountCorrectArgs& args, CudaStream stream) {
   }
   if (args.num_rows <= 0) return;
   const cuda::CountedRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes,
-                                args.row_stride == 0 ? args.num_classes : args.row_stride};
+                               args.row_stride == 0 ? args.num_classes : args.row_stride};
   const cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);
   cuda::with_row_packs(dtype, rows.stride, {args.logits_BK.data}, [&](auto type, auto n) {
     using T = decltype(type);

@@ -175,7 +175,8 @@ class Chunks {
 
  private:
   LinearCrossEntropyScratch parts_;
-  std::map<int64_t, std::vector<Products>> prepared_;  // indexed by the number of rows of a chunk; at most two entries
+  std::map<int64_t, std::vector<Products>>
+      prepared_;  // indexed by the number of rows of a chunk; at most two entries
 };
 
 class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {
@@ -236,7 +237,8 @@ class WithGradients final : public CudaLossChunks<LinearCrossEntropyWithGradient
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows, stream);
       if (!in_one_pass) compute_losses(args, first, rows, stream);
-      compute_d_logits(args, first, rows, in_one_pass ? view_from(losses(args.scratch), first) : View(), stream);
+      compute_d_logits(args, first, rows, in_one_pass ? view_from(losses(args.scratch), first) : View(),
+                       stream);
       if (args.d_x_BH) compute_d_x(args, first, rows, stream);
       compute_parameter_gradients(args, first, rows, accumulate, stream);
     });

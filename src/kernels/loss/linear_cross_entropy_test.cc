@@ -92,8 +92,12 @@ struct Results {
 // The kernels: three that compute a part each, or one that computes everything.
 enum class Way { kRef, kCpu, kRefTogether, kCpuTogether };
 constexpr Way kWays[] = {Way::kRef, Way::kCpu, Way::kRefTogether, Way::kCpuTogether};
-constexpr bool is_reference(Way way) { return way == Way::kRef || way == Way::kRefTogether; }
-constexpr bool is_together(Way way) { return way == Way::kRefTogether || way == Way::kCpuTogether; }
+constexpr bool is_reference(Way way) {
+  return way == Way::kRef || way == Way::kRefTogether;
+}
+constexpr bool is_together(Way way) {
+  return way == Way::kRefTogether || way == Way::kCpuTogether;
+}
 
 enum class Wants { kAll, kWeight, kBias };
 
@@ -103,7 +107,7 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
   const LinearCrossEntropyProblem& problem = c.problem;
   const auto scratch_of = [&](LossPart part) {
     const int64_t bytes = is_reference(way) ? linear_cross_entropy_ref_scratch(problem).bytes
-                                           : linear_cross_entropy_cpu_scratch(problem, part).bytes;
+                                            : linear_cross_entropy_cpu_scratch(problem, part).bytes;
     return GuardedBuffer(c.name + "/scratch", DType::kU8, bytes);
   };
   if (is_together(way)) {
@@ -342,7 +346,8 @@ TEST(LinearCrossEntropy, SameBitsInEveryRun) {
 
 TEST(LinearCrossEntropy, TheLossWithItsGradientsHasTheBitsOfTheParts) {
   for (const LinearCrossEntropyProblem& problem : problems()) {
-    for (const auto& [apart, together] : {std::pair{Way::kRef, Way::kRefTogether}, {Way::kCpu, Way::kCpuTogether}}) {
+    for (const auto& [apart, together] :
+         {std::pair{Way::kRef, Way::kRefTogether}, {Way::kCpu, Way::kCpuTogether}}) {
       Case c(problem, "linear_ce_together");
       Results first(c, " apart", false), second(c, " together", false);
       run(c, apart, first, Accumulate::kOverwrite);

@@ -35,9 +35,15 @@ struct LinearCrossEntropyProblem {
 
 // The part that one of its kernels computes: the loss; d_x; d_w and d_bias; the loss and all gradients.
 enum class LossPart : uint8_t { kLoss, kInput, kParameters, kEverything };
-constexpr bool computes_loss(LossPart part) { return part == LossPart::kLoss || part == LossPart::kEverything; }
-constexpr bool computes_d_x(LossPart part) { return part == LossPart::kInput || part == LossPart::kEverything; }
-constexpr bool computes_d_w(LossPart part) { return part == LossPart::kParameters || part == LossPart::kEverything; }
+constexpr bool computes_loss(LossPart part) {
+  return part == LossPart::kLoss || part == LossPart::kEverything;
+}
+constexpr bool computes_d_x(LossPart part) {
+  return part == LossPart::kInput || part == LossPart::kEverything;
+}
+constexpr bool computes_d_w(LossPart part) {
+  return part == LossPart::kParameters || part == LossPart::kEverything;
+}
 
 // The products of a chunk.
 struct LossChunkProducts {

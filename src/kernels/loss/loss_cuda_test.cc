@@ -147,8 +147,9 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype) {
   softmax_cross_entropy_fwd_ref(fwd);
   softmax_cross_entropy_bwd_ref(bwd);
   count_correct_ref(count);
-  GuardedBuffer loss("loss", DType::kF32, 1), rows("rows", DType::kF32, shape.T), got_count("count", DType::kI32, 1),
-      losses = scratch_of(row_loss_cuda_scratch_bytes(shape.T)), together("losses of bwd", DType::kF64, shape.T);
+  GuardedBuffer loss("loss", DType::kF32, 1), rows("rows", DType::kF32, shape.T),
+      got_count("count", DType::kI32, 1), losses = scratch_of(row_loss_cuda_scratch_bytes(shape.T)),
+                                          together("losses of bwd", DType::kF64, shape.T);
   Twins gpu;
   fwd.logits_BK = bwd.logits_BK = count.logits_BK = gpu(padded);
   fwd.labels_B = bwd.labels_B = count.labels_B = gpu(problem.labels);
@@ -175,8 +176,10 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype) {
 }
 
 TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
-  for (const auto& [shape, stride] : {std::pair{RowsAndColumns{7, 5}, 8}, {RowsAndColumns{33, 1001}, 1024},
-                                      {RowsAndColumns{5, 1025}, 1032}, {RowsAndColumns{9, 30522}, 30528},
+  for (const auto& [shape, stride] : {std::pair{RowsAndColumns{7, 5}, 8},
+                                      {RowsAndColumns{33, 1001}, 1024},
+                                      {RowsAndColumns{5, 1025}, 1032},
+                                      {RowsAndColumns{9, 30522}, 30528},
                                       {RowsAndColumns{4, 50257}, 50304}}) {
     for (const DType dtype : cuda_types()) check_padded_rows(shape, stride, dtype);
   }
@@ -184,9 +187,12 @@ TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
 
 // Small integers make many logits equal; a thread's part of the largest rows has more of the largest logits than it keeps.
 TEST(TopLogitsCuda, EqualsTheReference) {
-  for (const auto& [shape, k] : {std::pair{RowsAndColumns{3, 1}, 1}, {RowsAndColumns{5, 7}, 7},
-                                 {RowsAndColumns{4, 1000}, 8}, {RowsAndColumns{2, 50257}, 17},
-                                 {RowsAndColumns{3, 128256}, 64}, {RowsAndColumns{8, 30528}, 1}}) {
+  for (const auto& [shape, k] : {std::pair{RowsAndColumns{3, 1}, 1},
+                                 {RowsAndColumns{5, 7}, 7},
+                                 {RowsAndColumns{4, 1000}, 8},
+                                 {RowsAndColumns{2, 50257}, 17},
+                                 {RowsAndColumns{3, 128256}, 64},
+                                 {RowsAndColumns{8, 30528}, 1}}) {
     for (const DType dtype : cuda_types()) {
       for (const bool has_ties : {false, true}) {
         GuardedBuffer logits(tensor_name("logits", shape, dtype), dtype, shape.size()),

@@ -45,8 +45,8 @@ struct SoftmaxCrossEntropyFwdArgs {
   int64_t num_classes = 0;                         // Requires: >= 1
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
   Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
-  int64_t row_stride = 0;                          // CUDA only: elements from a row of logits to the next; 0: num_classes
-  View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
+  int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
+  View scratch = {};       // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
 
 struct SoftmaxCrossEntropyBwdArgs {

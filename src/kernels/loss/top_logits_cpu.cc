@@ -65,7 +65,8 @@ void top_of_row(const TopLogitsArgs& args, int64_t row, const Load& load) {
 
 void check(const TopLogitsArgs& args) {
   PLIMSOLL_CHECK(args.k >= 1 && args.k <= kMaxTopLogits && args.num_classes >= args.k,
-                 "the {} largest of {} logits; kernels take up to {}", args.k, args.num_classes, kMaxTopLogits);
+                 "the {} largest of {} logits; kernels take up to {}", args.k, args.num_classes,
+                 kMaxTopLogits);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 inline constexpr int kTopThreads = 1024;
 
 // A logit and its class as one number: larger logits are larger numbers, and of equal logits the smaller class is.
-// kNothing stands for no logit.
+// kNothing is no logit.
 using Key = unsigned long long;
 inline constexpr Key kNothing = 0;
 

@@ -46,8 +46,8 @@ GenerationSizes with_sequences(GenerationSizes sizes, int64_t sequences_per_prom
   const bool are_texts = sizes.texts_per_prompt > 1 && sizes.texts_per_prompt == sizes.sequences_per_prompt;
   // Beam search needs candidates in proportion to its beams.
   if (sizes.candidates > 0) {
-    sizes.candidates = std::max<int64_t>(
-        1, divide_up(sizes.candidates * sequences_per_prompt, sizes.sequences_per_prompt));
+    sizes.candidates =
+        std::max<int64_t>(1, divide_up(sizes.candidates * sequences_per_prompt, sizes.sequences_per_prompt));
   }
   sizes.sequences_per_prompt = sequences_per_prompt;
   sizes.texts_per_prompt =
@@ -72,7 +72,8 @@ Bucket generation_bucket(const GenerationSizes& sizes) {
 
 int64_t selection_bytes(const GenerationSizes& sizes, int64_t vocab_size) {
   const int64_t scores = sizes.candidates > 0 ? 2 * sizes.candidates + 2 : vocab_size;
-  return sizes.prompts_at_once * sizes.sequences_per_prompt * (3 * scores + vocab_size) * int64_t{sizeof(float)};
+  return sizes.prompts_at_once * sizes.sequences_per_prompt * (3 * scores + vocab_size) *
+         int64_t{sizeof(float)};
 }
 
 }  // namespace plimsoll

@@ -183,8 +183,9 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .part_rows = rows_of_parts(spec)};
     parameter.is_embedding = is_embedding(graph, parameter.weight) || is_embedding(graph, parameter.copy);
     // Otherwise the gradient would lack what reaches the weight through the ops that read the other value.
-    PLIMSOLL_CHECK(parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(graph, parameter.weight),
-                   "some ops read the weight '{}' and others its 16-bit copy", spec.name);
+    PLIMSOLL_CHECK(
+        parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(graph, parameter.weight),
+        "some ops read the weight '{}' and others its 16-bit copy", spec.name);
     const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;
     if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
       parameter.copy = kNoValue;

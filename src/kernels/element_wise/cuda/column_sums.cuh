@@ -132,8 +132,8 @@ void launch_column_sums(const ConstView& a, const ConstView& b, const View& out,
           row_stride, partials, function);
       PLIMSOLL_CHECK_LAUNCH("a kernel of column sums");
     };
-    if (C % kPack<X> == 0 && row_stride % kPack<X> == 0 && aligned_to_packs({a.data, b.data, out.data, scratch.data}) &&
-        aligned_to_packs(operands)) {
+    if (C % kPack<X> == 0 && row_stride % kPack<X> == 0 &&
+        aligned_to_packs({a.data, b.data, out.data, scratch.data}) && aligned_to_packs(operands)) {
       launch(std::integral_constant<int, kPack<X>>());
     } else {
       launch(std::integral_constant<int, 1>());

@@ -30,7 +30,7 @@ __device__ __forceinline__ float exp_to_1(float x) {
   return y;
 }
 
-// Returns the pack with -inf in place of all but the first `count` elements. The last pack of a row contains padding if
+// Returns the pack with all but its first `count` elements replaced by -inf. The last pack of a row contains padding if
 // the number of classes is not a multiple of a pack; the row then begins at whole packs because its stride is larger.
 template <typename T, int N>
 __device__ __forceinline__ Raw<T, N> without_padding(const Raw<T, N>& raw, uint32_t count) {
@@ -55,7 +55,8 @@ __device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uin
     const uint32_t k = first + static_cast<uint32_t>(u) * blockDim.x * N;
     raw[u] = pack<T, N>(none);
     if (k < num_classes) raw[u] = load_raw<T, N>(x + k);
-    if (N > 1 && k < num_classes && k + N > num_classes) raw[u] = without_padding<T, N>(raw[u], num_classes - k);
+    if (N > 1 && k < num_classes && k + N > num_classes)
+      raw[u] = without_padding<T, N>(raw[u], num_classes - k);
   }
 }
 
