@@ -285,6 +285,19 @@ std::string describe_outputs(const ModelConfig& config) {
   return counted(config.num_labels, "label");
 }
 
+namespace {
+
+// Sets a key of config.json, and the same key of the objects in it: a configuration is written in the forms of transformers 4 and 5,
+// which state rope_theta outside and inside of rope_parameters, and readers prefer the inner one.
+void override_key(Json& json, const std::string& key, const Json& value) {
+  json[key] = value;
+  for (Json& object : json) {
+    if (object.is_object() && object.contains(key)) object[key] = value;
+  }
+}
+
+}  // namespace
+
 void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
   if (overrides.empty()) return;
   Json json = Json::parse(model_config_json(config));
@@ -301,7 +314,7 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     }
     Json value = Json::parse(item.substr(equals + 1), nullptr, false);
     if (value.is_discarded()) value = std::string(item.substr(equals + 1));
-    json[key] = value;
+    override_key(json, key, value);
   }
   const std::vector<std::string> labels = config.id2label;
   try {

@@ -77,22 +77,29 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
             std::string::npos);
 }
 
-TEST(AttentionCatalog, WarpgroupsDeclineSharedHeadsAndWindows) {
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    Problem problem = problem_of(dtype, 64, 90);
-    problem.target.fp32_products = Fp32Products::kTf32;
-    const std::string name = dtype == DType::kBF16 ? "attention_bwd_cuda_" : "attention_bwd_cuda_tf32_";
-    const std::string next = dtype == DType::kBF16 ? "attention_bwd_cuda_mma" : "attention_bwd_cuda_tf32";
-    std::get<AttentionDims>(problem.family).kv_heads = 4;
-    EXPECT_EQ(chosen(problem), next);
-    EXPECT_EQ(reason_against(problem, name + "wgmma"),
-              "needs a head of keys and values for each of the 16 heads; there are 4");
-    std::get<AttentionDims>(problem.family).kv_heads = 16;
-    EXPECT_EQ(chosen(problem), name + "wgmma");
-    std::get<AttentionDims>(problem.family).window = 96;
-    EXPECT_EQ(chosen(problem), next);
-    EXPECT_EQ(reason_against(problem, name + "wgmma"), "computes no window, such as one of 96 rows");
-  }
+TEST(AttentionCatalog, WarpgroupsOfTf32DeclineSharedHeadsAndWindows) {
+  Problem problem = problem_of(DType::kF32, 64, 90);
+  problem.target.fp32_products = Fp32Products::kTf32;
+  const std::string_view wgmma = "attention_bwd_cuda_tf32_wgmma", next = "attention_bwd_cuda_tf32";
+  AttentionDims& dims = std::get<AttentionDims>(problem.family);
+  dims.kv_heads = 4;
+  EXPECT_EQ(chosen(problem), next);
+  EXPECT_EQ(reason_against(problem, wgmma),
+            "needs a head of keys and values for each of the 16 heads; there are 4");
+  dims.kv_heads = 16;
+  EXPECT_EQ(chosen(problem), wgmma);
+  dims.window = 96;
+  EXPECT_EQ(chosen(problem), next);
+  EXPECT_EQ(reason_against(problem, wgmma), "computes no window, such as one of 96 rows");
+}
+
+TEST(AttentionCatalog, WarpgroupsOf16BitsTakeSharedHeadsAndWindows) {
+  Problem problem = problem_of(DType::kBF16, 64, 90);
+  AttentionDims& dims = std::get<AttentionDims>(problem.family);
+  dims.kv_heads = 4;
+  EXPECT_EQ(chosen(problem), "attention_bwd_cuda_wgmma");
+  dims.window = 96;
+  EXPECT_EQ(chosen(problem), "attention_bwd_cuda_wgmma");
 }
 
 TEST(AttentionCatalog, ScratchIsDeltaAndOneBitPerPair) {

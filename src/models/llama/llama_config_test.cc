@@ -88,6 +88,18 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_NEAR(longrope.rope.attention_factor, std::sqrt(2.0), 1e-12);
 }
 
+// The configuration states the base twice, in the forms of transformers 4 and 5.
+TEST(LlamaConfig, OverridesReachRotaryEmbeddingsInBothForms) {
+  for (const char* name : {"TinyLlama-1.1B-Chat-v1.0", "Llama-3.2-1B", "Qwen3-0.6B"}) {
+    ModelConfig config = find_preset(name).value();
+    const RopeParameters before = config.rope;
+    apply_config_overrides(config, "rope_theta=123.0");
+    EXPECT_EQ(config.rope.theta, 123.0) << name;
+    config.rope.theta = before.theta;
+    EXPECT_EQ(config.rope, before) << name << ": nothing else changes";
+  }
+}
+
 TEST(LlamaConfig, RefusesEmbeddingsThatItDoesNotComputeByFileAndKey) {
   expect_refused(R"("rope_scaling": {"rope_type": "su"})", ErrorCode::kUsage,
                  "config.json: rope_scaling: rope_type is 'su'; this version computes default, linear");

@@ -163,10 +163,11 @@ TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
             "--stop_after_pass recompute skips dead_code, in_place");
   request.passes.stop_after = kStopAfterNone;
   const Plan plan = build_plan(request);
-  EXPECT_EQ(format_stopped_passes(plan),
-            "--stop_after_pass none skips unread_rows, fuse, common_subexpression, recompute, "
-            "dead_code, in_place; accumulate still runs, because it is needed for "
-            "--gradient_accumulation_steps above 1");
+  EXPECT_EQ(
+      format_stopped_passes(plan),
+      "--stop_after_pass none skips unread_rows, fuse, common_subexpression, "
+      "loss_with_gradients, recompute, dead_code, in_place; accumulate still runs, because it is needed for "
+      "--gradient_accumulation_steps above 1");
   EXPECT_NE(plan_why(plan).find(" ms, needed\n"), std::string::npos) << plan_why(plan);
 }
 
