@@ -94,13 +94,15 @@ TEST(Step, PreservingPassesKeepEveryBit) {
 // An adaptive optimizer's first update moves every weight by the rate, whatever the size of its gradient. Where the gradient is smaller
 // than its own rounding, its sign is that of the rounding, so in 16 bits the losses after an update differ by more than the
 // roundings of a loss: by up to 1.7 units in ModernBERT on an H100, where the loss grows from 0.33 to 0.95 in that update, and by less
-// than one unit in the other models. Four units are allowed there. The gradients themselves are
-// judged by LargerBucket and by finite differences.
+// than one unit in the other models and on CPUs. Two units are allowed on a GPU. The gradients themselves are judged by
+// LargerBucket and by finite differences.
 void expect_alike(const TinyCase& test, const StepResult& before, const StepResult& after) {
   ASSERT_EQ(before.losses.size(), after.losses.size());
   for (size_t i = 0; i < before.losses.size(); ++i) {
     const bool is_after_update = static_cast<int64_t>(i) >= test.accumulation;
-    const double tolerance = !test.activations ? 0x1p-18 : is_after_update ? 0x1p-6 : 0x1p-8;
+    const double unit = test.activations ? 0x1p-8 : 0x1p-18;
+    const double tolerance =
+        test.activations && is_after_update && testing::tests_run_on_gpu() ? 2 * unit : unit;
     EXPECT_NEAR(before.losses[i], after.losses[i], tolerance * (1 + before.losses[i]));
   }
 }

@@ -186,6 +186,20 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
+// The inputs of the two ops that compute gradients of parameters. `Operands` has their enumerators.
+template <typename Operands>
+constexpr auto gradient_inputs() {
+  return std::array{InputOperand::required(Operands::kX, "x"),
+                    InputOperand::required(Operands::kW, "w"),
+                    InputOperand::optional(Operands::kBias, "bias"),
+                    InputOperand::required(Operands::kLabels, "labels"),
+                    InputOperand::required(Operands::kDenominator, "denominator"),
+                    InputOperand::required(Operands::kDLoss, "d_loss"),
+                    InputOperand::into(Operands::kIntoW, "into_w", Operands::kDW),
+                    InputOperand::into(Operands::kIntoBias, "into_bias", Operands::kDBias),
+                    InputOperand::accumulate_flag(Operands::kFlag)};
+}
+
 // Returns the types of d_w and, with a bias, of d_bias. `op` has the inputs of linear_cross_entropy_grad.
 std::vector<ValueType> parameter_gradient_types(const OpView& op) {
   using Grad = LinearCrossEntropyGradOp;
@@ -251,15 +265,7 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
   }
 
  private:
-  static constexpr std::array kInputs{InputOperand::required(kX, "x"),
-                                      InputOperand::required(kW, "w"),
-                                      InputOperand::optional(kBias, "bias"),
-                                      InputOperand::required(kLabels, "labels"),
-                                      InputOperand::required(kDenominator, "denominator"),
-                                      InputOperand::required(kDLoss, "d_loss"),
-                                      InputOperand::into(kIntoW, "into_w", kDW),
-                                      InputOperand::into(kIntoBias, "into_bias", kDBias),
-                                      InputOperand::accumulate_flag(kFlag)};
+  static constexpr auto kInputs = gradient_inputs<LinearCrossEntropyGradOp>();
   static constexpr std::array kOutputs{OutputOperand::required(kDW, "d_w").without_memory(),
                                        OutputOperand::conditional(kDBias, "d_bias").without_memory()};
 };
@@ -314,15 +320,7 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
                                op.attributes().integer("computes_d_w"));
   }
 
-  static constexpr std::array kInputs{InputOperand::required(kX, "x"),
-                                      InputOperand::required(kW, "w"),
-                                      InputOperand::optional(kBias, "bias"),
-                                      InputOperand::required(kLabels, "labels"),
-                                      InputOperand::required(kDenominator, "denominator"),
-                                      InputOperand::required(kDLoss, "d_loss"),
-                                      InputOperand::into(kIntoW, "into_w", kDW),
-                                      InputOperand::into(kIntoBias, "into_bias", kDBias),
-                                      InputOperand::accumulate_flag(kFlag)};
+  static constexpr auto kInputs = gradient_inputs<LinearCrossEntropyWithGradientsOp>();
   static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss"),
                                        OutputOperand::required(kDX, "d_x").without_memory(),
                                        OutputOperand::required(kDW, "d_w").without_memory(),

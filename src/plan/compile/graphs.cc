@@ -148,15 +148,17 @@ ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest
              : kNoValue;
 }
 
-bool is_read(const Graph& graph, ValueId weight) {
-  return std::ranges::any_of(graph.ops(),
-                             [&](const Op& op) { return std::ranges::count(op.inputs, weight) > 0; });
+// The ops that read each value, as find_readers() returns them.
+using Readers = std::vector<std::vector<uint32_t>>;
+
+bool is_read(const Readers& readers, ValueId weight) {
+  return !readers[index_of(weight)].empty();
 }
 
 // Returns true for a table whose rows are looked up.
-bool is_embedding(const Graph& graph, ValueId weight) {
-  return weight != kNoValue && std::ranges::any_of(graph.ops(), [&](const Op& op) {
-           return op.def == &embedding_sum_op() && std::ranges::count(op.inputs, weight) > 0;
+bool is_embedding(const Graph& graph, const Readers& readers, ValueId weight) {
+  return weight != kNoValue && std::ranges::any_of(readers[index_of(weight)], [&](uint32_t op) {
+           return graph.ops()[op].def == &embedding_sum_op();
          });
 }
 
@@ -174,6 +176,7 @@ struct Trained {
 
 Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights, const PlanRequest& request) {
   Trained trained;
+  const Readers readers = find_readers(graph);
   for (const WeightSpec& spec : weights) {
     Parameter parameter{.name = spec.name,
                         .weight = graph.find(spec.name),
@@ -181,10 +184,11 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .decays = spec.decays,
                         .rate_factor = spec.rate_factor,
                         .part_rows = rows_of_parts(spec)};
-    parameter.is_embedding = is_embedding(graph, parameter.weight) || is_embedding(graph, parameter.copy);
+    parameter.is_embedding =
+        is_embedding(graph, readers, parameter.weight) || is_embedding(graph, readers, parameter.copy);
     // Otherwise the gradient would lack what reaches the weight through the ops that read the other value.
     PLIMSOLL_CHECK(
-        parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(graph, parameter.weight),
+        parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(readers, parameter.weight),
         "some ops read the weight '{}' and others its 16-bit copy", spec.name);
     const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;
     if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
