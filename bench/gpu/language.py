@@ -37,9 +37,9 @@ CASES = {
     "llama": dict(model="llama", batch=4, length=2048, steps=(60, 24), words=lm(TINY_LLAMA, 2048)),
     "lora": dict(model="llama", batch=4, length=2048, steps=(60, 24), words=lm(TINY_LLAMA, 2048) + LORA, lora=True),
     "roberta": dict(model="roberta", batch=32, length=512, steps=(90, 30), classes=2,
-                    words=["--config_name", "roberta-base", "--num_labels", "2", "--max_seq_length", "512"]),
+                    words=["--config_name", "roberta-base", "--num_labels", "2", "--dummy_seq_length", "512"]),
     "modernbert": dict(model="modernbert", batch=16, length=1024, steps=(60, 24), classes=2,
-                       words=["--config_name", "ModernBERT-base", "--num_labels", "2", "--max_seq_length", "1024"]),
+                       words=["--config_name", "ModernBERT-base", "--num_labels", "2", "--dummy_seq_length", "1024"]),
     "beams": dict(model="gpt2", batch=8, prompt=64, new=128, beams=4, words=["--config_name", "gpt2"]),
 }
 
@@ -147,6 +147,9 @@ def run_program(program, case):
                         memory=gauge.peak)
         with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as file:
             records = [json.loads(line) for line in file]
+    planned = re.search(r"^batch +(\d+) x (\d+)", output, re.MULTILINE)
+    if planned is None or [int(n) for n in planned.groups()] != [case["batch"], case["length"]]:
+        raise RuntimeError(f"the batch is '{planned and planned.group()}', not {case['batch']} x {case['length']}")
     logs = [record for record in records if "loss" in record]
     # The last two of three intervals of equal numbers of steps.
     rate = 2 / sum(1 / record["tokens_per_second"] for record in logs[-2:])
