@@ -52,6 +52,14 @@ std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream st
       stream);
 }
 
+std::function<void()> bind_scaled_matmul_cuda(const BindContext& context, CudaStream stream) {
+  return visible_to_initcheck(
+      context,
+      [matmul = prepare(context), args = scaled_matmul_args(context),
+       flag = AccumulateFlag(context).on_device(), stream] { matmul->run(args, flag, stream); },
+      stream);
+}
+
 std::function<void()> bind_linear_add_cuda(const BindContext& context, CudaStream stream) {
   return visible_to_initcheck(
       context,
