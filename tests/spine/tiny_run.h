@@ -34,6 +34,8 @@ struct TinyCase {
   DecoderSettings decoder = {};
   void (*adjust)(ModelConfig& config) = nullptr;  // sets what the other fields do not state
   bool tied = true;                               // of a language model: the head reads the table of words
+  bool fp8 = false;  // with activations in bf16; on a CPU, by the reference kernels
+  bool fp8_codes_at_use = false;
 };
 
 // Returns true if the tests of this process run on a GPU, that is, if PLIMSOLL_TEST_DEVICE is set (see
