@@ -64,7 +64,8 @@ struct Incoming {
   }
 };
 
-// Computes the sums s of a loaded row in fp32; elements past the end of the row are zero.
+// Computes the sums s of a loaded row in fp32 and stores them if they are an output; elements past the end of the row are
+// zero.
 template <typename T, class Parameters, int N, int kPacks>
 __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site, int64_t row_begin,
                                        int thread, int threads, const Incoming<T, N, kPacks>& row,
@@ -103,6 +104,11 @@ __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site,
         unpack<T, N>(row.residual[j], other);
 #pragma unroll
         for (int i = 0; i < N; ++i) s[j][i] += other[i];
+      }
+      if (a.sum != nullptr) {
+        const Raw<T, N> stored = pack<T, N>(s[j]);
+        store_raw<T, N>(static_cast<T*>(a.sum) + row_begin + c, stored);
+        unpack<T, N>(stored, s[j]);
       }
     }
   }
@@ -213,9 +219,10 @@ void launch_norm_fwd(const NormFwd& operands, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
-    const bool packs = operands.C % kPack<T> == 0 &&
-                       aligned_to_packs({operands.x, operands.residual, operands.bias.data,
-                                         operands.gain.data, operands.beta.data, operands.y, operands.x_hat});
+    const bool packs =
+        operands.C % kPack<T> == 0 &&
+        aligned_to_packs({operands.x, operands.residual, operands.bias.data, operands.gain.data,
+                          operands.beta.data, operands.y, operands.x_hat, operands.sum});
     if (packs && parameters_are(operands, DType::kF32)) {
       launch_packs<T, Typed<float>>(operands, stream);
     } else if (packs && parameters_are(operands, dtype)) {
