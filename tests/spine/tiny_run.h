@@ -33,7 +33,7 @@ struct TinyCase {
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   DecoderSettings decoder = {};
   void (*adjust)(ModelConfig& config) = nullptr;  // sets what the other fields do not state
-  bool tied = true;                               // of a language model: the head reads the table of words
+  bool tied = true;  // for a language model: true if the head reads the table of words
 };
 
 // Returns true if the tests of this process run on a GPU, that is, if PLIMSOLL_TEST_DEVICE is set (see

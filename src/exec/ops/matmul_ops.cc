@@ -71,7 +71,7 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
   };
 }
 
-// The CPU has only the references of the ops that contain a layer.
+// The CPU runs the ops of a whole layer (product, bias and GELU or norm) with the reference implementations only.
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context) {
   return [problem = linear_problem(context), args = matmul_args(context)] { linear_gelu_ref(problem, args); };
 }

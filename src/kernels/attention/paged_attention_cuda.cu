@@ -70,8 +70,8 @@ __device__ void store(void* o, int64_t at, float value) {
 // The running softmax of one query head over the keys of some lanes.
 template <int kElements>
 struct Sums {
-  float largest = -INFINITY;  // of the scores, in base 2
-  float total = 0.0f;         // of 2^(score - largest)
+  float largest = -INFINITY;  // the largest score, in base 2
+  float total = 0.0f;         // the sum of 2^(score - largest)
   float o[kElements] = {};
 
   __device__ void add(float score, const float (&v)[kElements]) {
@@ -297,7 +297,7 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // of q and of k (and v) in a row of qkv
+  int q_units = 0, token_units = 0;  // units of q, and of k (and v), in a row of qkv
 };
 
 // Threads of a block that appends: as many as copy most of a page's tokens at once.

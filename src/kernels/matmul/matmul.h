@@ -39,7 +39,7 @@ struct MatmulArgs {
   ConstView bias;  // [n], null without bias
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
-  ConstView addend = {};  // D, with size and type of C, if the problem writes kAddend; never on a CPU
+  ConstView addend = {};  // D, which has the size and type of C, if the problem has kAddend; GPUs only
   std::span<std::byte> scratch = {};
 };
 
