@@ -14,7 +14,7 @@ packages_of() {
     demo) echo "curl ca-certificates unzip wordnet-base" ;;
     format) echo "clang-format" ;;
     tidy) echo "clang-tidy" ;;
-    fuzz) echo "clang libomp-dev" ;;
+    fuzz) echo "clang libomp-dev python3" ;;
     bench) echo "libbenchmark-dev" ;;
     package:*) echo "${1#package:}" ;;
     *) echo "setup: no such task: $1 (build, demo, format, tidy, fuzz, bench, package:NAME)" >&2; exit 2 ;;

@@ -73,6 +73,7 @@ run_fuzz() {
   mapfile -t targets < <(ninja -C build-fuzz -t targets all | sed -n 's#^\([^/: ]*_fuzz\): phony.*#\1#p' | grep -v '^cmake_' | sort -u)
   if [ ${#targets[@]} -eq 0 ]; then echo "fuzz: the build has no fuzzer" >&2; return 1; fi
   scripts/build.sh fuzz "${targets[@]}" || return 2
+  python3 scripts/fuzz_seeds.py build-fuzz/corpus || return 2
   find build-fuzz -type f -name '*_fuzz' -perm -u+x -print0 | sort -z |
     xargs -0 -P "$jobs" -I{} bash -c "run_one_fuzzer {} ${FUZZ_SECONDS:-600}"
 }

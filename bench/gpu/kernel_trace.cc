@@ -30,7 +30,7 @@ struct Span {
   uint64_t start;
   uint64_t end;
   std::string name;
-  bool is_copy = false;  // true for a fill as well
+  bool is_copy = false;  // true if the activity is a copy or a fill of memory
 };
 
 constexpr size_t kBufferBytes = size_t{8} << 20;

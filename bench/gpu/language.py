@@ -3,9 +3,10 @@
 
 usage: language.py PROGRAM [--cases NAMES] [--pairs N]
 
-Both sides run in turns on the same GPU, with random weights and random ids, AdamW, dropout as the configuration's default
-except where stated, no saving and no logging. A figure is the rate between the first third and the end of the steps, when
-nothing is compiled any more; memory is the peak that NVML reports for the card. The first loss of both sides must be that of a
+Both sides run in turns on the first visible GPU, which is the only one that they see. A side that used another device is not
+counted. The models have random weights, the rows random ids. The optimizer is AdamW, dropout is the configuration's default except
+where stated; nothing is saved or logged. A figure is the rate between the first third and the end of the steps, when nothing is
+compiled any more; memory is the peak that NVML reports for the card. The first loss of both sides must be that of a
 model that knows nothing, ln(classes) within 5 % (25 % for two classes), otherwise the case is not counted. The table has the median
 and the range over the pairs. It needs torch, transformers (5), pynvml, and peft for LoRA; a case whose package is missing is named and left out.
 """
@@ -20,6 +21,9 @@ import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import devices  # noqa: E402
 
 LLAMA = dict(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
              num_key_value_heads=4, max_position_embeddings=2048)
@@ -50,7 +54,9 @@ class Gauge:
     def __enter__(self):
         import pynvml
         pynvml.nvmlInit()
-        card, self.peak, self.ended = pynvml.nvmlDeviceGetHandleByIndex(0), 0, threading.Event()
+        name = devices.environment_for("cuda:0")["CUDA_VISIBLE_DEVICES"]
+        card = pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(name)
+        self.peak, self.ended = 0, threading.Event()
 
         def poll():
             while not self.ended.wait(0.02):
@@ -103,10 +109,11 @@ def train_peer(case):
                                       optim="adamw_torch_fused", report_to=[], save_strategy="no", disable_tqdm=True,
                                       logging_steps=case["steps"][1], logging_first_step=True,
                                       torch_compile=case.get("compiled", False))
-        Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[Clock()]).train()
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[Clock()])
+        trainer.train()
     first = len(times) // 3
     rate = case["batch"] * (len(times) - 1 - first) / (times[-1] - times[first])
-    return dict(rate=rate * case["length"], memory=gauge.peak, loss=losses[0])
+    return dict(rate=rate * case["length"], memory=gauge.peak, loss=losses[0], device=devices.trainer_device(trainer))
 
 
 def generate_peer(case):
@@ -122,7 +129,8 @@ def generate_peer(case):
         model.generate(ids, **words)
         torch.cuda.synchronize()
         seconds = time.perf_counter() - begin
-    return dict(rate=case["batch"] * case["new"] / seconds, memory=gauge.peak)
+    return dict(rate=case["batch"] * case["new"] / seconds, memory=gauge.peak,
+                device=f"{model.device}: {torch.cuda.get_device_name(model.device)}")
 
 
 def run_program(program, case):
@@ -138,13 +146,14 @@ def run_program(program, case):
             command = [program, "train", *common, *case.get("precision", ["--bf16"]), "--output_dir", folder, "--max_steps", str(steps), "--logging_steps",
                        str(steps // 3), "--logging_first_step", "--per_device_train_batch_size", str(case["batch"]),
                        "--dummy_num_samples", str(steps * case["batch"]), "--report_to", "none"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=devices.environment_for("cuda:0"))
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
         output = done.stdout + done.stderr
+        used = devices.plimsoll_device(output)
         if "beams" in case:
             return dict(rate=float(re.search(r"([\d.,]+) new tokens/s with prefill", output).group(1).replace(",", "")),
-                        memory=gauge.peak)
+                        memory=gauge.peak, device=used)
         with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as file:
             records = [json.loads(line) for line in file]
     planned = re.search(r"^batch +(\d+) x (\d+)", output, re.MULTILINE)
@@ -153,11 +162,13 @@ def run_program(program, case):
     logs = [record for record in records if "loss" in record]
     # The last two of three intervals of equal numbers of steps.
     rate = 2 / sum(1 / record["tokens_per_second"] for record in logs[-2:])
-    return dict(rate=rate, memory=gauge.peak, loss=logs[0]["loss"])
+    return dict(rate=rate, memory=gauge.peak, loss=logs[0]["loss"], device=used)
 
 
-def check_loss(case, figures):
-    """Raises an error if the first loss is not that of a model that knows nothing."""
+def check(case, figures):
+    """Raises an error if a side ran on another device, or if its first loss is not that of a model that knows nothing."""
+    if wrong := devices.wrong_device("cuda:0", figures["device"]):
+        raise RuntimeError(wrong)
     if "loss" not in figures:
         return
     classes = case.get("classes") or {"gpt2": 50257, "llama": 32000}[case["model"]]
@@ -184,12 +195,12 @@ def main():
             for _ in range(given.pairs):
                 ours.append(run_program(given.program, case))
                 command = [sys.executable, __file__, given.program, "--peer", name]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=devices.environment_for("cuda:0"))
                 if done.returncode != 0:
                     raise RuntimeError(f"the peer ended with {done.returncode}: {done.stderr.strip()[-300:]}")
                 peers.append(json.loads(done.stdout.strip().splitlines()[-1]))
                 for figures in (ours[-1], peers[-1]):
-                    check_loss(case, figures)
+                    check(case, figures)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             print(f"{name}: not counted: {error}", file=sys.stderr, flush=True)
             continue
@@ -200,6 +211,7 @@ def main():
             return middle, f"{middle:,.0f}" + (f" ({min(rates):,.0f}-{max(rates):,.0f})" if len(rates) > 1 else "")
         (rate, shown), (peer_rate, peer_shown) = text(ours), text(peers)
         memory, peer_memory = max(run["memory"] for run in ours), max(run["memory"] for run in peers)
+        print(f"{name}: Plimsoll ran on {ours[-1]['device']}, Hugging Face on {peers[-1]['device']}", file=sys.stderr, flush=True)
         print(f"| {name} | {shown} | {peer_shown} | {rate / peer_rate:.2f}x | {memory} | {peer_memory} | {memory / peer_memory:.2f}x |",
               flush=True)
 

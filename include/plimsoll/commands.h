@@ -37,7 +37,7 @@ struct CommonSetting {
 // One command. The views refer to static storage.
 struct CommandInfo {
   std::string_view name;
-  std::optional<RunCommand> settings;   // whose settings it takes as well
+  std::optional<RunCommand> settings;   // the command whose settings it also takes
   std::vector<std::string_view> usage;  // the forms of the words after the name
   std::string_view help;                // one line
   std::string_view text;                // one or two sentences, or empty
@@ -56,7 +56,7 @@ const CommandInfo* find_command(std::string_view name);
 
 // The words of a command line, grouped by the options of the command.
 struct CommandWords {
-  std::map<std::string, std::vector<std::string>, std::less<>> values;  // of a flag: one empty text
+  std::map<std::string, std::vector<std::string>, std::less<>> values;  // a flag has one empty text
   std::vector<std::string> positionals;
   std::vector<std::string> rest;  // words for the settings of the command, in order
   bool help = false;

@@ -111,7 +111,7 @@ struct PlannedExperiment {
   Experiment experiment;
   double samples_per_s = 0;  // estimated
   int64_t total_bytes = 0;
-  bool fits = true;     // into the memory of the device, or --memory_limit
+  bool fits = true;     // true if it fits into the memory of the device, or into --memory_limit
   std::string refused;  // the reason if the row cannot be planned, otherwise empty
   // The figures of Hugging Face's page for this row. Empty for rows that Plimsoll adds, for the rows about settings
   // of the DataLoader (the page states no figures for them), and if the row does not train the page's model on a GPU

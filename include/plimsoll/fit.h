@@ -22,7 +22,7 @@ struct CardPrice {
   double per_hour = 0;  // price per hour in any currency, the same for all cards
 };
 // Parses lines of the form "NAME,PRICE" or "NAME PRICE". Empty lines and lines that begin with # are ignored.
-// Errors: kUsage; the message names the line.
+// Errors: kUsage; the message names the line. kBadData for a text that is another kind of file.
 std::vector<CardPrice> parse_prices(std::string_view text, std::string_view source);
 
 struct FitOptions {

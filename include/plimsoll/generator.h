@@ -26,7 +26,7 @@ struct Continuation {
   std::string text;             // the new text, up to the end token or the end of the stop string
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
   std::string end;              // "eos", "stop", "length", or "interrupted" (Generator::request_stop())
-  double score = 0.0;           // of beam search; otherwise 0
+  double score = 0.0;           // the score of beam search; otherwise 0
 };
 
 // The work since start(), and the time that it took. Prefill reads the prompts and selects the first token of every text; a decode run
@@ -35,17 +35,17 @@ struct GenerationSpeed {
   int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;
   int64_t num_texts = 0;   // continuations that were returned
-  int64_t new_tokens = 0;  // of these
+  int64_t new_tokens = 0;  // number of new tokens in these continuations
   int64_t decode_runs = 0;
-  int64_t decoded_tokens = 0;  // that decode runs read, with those of beams that were not returned
+  int64_t decoded_tokens = 0;  // tokens that decode runs read, also those of beams that were not returned
   // What the decode runs read at least: in every run all weights, but single rows of tables, and the cached keys and values to which
   // the new tokens attend.
   double weight_bytes_read = 0;
   double cache_bytes_read = 0;
-  double first_token_seconds = 0;  // until the first tokens of the first prompts that run at once
-  double prefill_seconds = 0;      // of all prompts
+  double first_token_seconds = 0;  // time until the first prompts that run together have their first tokens
+  double prefill_seconds = 0;      // duration of the prefill of all prompts
   double decode_seconds = 0;
-  double seconds = 0;  // of everything, with the conversion of texts
+  double seconds = 0;  // duration of everything, including the conversion of texts
   double new_tokens_per_s() const { return seconds > 0 ? static_cast<double>(new_tokens) / seconds : 0.0; }
   // Returns the new tokens after the first of each text per second of decode runs.
   double decoded_new_tokens_per_s() const {

@@ -68,7 +68,7 @@ struct TokenizerTraining {
   std::string kind = "bpe";
   int64_t vocab_size = 30000;
   int64_t min_frequency = 2;                // pairs that are rarer are not joined
-  std::vector<std::string> special_tokens;  // after those that every tokenizer of the kind has
+  std::vector<std::string> special_tokens;  // in addition to those of every tokenizer of the kind
   bool do_lower_case = true;                // only for "wordpiece"
 };
 

@@ -44,9 +44,9 @@ struct PlannedPurposes {
   int64_t gradients = 0;
   int64_t saved = 0;          // saved for the backward pass
   int64_t temporary = 0;      // temporary buffers
-  int64_t functionality = 0;  // of single functions, such as values that wait for a copy to the host
+  int64_t functionality = 0;  // memory of single functions, such as values that wait for a copy to the host
   int64_t staging = 0;        // inputs and outputs that host and device exchange
-  int64_t gaps = 0;           // between buffers
+  int64_t gaps = 0;           // unused bytes between buffers
   int64_t constant = 0;       // held by the process outside the arena
   int64_t total() const {
     return weights + optimizer_states + gradients + saved + temporary + functionality + staging + gaps +
@@ -60,7 +60,7 @@ struct PlannedPhase {
   std::string name;  // "load", "resume", "train", "eval", "save"
   PlannedPurposes by_purpose;
   int64_t arena_bytes = 0;  // bytes of the arena that the phase uses
-  int64_t total_bytes = 0;  // with by_purpose.constant; equals by_purpose.total()
+  int64_t total_bytes = 0;  // includes by_purpose.constant; equals by_purpose.total()
 };
 
 // The op of a phase at which the most memory is in use.
@@ -69,9 +69,9 @@ struct PlannedPeak {
   std::string segment;   // "forward", "backward", "optimizer"
   std::string module;    // "encoder.layer.23.feed_forward"; may be empty
   std::string op;        // "matmul"
-  int64_t position = 0;  // of the op in its program, from 0
+  int64_t position = 0;  // index of the op in its program, from 0
   int64_t num_ops = 0;
-  int64_t transient_bytes = 0;  // of buffers that live only within the program
+  int64_t transient_bytes = 0;  // bytes of the buffers that live only within the program
 };
 
 struct PlannedBytes {
@@ -96,8 +96,8 @@ struct PlannedRule {
   std::string name;     // "AdamW in fp32"
   std::string made_of;  // "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
-  int64_t bytes = 0;     // of all parameters of this model
-  bool applies = false;  // it is the rule for this run
+  int64_t bytes = 0;     // bytes of all parameters of this model
+  bool applies = false;  // true if this rule is the one for this run
 };
 
 // The values that one block of the model keeps for the backward pass, and those that it recomputes.
@@ -111,9 +111,9 @@ struct PlannedRecomputation {
 };
 
 struct PlannedMemory {
-  std::vector<PlannedPhase> phases;  // in the order of a run
+  std::vector<PlannedPhase> phases;  // the phases in the order of a run
   size_t largest_phase = 0;          // index of the phase that needs the most: its total is that of the plan
-  std::vector<PlannedPeak> peaks;    // of training first, then of evaluation
+  std::vector<PlannedPeak> peaks;    // the peak of training first, then that of evaluation
   std::vector<PlannedBytes> constants;  // the parts of PlannedPurposes::constant
   std::vector<PlannedModule> modules;   // in the order in which the model uses them
   std::vector<PlannedRule> rules;
@@ -130,7 +130,7 @@ struct PlannedMemory {
 struct PlannedOperations {
   std::string name;  // "matrix products", "element-wise", ...
   double flops = 0;
-  double bytes = 0;  // moved from and to memory
+  double bytes = 0;  // bytes moved from and to memory
   double ms = 0;
 };
 
@@ -157,7 +157,7 @@ struct PlannedBeams {
   int64_t total_bytes = 0;
   bool fits = true;
   double decode_run_ms = 0;     // estimated, as in PlannedGeneration
-  double new_tokens_per_s = 0;  // of returned texts
+  double new_tokens_per_s = 0;  // speed, counted in tokens of returned texts
 };
 
 // The KV cache and the speed of a plan that generates texts.
@@ -170,10 +170,9 @@ struct PlannedGeneration {
   int64_t page_tokens = 0;
   int64_t num_pages = 0;     // in the worst case; the arena has room for all
   int64_t shared_pages = 0;  // per longest prompt, used by all its sequences
-  int64_t own_pages = 0;     // of each of its sequences, at most
+  int64_t own_pages = 0;     // the most pages that belong to one sequence alone
   double prefill_ms = 0;     // estimated, of the largest run of the model
-  double decode_run_ms =
-      0;  // of a run with one token per sequence, without the selection of tokens on the host
+  double decode_run_ms = 0;  // one token per sequence, without the selection of tokens on the host
   double new_tokens_per_s = 0;
   std::vector<PlannedBeams> beams;  // empty with Savings::kLeaveOut
   int64_t cache_bytes() const { return num_pages * page_tokens * cache_bytes_per_token; }
@@ -181,10 +180,10 @@ struct PlannedGeneration {
 
 // A change of arguments that was planned as well.
 struct PlannedChange {
-  std::string arguments;  // as a user types them
+  std::string arguments;  // the arguments as a user types them
   int64_t total_bytes = 0;
-  bool fits = false;                              // into --memory_limit; true if there is none
-  double relative_time = 1;                       // estimated time per sample, relative to the unchanged run
+  bool fits = false;         // true if it fits into --memory_limit, or if there is no limit
+  double relative_time = 1;  // estimated time per sample, relative to the unchanged run
   MethodEffect effect = MethodEffect::kSameSums;  // kSameSums, kRounding or kOtherPath
   std::string note;                               // other effects; may be empty
 };
@@ -199,7 +198,7 @@ struct PlanReport {
   PlannedRun run;
   PlannedMemory memory;
   PlannedSpeed speed;
-  std::optional<PlannedGeneration> generation;  // of a plan that generates texts
+  std::optional<PlannedGeneration> generation;  // set if the plan generates texts
   // Ways to save memory, cheapest first. If the run does not fit: changes that reduce its memory, and first those
   // with which it fits. Empty with kLeaveOut.
   std::vector<PlannedChange> changes;

@@ -82,8 +82,8 @@ struct WeightInfo {
   std::string name;
   std::vector<int64_t> shape;
   std::string stored_as;    // "fp32", "bf16", "int8", "nf4" or "fp4"
-  bool is_trained = false;  // by this run
-  double rate_factor = 1;   // of the learning rate, by --learning_rate_factors
+  bool is_trained = false;  // true if this run trains it
+  double rate_factor = 1;   // factor of the learning rate, set by --learning_rate_factors
 };
 
 // A parameter as a custom update rule sees it. The spans refer to planned memory and are valid during the

@@ -115,7 +115,7 @@ ExperimentOrigin experiment_origin(const std::vector<ExperimentRow>& rows) {
   return {.date = utc_text(std::chrono::system_clock::now()),
           .version = PLIMSOLL_VERSION,
           .build = program_build(),
-          .cpu = name + (name.empty() ? "" : ", ") + isa_words(cpu_isa()),
+          .cpu = name + (name.empty() ? "" : ", ") + describe_isa(cpu_isa()),
           .driver = is_on_gpu ? Nvml::installed().driver_version() : std::string()};
 }
 

@@ -11,6 +11,7 @@
 
 #include "api/plan_report.h"
 #include "base/check.h"
+#include "base/disguised_file.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "hardware/gpu_target.h"
@@ -502,7 +503,7 @@ class Fit {
   std::optional<int64_t> limit_bytes_;
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;  // device, reason, methods
   std::optional<Error> unable_;                    // the first refusal of a card whose run is refused
-  std::map<std::string, ExtentOfChange> extents_;  // of the last row of a device
+  std::map<std::string, ExtentOfChange> extents_;  // the extents of the last row of a device
   size_t num_methods_ = 0;
   double plan_ms_ = 0;
   FitReport report_;
@@ -511,6 +512,7 @@ class Fit {
 }  // namespace
 
 std::vector<CardPrice> parse_prices(std::string_view text, std::string_view source) {
+  refuse_disguised_text(text.substr(0, kDisguiseBytes), source);
   std::vector<CardPrice> prices;
   std::istringstream lines{std::string(text)};
   int number = 0;

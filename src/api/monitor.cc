@@ -51,7 +51,7 @@ struct Monitor::Impl {
 
 MonitorSample Monitor::Impl::sample() const {
   MonitorSample sample{.time = utc_text(),
-                       .host = sample_host(isa_words(cpu_isa())),
+                       .host = sample_host(describe_isa(cpu_isa())),
                        .with_capabilities = options.with_capabilities,
                        .with_context = options.with_context,
                        .contexts = contexts};

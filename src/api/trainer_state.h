@@ -20,7 +20,7 @@ namespace plimsoll {
 
 struct Batch::Impl {
   MicroBatch batch;
-  Dataset rows = {};            // of a batch from make_batch()
+  Dataset rows = {};            // the rows of a batch from make_batch()
   const void* owner = nullptr;  // the Trainer that made it
   bool has_labels = true;
   int64_t batches_per_epoch = 1;
@@ -36,8 +36,8 @@ struct OwnStep {
 
 // The state of a custom training loop that its checkpoints store in addition to tensors.
 struct OwnRun {
-  std::optional<RunState> state = {};  // of the last checkpoint; none before the first
-  DataPosition position = {};          // of the batch after the last one that was used
+  std::optional<RunState> state = {};  // the state in the last checkpoint; none before the first
+  DataPosition position = {};          // position of the batch after the last one that was used
   DataPosition start = {};             // where next_batch() begins
   double epoch = 0;
   int64_t tokens = 0;

@@ -45,10 +45,10 @@ struct RopeParameters {
   double factor = 1.0;
   double original = 0.0;  // original_max_position_embeddings
   double attention_factor = 1.0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;     // of llama3
-  double beta_fast = 32.0, beta_slow = 1.0;                 // of yarn
-  bool truncate = true;                                     // of yarn
-  std::vector<double> short_factor = {}, long_factor = {};  // of longrope: D / 2 numbers each
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;     // used by llama3
+  double beta_fast = 32.0, beta_slow = 1.0;                 // used by yarn
+  bool truncate = true;                                     // used by yarn
+  std::vector<double> short_factor = {}, long_factor = {};  // used by longrope: D / 2 numbers each
   friend bool operator==(const RopeParameters&, const RopeParameters&) = default;
 };
 
@@ -67,7 +67,7 @@ struct RopeFrequencies {
   double beyond[kMaxRopeDim / 2] = {};
   int64_t original = 0;
   double growth = 0.0;  // factor of dynamic; 0 for other types
-  double scale = 1.0;   // of cos and sin
+  double scale = 1.0;   // factor of cos and sin
 
   // f_i of a sequence of `length` tokens. Requires: i < dim / 2.
   double frequency(int64_t i, int64_t dim, int64_t length) const;

@@ -32,7 +32,7 @@ struct BatchTensorSpec {
   int64_t per_token = 0;
   int64_t per_sequence = 0;
   int64_t constant = 0;
-  int32_t position_padding_id = -1;  // of positions: as InputRule's in graph/ir/graph.h
+  int32_t position_padding_id = -1;  // the padding id in positions, as in InputRule of graph/ir/graph.h
   int64_t elements(const BatchSize& size) const {
     return per_token * size.tokens + per_sequence * size.sequences + constant;
   }

@@ -16,7 +16,7 @@ struct BenchWords {
   bool peer = false;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";
-  std::string peer_script;  // with `peer`, an existing file
+  std::string peer_script;  // an existing file, if `peer` is set
   std::vector<std::string> sweeps;
   std::vector<std::string> only;
   std::vector<std::string> rerun;  // parts of names of rows whose kept results are discarded

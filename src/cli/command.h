@@ -62,7 +62,7 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Rem
 
 // The texts to predict that are given on the command line or by standard input instead of a file.
 struct TestInput {
-  TestTexts texts;     // of standard input (--test_file -), or the texts on the command line
+  TestTexts texts;     // texts from standard input (--test_file -) or from the command line
   bool shows = false;  // print predictions to standard output
   bool saves = true;   // write files into output_dir
 };

@@ -68,7 +68,7 @@ class PageTable {
   void drop_page(int32_t page);
 
   int64_t page_size_;
-  std::vector<int32_t> num_references_;  // of each page
+  std::vector<int32_t> num_references_;  // number of references to each page
   std::vector<int32_t> free_;            // pages without a reference, the next one last
   std::vector<Sequence> sequences_;
   std::vector<SequenceId> unused_;  // numbers of released sequences

@@ -17,7 +17,7 @@ namespace plimsoll {
 
 // The place of a stop string.
 struct StopMatch {
-  size_t index = 0;  // into stop_strings
+  size_t index = 0;  // index into stop_strings
   int64_t bytes_before =
       0;  // number of bytes of the last token's text before the stop string; negative if it begins earlier
   int64_t bytes_after = 0;  // number of bytes of the last token's text after the stop string

@@ -127,7 +127,7 @@ TEST(StopStrings, PartsOfCharactersSpecialTokensAndOverlaps) {
   EXPECT_EQ(find({"im_end", "im"}, ids("hi<|im_end|>")).value().index, 1u);
   EXPECT_FALSE(find({}, ids("x")));
   EXPECT_FALSE(find({"x"}, {}));
-  // Longer than all of the text, and the whole text.
+  // A stop string may be longer than the text, or all of it.
   EXPECT_FALSE(find({std::string(1000, 'x')}, ids("xxx")));
   EXPECT_TRUE(find({"\n\nUser:"}, ids("\n\nUser:")));
 }

@@ -65,7 +65,7 @@ class TextGenerator::Group {
   // A text without beams.
   struct Text {
     size_t prompt = 0;
-    int64_t number = 0;  // of the texts of its prompt
+    int64_t number = 0;  // index of the text among those of its prompt
     SequenceId sequence{0};
     std::vector<int32_t> history;  // prompt and new tokens
     int64_t max_new = 0;
@@ -297,8 +297,8 @@ class TextGenerator::Group {
   int64_t first_prompt_;
   const OnToken& on_token_;
   std::vector<std::vector<GeneratedText>> results_;
-  std::vector<SequenceId> sequences_;  // of the prompts
-  NextScores prompt_scores_;           // of the token that follows each prompt
+  std::vector<SequenceId> sequences_;  // the sequences of the prompts
+  NextScores prompt_scores_;           // scores of the token that follows each prompt
   std::chrono::steady_clock::time_point begin_;
   double prefill_seconds_ = 0;
 };

@@ -31,7 +31,7 @@ enum class TextEnd : uint8_t { kEndToken, kStopString, kLength, kInterrupted };
 struct GeneratedText {
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
   TextEnd end = TextEnd::kLength;
-  double score = 0.0;  // of beam search: sum of log probabilities / length^length_penalty
+  double score = 0.0;  // beam search: sum of log probabilities / length^length_penalty
 };
 
 // Returns the number of sequences of a prompt that exist at once: its beams, or its texts.
@@ -41,8 +41,8 @@ int64_t sequences_per_prompt(const GenerationSettings& settings);
 struct GenerationWork {
   int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;
-  int64_t num_texts = 0;   // that were returned
-  int64_t new_tokens = 0;  // of these texts
+  int64_t num_texts = 0;   // number of returned texts
+  int64_t new_tokens = 0;  // number of new tokens in these texts
   // Runs of the model with one new token per sequence, and the tokens that they read, with those of beams that are not returned.
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;
@@ -102,7 +102,7 @@ class TextGenerator {
 
   GenerationSettings settings_;
   Session session_;
-  GenerationSizes sizes_;  // that the plan has room for
+  GenerationSizes sizes_;  // the sizes that the plan has memory for
   PageTable pages_;
   TensorBatch batch_;
   NextScores scores_;

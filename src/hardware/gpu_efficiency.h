@@ -1,7 +1,7 @@
 // The fraction of a GPU's nominal rates that a training step reaches, and the minimum time of an op. They
 // convert operations and bytes into time estimates. Pure data; thread-safe: constants.
 //
-// The fractions come from the steps in docs/measurements/h200-2026-11-22.md on an H200 (nominal rates in
+// The fractions come from the steps in bench/results/h200-2026-11-22.md on an H200 (nominal rates in
 // hardware/gpu_target.cc):
 //  1. Bytes: AdamW moves 9.4 GB in 2.35 ms: 4.0 of 4.8 TB/s.
 //  2. Attention, forward and backward: for 32 x 16 x 512 x 64 with dropout 0.170 and 0.410 ms in bf16, which
@@ -13,7 +13,7 @@
 //     it takes longer the slower the units are on which it runs. The time of an op is sqrt(a^2 + b^2) of its
 //     time at these rates and its minimum time.
 //  4. The fraction for 16-bit products and both minimum times: these steps and the table of experiments in
-//     docs/measurements/h200-2026-11-23.md. Casts and dequantization of weights, which are most frequent in
+//     bench/results/h200-2026-11-23.md. Casts and dequantization of weights, which are most frequent in
 //     the rows with copies at use and QLoRA, determine the minimum time of an op that is not a product;
 //     batches of 4 and 1 determine the minimum time of a product; batches of 32, which the card's power limits
 //     (434 to 451 samples/s on four hosts), determine the fraction for products. PyTorch's own products
@@ -55,7 +55,7 @@ inline constexpr double kGpuShareOfBandwidth = 0.83;
 
 // Fraction of the rate of the link to host memory, for transfers in one direction and in both at once;
 // packets and acknowledgements use the rest. Measured on an H200 with cudaMemcpyAsync of pinned memory in
-// pieces of 8 MiB: 54 GB/s one way and 49.5 GB/s each way, of 64 (docs/measurements/h200-2026-11-23.md).
+// pieces of 8 MiB: 54 GB/s one way and 49.5 GB/s each way, of 64 (bench/results/h200-2026-11-23.md).
 inline constexpr double kGpuShareOfLinkOneWay = 0.845;
 inline constexpr double kGpuShareOfLinkBothWays = 0.775;
 // Milliseconds between two copies of a queue, fitted to the rows with offloading of `bench --experiments`:
@@ -69,7 +69,7 @@ inline constexpr double kGpuLeastMs = 0.0064;
 inline constexpr double kGpuLeastElementsMs = 0.0034;
 // Minimum time of Adafactor for one module, fitted to one row and not traced: the 102 updates of BERT-large
 // during its backward pass took 9.2 ms longer than their bytes imply on an H100
-// (docs/measurements/h100-2026-11-25.md).
+// (bench/results/h100-2026-11-25.md).
 inline constexpr double kGpuLeastAdafactorMs = 0.09;
 
 constexpr double gpu_least_attention_ms() {
@@ -89,6 +89,6 @@ constexpr double gpu_least_product_ms(GpuPrecision precision, double m, double n
 }
 
 inline constexpr std::string_view kGpuEfficiencyProvenance =
-    "shares of them that an H200 reached on 2026-11-22 (docs/measurements)";
+    "shares of them that an H200 reached on 2026-11-22 (bench/results)";
 
 }  // namespace plimsoll

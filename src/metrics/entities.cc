@@ -61,7 +61,7 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
 
 void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entity>& entities) const {
   entities.clear();
-  constexpr int64_t kBeforeTheFirst = -1;  // equal to no type
+  constexpr int64_t kBeforeTheFirst = -1;  // differs from every type
   Tag previous{'O', kBeforeTheFirst};
   int64_t begin = 0;
   for (int64_t i = 0; i <= std::ssize(ids); ++i) {

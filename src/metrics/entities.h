@@ -55,7 +55,7 @@ class EntityCounts {
   int64_t num_labelled_ = 0;
   int64_t num_predicted_ = 0;
   int64_t num_right_ = 0;
-  std::vector<Entity> labelled_;  // of the sequence that is added
+  std::vector<Entity> labelled_;  // the labelled entities of the sequence that is being added
   std::vector<Entity> predicted_;
 };
 

@@ -35,10 +35,10 @@ struct DropoutRates {
 struct DecoderSettings {
   int64_t num_key_value_heads = 0;  // 0: num_attention_heads
   int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
-  int64_t sliding_window = 0;       // of the layers that slide; 0: none
+  int64_t sliding_window = 0;       // window of the layers with a sliding window; 0: none
   std::vector<bool> slides;         // a flag per layer; empty: every layer has the window
   bool qkv_bias = false;
-  bool output_bias = false;  // of the projection after attention
+  bool output_bias = false;  // true if the projection after attention has a bias
   bool mlp_bias = false;
   bool head_norms = false;  // q and k of each head are normalized
   RopeParameters rope;
@@ -49,9 +49,9 @@ struct DecoderSettings {
 struct LocalAttentionSettings {
   int64_t local_attention = 128;  // a token sees half as many tokens before it and half as many after it
   int64_t global_attn_every_n_layers = 3;  // the others are local; `slides` states it if it is not empty
-  RopeParameters local_rope;               // of the local layers; `rope` is that of the others
+  RopeParameters local_rope;               // used by the local layers; `rope` is used by the others
   bool norm_bias = false;
-  bool classifier_bias = false;  // of the head's dense layer
+  bool classifier_bias = false;  // true if the dense layer of the head has a bias
   std::string classifier_activation = "gelu";
   std::string classifier_pooling = "cls";           // "cls" or "mean"
   std::optional<double> initializer_cutoff_factor;  // in standard deviations; absent: 3

@@ -22,13 +22,13 @@ enum class Mode : uint8_t { kTrain, kEvaluate };
 struct KvCacheSizes {
   int64_t num_pages = 0;
   int64_t page_size = 0;           // tokens per page
-  int64_t pages_per_sequence = 0;  // of the longest sequence
+  int64_t pages_per_sequence = 0;  // number of pages of the longest sequence
 };
 
 struct ForwardOptions {
   Mode mode = Mode::kTrain;
   DType dtype = DType::kF32;   // type of weights and activations; f64 runs on the reference kernels
-  bool outputs_logits = true;  // of an evaluation: the host reads the logits
+  bool outputs_logits = true;  // true if an evaluation copies the logits to the host
   // If it is set, each sequence of a batch continues the tokens that the cache has of it, and there are logits for its last
   // token only: logits_BK. Requires: kEvaluate and a head for language modelling.
   std::optional<KvCacheSizes> cache = {};

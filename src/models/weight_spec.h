@@ -33,7 +33,7 @@ struct WeightSpec {
   bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)
   std::vector<WeightPart> parts;
   int64_t zero_row = -1;     // the row that starts as zero: the padding token's; -1: no row does
-  double rate_factor = 1.0;  // of the learning rate
+  double rate_factor = 1.0;  // factor of the learning rate
   bool trainable = true;     // false: it has no gradient and no optimizer states, and keeps its loaded values
   // The files that contain it: a model's, an adapter's (under PEFT's names), or both.
   bool in_model = true;

@@ -95,7 +95,7 @@ struct Parameter {
   ValueId copy = kNoValue;       // 16-bit copy that products read; the update writes it as well
   ValueId remainder = kNoValue;  // u8[2 n], for a `weight` in bf16 (base/split_f32.h)
   bool decays = true;
-  double rate_factor = 1.0;  // of the learning rate
+  double rate_factor = 1.0;  // factor of the learning rate
   bool is_embedding = false;
   // Rows of the tensors that the parameter consists of in a checkpoint, if there are several: q, k and v.
   std::vector<int64_t> part_rows = {};

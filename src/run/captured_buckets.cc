@@ -38,7 +38,7 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
 
 // Number of epochs that are walked if all epochs have the same batches: a partial first one and two more. They
 // contain every bucket that recurs at least twice.
-constexpr int64_t kEnoughAlike = 3;
+constexpr int64_t kEnoughEpochs = 3;
 
 // Fills captured.train and captured.update. The optimizer segment of a step runs in the bucket of the step's last
 // micro-batch.
@@ -52,12 +52,12 @@ void count_training(const CountedRun& run, const Bucket& largest, int64_t max_wa
   SamplerOptions options = run.sampler;
   const auto [shortest, longest] = std::ranges::minmax_element(run.train_lengths);
   if (*shortest == *longest) options.strategy = SamplingStrategy::kSequential;
-  const bool is_alike = options.strategy == SamplingStrategy::kSequential;
+  const bool is_same_each_epoch = options.strategy == SamplingStrategy::kSequential;
   Sampler sampler(options, run.train_lengths);
   sampler.seek(run.start.position);
   BucketRuns micro_batches(largest);
   BucketRuns updates(largest);
-  int64_t rows = is_alike ? 0 : sampler.num_rows();  // number of rows that were sampled
+  int64_t rows = is_same_each_epoch ? 0 : sampler.num_rows();  // number of rows that were sampled
   int64_t epochs = 0;
   int64_t in_step = 0;
   for (int64_t steps = run_length(run.arguments, sampler).max_steps - run.start.step; steps > 0;) {
@@ -74,8 +74,8 @@ void count_training(const CountedRun& run, const Bucket& largest, int64_t max_wa
       --steps;
     }
     if (!batch.last_in_epoch) continue;
-    if (is_alike && ++epochs == kEnoughAlike) break;
-    if (!is_alike) rows += sampler.num_rows();
+    if (is_same_each_epoch && ++epochs == kEnoughEpochs) break;
+    if (!is_same_each_epoch) rows += sampler.num_rows();
   }
   captured.train = micro_batches.num_captured();
   captured.update = updates.num_captured();

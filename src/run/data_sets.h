@@ -22,7 +22,7 @@ namespace plimsoll {
 
 struct DataSets {
   LabelScheme labels = {};
-  std::string label_column = {};  // of the files
+  std::string label_column = {};  // the label column of the files
   TrainedColumns columns =
       {};  // the columns that a trained model remembers; empty unless it found them by name
   std::optional<Dataset> train = {};
@@ -31,7 +31,7 @@ struct DataSets {
   std::optional<Dataset> predict = {};
   std::optional<Dataset> predict_mismatched = {};  // MNLI
   int64_t reading_bytes = 0;                       // peak while data files were read; 0 if none were
-  uint64_t train_hash = 0;                     // of the part of the training data that is used; 0: random ids
+  uint64_t train_hash = 0;  // hash of the part of the training data that is used; 0: random ids
   std::vector<std::string> metric_names = {};  // empty: those of the problem type
   std::string token_cache = {};  // a line for people: which tokens were read from the cache or saved there
 };

@@ -29,14 +29,14 @@ RunLength run_length(const Arguments& arguments, const Sampler& sampler);
 // The point at which a run begins: at its first step, or at the step and data position that a checkpoint stores.
 struct RunStart {
   int64_t step = 0;                // number of steps done before
-  DataPosition position;           // of the next batch
-  bool evaluation_is_due = false;  // after that step and before the next one
+  DataPosition position;           // position of the next batch
+  bool evaluation_is_due = false;  // true if the run stopped between that step and its evaluation
 };
 
 // The steps of a run that trains.
 struct RunSteps {
   RunLength length = {};
-  BatchCensus census = {};  // of all batches of the run; empty without data
+  BatchCensus census = {};  // counts all batches of the run; empty without data
   RunStart start = {};
 };
 

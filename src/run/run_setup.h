@@ -35,15 +35,15 @@ struct RunSetup {
   DataUse data_use = DataUse::kReads;
   TokenizerSource tokenizer = {};
   DataSets data = {};
-  SamplerOptions sampler = {};  // of the training data
-  RunSteps steps = {};          // of a run that trains; zero without data
+  SamplerOptions sampler = {};  // the sampler of the training data
+  RunSteps steps = {};          // set if the run trains; zero without data
   RunFacts facts = {};
-  GenerationSizes generation = {};  // of a run that generates texts
+  GenerationSizes generation = {};  // set if the run generates texts
   PlanRequest request = {};         // request_of() the arguments and the facts
   PlanLabels plan_labels = {};
   bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
   std::string tuning_file = {};    // path of the tuning table that the run keeps; "" if it keeps none
-  std::vector<std::shared_ptr<Metric>> metrics = {};  // that the program defines
+  std::vector<std::shared_ptr<Metric>> metrics = {};  // metrics that the calling program defines
   Diagnostics diagnostics = {};
 
   bool reads_data() const { return data_use != DataUse::kNone; }

@@ -22,7 +22,7 @@ struct RunTotals {
   int64_t tokens = 0;
   double flos = 0;
   double loss_sum = 0;
-  double seconds = 0;  // of training, over all sessions of the run
+  double seconds = 0;  // duration of training, over all sessions of the run
 };
 
 // Sums over the steps since the last record of the log.
@@ -52,7 +52,7 @@ struct RunState {
   int64_t num_epochs = 0;     // begun by max_steps; not stored, since the arguments determine it
   int64_t micro_batches = 0;  // the index of random numbers
   int64_t states_begin = 0;   // the step after which the optimizer's states began at zero
-  DataPosition position;      // of the next batch
+  DataPosition position;      // position of the next batch
   double epoch = 0;
   RunTotals totals;
   SinceLog since_log;
@@ -62,7 +62,7 @@ struct RunState {
   // was due to be saved (save_is_due).
   bool evaluation_is_due = false;
   bool save_is_due = false;
-  std::map<std::string, double> schedule_state;  // of a learning rate that follows a metric
+  std::map<std::string, double> schedule_state;  // state of a learning rate that follows a metric
   std::map<std::string, std::string> callback_states;
   LogHistory log_history;  // stored in a file of its own
   // True if a checkpoint was saved. Used for trainer_state.json only. It is not stored, because a run that resumes

@@ -137,13 +137,13 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
       pair ? "Read one text per row (--text_column_names NAME), " : "To read these texts, ");
 }
 
-std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const TokenizerSource& source) {
+std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const TokenizerSource& source) {
   const std::string config_path = join_path(source.folder, text::kTokenizerConfigJson);
-  std::vector<CarriedFile> carried;
+  std::vector<CopiedFile> copied;
   bool has_config = false;
   bool has_json = false;
   for (const std::string& name : find_tokenizer_files(files, source.folder)) {
-    carried.push_back({.source_path = join_path(source.folder, name)});
+    copied.push_back({.source_path = join_path(source.folder, name)});
     has_config = has_config || name == text::kTokenizerConfigJson;
     has_json = has_json || name == text::kTokenizerJson;
   }
@@ -151,17 +151,17 @@ std::vector<CarriedFile> carried_tokenizer_files(FileSystem& files, const Tokeni
   if (has_config) {
     config = nlohmann::ordered_json::parse(read_text_file(files, config_path, text::kMaxTokenizerFileBytes));
     const auto stated = config.find("tokenizer_class");
-    if (stated != config.end() && !stated->is_null()) return carried;
+    if (stated != config.end() && !stated->is_null()) return copied;
   } else if (!has_json && source.tokenizer->transformers_class() == "BertTokenizer") {
-    return carried;  // vocab.txt alone is BERT's in every folder
+    return copied;  // vocab.txt alone is BERT's in every folder
   }
   config["tokenizer_class"] = source.tokenizer->transformers_class();
   const std::string text = config.dump(2) + "\n";
-  if (!has_config) carried.push_back({.source_path = config_path});
-  for (CarriedFile& file : carried) {
+  if (!has_config) copied.push_back({.source_path = config_path});
+  for (CopiedFile& file : copied) {
     if (file.source_path == config_path) file.text = text;
   }
-  return carried;
+  return copied;
 }
 
 int64_t block_size(const Arguments& arguments, const ModelConfig& config) {

@@ -21,22 +21,22 @@ TokenizerSource load(const test::ScratchFolder& folder) {
 TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
   const test::ScratchFolder folder;
   folder.write("tokenizer.json", kJson);
-  std::vector<CarriedFile> carried = carried_tokenizer_files(posix_file_system(), load(folder));
-  ASSERT_EQ(carried.size(), 2u);
-  EXPECT_TRUE(carried[0].source_path.ends_with("/tokenizer.json"));
-  EXPECT_FALSE(carried[0].text);
-  EXPECT_TRUE(carried[1].source_path.ends_with("/tokenizer_config.json"));
-  EXPECT_EQ(carried[1].text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+  std::vector<CopiedFile> copied = copied_tokenizer_files(posix_file_system(), load(folder));
+  ASSERT_EQ(copied.size(), 2u);
+  EXPECT_TRUE(copied[0].source_path.ends_with("/tokenizer.json"));
+  EXPECT_FALSE(copied[0].text);
+  EXPECT_TRUE(copied[1].source_path.ends_with("/tokenizer_config.json"));
+  EXPECT_EQ(copied[1].text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
   // The other keys stay, in their order.
   folder.write("tokenizer_config.json", R"({"pad_token": "[UNK]", "do_lower_case": true})");
   folder.write("config.json", R"({"model_type": "bert"})");
-  carried = carried_tokenizer_files(posix_file_system(), load(folder));
-  ASSERT_EQ(carried.size(), 2u);
-  EXPECT_EQ(carried[1].text,
+  copied = copied_tokenizer_files(posix_file_system(), load(folder));
+  ASSERT_EQ(copied.size(), 2u);
+  EXPECT_EQ(copied[1].text,
             "{\n  \"pad_token\": \"[UNK]\",\n  \"do_lower_case\": true,\n  \"tokenizer_class\": "
             "\"BertTokenizer\"\n}\n");
   folder.write("tokenizer_config.json", R"({"tokenizer_class": "ElectraTokenizer"})");
-  for (const CarriedFile& file : carried_tokenizer_files(posix_file_system(), load(folder))) {
+  for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), load(folder))) {
     EXPECT_FALSE(file.text) << file.source_path;
   }
 }
@@ -44,11 +44,11 @@ TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
 TEST(TokenizerSource, AVocabularyAloneIsBertsEverywhere) {
   const test::ScratchFolder folder;
   folder.write("vocab.txt", "[UNK]\n[CLS]\n[SEP]\n");
-  EXPECT_EQ(carried_tokenizer_files(posix_file_system(), load(folder)).size(), 1u);
+  EXPECT_EQ(copied_tokenizer_files(posix_file_system(), load(folder)).size(), 1u);
   folder.write("config.json", R"({"tokenizer_class": "DistilBertTokenizer"})");
-  const std::vector<CarriedFile> carried = carried_tokenizer_files(posix_file_system(), load(folder));
-  ASSERT_EQ(carried.size(), 2u);
-  EXPECT_EQ(carried[1].text, "{\n  \"tokenizer_class\": \"DistilBertTokenizer\"\n}\n");
+  const std::vector<CopiedFile> copied = copied_tokenizer_files(posix_file_system(), load(folder));
+  ASSERT_EQ(copied.size(), 2u);
+  EXPECT_EQ(copied[1].text, "{\n  \"tokenizer_class\": \"DistilBertTokenizer\"\n}\n");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr size_t kMostAtOnce = 8;
 struct ChangedWeight {
   const LoraTarget* target = nullptr;
   const WeightSpec* spec = nullptr;
-  size_t part = 0;  // of spec->parts
+  size_t part = 0;  // index into spec->parts
   std::vector<double> values;
 };
 

@@ -209,7 +209,7 @@ MergeReport merge_adapter(FileSystem& files, ModelFolder base, ModelFolder adapt
   ModelContents contents = merge.contents(report);
   const ModelFolder& tokenizer = merge.tokenizer_folder();
   for (const std::string& name : tokenizer.tokenizer_files()) {
-    contents.carried.push_back({join_path(tokenizer.path(), name)});
+    contents.copied_files.push_back({join_path(tokenizer.path(), name)});
   }
   save_model_folder(files, output, contents);
   return report;

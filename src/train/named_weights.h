@@ -18,7 +18,7 @@ struct NamedWeight {
   std::vector<int64_t> shape;
   std::string stored_as;  // "fp32", "bf16", "int8", "nf4", ...
   const WeightSpec* spec = nullptr;
-  size_t part = 0;  // of spec->parts
+  size_t part = 0;  // index into spec->parts
 
   int64_t elements() const;
 };

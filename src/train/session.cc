@@ -272,7 +272,7 @@ struct EvaluationSums {
   const TaskRecord& task_record;
   std::unique_ptr<MetricSums> metrics;
   std::span<const std::shared_ptr<Metric>> own;
-  double loss_sum = 0;  // of the mean loss of each batch times its weight
+  double loss_sum = 0;  // sum of the mean loss of each batch times its weight
   double weight_sum = 0;
   int64_t num_rows_done = 0;
 };
@@ -436,13 +436,13 @@ ModelContents Session::model_contents() const {
                             setup_.model.config.model_type, *head_of(setup_.model.config).kind);
   }
   contents.tensors = weight_tensors(*executor_);
-  contents.carried = tokenizer_files();
+  contents.copied_files = tokenizer_files();
   return contents;
 }
 
-std::vector<CarriedFile> Session::tokenizer_files() const {
+std::vector<CopiedFile> Session::tokenizer_files() const {
   if (setup_.tokenizer.folder.empty()) return {};
-  return carried_tokenizer_files(files_, setup_.tokenizer);
+  return copied_tokenizer_files(files_, setup_.tokenizer);
 }
 
 MemoryFigures Session::memory() const {

@@ -129,7 +129,7 @@ class Session {
   // Returns a text about what was loaded, in Hugging Face's words.
   std::string fill_weights(Executor& executor) const;
   // Returns the tokenizer's files, which are copied byte for byte into every saved model.
-  std::vector<CarriedFile> tokenizer_files() const;
+  std::vector<CopiedFile> tokenizer_files() const;
 
   RunSetup setup_;
   FileSystem& files_;

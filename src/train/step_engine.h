@@ -136,7 +136,8 @@ class StepEngine {
   bool has_ended_ = false;
   double waited_ms_ = 0;  // the time spent waiting for batches since the last step was finished
   Clock::time_point start_;
-  Clock::time_point last_finish_;  // moved forward by the length of each pause since
+  Clock::time_point
+      last_finish_;  // time of the last finished step, moved forward by the length of each pause since then
   std::map<int64_t, BucketFlops> flops_by_bucket_;
   StepTimes first_steps_;  // met a bucket for the first time in this object
   StepTimes later_steps_;

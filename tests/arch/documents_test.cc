@@ -126,6 +126,24 @@ TEST(Documents, NamedFilesExist) {
   EXPECT_GT(names, 20);
 }
 
+// Comments and messages point at measurements and pages, which may move.
+TEST(Documents, NamedInSourcesExist) {
+  const std::regex name(R"(\b(docs/[A-Z_]+\.md|docs/[a-z]+|bench/results(/[A-Za-z0-9-]+\.md)?))");
+  int names = 0;
+  for (const char* folder : {"src", "include", "bench", "tests", "examples", "scripts"}) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (!entry.is_regular_file() || extension == ".txt" || extension == ".json") continue;
+      const std::string text = read(entry.path());
+      for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
+        ++names;
+        EXPECT_TRUE(fs::exists(kRoot / (*it)[1].str())) << entry.path() << " names " << (*it)[1];
+      }
+    }
+  }
+  EXPECT_GT(names, 5);
+}
+
 TEST(Documents, CommandsUseWhatTheProgramKnows) {
   const std::set<std::string> arguments = argument_names();
   ASSERT_GT(arguments.size(), 110u);

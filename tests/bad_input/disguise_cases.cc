@@ -35,6 +35,18 @@ Case data_file(std::string name, Words message, std::string file, std::string co
           }};
 }
 
+// Makes a case that trains a tokenizer on a file of this content.
+Case tokenizer_text(std::string name, Words message, std::string content) {
+  return {std::move(name), 4, std::move(message), [content = std::move(content)](const Ground& ground) {
+            return Words{"tokenize",
+                         "--train",
+                         "bpe",
+                         "--output_dir",
+                         ground.path("trained_tokenizer"),
+                         ground.file("text_" + std::to_string(content.size()) + ".txt", content)};
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> disguise_cases() {
@@ -68,6 +80,21 @@ std::vector<Case> disguise_cases() {
          const std::string adapter = ground.adapter_copy();
          ground.file(fs::path(adapter).filename().string() + "/adapter_model.safetensors", kPointer);
          return ground.predict(adapter);
+       }},
+      tokenizer_text("PointerTokenizerText", {"git lfs pull"}, kPointer),
+      tokenizer_text("GzipTokenizerText", {"gzip", "gunzip"}, kGzip),
+      tokenizer_text("Utf16TokenizerText", {"UTF-16", "save it as UTF-8"}, "\xff\xfe\x61\0b\0\n\0"s),
+      {"PointerPrices",
+       4,
+       {"prices.csv", "git lfs pull"},
+       [](const Ground& ground) {
+         return Words{"fit",
+                      "--config_name",
+                      "bert-base-uncased",
+                      "--device",
+                      "all",
+                      "--prices",
+                      ground.file("prices.csv", kPointer)};
        }},
       data_file("PointerCsv", {"git lfs pull"}, "pointer.csv", kPointer),
       data_file("PointerTsv", {"git lfs pull"}, "pointer.tsv", kPointer),

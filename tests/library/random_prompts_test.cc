@@ -72,9 +72,9 @@ TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
 TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
   struct Case {
     std::string model;
-    int64_t heads_width;  // of keys
+    int64_t heads_width;  // width of the keys of all heads
     int64_t window;
-    int64_t table_bytes;  // of tables that no product reads
+    int64_t table_bytes;  // bytes of the tables that no product reads
   };
   // GPT-2's product with the table of tokens gives the logits, so that only the table of 64 positions is left out; Mistral's table of
   // tokens is not that of its head.

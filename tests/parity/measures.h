@@ -30,8 +30,8 @@ double eval_loss_limit_of_fp32();
 double mean_square_difference(const Projection& a, const Projection& b);
 
 struct WeightErrors {
-  double trained = 0;   // of tensors with a gradient, relative to the norm of the update
-  double key_bias = 0;  // of tensors whose exact gradient is zero
+  double trained = 0;   // largest error of a tensor with a gradient, relative to the norm of the update
+  double key_bias = 0;  // largest error of a tensor whose exact gradient is zero
 };
 
 // Returns the distance of the weights in `folder` from the reference after the case.

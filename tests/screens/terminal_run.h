@@ -17,7 +17,7 @@ struct TerminalRun {
 struct RunOptions {
   std::string folder;  // the working directory
   Output output = Output::kPipe;
-  int columns = 80;  // of the terminal; it has 24 rows
+  int columns = 80;  // width of the terminal, which has 24 rows
   std::vector<std::string> environment =
       {};  // NAME=VALUE; locale, TERM, NO_COLOR and Hugging Face's variables of this process are removed
   std::string input = {};  // the content of standard input

@@ -46,17 +46,27 @@ TinyCase fp8_case(std::string_view model) {
   return {.model_type = std::string(model), .dropout = 0.0, .activations = DType::kBF16, .fp8 = true};
 }
 
-// The case of each architecture: a language model if it has such a head.
+// A language model if the architecture has such a head, otherwise a classifier.
+TinyCase case_of(const Architecture& architecture) {
+  TinyCase test = fp8_case(architecture.model_type);
+  const bool is_decoder =
+      std::ranges::find(architecture.heads, &kCausalLmHead, &Head::kind) != architecture.heads.end();
+  if (is_decoder) test.problem_type = ProblemType::kCausalLm;
+  if (is_decoder && test.model_type != "gpt2") test.hidden_act = "silu";
+  return test;
+}
+
 std::vector<TinyCase> cases_of_architectures() {
   std::vector<TinyCase> cases;
-  for (const Architecture* architecture : architectures()) {
-    TinyCase test = fp8_case(architecture->model_type);
-    const bool is_decoder =
-        std::ranges::find(architecture->heads, &kCausalLmHead, &Head::kind) != architecture->heads.end();
-    if (is_decoder) test.problem_type = ProblemType::kCausalLm;
-    if (is_decoder && test.model_type != "gpt2") test.hidden_act = "silu";
-    cases.push_back(test);
-  }
+  for (const Architecture* architecture : architectures()) cases.push_back(case_of(*architecture));
+  return cases;
+}
+
+// One architecture of each family of graphs, for tests of many plans.
+std::vector<TinyCase> cases_of_families() {
+  std::vector<TinyCase> cases;
+  for (const char* model : {"bert", "gpt2", "llama", "modernbert"})
+    cases.push_back(case_of(architecture_of(model)));
   return cases;
 }
 
@@ -134,7 +144,7 @@ TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
 TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   int checked = 0;
   for (const int64_t accumulation : {1, 2}) {
-    for (TinyCase test : cases_of_architectures()) {
+    for (TinyCase test : cases_of_families()) {
       SCOPED_TRACE(test.model_type);
       test.dropout = 0.1;
       test.accumulation = accumulation;
@@ -160,7 +170,7 @@ TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
       }
     }
   }
-  EXPECT_GE(checked, 50);
+  EXPECT_GE(checked, 32);
 }
 
 // The codes of weights are the same whether they are kept from the first micro-batch on or computed in each.
@@ -192,7 +202,7 @@ TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
 
 // Rows of a bucket that hold no token change nothing: neither the scale of a tensor nor a sum.
 TEST(Fp8, UnusedRowsOfABucketChangeNothing) {
-  for (const TinyCase& test : cases_of_architectures()) {
+  for (const TinyCase& test : cases_of_families()) {
     SCOPED_TRACE(test.model_type);
     TinySteps tight(test, build_plan(testing::tiny_request(test, kStepsBucket)));
     TinySteps loose(test,
@@ -209,7 +219,7 @@ TEST(Fp8, UnusedRowsOfABucketChangeNothing) {
 }
 
 TEST(Fp8, EveryChoiceOfRecomputationComputesTheSameGradient) {
-  for (TinyCase test : cases_of_architectures()) {
+  for (TinyCase test : cases_of_families()) {
     SCOPED_TRACE(test.model_type);
     test.recompute.policy = RecomputePolicy::kNone;
     const GradientAndLoss kept = gradient_of(test);
@@ -281,7 +291,7 @@ TEST(Fp8, EvaluationAndTheFirstAndLastLayerStayInBf16) {
 // A tiny model learns as it does in bf16. Each step moves the loss by its gradient, whose relative error is gradient_bound(), so
 // that after the loss has fallen by D the two differ by at most about that share of D.
 TEST(Fp8, TwentyStepsReachTheLossOfBf16) {
-  for (TinyCase test : cases_of_architectures()) {
+  for (TinyCase test : cases_of_families()) {
     SCOPED_TRACE(test.model_type);
     test.optimizer = {.kind = OptimizerKind::kAdamW};
     const auto losses = [&](bool fp8) {

@@ -58,7 +58,7 @@ std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows,
 
 struct Stored {
   double worst = 0;      // largest error of an element over the largest element of its part
-  bool is_alone = true;  // every part has the values that it has alone
+  bool is_alone = true;  // false if a part has other values than a matrix of this part only
 };
 
 Stored store_all(int64_t hidden, BaseWeights base, QuantizedFormat format, bool twice) {

@@ -111,7 +111,7 @@ TEST(MaskedRuns, MethodsCombine) {
   struct Method {
     const char* name;
     std::function<void(Arguments&)> set;
-    double tolerance;  // of the losses; 0: they are others
+    double tolerance;  // limit of the difference of losses; 0: they must differ
   };
   const std::vector<Method> methods{
       {"chunked loss", [](Arguments& a) { a.chunked_loss = "always"; }, 1e-5},

@@ -16,7 +16,7 @@ struct GpuHeld {
   int64_t after_bytes = 0;   // memory of other processes at the end
   int64_t most_bytes = 0;    // maximum in between, minus the memory before
   int64_t num_readings = 0;
-  double longest_gap_ms = 0;  // between two readings
+  double longest_gap_ms = 0;  // longest time between two readings
 };
 
 class GpuGauge {

@@ -35,7 +35,7 @@ struct MemoryTruth {
   // after which there is only scratch memory of kernels.
   bool is_on_gpu = false;
   bool has_memory_file = true;  // false for `plimsoll eval`
-  bool evaluates_last = false;  // after memory.json was written
+  bool evaluates_last = false;  // true if an evaluation follows after memory.json was written
   int64_t planned_arena_bytes = -1;
   int64_t planned_total_bytes = -1;
   int64_t planned_graph_bytes = -1;

@@ -131,7 +131,7 @@ bool has_cpu_flag(std::initializer_list<std::string_view> names, const SystemPat
   return false;
 }
 
-std::string isa_words(CpuIsa isa) {
+std::string describe_isa(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kBaseline:
       return "no AVX2";
@@ -149,7 +149,7 @@ std::string isa_words(CpuIsa isa) {
 
 std::string cpu_device_line(int num_threads, CpuIsa isa, const std::string& name) {
   return fmt::format("device cpu: {}{}{} thread{}, {}", name, name.empty() ? "" : ", ", num_threads,
-                     num_threads == 1 ? "" : "s", isa_words(isa));
+                     num_threads == 1 ? "" : "s", describe_isa(isa));
 }
 
 }  // namespace plimsoll

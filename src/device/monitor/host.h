@@ -48,7 +48,7 @@ std::string cpu_name(const SystemPaths& paths = {});
 bool has_cpu_flag(std::initializer_list<std::string_view> names, const SystemPaths& paths = {});
 
 // Formats an instruction set for people: "AVX-512 + AMX".
-std::string isa_words(CpuIsa isa);
+std::string describe_isa(CpuIsa isa);
 // Returns the first line of a run: "device cpu: Some CPU, 2 threads, AVX-512 + AMX".
 std::string cpu_device_line(int num_threads, CpuIsa isa, const std::string& name);
 

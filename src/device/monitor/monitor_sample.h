@@ -35,7 +35,7 @@ struct HostSample {
   std::vector<Capability> capabilities = {};  // if they were requested
 };
 
-// Returns the current state of this machine. `isa` is the text of isa_words().
+// Returns the current state of this machine. `isa` is the text of describe_isa().
 HostSample sample_host(const std::string& isa, const SystemPaths& paths = {});
 
 // The memory that a new CUDA context uses on a GPU.

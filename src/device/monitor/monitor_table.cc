@@ -19,7 +19,7 @@ std::string joined(std::string left, const std::string& right) {
   return left + right;
 }
 
-std::string memory_words(const GpuMemory& memory) {
+std::string format_memory(const GpuMemory& memory) {
   return fmt::format("{} MiB used, {} free, of {}; {} more kept by the driver", whole_mib(memory.used_bytes),
                      whole_mib(memory.free_bytes), whole_mib(memory.total_bytes),
                      whole_mib(memory.reserved_bytes));
@@ -135,7 +135,7 @@ void add_gpu(std::string& text, const GpuSample& gpu, const MonitorSample& sampl
     add_row(text, "fault", gpu.fault);
     return;
   }
-  if (gpu.memory) add_row(text, "memory", memory_words(*gpu.memory));
+  if (gpu.memory) add_row(text, "memory", format_memory(*gpu.memory));
   add_row(text, "utilisation", utilisation_words(gpu));
   add_row(text, "clocks",
           joined(of_limit("SM", gpu.clocks.sm_mhz, gpu.clocks.max_sm_mhz, "MHz"),
@@ -162,7 +162,7 @@ void add_gpu(std::string& text, const GpuSample& gpu, const MonitorSample& sampl
 void add_sum(std::string& text, const MonitorSample& sample) {
   const GpuSum sum = sum_of(sample.gpus);
   text += fmt::format("\nall {} GPUs\n", sample.gpus.size());
-  add_row(text, "memory", memory_words(sum.memory));
+  add_row(text, "memory", format_memory(sum.memory));
   add_row(text, "utilisation", fmt::format("GPU {:.0f} % in the mean", sum.mean_gpu_percent));
   add_row(text, "power", fmt::format("{:.0f} W", sum.power_w));
 }

@@ -66,7 +66,7 @@ bool find(void* library, const char* name, Function*& function) {
   return function != nullptr;
 }
 
-std::string status_words(int status) {
+std::string describe_status(int status) {
   switch (status) {
     case kNoPermission:
       return "no permission";
@@ -102,9 +102,9 @@ bool means_absent(int status) {
 bool is_given(int status, const char* what, GpuSample& sample) {
   if (status == kSuccess) return true;
   if (status == kGpuIsLost || status == kResetRequired) {
-    sample.fault = status_words(status);
+    sample.fault = describe_status(status);
   } else if (!means_absent(status)) {
-    sample.refused.push_back(fmt::format("{} ({})", what, status_words(status)));
+    sample.refused.push_back(fmt::format("{} ({})", what, describe_status(status)));
   }
   return false;
 }
@@ -286,7 +286,7 @@ Nvml::Nvml(const std::string& library) {
   functions->find_others(handle);
   const int status = functions->init();
   if (status != kSuccess) {
-    why_not_ = "NVIDIA's management library does not start: " + status_words(status);
+    why_not_ = "NVIDIA's management library does not start: " + describe_status(status);
     return;
   }
   functions_ = std::move(functions);
@@ -361,7 +361,7 @@ std::vector<GpuSample> Nvml::all() const {
     GpuSample& sample = samples.emplace_back(GpuSample{.index = static_cast<int>(index)});
     Device device = nullptr;
     if (const int status = functions_->device_by_index(index, &device); status != kSuccess) {
-      sample.fault = status_words(status);
+      sample.fault = describe_status(status);
       continue;
     }
     functions_->read_identity(device, sample);

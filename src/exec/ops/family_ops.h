@@ -153,7 +153,7 @@ std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindCon
 PlannedMatmul planned_matmul(const BindContext& context);
 // Returns the layer of linear_gelu or linear_norm.
 LinearProblem linear_problem(const BindContext& context);
-MatmulArgs matmul_args(const BindContext& context);  // also of linear_gelu
+MatmulArgs matmul_args(const BindContext& context);  // linear_gelu uses it too
 MatmulArgs linear_add_args(const BindContext& context);
 MatmulArgs scaled_matmul_args(const BindContext& context);
 LinearNormArgs linear_norm_args(const BindContext& context);

@@ -77,7 +77,7 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
   };
 }
 
-// The CPU has only the references of the ops that contain a layer, and of products of fp8 codes.
+// The CPU multiplies fp8 codes with the reference implementation only.
 std::function<void()> bind_scaled_matmul_cpu(const BindContext& context) {
   return [problem = planned_matmul(context).problem, args = scaled_matmul_args(context),
           flag = AccumulateFlag(context)]() mutable {
@@ -85,6 +85,7 @@ std::function<void()> bind_scaled_matmul_cpu(const BindContext& context) {
     matmul_ref(problem, args);
   };
 }
+// The CPU runs the ops of a whole layer (product, bias and GELU or norm) with the reference implementations only.
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context) {
   return [problem = linear_problem(context), args = matmul_args(context)] { linear_gelu_ref(problem, args); };
 }

@@ -30,9 +30,12 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
   };
 }
 
-// Prepares a product: by the library, with the tuned algorithm if the table has one, or by Plimsoll's own kernel.
+// Prepares a product: by Plimsoll's own kernels, or by the library with the tuned algorithm if the table has one. The number of
+// rows of the bucket decides, which may be smaller than the one that the kernel was chosen for.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
+  if (matmul_takes_few_rows(matmul.problem, context.target().sm))
+    return prepare_few_rows_matmul_cuda(matmul.problem);
   const TuningTable& table = context.request().products.tuning;
   const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()
                                   ? nullptr

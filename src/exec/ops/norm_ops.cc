@@ -40,7 +40,9 @@ RmsNormFwdArgs rms_norm_args(const BindContext& context) {
           .second_gain = context.input(RmsNormOp::kSecondGain),
           .y = context.output(RmsNormOp::kY),
           .rstd = context.output(RmsNormOp::kRstd),
-          .eps = context.attributes().number("eps")};
+          .eps = context.attributes().number("eps"),
+          .residual = context.input(RmsNormOp::kResidual),
+          .sum = context.output_row(RmsNormOp::kSum)};
 }
 RmsNormBwdArgs rms_norm_bwd_args(const BindContext& context) {
   return {.dims = rms_norm_dims(context, RmsNormBwdOp::kX, RmsNormBwdOp::kGain),
@@ -52,7 +54,8 @@ RmsNormBwdArgs rms_norm_bwd_args(const BindContext& context) {
           .d_x = context.output(RmsNormBwdOp::kDX),
           .d_gain = context.output_row(RmsNormBwdOp::kDGain),
           .d_second_gain = context.output_row(RmsNormBwdOp::kDSecond),
-          .scratch = context.scratch()};
+          .scratch = context.scratch(),
+          .d_sum_term = context.input(RmsNormBwdOp::kDSumTerm)};
 }
 
 BiasDropoutResidualNormFwdArgs fused_norm_args(const BindContext& context) {
@@ -65,6 +68,7 @@ BiasDropoutResidualNormFwdArgs fused_norm_args(const BindContext& context) {
           .y = context.output(Norm::kY),
           .x_hat = context.output(Norm::kN),
           .rstd = context.output(Norm::kRstd),
+          .sum = context.output_row(Norm::kSum),
           .T = context.input_size(Norm::kX, 0),
           .C = context.input_size(Norm::kX, 1),
           .eps = context.attributes().number("eps"),
@@ -80,6 +84,7 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context) {
   args.x_hat = context.input(Norm::kN);
   args.rstd = context.input(Norm::kRstd);
   args.gain = context.input(Norm::kGain);
+  args.d_sum_term = context.input(Norm::kDSumTerm);
   args.d_residual = context.output_row(Norm::kDSum);
   args.d_x = context.output_row(Norm::kDX);
   args.d_gain = context.output_row(Norm::kDGain);

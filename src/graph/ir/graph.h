@@ -64,12 +64,12 @@ std::string_view storage_name(Storage storage);
 // The source of the values that the host writes into an input, and the time at which it does.
 enum class InputSource : uint8_t {
   kBatch,         // with each batch: the batch's tensor of the same name
-  kNumSequences,  // with each batch: its number of sequences
+  kNumSequences,  // written with each batch: its number of sequences
   kDenominator,   // with each batch: what the sum of losses is divided by
   kRandom,        // with each batch: the seed and the number of the micro-batch
   kAccumulate,    // with each batch: whether gradients are added to those of earlier micro-batches
-  kLearningRate,  // before each update
-  kUpdateNumber   // before each update: its number, from 1
+  kLearningRate,  // written before each update
+  kUpdateNumber   // written before each update: its number, from 1
 };
 constexpr bool is_written_before_update(InputSource source) {
   return source == InputSource::kLearningRate || source == InputSource::kUpdateNumber;
@@ -129,7 +129,7 @@ struct Value {
   bool is_parameter_gradient = false;
   ModuleId module{0};
   Space space = Space::kDevice;
-  InputRule input = {};  // of an input
+  InputRule input = {};  // set if the value is an input
 
   int64_t bytes(const Bucket& bucket) const { return type.shape.elements(bucket) * dtype_bytes(type.dtype); }
 };

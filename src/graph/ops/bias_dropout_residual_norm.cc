@@ -1,9 +1,12 @@
-// bias_dropout_residual_norm(x, bias?, residual?, gain, beta?, rng?) {eps, p, site}: s = residual + dropout(x + bias);
-// n, rstd = normalize(s); y = n gain + beta. Outputs y_TC, n_TC, rstd_T: the end of a transformer's sub-layer in one
-// op.
+// bias_dropout_residual_norm(x, bias?, residual?, gain, beta?, rng?) {eps, p, site, sum}: s = residual + dropout(x +
+// bias); n, rstd = normalize(s); y = n gain + beta. Outputs y_TC, n_TC, rstd_T and, if {sum} is 1, s_TC: the end of a
+// transformer's sub-layer in one op. A layer that normalizes after the sum (post-norm, BERT) reads y only. A layer that
+// normalizes its input (pre-norm, GPT-2) also reads s, which is the residual of the next sub-layer; n is then the
+// normalized form of s as it is stored.
 //
-// bias_dropout_residual_norm_bwd(d_y, d_y2?, n, rstd, gain, rng?, into_gain?, into_beta?, into_bias?, flag?) {p,
-// site, bias, residual, beta}: the gradient of y is d_y + d_y2. Outputs, in this order:
+// bias_dropout_residual_norm_bwd(d_y, d_y2?, n, rstd, gain, rng?, into_gain?, into_beta?, into_bias?, flag?,
+// d_sum_term?) {p, site, bias, residual, beta}: the gradient of y is d_y + d_y2; d_sum_term is the gradient of s that
+// comes from the other readers of s. Outputs, in this order:
 //  - d_sum_TC, the gradient of s and of the residual: exists if there is a residual or p is 0;
 //  - d_x_TC: exists if p > 0, and equals d_sum otherwise;
 //  - d_gain_C;
@@ -34,25 +37,41 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     expect_operands(!op.has_input(kResidual) || op.input(kResidual).type == op.input(kX).type, op,
                     "residual[T,C]");
     expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op, "rng where p > 0");
+    expect_operands(!has_sum(op.attributes()) || op.has_input(kResidual), op,
+                    "residual where s is an output");
     const DType dtype = op.input(kX).type.dtype;
-    return {op.input(kX).type,
-            op.input(kX).type,
-            {dtype == DType::kF64 ? DType::kF64 : DType::kF32, Shape{op.in_shape(kX)[0]}}};
+    std::vector<ValueType> types{
+        op.input(kX).type,
+        op.input(kX).type,
+        {dtype == DType::kF64 ? DType::kF64 : DType::kF32, Shape{op.in_shape(kX)[0]}}};
+    if (has_sum(op.attributes())) types.push_back(op.input(kX).type);
+    return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 13.0 * static_cast<double>(op.out_shape(kY).elements(bucket));
   }
   std::vector<int> may_overwrite(const OpView&, int output) const override {
-    return output == 0 ? std::vector<int>{kX, kResidual} : std::vector<int>{};
+    if (output == kY) return {kX, kResidual};
+    return output == kSum ? std::vector<int>{kResidual, kX} : std::vector<int>{};
   }
+  // Without s, n is the least that must be kept. With s, n and rstd can be computed from it.
   std::optional<Recipe> recipe(const OpView& op, int output) const override {
-    if (output != 0) return std::nullopt;
-    return Recipe{&scale_shift_op(), {op.op.outputs[kN], op.op.inputs[kGain], op.op.inputs[kBeta]}, {}, 0};
+    if (output == kY) {
+      return Recipe{&scale_shift_op(), {op.op.outputs[kN], op.op.inputs[kGain], op.op.inputs[kBeta]}, {}, 0};
+    }
+    if (output == kSum || !has_sum(op.attributes())) return std::nullopt;
+    return Recipe{&normalize_op(),
+                  {op.op.outputs[kSum]},
+                  {{"eps", op.attributes().number("eps")}},
+                  output == kN ? NormalizeOp::kN : NormalizeOp::kRstd};
   }
 
   void gradient(GradientContext& context) const override {
     const Op op = context.op();
     const auto [d_y, d_y2] = context.d_output_terms(kY);
+    const ValueId d_sum_term = has_sum(op.attributes) ? context.d_output(kSum) : kNoValue;
+    PLIMSOLL_CHECK(d_y != kNoValue || d_sum_term == kNoValue,
+                   "a norm whose sum has a gradient and whose y has none");
     if (d_y == kNoValue) return;
     const Graph& graph = context.graph();
     const bool bias = op.inputs[kBias] != kNoValue;
@@ -71,7 +90,7 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     if (!beta) attributes.set("beta", int64_t{0});
     const auto out = emit_all(context.graph(), bias_dropout_residual_norm_bwd_op(),
                               {d_y, d_y2, op.outputs[kN], op.outputs[kRstd], op.inputs[kGain],
-                               op.inputs[kRng], kNoValue, kNoValue, kNoValue, kNoValue},
+                               op.inputs[kRng], kNoValue, kNoValue, kNoValue, kNoValue, d_sum_term},
                               attributes, names);
     if (context.wants(kGain)) context.set(kGain, out[gain_at]);
     if (beta && context.wants(kBeta)) context.set(kBeta, out[gain_at + 1]);
@@ -87,20 +106,25 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     sum = emit_dropout(graph, sum, op.inputs[kRng], dropout);
     if (op.inputs[kResidual] != kNoValue) sum = emit(graph, add_op(), {op.inputs[kResidual], sum});
     const auto normalized = emit_all(graph, normalize_op(), {sum}, {{"eps", op.attributes.number("eps")}});
-    return {emit(graph, scale_shift_op(), {normalized[0], op.inputs[kGain], op.inputs[kBeta]}), normalized[0],
-            normalized[1]};
+    std::vector<ValueId> outputs{
+        emit(graph, scale_shift_op(), {normalized[0], op.inputs[kGain], op.inputs[kBeta]}), normalized[0],
+        normalized[1]};
+    if (has_sum(op.attributes)) outputs.push_back(sum);
+    return outputs;
   }
 
  private:
+  static bool has_sum(const Attributes& attributes) { return attributes.integer_or("sum", 0) != 0; }
+
   static constexpr std::array kInputs{InputOperand::required(kX, "x"),
                                       InputOperand::optional(kBias, "bias"),
                                       InputOperand::optional(kResidual, "residual"),
                                       InputOperand::required(kGain, "gain"),
                                       InputOperand::optional(kBeta, "beta"),
                                       InputOperand::random_state(kRng, Presence::kOptional)};
-  static constexpr std::array kOutputs{OutputOperand::required(kY, "y"),
-                                       OutputOperand::required(kN, "n").without_memory(),
-                                       OutputOperand::required(kRstd, "rstd").without_memory()};
+  static constexpr std::array kOutputs{
+      OutputOperand::required(kY, "y"), OutputOperand::required(kN, "n").without_memory(),
+      OutputOperand::required(kRstd, "rstd").without_memory(), OutputOperand::conditional(kSum, "s")};
 };
 
 class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutResidualNormBwdOp {
@@ -112,8 +136,11 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
 
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_operands(op.in_shape(kDY) == op.in_shape(kN), op,
-                    "d_y[T,C], d_y2, n[T,C], rstd[T], gain[C], rng, into_gain, into_beta, into_bias, flag");
+                    "d_y[T,C], d_y2, n[T,C], rstd[T], gain[C], rng, into_gain, into_beta, into_bias, flag, "
+                    "d_sum_term");
     expect_operands(!op.has_input(kDY2) || op.input(kDY2).type == op.input(kDY).type, op, "d_y2[T,C]");
+    expect_operands(!op.has_input(kDSumTerm) || op.input(kDSumTerm).type == op.input(kDY).type, op,
+                    "d_sum_term[T,C]");
     const bool p = op.attributes().number("p") > 0.0;
     std::vector<ValueType> types;
     if (op.attributes().integer("residual") != 0 || !p) types.push_back(op.input(kDY).type);
@@ -130,6 +157,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
     if (rows) {
       expect_zero_tail(inputs[kDY], op, "gradient");
       if (op.has_input(kDY2)) expect_zero_tail(inputs[kDY2], op, "second gradient");
+      if (op.has_input(kDSumTerm)) expect_zero_tail(inputs[kDSumTerm], op, "gradient of the sum");
     }
     std::vector<Tail> states(static_cast<size_t>(op.num_outputs()), Tail::kNone);
     for (int i = 0; i < first_sum(op); ++i) states[static_cast<size_t>(i)] = rows ? Tail::kZero : Tail::kNone;
@@ -137,8 +165,8 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
   }
   std::vector<int> may_overwrite(const OpView& op, int output) const override {
     if (output >= first_sum(op)) return {};
-    // d_x takes the bytes of the second gradient, so that neither output needs bytes of its own if both exist.
-    return output == 0 ? std::vector<int>{kDY} : std::vector<int>{kDY2};
+    // d_x takes the bytes of another gradient, so that neither output needs bytes of its own if both exist.
+    return output == 0 ? std::vector<int>{kDY, kDSumTerm} : std::vector<int>{kDY2, kDSumTerm};
   }
   int output_row(const OpView& op, int output) const override {
     const int sum = output - first_sum(op);
@@ -157,7 +185,8 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
                                       InputOperand::into(kIntoGain, "into_gain", kDGain),
                                       InputOperand::into(kIntoBeta, "into_beta", kDBeta),
                                       InputOperand::into(kIntoBias, "into_bias", kDBias),
-                                      InputOperand::accumulate_flag(kFlag)};
+                                      InputOperand::accumulate_flag(kFlag),
+                                      InputOperand::optional(kDSumTerm, "d_sum_term")};
   static constexpr std::array kOutputs{
       OutputOperand::conditional(kDSum, "d_sum"), OutputOperand::conditional(kDX, "d_x"),
       OutputOperand::required(kDGain, "d_gain"), OutputOperand::conditional(kDBeta, "d_beta"),

@@ -28,7 +28,7 @@ enum class OpWork : uint8_t {
   kUpdate,          // update of parameters by an optimizer
   kUpdateOfCodes,   // update with optimizer states in 8 bits
   kFactoredUpdate,  // update with sums over rows and columns (Adafactor)
-  kCopy,            // between memory spaces
+  kCopy,            // copies between memory spaces
 };
 
 // Floating-point operations, and bytes read plus bytes written, of one run in a full bucket.

@@ -140,8 +140,8 @@ TEST(OperandTables, ConditionalOutputsLeaveNoGap) {
   const OpSchema& schema = bias_dropout_residual_norm_bwd_op();
   const Attributes attributes{
       {"p", 0.1}, {"site", int64_t{1}}, {"bias", int64_t{1}}, {"residual", int64_t{0}}};
-  const OpId id =
-      graph.add_op(schema, {d_y, kNoValue, d_y, rstd, gain, rng, kNoValue, kNoValue, into, flag}, attributes);
+  const OpId id = graph.add_op(
+      schema, {d_y, kNoValue, d_y, rstd, gain, rng, kNoValue, kNoValue, into, flag, kNoValue}, attributes);
   const OpView op{graph, graph.op(id)};
   ASSERT_EQ(op.num_outputs(), 4);
   const std::vector<std::string> names{"d_x", "d_gain", "d_beta", "d_bias"};
@@ -161,7 +161,8 @@ TEST(OperandTables, AnAbsentBetaLeavesNoGap) {
   const Attributes attributes{
       {"p", 0.0}, {"site", int64_t{1}}, {"bias", int64_t{1}}, {"residual", int64_t{0}}, {"beta", int64_t{0}}};
   const OpId id = graph.add_op(
-      schema, {d_y, kNoValue, d_y, rstd, gain, kNoValue, kNoValue, kNoValue, kNoValue, kNoValue}, attributes);
+      schema, {d_y, kNoValue, d_y, rstd, gain, kNoValue, kNoValue, kNoValue, kNoValue, kNoValue, kNoValue},
+      attributes);
   const OpView op{graph, graph.op(id)};
   ASSERT_EQ(op.num_outputs(), 3);
   const std::vector<std::string> names{"d_sum", "d_gain", "d_bias"};

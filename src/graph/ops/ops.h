@@ -70,10 +70,10 @@ struct FirstTokenAttentionOp {
 // Norms.
 struct BiasDropoutResidualNormOp {
   enum In { kX, kBias, kResidual, kGain, kBeta, kRng };
-  enum Out { kY, kN, kRstd };
+  enum Out { kY, kN, kRstd, kSum };
 };
 struct BiasDropoutResidualNormBwdOp {
-  enum In { kDY, kDY2, kN, kRstd, kGain, kRng, kIntoGain, kIntoBeta, kIntoBias, kFlag };
+  enum In { kDY, kDY2, kN, kRstd, kGain, kRng, kIntoGain, kIntoBeta, kIntoBias, kFlag, kDSumTerm };
   enum Out { kDSum, kDX, kDGain, kDBeta, kDBias };
 };
 struct NormalizeOp {
@@ -85,11 +85,11 @@ struct NormalizeBwdOp {
   enum Out { kDX };
 };
 struct RmsNormOp {
-  enum In { kX, kGain, kSecondGain };
-  enum Out { kY, kRstd };
+  enum In { kX, kGain, kSecondGain, kResidual };
+  enum Out { kY, kRstd, kSum };
 };
 struct RmsNormBwdOp {
-  enum In { kDY, kX, kGain, kSecondGain, kRstd, kIntoGain, kIntoSecond, kFlag };
+  enum In { kDY, kX, kGain, kSecondGain, kRstd, kIntoGain, kIntoSecond, kFlag, kDSumTerm };
   enum Out { kDX, kDGain, kDSecond };
 };
 struct ScaleShiftOp {

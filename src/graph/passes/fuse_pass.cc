@@ -9,8 +9,9 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a forward graph. A pattern is matched backwards from its last op; every value inside it has one reader. The
-// fused op takes the place of the last op and produces the same values.
+// Runs on a forward graph. A pattern is matched backwards from its last op; every value inside it has one reader, except
+// the sum with a residual, which later ops may read. The fused op takes the place of the last op and produces the same
+// values.
 class Fuse {
  public:
   explicit Fuse(Graph& graph) : rewriter_(graph) {}
@@ -18,6 +19,7 @@ class Fuse {
   void run() {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       fuse_norm(i);
+      fuse_rms_norm(i);
       fuse_gelu(i);
       fuse_cross_entropy(i);
     }
@@ -69,7 +71,9 @@ class Fuse {
                  op_instead_of(bias_add, matmul_op(), std::move(inputs), rewriter_.op(*product).attributes));
   }
 
-  // [bias_add] [dropout] [add residual] normalize scale_shift -> bias_dropout_residual_norm.
+  // [bias_add] [dropout] [add residual] normalize scale_shift -> bias_dropout_residual_norm. Later ops read the sum if the
+  // layer normalizes its input (pre-norm): then the sum is an output, and the fused op belongs to the block of the sum,
+  // so that one value still passes from each block to the next.
   void fuse_norm(uint32_t at) {
     if (!rewriter_.is(at, scale_shift_op())) return;
     const auto normalize =
@@ -83,7 +87,14 @@ class Fuse {
     Attributes attributes{
         {"eps", rewriter_.op(reader).attributes.number("eps")}, {"p", 0.0}, {"site", int64_t{0}}};
     std::vector<uint32_t> inside{reader};
-    if (const auto add = rewriter_.find_producer(reader, x, add_op())) {
+    ValueId sum = kNoValue;
+    ModuleId module = rewriter_.op(at).module;
+    if (const auto add = rewriter_.find_shared_producer(reader, at, x, add_op())) {
+      if (!rewriter_.find_producer(reader, x, add_op())) {
+        sum = x;
+        module = rewriter_.op(*add).module;
+        attributes.set("sum", int64_t{1});
+      }
       std::tie(x, residual) = branch_and_residual(*add);
       reader = *add;
       inside.push_back(reader);
@@ -108,8 +119,33 @@ class Fuse {
         {x, bias, residual, last.inputs[ScaleShiftOp::kGain], last.inputs[ScaleShiftOp::kBias], rng},
         std::move(attributes));
     for (ValueId id : rewriter_.op(*normalize).outputs) fused.outputs.push_back(id);
+    if (sum != kNoValue) fused.outputs.push_back(sum);
+    fused.module = module;
     for (uint32_t op : inside) rewriter_.remove(op);
     rewriter_.replace(at, std::move(fused));
+  }
+
+  // add, rms_norm -> rms_norm with a residual, if later ops read the sum (pre-norm). As in fuse_norm(), the fused op
+  // belongs to the block of the sum.
+  void fuse_rms_norm(uint32_t at) {
+    if (!rewriter_.is(at, rms_norm_op())) return;
+    const Op& norm = rewriter_.op(at);
+    const ValueId sum = norm.inputs[RmsNormOp::kX];
+    const auto add = rewriter_.find_shared_producer(at, at, sum, add_op());
+    if (!add || rewriter_.find_producer(at, sum, add_op())) return;
+    const Graph& graph = rewriter_.graph();
+    const bool is_of_rows =
+        norm.attributes.integer("heads") == 1 && norm.attributes.integer("second_heads") == 0 &&
+        graph.value(norm.inputs[RmsNormOp::kGain]).type.shape[0] == graph.value(sum).type.shape[1];
+    if (!is_of_rows) return;
+    const Op& sum_op = rewriter_.op(*add);
+    std::vector<ValueId> inputs = norm.inputs;
+    inputs[RmsNormOp::kX] = sum_op.inputs[AddOp::kB];
+    inputs[RmsNormOp::kResidual] = sum_op.inputs[AddOp::kA];
+    Op fused = op_instead_of(norm, rms_norm_op(), std::move(inputs), norm.attributes);
+    fused.outputs.push_back(sum);
+    fused.module = sum_op.module;
+    replace_pair(at, *add, std::move(fused));
   }
 
   // Returns two operands of an add: first the one that a dropout or a bias_add produces, then the other one, which is
@@ -131,12 +167,13 @@ class Fuse {
 }  // namespace
 
 Pass fuse_pass() {
-  return {
-      .name = "fuse",
-      .numerics = Numerics::kChanging,
-      .help =
-          "forms bias + GELU, bias + dropout + residual + layer norm, softmax + cross entropy, matmul + bias",
-      .run = [](Graph& graph) { Fuse(graph).run(); }};
+  return {.name = "fuse",
+          .numerics = Numerics::kChanging,
+          .help =
+              "forms bias + GELU, bias + dropout + residual + layer norm, residual + RMS norm, softmax + "
+              "cross entropy, "
+              "matmul + bias",
+          .run = [](Graph& graph) { Fuse(graph).run(); }};
 }
 
 }  // namespace plimsoll

@@ -112,6 +112,64 @@ TEST(Fuse, ANormWithoutBeta) {
   EXPECT_EQ(after(without_beta(kNorm)), without_beta(after(kNorm)));
 }
 
+// A layer that normalizes its input: the next sub-layer reads the sum.
+const std::string kPreNorm =
+    replaced(replaced(kNorm, "  %y: f32[T,4] !output", "  forward @next\n  %y: f32[T,4]"),
+             "(%n, %gain, %beta)\n", "(%n, %gain, %beta)\n  %next: f32[T,4] !output = add(%sum, %y)\n");
+
+TEST(Fuse, ASumThatLaterOpsReadIsAnOutputOfTheNorm) {
+  EXPECT_EQ(after(kPreNorm), std::string(kNormHead) +
+                                 "  %y: f32[T,4], %n: f32[T,4], %rstd: f32[T], %sum: f32[T,4] = "
+                                 "bias_dropout_residual_norm(%h, %b, %r, %gain, %beta, %rng) "
+                                 "{eps=1e-12, p=0.1, site=7, sum=1}\n"
+                                 "  forward @next\n"
+                                 "  %next: f32[T,4] !output = add(%sum, %y)\n"
+                                 "}\n");
+}
+
+// The fused op runs where the norm was, so an op before it that reads the sum prevents the fusion of the sum.
+TEST(Fuse, ASumThatAnEarlierOpReadsIsNotFused) {
+  const std::string text =
+      after(replaced(kPreNorm, "  %n: f32", "  %early: f32[T,4] !output = tanh(%sum)\n  %n: f32"));
+  EXPECT_NE(text.find("%sum: f32[T,4] = add(%r, %d)"), std::string::npos) << text;
+  EXPECT_NE(text.find("bias_dropout_residual_norm(%sum, _, _, %gain"), std::string::npos) << text;
+}
+
+constexpr const char* kRmsNorm =
+    "graph g {\n"
+    "  input %h: f32[T,4]\n"
+    "  input %r: f32[T,4]\n"
+    "  weight %gain: f32[4]\n"
+    "  forward @layer\n"
+    "  %sum: f32[T,4] = add(%r, %h)\n"
+    "  %y: f32[T,4], %rstd: f32[T,1] = rms_norm(%sum, %gain, _, _) {eps=1e-06, heads=1, second_heads=0}\n"
+    "  %next: f32[T,4] !output = add(%sum, %y)\n"
+    "}\n";
+
+TEST(Fuse, ResidualAndRmsNorm) {
+  EXPECT_EQ(after(kRmsNorm),
+            "graph g {\n"
+            "  input %h: f32[T,4]\n"
+            "  input %r: f32[T,4]\n"
+            "  weight %gain: f32[4]\n"
+            "  forward @layer\n"
+            "  %y: f32[T,4], %rstd: f32[T,1], %sum: f32[T,4] = rms_norm(%h, %gain, _, %r) "
+            "{eps=1e-06, heads=1, second_heads=0}\n"
+            "  %next: f32[T,4] !output = add(%sum, %y)\n"
+            "}\n");
+}
+
+// A norm of heads has no residual, and a sum that only the norm reads is left alone.
+TEST(Fuse, OtherRmsNormsAreNotFused) {
+  const std::string of_heads =
+      replaced(replaced(replaced(kRmsNorm, "%gain: f32[4]", "%gain: f32[2]"), "heads=1", "heads=2"),
+               "f32[T,1] = rms", "f32[T,2] = rms");
+  for (const std::string& text : {of_heads, replaced(kRmsNorm, "add(%sum, %y)", "add(%r, %y)")}) {
+    const std::string fused = after(text);
+    EXPECT_NE(fused.find("%sum: f32[T,4] = add(%r, %h)"), std::string::npos) << fused;
+  }
+}
+
 constexpr const char* kLoss =
     "graph g {\n"
     "  input %logits: f32[B,3]\n"

@@ -58,6 +58,19 @@ class Recompute {
     return true;
   }
 
+  // Marks what other blocks read of an op at the end of a block, so that a recipe can start from it.
+  void pin_block_end(size_t end) {
+    const Op& op = graph_.ops()[end];
+    for (ValueId id : op.outputs) {
+      if (recipe_of(id)) continue;
+      const auto is_elsewhere = [&](uint32_t reader) {
+        return block_of(graph_.module_name(graph_.ops()[reader].module)) !=
+               block_of(graph_.module_name(op.module));
+      };
+      pinned_[index_of(id)] = std::ranges::any_of(readers_[index_of(id)], is_elsewhere);
+    }
+  }
+
   void find_ops_that_run_again() {
     runs_again_.assign(graph_.ops().size(), false);
     pinned_.assign(graph_.values().size(), false);
@@ -75,21 +88,42 @@ class Recompute {
         runs_again_[i] = !ends[i];
         continue;
       }
-      runs_again_[i] = policy_of(block, free_block) == RecomputePolicy::kFull && !ends[i];
+      if (policy_of(block, free_block) != RecomputePolicy::kFull) continue;
+      runs_again_[i] = !ends[i];
+      if (ends[i]) pin_block_end(i);
     }
   }
 
   // Marks the values that exist in the backward pass in any case: the pinned ones, and those that a backward op reads
-  // and that are not recomputed.
+  // and that are not computed again.
   void find_kept() {
     kept_ = pinned_;
+    std::vector<bool> is_read(graph_.values().size(), false);
     for (const Op& op : graph_.ops()) {
       if (op.segment != Segment::kBackward) continue;
       for (ValueId id : op.inputs) {
-        if (id == kNoValue || !from_forward_[index_of(id)] || recipe_of(id)) continue;
-        if (!runs_again_[index_of(graph_.value(id).producer)]) kept_[index_of(id)] = true;
+        if (id != kNoValue) is_read[index_of(id)] = true;
       }
     }
+    std::vector<bool> done(graph_.values().size(), false);
+    for (size_t i = 0; i < is_read.size(); ++i) {
+      if (is_read[i]) keep_unless_recomputed(ValueId{static_cast<uint32_t>(i)}, is_read, done);
+    }
+  }
+
+  // Decides on the inputs of the recipe first, because the backward pass may read them as well: y of a norm is computed
+  // from the normalized values, which are kept for the norm's own gradient. The recursion is as deep as the longest
+  // chain of ops with recipes.
+  void keep_unless_recomputed(ValueId id, const std::vector<bool>& is_read, std::vector<bool>& done) {
+    if (done[index_of(id)] || !from_forward_[index_of(id)]) return;
+    done[index_of(id)] = true;
+    if (const auto recipe = recipe_of(id)) {
+      for (ValueId input : recipe->inputs) {
+        if (input != kNoValue && is_read[index_of(input)]) keep_unless_recomputed(input, is_read, done);
+      }
+      if (has_cheap_recipe(id)) return;
+    }
+    if (!runs_again_[index_of(graph_.value(id).producer)]) kept_[index_of(id)] = true;
   }
 
   std::optional<Recipe> recipe_of(ValueId id) const {
@@ -174,6 +208,7 @@ class Recompute {
 
   Graph& graph_;
   const RecomputeChoice& choice_;
+  const std::vector<std::vector<uint32_t>> readers_ = find_readers(graph_);  // of each value
   std::vector<bool> from_forward_;  // transient values of the forward pass
   std::vector<bool> runs_again_;    // indexed by forward op
   std::vector<bool> pinned_;

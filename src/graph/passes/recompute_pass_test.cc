@@ -84,7 +84,7 @@ TEST(RecomputePass, ARecipeOfTwoValuesRunsOnce) {
   weight %g: f32[8]
   weight %w: f32[8,8]
   forward @layer.0
-  %y: f32[T,8], %rstd: f32[T,1] = rms_norm(%x, %g, _) {eps=1e-06, heads=1, second_heads=0}
+  %y: f32[T,8], %rstd: f32[T,1] = rms_norm(%x, %g, _, _) {eps=1e-06, heads=1, second_heads=0}
   %z: f32[T,8] = matmul(%y, %w, _, _, _) {ta=0, tb=1}
   forward @head
   %loss: f32[T,8] = tanh(%z)

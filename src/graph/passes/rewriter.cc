@@ -10,13 +10,26 @@ namespace plimsoll {
 Rewriter::Rewriter(Graph& graph)
     : graph_(graph), readers_(find_readers(graph)), removed_(graph.ops().size(), false) {}
 
-std::optional<uint32_t> Rewriter::find_producer(uint32_t reader, ValueId id, const OpSchema& def,
-                                                std::optional<uint32_t> other_reader) const {
+std::optional<uint32_t> Rewriter::producer_of(ValueId id, const OpSchema& def) const {
   if (id == kNoValue) return std::nullopt;
   const Value& value = graph_.value(id);
   if (value.producer == kNoOp || value.storage != Storage::kTransient) return std::nullopt;
   const auto producer = static_cast<uint32_t>(value.producer);
-  if (!is(producer, def)) return std::nullopt;
+  return is(producer, def) ? std::optional(producer) : std::nullopt;
+}
+
+std::optional<uint32_t> Rewriter::find_shared_producer(uint32_t reader, uint32_t last, ValueId id,
+                                                       const OpSchema& def) const {
+  const auto producer = producer_of(id, def);
+  if (!producer) return std::nullopt;
+  const auto is_expected = [&](uint32_t op) { return op == reader || op > last; };
+  return std::ranges::all_of(readers_[index_of(id)], is_expected) ? producer : std::nullopt;
+}
+
+std::optional<uint32_t> Rewriter::find_producer(uint32_t reader, ValueId id, const OpSchema& def,
+                                                std::optional<uint32_t> other_reader) const {
+  const auto producer = producer_of(id, def);
+  if (!producer) return std::nullopt;
   const std::vector<uint32_t>& readers = readers_[index_of(id)];
   const auto is_expected = [&](uint32_t op) { return op == reader || op == other_reader; };
   const size_t num_expected = other_reader ? 2 : 1;
@@ -73,6 +86,7 @@ std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, V
 bool norm_adds_residual(const Graph& graph, const Op& op) {
   using Norm = BiasDropoutResidualNormOp;
   if (op.def != &bias_dropout_residual_norm_op() || op.attributes.number("p") != 0.0) return false;
+  if (op.outputs.size() > size_t{Norm::kSum}) return false;
   const ValueId x = op.inputs[Norm::kX];
   const ValueId residual = op.inputs[Norm::kResidual];
   return residual != kNoValue && residual != x && graph.value(residual).type == graph.value(x).type;

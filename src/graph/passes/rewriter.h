@@ -27,6 +27,9 @@ class Rewriter {
   // reads the value, which is transient, or only that op and the one at `other_reader`.
   std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def,
                                         std::optional<uint32_t> other_reader = std::nullopt) const;
+  // Returns the same as find_producer(), but ops after position `last` may read the value as well.
+  std::optional<uint32_t> find_shared_producer(uint32_t reader, uint32_t last, ValueId id,
+                                               const OpSchema& def) const;
   // Returns true if no op reads the value, and neither does the host.
   bool is_unread(ValueId id) const;
 
@@ -40,6 +43,9 @@ class Rewriter {
   void apply();
 
  private:
+  // Returns the position of the op that produces `id` if it has the definition `def` and the value is transient.
+  std::optional<uint32_t> producer_of(ValueId id, const OpSchema& def) const;
+
   Graph& graph_;
   std::vector<std::vector<uint32_t>> readers_;
   std::vector<bool> removed_;
@@ -59,7 +65,8 @@ enum class LinearBias : uint8_t { kWithout, kWith };
 // result, which has the type of the product's operands.
 std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, LinearBias bias);
 
-// Returns true if the op is a norm that adds a residual to its input, without dropout in between.
+// Returns true if the op is a norm that adds a residual to its input, without dropout in between, and whose sum no other
+// op reads.
 bool norm_adds_residual(const Graph& graph, const Op& op);
 
 }  // namespace plimsoll

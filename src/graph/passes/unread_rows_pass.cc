@@ -100,7 +100,7 @@ class UnreadRows {
   std::vector<std::vector<uint32_t>> readers_;
   std::vector<bool> narrow_;
   ValueId cu_seqlens_ = kNoValue;
-  Attributes which_;  // of first_token: the first or the last token
+  Attributes which_;  // the attributes of first_token: the first or the last token
   std::map<ValueId, ValueId> first_rows_;
 };
 

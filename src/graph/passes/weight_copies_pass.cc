@@ -40,7 +40,7 @@ void use_copies(Graph& graph, DType gradients) {
       const ValueId copy = graph.find(weight_copy_name(
           graph.value(op.inputs[table]).name, graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype));
       if (copy == kNoValue) continue;
-      // The type of the sum must not follow the table's.
+      // States the type of the sum, which would otherwise change with the type of the table.
       const DType x = graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype;
       op.attributes.set("dtype", std::string(dtype_name(x)));
       op.inputs[table] = copy;

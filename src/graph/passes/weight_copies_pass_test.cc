@@ -42,7 +42,7 @@ TEST(WeightCopies, ProductsStateTheTypeOfTheirGradients) {
             replaced(once, "%a, %w.bf16, _, _, _) {", "%a, %w.bf16, _, _, _) {gradient_dtype=\"f32\", "));
 }
 
-// The loss is differentiated by one value: an embedding that read the master would lose its gradient.
+// The gradient of a tied table is that of one value, its copy. If the embedding read the master, its share would be lost.
 TEST(WeightCopies, ATableThatIsTheWeightOfAProductIsReadAsItsCopy) {
   const std::string text = R"(graph g {
   input %cu_seqlens: i32[B+1]

@@ -155,7 +155,7 @@ class ModelFolder {
 };
 
 // A file of another folder that is saved under its own name: a copy, byte for byte, or `text` if it has a value.
-struct CarriedFile {
+struct CopiedFile {
   std::string source_path;
   std::optional<std::string> text = std::nullopt;
 };
@@ -167,7 +167,7 @@ struct ModelContents {
   // adapter's files.
   std::string adapter_config_text = {};
   std::vector<TensorSource> tensors;
-  std::vector<CarriedFile> carried;
+  std::vector<CopiedFile> copied_files;
   int64_t max_shard_bytes = kDefaultMaxShardBytes;
 };
 

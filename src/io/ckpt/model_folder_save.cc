@@ -74,13 +74,13 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
                                               std::string(kAdapterWeightsFile)};
   const nlohmann::json config = parse_untrusted_json_object(contents.config_text, std::string(kConfigFile));
   record(write_synced_file(files, path_of(kConfigFile), python_json(config, 2) + "\n"), kConfigFile);
-  for (const CarriedFile& carried : contents.carried) {
-    const std::string name = file_name(carried.source_path);
+  for (const CopiedFile& file : contents.copied_files) {
+    const std::string name = file_name(file.source_path);
     PLIMSOLL_CHECK(taken.insert(name).second && !is_shard_name(name) && name != kWeightsFile &&
                        name != kWeightsIndexFile,
-                   "a carried file may not be named {}", name);
-    record(carried.text ? write_synced_file(files, path_of(name), *carried.text)
-                        : copy_synced_file(files, carried.source_path, path_of(name)),
+                   "a copied file may not be named {}", name);
+    record(file.text ? write_synced_file(files, path_of(name), *file.text)
+                     : copy_synced_file(files, file.source_path, path_of(name)),
            name);
   }
   if (is_adapter) {

@@ -66,7 +66,7 @@ void write_model(FileSystem& files, const std::string& folder, const Tensors& te
   save_model_folder(files, folder,
                     {.config_text = "{\"model_type\": \"bert\", \"a\": 1}",
                      .tensors = tensors.sources,
-                     .carried = {},
+                     .copied_files = {},
                      .max_shard_bytes = max_shard_bytes});
 }
 
@@ -191,7 +191,7 @@ TEST(ModelFolder, StaleWeightsGoWhenTheFormChanges) {
   EXPECT_EQ(names_in(files, "/m"), "config.json model.safetensors ");
 }
 
-TEST(ModelFolder, TokenizerFilesAreFoundAndCarriedByteForByte) {
+TEST(ModelFolder, TokenizerFilesAreFoundAndCopiedByteForByte) {
   MemoryFileSystem files;
   const Tensors tensors = some_tensors();
   write_model(files, "/from", tensors);
@@ -201,18 +201,19 @@ TEST(ModelFolder, TokenizerFilesAreFoundAndCarriedByteForByte) {
   write_synced_file(files, "/from/notes.txt", "no tokenizer file");
   const ModelFolder model = ModelFolder::open(files, "/from");
   EXPECT_EQ(model.tokenizer_files(), (std::vector<std::string>{"tokenizer_config.json", "vocab.txt"}));
-  ModelContents contents{.config_text = model.config_text(), .tensors = tensors.sources, .carried = {}};
+  ModelContents contents{.config_text = model.config_text(), .tensors = tensors.sources, .copied_files = {}};
   for (const std::string& name : model.tokenizer_files())
-    contents.carried.push_back({join_path("/from", name)});
+    contents.copied_files.push_back({join_path("/from", name)});
   save_model_folder(files, "/to", contents);
   EXPECT_EQ(read_text_file(files, "/to/vocab.txt", 100), odd);
   EXPECT_EQ(ModelFolder::open(files, "/to").tokenizer_files(), model.tokenizer_files());
   // The text is written instead of a copy of the file.
-  contents.carried.front().text = "{\"tokenizer_class\": \"BertTokenizer\"}";
+  contents.copied_files.front().text = "{\"tokenizer_class\": \"BertTokenizer\"}";
   save_model_folder(files, "/changed", contents);
-  EXPECT_EQ(read_text_file(files, "/changed/tokenizer_config.json", 100), *contents.carried.front().text);
+  EXPECT_EQ(read_text_file(files, "/changed/tokenizer_config.json", 100),
+            *contents.copied_files.front().text);
   EXPECT_EQ(read_text_file(files, "/changed/vocab.txt", 100), odd);
-  contents.carried.front().text.reset();
+  contents.copied_files.front().text.reset();
   // Saving into the folder from which the files come leaves them unchanged.
   save_model_folder(files, "/from", contents);
   EXPECT_EQ(read_text_file(files, "/from/vocab.txt", 100), odd);

@@ -24,9 +24,9 @@ void BatchCensus::add(const BatchSize& batch) {
 }
 
 BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walked_rows) {
-  const bool alike = sampler.options().strategy == SamplingStrategy::kSequential;
+  const bool is_same_each_epoch = sampler.options().strategy == SamplingStrategy::kSequential;
   const int64_t affordable = std::max<int64_t>(1, max_walked_rows / sampler.rows_per_epoch());
-  const int64_t walked = std::min(num_epochs, alike ? 1 : affordable);
+  const int64_t walked = std::min(num_epochs, is_same_each_epoch ? 1 : affordable);
   BatchCensus census;
   sampler.seek({0, 0});
   for (int64_t batch = 0; batch < walked * sampler.batches_per_epoch(); ++batch) {
@@ -45,7 +45,7 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
   // All epochs have the same rows, except for the rows that are dropped with an incomplete last batch.
   census.total_tokens = census.total_tokens / walked * num_epochs;
   census.total_sequences = census.total_sequences / walked * num_epochs;
-  if (alike) return census;
+  if (is_same_each_epoch) return census;
   census.is_exact = false;
   census.largest.tokens = largest_batch_tokens(sampler.lengths(), sampler.options().batch_size);
   census.largest.sequences = largest_batch_sequences(sampler);

@@ -112,7 +112,7 @@ class Packing {
   // Returns the sequences of each block.
   PackedRows in_order() {
     const size_t num_blocks = next_with_room_.size();
-    std::vector<int32_t>& number_of = next_with_room_;  // of a block, by its first sequence
+    std::vector<int32_t>& number_of = next_with_room_;  // number of a block, counted by first sequences
     std::ranges::fill(number_of, kNone);
     int32_t next = 0;
     PackedRows packed{.offsets = std::vector<int64_t>(num_blocks + 1, 0),
@@ -133,9 +133,9 @@ class Packing {
 
   const TokenSet& sequences_;
   const int64_t block_size_;
-  std::vector<int32_t> block_of_;         // by sequence
-  std::vector<int32_t> first_with_room_;  // by room
-  std::vector<int32_t> next_with_room_;   // by block
+  std::vector<int32_t> block_of_;         // the block of each sequence
+  std::vector<int32_t> first_with_room_;  // the first block with this many free tokens
+  std::vector<int32_t> next_with_room_;   // the next block with as many free tokens
   std::vector<uint64_t> has_room_;        // a bit per room
 };
 

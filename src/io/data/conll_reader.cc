@@ -140,7 +140,7 @@ class ConllParser {
   const TextFile& file_;
   const ConllFormat format_;
   Table table_;
-  std::vector<nlohmann::json> cells_;  // of the current sentence: an array per column
+  std::vector<nlohmann::json> cells_;  // the cells of the current sentence: an array per column
   size_t num_columns_ = 0;             // 0 before the first word
   bool tabs_ = false;
   int64_t line_ = 0;

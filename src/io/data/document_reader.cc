@@ -79,7 +79,7 @@ class LineParts {
   const DocumentOptions& options_;
   const DocumentPart& visit_;
   std::string text_;
-  int64_t line_ = 1;  // on which text_ begins
+  int64_t line_ = 1;  // the line on which text_ begins
   std::optional<ColumnChoice> columns_;
 };
 

@@ -15,12 +15,12 @@
 namespace plimsoll {
 
 struct DocumentOptions {
-  LineBreaks line_breaks = LineBreaks::kKeep;  // of .txt
-  QuoteRule quotes = QuoteRule::kRfc4180;      // of CSV and TSV
+  LineBreaks line_breaks = LineBreaks::kKeep;  // used for .txt
+  QuoteRule quotes = QuoteRule::kRfc4180;      // used for CSV and TSV
   // The column of the documents; none: as choose_document_column().
   std::optional<std::string> column = {};
-  int64_t part_bytes = int64_t{32} << 20;  // of the text of a part; a document is never divided
-  int64_t max_bytes = 0;                   // of a file that is read at once; 0: no limit
+  int64_t part_bytes = int64_t{32} << 20;  // bytes of text per part; a document is never divided
+  int64_t max_bytes = 0;                   // limit for a file that is read at once; 0: no limit
 };
 
 // Receives the documents of a file in order, in one or more parts. The rows of a part are texts or token ids.

@@ -78,7 +78,7 @@ class RowParser {
   struct Value {
     std::optional<simdjson::dom::element> element;
     bool is_repeated = false;
-    const std::string* original = nullptr;  // of a value that was replaced
+    const std::string* original = nullptr;  // the original text of a value that was replaced
   };
   std::vector<Value> row_;
   RepairedJson repaired_;

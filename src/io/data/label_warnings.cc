@@ -20,7 +20,7 @@ struct LabelForms {
   std::optional<int64_t> word;
   std::optional<int64_t> list;
   std::optional<int64_t> no_list;
-  std::map<std::string, int64_t, std::less<>> first_rows;  // of each class
+  std::map<std::string, int64_t, std::less<>> first_rows;  // the first row of each class
 };
 
 LabelForms find_forms(const TextSplit& train) {

@@ -26,7 +26,7 @@ namespace plimsoll {
 
 struct LabelOptions {
   std::optional<LabelKind> kind;  // if absent, inferred from the labels
-  std::string delimiter = ",";    // between the labels of a multi-label cell
+  std::string delimiter = ",";    // separates the labels in a multi-label cell
   bool has_delimiter = false;     // the delimiter was chosen by the user, so that cells are sets of classes
 };
 

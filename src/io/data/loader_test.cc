@@ -262,8 +262,8 @@ TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
     options.num_epochs = 1;
     return trace(data, sampler, options);
   }();
-  int64_t before =
-      0;  // the largest batch before the first one that exceeds all of them, except for the first two
+  // Finds the first batch, from the third one on, that is larger than all batches before it.
+  int64_t before = 0;  // tokens of the largest batch so far
   size_t turn = 0;
   for (size_t i = 0; i < all.infos.size(); ++i) {
     const int64_t tokens = all.sizes[i].tokens;

@@ -23,7 +23,7 @@ enum class LongIds : uint8_t { kCut, kRefuse };
 
 // Everything that reading rows depends on.
 struct RowRules {
-  std::string name;  // of the rows in messages: "train", "batch"
+  std::string name;  // name of the rows in messages: "train", "batch"
   int64_t max_seq_length = 0;
   int num_threads = 1;
   LongIds long_ids = LongIds::kCut;
@@ -32,7 +32,7 @@ struct RowRules {
   LabelKind label_kind = LabelKind::kClass;
   int64_t num_labels = 0;
   std::optional<int32_t> end_token = {};     // appended to the tokens of each text
-  std::optional<TokenMasking> masking = {};  // of kMaskedToken
+  std::optional<TokenMasking> masking = {};  // used by kMaskedToken
   LabelUse label_use = LabelUse::kRequired;  // kOptional: all rows have a label, or none
   // Returns the encoder for rows with this input. Throws the reason if there is none.
   std::function<const TextEncoder&(RowInput input)> encoder;

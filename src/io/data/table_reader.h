@@ -158,8 +158,8 @@ enum class LineBreaks : uint8_t { kKeep, kDrop };
 Table read_lines(TextFile file, LineBreaks line_breaks);
 
 struct TableOptions {
-  QuoteRule quotes = QuoteRule::kRfc4180;  // of CSV and TSV
-  int64_t max_bytes = 0;                   // of a text that is decompressed; 0: no limit
+  QuoteRule quotes = QuoteRule::kRfc4180;  // used for CSV and TSV
+  int64_t max_bytes = 0;                   // limit for a text that is decompressed; 0: no limit
 };
 
 // Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes;

@@ -41,7 +41,7 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 
 struct CachedTokens {
   TokenSet tokens;
-  std::vector<int32_t> word_starts;  // as WordTokens; empty unless the rows are words
+  std::vector<int32_t> word_starts;  // as in WordTokens; empty unless the rows are words
   CacheOutcome outcome = CacheOutcome::kBuilt;
   std::string detail;  // reason why it was rebuilt or not saved
 };
@@ -89,7 +89,7 @@ class TokenCacheWriter {
   std::unique_ptr<File> file_;
   HashStream64 hash_;
   std::vector<int64_t> offsets_ = {0};
-  std::vector<uint16_t> narrow_ids_;  // of a part that is written
+  std::vector<uint16_t> narrow_ids_;  // ids of the part that is being written
   std::vector<int32_t> wide_ids_;
   TruncationCount truncation_;
 };

@@ -88,7 +88,7 @@ class TokenRowReader {
   const int64_t type_column_;
   const int64_t mask_column_;
   int64_t row_ = 0;
-  std::vector<int64_t> ids_;  // of this row
+  std::vector<int64_t> ids_;  // the ids of this row
   std::vector<int64_t> types_;
   std::vector<int64_t> mask_;
   TokenRows result_;

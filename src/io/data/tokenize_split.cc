@@ -36,7 +36,7 @@ struct Worker {
   std::vector<int32_t> ids = {};
   std::vector<int32_t> types = {};
   std::vector<int32_t> word_starts = {};
-  std::vector<std::string_view> words = {};  // of the current row
+  std::vector<std::string_view> words = {};  // the words of the current row
 };
 
 // The rows to tokenize.

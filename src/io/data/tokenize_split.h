@@ -60,7 +60,7 @@ struct WordTokens {
   // is, or -1 for special tokens and for the further tokens of a word. A word that gives no token, or that is
   // cut, does not occur.
   std::vector<int32_t> word_starts = {};
-  uint64_t content_hash = 0;  // of tokens from a file: content_hash() of token_cache.h
+  uint64_t content_hash = 0;  // content_hash() of token_cache.h, if the tokens came from a file
 };
 
 // Tokenizes all rows of words, with the requirements, errors and memory of tokenize_split, and 4 more bytes per

@@ -100,7 +100,7 @@ Changed compose(const Changed& parts) {
   const UnicodeTable& unicode = UnicodeTable::get();
   Changed out;
   std::optional<size_t> starter;  // its position in `out`
-  int last_rank = -1;             // of the code points after the starter; -1 if there is none
+  int last_rank = -1;             // rank of the last code point after the starter; -1 if there is none
   for (const ChangedCodePoint& part : parts) {
     const int rank = unicode.combining_rank(part.value);
     if (starter && (last_rank < rank)) {

@@ -79,13 +79,13 @@ class Bpe {
   const TokenIds& ids_;
   const BpeSpec& spec_;
   std::vector<Merge> merges_;  // an open hash table whose size is a power of two
-  uint32_t shift_ = 0;         // of a hash to a position in the table
+  uint32_t shift_ = 0;         // reduces a hash to a position in the table
   int32_t unk_id_ = kNoToken;
-  std::vector<int32_t> character_ids_;       // of code points below kNumDirect, without prefix and suffix
-  std::array<int32_t, 256> fallback_ids_{};  // of the tokens <0x00> to <0xFF>
-  std::array<int32_t, 256> byte_ids_{};      // of the characters that represent bytes
-  TokenIds raw_ids_;                         // of tokens whose characters all represent bytes, by those bytes
-  std::string raw_text_;                     // storage of the keys of raw_ids_
+  std::vector<int32_t> character_ids_;       // ids of code points below kNumDirect, without prefix and suffix
+  std::array<int32_t, 256> fallback_ids_{};  // ids of the tokens <0x00> to <0xFF>
+  std::array<int32_t, 256> byte_ids_{};      // ids of the characters that represent bytes
+  TokenIds raw_ids_;      // ids of tokens whose characters all represent bytes, by those bytes
+  std::string raw_text_;  // storage of the keys of raw_ids_
   bool is_byte_level_ = false;
 };
 

@@ -188,7 +188,7 @@ class Trainer {
   std::vector<std::pair<std::string, int64_t>> words_;  // sorted
   std::vector<std::vector<int32_t>> symbols_;           // the ids of each word
   std::unordered_map<std::string, int32_t> ids_;
-  std::unordered_map<uint64_t, int64_t> counts_;  // of pairs
+  std::unordered_map<uint64_t, int64_t> counts_;  // number of occurrences of each pair
   std::map<Pair, std::vector<uint32_t>> new_places_;
   std::priority_queue<Candidate> queue_;
   std::vector<std::optional<Pair>> merges_;

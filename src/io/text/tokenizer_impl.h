@@ -41,8 +41,8 @@ enum class ByteClass : uint8_t { kWord, kSpace, kPunctuation, kNotAscii };
 struct PipelineScratch {
   AlignedText text;
   Words words;
-  size_t first_token = 0;       // of the current text
-  std::string bytes;            // of the normalized text, or of a word
+  size_t first_token = 0;       // index of the first token of the current text
+  std::string bytes;            // bytes of the normalized text, or of a word
   std::vector<size_t> char_of;  // for each byte, its code point
 };
 
@@ -91,8 +91,8 @@ class TokenizerImpl {
   const std::array<ByteClass, 256> byte_classes_;
   std::vector<AddedToken> added_by_id_;
   std::map<std::string_view, int32_t> added_ids_;
-  std::set<std::string_view> special_texts_;      // of the added tokens that are special
-  std::map<int32_t, std::string> decoded_texts_;  // of the added tokens that a normalizer changes
+  std::set<std::string_view> special_texts_;      // texts of the special added tokens
+  std::map<int32_t, std::string> decoded_texts_;  // texts of the added tokens that a normalizer changes
   SpecialTokenIds special_ids_;
   int64_t vocab_size_ = 0;
   int32_t max_id_ = 0;

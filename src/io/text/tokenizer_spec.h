@@ -99,7 +99,7 @@ struct TokenizerSpec {
   std::string where;   // the path, for messages
   // BERT's normalizer, which BERT's pre-tokenizer follows; not used if there is a pipeline without it.
   NormalizerSpec normalizer;
-  // Any other steps from a text to words. Null for BERT's.
+  // The steps from a text to words if they differ from those of BERT, which `normalizer` describes; otherwise null.
   std::shared_ptr<Pipeline> pipeline;
   bool pipeline_has_bert_normalizer = false;  // its only normalizer is BertNormalizer
   // The steps of `pipeline` in the faster form for byte-level words, if they have that form.

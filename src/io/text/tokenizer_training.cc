@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/disguised_file.h"
 #include "base/run_on_threads.h"
 #include "io/text/byte_level.h"
 #include "io/text/tokenizer_impl.h"
@@ -83,7 +84,7 @@ class Counter {
 
   size_t num_threads_;
   TokenizerImpl splitter_;
-  std::vector<WordCounts> counts_;  // by thread
+  std::vector<WordCounts> counts_;  // the counts of each thread
 };
 
 // Reads the lines of a file with their line breaks. Returns the number of bytes.
@@ -106,7 +107,7 @@ int64_t count_file(const std::string& path, Counter* counter) {
     batch_bytes = 0;
   };
   for (std::string line; std::getline(file, line);) {
-    ++number;
+    if (++number == 1) refuse_disguised_text(std::string_view(line).substr(0, kDisguiseBytes), path);
     if (!file.eof()) line += '\n';
     if (!is_valid_utf8(line)) {
       throw_error(ErrorCode::kBadData,

@@ -47,14 +47,15 @@ struct TrainingOptions {
   TrainedModel model = TrainedModel::kBpe;
   int64_t vocab_size = 30000;
   int64_t min_frequency = 2;
-  std::vector<std::string> special_tokens = {};  // after <|endoftext|>, or [PAD] [UNK] [CLS] [SEP] [MASK]
-  bool lowercase = true;                         // only for WordPiece
+  // Special tokens in addition to <|endoftext|>, or to [PAD] [UNK] [CLS] [SEP] [MASK].
+  std::vector<std::string> special_tokens = {};
+  bool lowercase = true;  // only for WordPiece
   int num_threads = 1;
 };
 
 struct TrainedTokenizer {
   std::string tokenizer_json, tokenizer_config_json;
-  int64_t num_bytes = 0;  // of the files
+  int64_t num_bytes = 0;  // total size of the files
   int64_t num_words = 0;  // different ones
   int64_t num_tokens = 0;
   int64_t num_merges = 0;

@@ -21,8 +21,8 @@ struct UnigramScratch {
   // The best way to reach a position.
   struct Node {
     double score = 0;
-    int32_t id = kNoToken;  // of the token that ends here
-    int32_t begin = -1;     // of that token; -1 if no way reaches the position
+    int32_t id = kNoToken;  // id of the token that ends here
+    int32_t begin = -1;     // where that token begins; -1 if no segmentation reaches the position
   };
   std::vector<Node> nodes;
   std::vector<std::pair<uint32_t, uint32_t>> parts;

@@ -41,7 +41,7 @@ struct PagedAttentionDims {
   int64_t head_dim = 0;
   int64_t num_pages = 0;
   int64_t page_size = 0;
-  int64_t max_pages = 0;  // of one sequence
+  int64_t max_pages = 0;  // largest number of pages of one sequence
   int64_t window = 0;     // 0: every earlier token is visible
 };
 

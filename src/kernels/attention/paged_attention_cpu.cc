@@ -27,10 +27,10 @@ namespace {
 // Adjacent new rows of one sequence, and the scratch of one thread.
 struct PagedTask {
   const PagedAttentionArgs& args;
-  const int32_t* pages;  // of the sequence
+  const int32_t* pages;  // the pages of the sequence
   int64_t first_row;     // in the batch
   int64_t num_rows;      // at most kPagedRows
-  int64_t position;      // of the first row
+  int64_t position;      // position of the first row
   float* scratch;
 
   // The positions that row i sees: first_key(i) .. end_key(i) - 1.
@@ -64,7 +64,7 @@ struct PagedResult {
 struct PartKeys {
   int64_t first = 0;                // position of offsets[0]
   int64_t count = 0;                // a multiple of four
-  int64_t offsets[kPagedPart + 4];  // of the keys in the cache, in elements
+  int64_t offsets[kPagedPart + 4];  // offsets of the keys in the cache, in elements
 };
 
 void find_keys(const PagedTask& task, int64_t part, PartKeys* keys) {

@@ -3,7 +3,7 @@
 // header states the contracts of these kernels, which do not use graphs and allocate nothing.
 //
 //   forward:  s = residual + dropout(x + bias); x_hat, rstd = normalize(s); y = x_hat * gain + beta
-//   backward: g = d_y + d_y2; d_s = normalize_bwd(g * gain); d_x = dropout mask and scale applied to d_s
+//   backward: g = d_y + d_y2; d_s = normalize_bwd(g * gain) + d_sum_term; d_x = dropout mask and scale applied to d_s
 //             d_residual = d_s; d_bias, d_gain, d_beta = (or +=) column sums of d_x, g * x_hat, g
 //   Decomposition: bias_add, dropout, add, normalize, scale_shift of these folders. Sources: normalize.h,
 //   dropout.h.
@@ -12,7 +12,8 @@
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain
 // loops in double and take any floating type for each view. The _cpu functions take f32 or bf16 activations (all of
 // one type), f32 or bf16 parameters (all of one type), f32 rstd and C <= kMaxNormColumns. They compute in fp32; s, g
-// and d_s are not rounded to the activations' type between the steps. Requires: 0 <= p < 1. Errors: kInternal if a
+// and d_s are not rounded to the activations' type between the steps; if s is an output, x_hat is computed from s as it
+// is stored, so that the backward pass can compute x_hat again from s. Requires: 0 <= p < 1. Errors: kInternal if a
 // required view is absent or has an unsupported type. Repeatability: the same bits for any number of threads on one
 // instruction set; masks are those of base/philox.h.
 #pragma once
@@ -28,8 +29,8 @@
 
 namespace plimsoll {
 
-//   Aliasing: y and x_hat are distinct; each of them may be x or residual. Scratch: none.
-//   Cost: 12*T*C FLOPs (plus the mask, see dropout.h); 4*T*C + T + 3*C elements moved if every operand is
+//   Aliasing: y, x_hat and sum are distinct; each of them may be x or residual. Scratch: none.
+//   Cost: 12*T*C FLOPs (plus the mask, see dropout.h); 5*T*C + T + 3*C elements moved if every operand is
 //   present. Error of x_hat: normalize_fwd_error_bound with input_error from norm_input_error_bound. Error of y:
 //   |gain| times that, plus scale_shift_fwd_error_bound.
 struct BiasDropoutResidualNormFwdArgs {
@@ -41,6 +42,7 @@ struct BiasDropoutResidualNormFwdArgs {
   View y;              // [T, C]
   View x_hat;          // [T, C]; null if no backward pass follows
   View rstd;           // [T]; null if no backward pass follows
+  View sum;            // [T, C]: s; null if no other op reads it
   int64_t T = 0;
   int64_t C = 0;
   double eps = 1e-5;
@@ -57,24 +59,25 @@ inline double norm_input_error_bound(double x_plus_bias, double scale, double s)
 //   Zero gradient rows give zero gradient rows and contribute exactly zero to the parameters' gradients.
 //   Accumulation: fp32; over a row as in normalize.h; over rows in order within a block of row_blocks(T, C), then
 //   blocks in order. Column sums use values before they are rounded to the activations' type. Aliasing:
-//   d_residual may be d_y, d_y2 or x_hat; d_x may be d_y, d_y2 or x_hat; d_residual and d_x are distinct.
+//   d_residual and d_x are distinct; each of them may be d_y, d_y2, d_sum_term or x_hat.
 //   With p = 0 they are equal, so request only one of them. Scratch:
 //   bias_dropout_residual_norm_bwd_scratch_bytes (the reference needs none). Cost: 17*T*C FLOPs (plus the mask);
-//   5*T*C + T elements moved if every operand is present, plus the scratch twice. Error of d_residual:
-//   normalize_bwd_error_bound with g * gain, plus the store. Error of d_x: that times the scale, plus one
+//   6*T*C + T elements moved if every operand is present, plus the scratch twice. Error of d_residual:
+//   normalize_bwd_error_bound with g * gain, plus one rounding if d_sum_term is added, plus the store. Error of d_x: that times the scale, plus one
 //   rounding. Error of the parameters' gradients: column_sum_error_bound.
 struct BiasDropoutResidualNormBwdArgs {
-  ConstView d_y;    // [T, C]
-  ConstView d_y2;   // [T, C]: a second gradient of y that is added to d_y first; may be null
-  ConstView x_hat;  // [T, C]
-  ConstView rstd;   // [T]
-  ConstView gain;   // [C]
-  View d_residual;  // [T, C]: the gradient of s; may be null
-  View d_x;         // [T, C]: the gradient of x; may be null
-  View d_bias;      // [C]; may be null
-  View d_gain;      // [C]; may be null
-  View d_beta;      // [C]; may be null
-  View scratch;     // bias_dropout_residual_norm_bwd_scratch_bytes(T, C) bytes
+  ConstView d_y;         // [T, C]
+  ConstView d_y2;        // [T, C]: a second gradient of y that is added to d_y first; may be null
+  ConstView x_hat;       // [T, C]
+  ConstView rstd;        // [T]
+  ConstView gain;        // [C]
+  ConstView d_sum_term;  // [T, C]: the gradient of s from its other readers; may be null
+  View d_residual;       // [T, C]: the gradient of s; may be null
+  View d_x;              // [T, C]: the gradient of x; may be null
+  View d_bias;           // [C]; may be null
+  View d_gain;           // [C]; may be null
+  View d_beta;           // [C]; may be null
+  View scratch;          // bias_dropout_residual_norm_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;
   double p = 0.0;

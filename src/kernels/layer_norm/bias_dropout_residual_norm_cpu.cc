@@ -38,9 +38,10 @@ struct ForwardOperands {
   T* y;
   T* x_hat;
   float* rstd;
+  T* sum;
 };
 
-// Computes s of row t in fp32 and returns its mean.
+// Computes s of row t in fp32, stores it if it is an output, and returns the mean of what was stored.
 template <bool kDropout, class T, class P>
 HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args,
                                          const ForwardOperands<T, P>& from, const DropoutSetup& dropout,
@@ -59,6 +60,10 @@ HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& a
       if (from.bias != nullptr) value = hn::Add(value, access.load(d, from.bias + c));
       if constexpr (kDropout) value = hn::Mul(value, access.load(d, factors + (c - begin)));
       if (from.residual != nullptr) value = hn::Add(value, access.load(d, from.residual + row + c));
+      if (from.sum != nullptr) {
+        access.store(d, value, from.sum + row + c);
+        value = access.load(d, from.sum + row + c);
+      }
       access.store(d, value, s + c);
       part.of(sum) = hn::Add(part.of(sum), value);
     });
@@ -70,8 +75,9 @@ HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& a
 template <bool kDropout, class T, class P>
 void forward_of(const BiasDropoutResidualNormFwdArgs& args) {
   const ForwardOperands<T, P> at = {
-      elements<T>(args.x),    elements<P>(args.bias), elements<T>(args.residual), elements<P>(args.gain),
-      elements<P>(args.beta), elements<T>(args.y),    elements<T>(args.x_hat),    elements<float>(args.rstd)};
+      elements<T>(args.x),     elements<P>(args.bias),     elements<T>(args.residual),
+      elements<P>(args.gain),  elements<P>(args.beta),     elements<T>(args.y),
+      elements<T>(args.x_hat), elements<float>(args.rstd), elements<T>(args.sum)};
   const DropoutSetup dropout = dropout_setup(args.p, args.where);
   for_each_row(args.T, args.C, [&](int64_t t) HWY_ATTR {
     const F32Tag d;
@@ -100,6 +106,7 @@ struct BackwardOperands {
   const T* x_hat;
   const float* rstd;
   const P* gain;
+  const T* d_sum_term;
   T* d_residual;
   T* d_x;
 };
@@ -162,7 +169,8 @@ HWY_INLINE void finish_row(const BackwardOperands<T, P>& at, int64_t t, int64_t 
       hwy::Prefetch(at.x_hat + row + C + c);
       const F32Vec centered = hn::Sub(access.load(d, scaled + c), mean);
       const F32Vec x_hat = access.load(d, at.x_hat + row + c);
-      const F32Vec d_s = hn::Mul(rstd, hn::NegMulAdd(x_hat, mean_product, centered));
+      F32Vec d_s = hn::Mul(rstd, hn::NegMulAdd(x_hat, mean_product, centered));
+      if (at.d_sum_term != nullptr) d_s = hn::Add(d_s, access.load(d, at.d_sum_term + row + c));
       if (at.d_residual != nullptr) access.store(d, d_s, at.d_residual + row + c);
       if (!needs_d_x) return;
       F32Vec d_x = d_s;
@@ -175,10 +183,10 @@ HWY_INLINE void finish_row(const BackwardOperands<T, P>& at, int64_t t, int64_t 
 
 template <bool kDropout, class T, class P>
 void backward_of(const BiasDropoutResidualNormBwdArgs& args, const RowBlocks& blocks) {
-  const BackwardOperands<T, P> at = {elements<T>(args.d_y),   elements<T>(args.d_y2),
-                                     elements<T>(args.x_hat), elements<float>(args.rstd),
-                                     elements<P>(args.gain),  elements<T>(args.d_residual),
-                                     elements<T>(args.d_x)};
+  const BackwardOperands<T, P> at = {elements<T>(args.d_y),        elements<T>(args.d_y2),
+                                     elements<T>(args.x_hat),      elements<float>(args.rstd),
+                                     elements<P>(args.gain),       elements<T>(args.d_sum_term),
+                                     elements<T>(args.d_residual), elements<T>(args.d_x)};
   const DropoutSetup dropout = dropout_setup(args.p, args.where);
   parallel_for(blocks.num_blocks, [&](int64_t block, int) HWY_ATTR {
     const BackwardSums sums = {partial_sums(args.scratch, blocks, args.C, 0, block),
@@ -240,7 +248,8 @@ void bias_dropout_residual_norm_fwd_cpu(const BiasDropoutResidualNormFwdArgs& ar
   const DType dtype = fast_type_of(kName, {{"x", args.x},
                                            {"y", args.y},
                                            {"residual", args.residual, kOptional},
-                                           {"x_hat", args.x_hat, kOptional}});
+                                           {"x_hat", args.x_hat, kOptional},
+                                           {"sum", args.sum, kOptional}});
   const DType parameters = fast_type_of(
       kName, {{"gain", args.gain}, {"beta", args.beta, kOptional}, {"bias", args.bias, kOptional}});
   PLIMSOLL_CHECK(!args.rstd || args.rstd.dtype == DType::kF32, "{}: rstd is {}, f32 is handled", kName,
@@ -255,6 +264,7 @@ void bias_dropout_residual_norm_bwd_cpu(const BiasDropoutResidualNormBwdArgs& ar
   const DType dtype = fast_type_of(kName, {{"d_y", args.d_y},
                                            {"x_hat", args.x_hat},
                                            {"d_y2", args.d_y2, kOptional},
+                                           {"d_sum_term", args.d_sum_term, kOptional},
                                            {"d_residual", args.d_residual, kOptional},
                                            {"d_x", args.d_x, kOptional}});
   const DType parameters = fast_type_of(kName, {{"gain", args.gain}});

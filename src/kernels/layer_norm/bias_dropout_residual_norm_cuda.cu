@@ -12,7 +12,8 @@ void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& a
   const DType dtype = cuda::cuda_type_of(kKernel, {{"x", args.x},
                                                    {"residual", args.residual, kOptional},
                                                    {"y", args.y},
-                                                   {"x_hat", args.x_hat, kOptional}});
+                                                   {"x_hat", args.x_hat, kOptional},
+                                                   {"sum", args.sum, kOptional}});
   cuda::check_cuda_operands(
       kKernel, {{"bias", args.bias, kOptional}, {"gain", args.gain}, {"beta", args.beta, kOptional}});
   cuda::check_norm_columns(kKernel, args.C);
@@ -24,6 +25,7 @@ void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& a
                          .y = args.y.data,
                          .x_hat = args.x_hat.data,
                          .rstd = args.rstd ? args.rstd.as<float>() : nullptr,
+                         .sum = args.sum.data,
                          .T = args.T,
                          .C = args.C,
                          .eps = static_cast<float>(args.eps),
@@ -37,6 +39,7 @@ void bias_dropout_residual_norm_bwd_cuda(const BiasDropoutResidualNormBwdArgs& a
   constexpr auto kOptional = Operand::Presence::kOptional;
   const DType dtype = cuda::cuda_type_of(kKernel, {{"d_y", args.d_y},
                                                    {"d_y2", args.d_y2, kOptional},
+                                                   {"d_sum_term", args.d_sum_term, kOptional},
                                                    {"x_hat", args.x_hat},
                                                    {"d_residual", args.d_residual, kOptional},
                                                    {"d_x", args.d_x, kOptional}});
@@ -50,6 +53,7 @@ void bias_dropout_residual_norm_bwd_cuda(const BiasDropoutResidualNormBwdArgs& a
                          .x_hat = args.x_hat.data,
                          .rstd = args.rstd.as<float>(),
                          .gain = cuda::any_floats(args.gain),
+                         .d_sum_term = args.d_sum_term.data,
                          .d_residual = args.d_residual.data,
                          .d_x = args.d_x.data,
                          .T = narrow<int32_t>(args.T),

@@ -1,5 +1,7 @@
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
+#include <vector>
+
 namespace plimsoll {
 namespace {
 
@@ -44,7 +46,8 @@ GradientMeans gradient_means(const BiasDropoutResidualNormBwdArgs& args, int64_t
 double d_s(const BiasDropoutResidualNormBwdArgs& args, const GradientMeans& means, int64_t t, int64_t c) {
   const int64_t i = t * args.C + c;
   return args.rstd.load(t) *
-         (gradient(args, i) * args.gain.load(c) - means.g - args.x_hat.load(i) * means.g_x_hat);
+             (gradient(args, i) * args.gain.load(c) - means.g - args.x_hat.load(i) * means.g_x_hat) +
+         (args.d_sum_term ? args.d_sum_term.load(i) : 0.0);
 }
 
 void start_sum(const View& sum, int64_t C, Accumulate accumulate) {
@@ -61,19 +64,25 @@ void add_to_sum(const View& sum, int64_t c, double value) {
 void bias_dropout_residual_norm_fwd_ref(const BiasDropoutResidualNormFwdArgs& args) {
   const DropoutFactor factor(args.p, args.where);
   const double num_columns = static_cast<double>(args.C);
-  const auto s = [&](int64_t t, int64_t c) {
-    const int64_t i = t * args.C + c;
-    const double branch = (args.x.load(i) + (args.bias ? args.bias.load(c) : 0.0)) * factor(i);
-    return branch + (args.residual ? args.residual.load(i) : 0.0);
-  };
+  std::vector<double> s(static_cast<size_t>(args.C));
   for (int64_t t = 0; t < args.T; ++t) {
     double mean = 0.0;
-    for (int64_t c = 0; c < args.C; ++c) mean += s(t, c) / num_columns;
+    for (int64_t c = 0; c < args.C; ++c) {
+      const int64_t i = t * args.C + c;
+      double& of_column = s[static_cast<size_t>(c)];
+      of_column = (args.x.load(i) + (args.bias ? args.bias.load(c) : 0.0)) * factor(i) +
+                  (args.residual ? args.residual.load(i) : 0.0);
+      if (args.sum) {
+        args.sum.store(i, of_column);
+        of_column = args.sum.load(i);
+      }
+      mean += of_column / num_columns;
+    }
     double variance = 0.0;
-    for (int64_t c = 0; c < args.C; ++c) variance += (s(t, c) - mean) * (s(t, c) - mean) / num_columns;
+    for (double value : s) variance += (value - mean) * (value - mean) / num_columns;
     const double rstd = 1.0 / std::sqrt(variance + args.eps);
     for (int64_t c = 0; c < args.C; ++c) {
-      const double x_hat = (s(t, c) - mean) * rstd;
+      const double x_hat = (s[static_cast<size_t>(c)] - mean) * rstd;
       if (args.x_hat) args.x_hat.store(t * args.C + c, x_hat);
       args.y.store(t * args.C + c, x_hat * args.gain.load(c) + (args.beta ? args.beta.load(c) : 0.0));
     }

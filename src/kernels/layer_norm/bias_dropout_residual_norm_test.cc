@@ -20,6 +20,7 @@ std::vector<NormCase> norm_cases() {
       cases.push_back(
           {.shape = shape, .dtype = dtype, .has_bias = false, .has_residual = false, .has_d_y2 = false});
       cases.push_back({.shape = shape, .dtype = dtype, .has_d_y2 = false, .has_beta = false});
+      cases.push_back({.shape = shape, .dtype = dtype, .p = 0.1, .has_d_y2 = false, .has_d_sum_term = true});
     }
   }
   for (const bool present : {false, true}) {
@@ -86,6 +87,53 @@ void check_forward(const NormCase& test) {
 
 TEST(BiasDropoutResidualNorm, ForwardAgreesWithTheReference) {
   for (const NormCase& test : norm_cases()) check_forward(test);
+}
+
+// s is within its bound of the exact sum, and y, x_hat and rstd are those of a norm of s as it is stored, bit for bit. s
+// may overwrite the residual while y overwrites x.
+TEST(BiasDropoutResidualNorm, TheSumIsStoredAndNormalizedAsItIsStored) {
+  for (const NormCase& test : norm_cases()) {
+    if (!test.has_residual) continue;
+    const int64_t size = test.shape.size();
+    ForwardTensors tensors(test);
+    const std::vector<SumAndBound> want = exact_sums(test, tensors);
+    for_each_simd_target([&] {
+      GuardedBuffer y("y", test.dtype, size), x_hat("x_hat", test.dtype, size), sum("sum", test.dtype, size);
+      GuardedBuffer rstd("rstd", DType::kF32, test.shape.T);
+      BiasDropoutResidualNormFwdArgs args = tensors.args;
+      args.y = y.view();
+      args.x_hat = x_hat.view();
+      args.rstd = rstd.view();
+      args.sum = sum.view();
+      run_with_one_and_two_threads({&y, &x_hat, &rstd, &sum},
+                                   [&] { bias_dropout_residual_norm_fwd_cpu(args); });
+      for (int64_t i = 0; i < size; ++i) {
+        ASSERT_NEAR(sum.load(i), want[static_cast<size_t>(i)].sum, want[static_cast<size_t>(i)].bound) << i;
+      }
+      GuardedBuffer of_sum("y of the sum", test.dtype, size),
+          x_hat_of_sum("x_hat of the sum", test.dtype, size);
+      GuardedBuffer rstd_of_sum("rstd of the sum", DType::kF32, test.shape.T);
+      BiasDropoutResidualNormFwdArgs alone = args;
+      alone.x = sum.view();
+      alone.bias = alone.residual = {};
+      alone.p = 0.0;
+      alone.y = of_sum.view();
+      alone.x_hat = x_hat_of_sum.view();
+      alone.rstd = rstd_of_sum.view();
+      alone.sum = {};
+      bias_dropout_residual_norm_fwd_cpu(alone);
+      EXPECT_TRUE(compare_bits(of_sum, y).ok());
+      EXPECT_TRUE(compare_bits(x_hat_of_sum, x_hat).ok());
+      EXPECT_TRUE(compare_bits(rstd_of_sum, rstd).ok());
+      of_sum.assign(tensors.x.to_doubles());
+      x_hat_of_sum.assign(tensors.residual.to_doubles());
+      args.x = args.y = of_sum.view();
+      args.residual = args.sum = x_hat_of_sum.view();
+      bias_dropout_residual_norm_fwd_cpu(args);
+      EXPECT_TRUE(compare_bits(of_sum, y).ok());
+      EXPECT_TRUE(compare_bits(x_hat_of_sum, sum).ok());
+    });
+  }
 }
 
 // d_residual may overwrite d_y, and d_x may overwrite d_y2 (or x_hat), with the same bits; each output has

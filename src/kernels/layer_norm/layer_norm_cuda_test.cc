@@ -28,6 +28,7 @@ std::vector<NormCase> cuda_norm_cases() {
                        .has_bias = false,
                        .has_residual = false,
                        .has_d_y2 = false});
+      cases.push_back({.shape = shape, .dtype = dtype, .p = 0.1, .has_d_y2 = false, .has_d_sum_term = true});
     }
   }
   for (const bool present : {false, true}) {
@@ -58,6 +59,10 @@ std::vector<NormCase> small_norm_cases() {
     cases.push_back({.shape = {5, 1024}, .dtype = dtype, .parameters = dtype});
     cases.push_back({.shape = {5, 768}, .dtype = dtype, .has_beta = false});
     cases.push_back({.shape = {5, 19}, .dtype = dtype, .parameters = dtype, .has_beta = false});
+    cases.push_back({.shape = {33, 768}, .dtype = dtype, .has_d_sum_term = true});
+    cases.push_back({.shape = {33, 768}, .dtype = dtype, .has_d_y2 = false, .has_d_sum_term = true});
+    cases.push_back({.shape = {9, 2304}, .dtype = dtype, .has_d_sum_term = true});
+    cases.push_back({.shape = {5, 19}, .dtype = dtype, .has_d_sum_term = true});
   }
   cases.push_back({.shape = {1400, 1032}, .dtype = DType::kBF16});
   return cases;
@@ -118,6 +123,56 @@ TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
 
+// s is within its bound of the exact sum, y, x_hat and rstd are those of a norm of s as it is stored, and s may overwrite the
+// residual while y overwrites x.
+void check_sum(const NormCase& test) {
+  if (!test.has_residual) return;
+  const int64_t size = test.shape.size();
+  ForwardTensors tensors(test);
+  const std::vector<SumAndBound> want = exact_sums(test, tensors);
+  GuardedBuffer y("y", test.dtype, size), x_hat("x_hat", test.dtype, size), sum("sum", test.dtype, size),
+      rstd("rstd", DType::kF32, test.shape.T), of_sum("y of the sum", test.dtype, size),
+      x_hat_of_sum("x_hat of the sum", test.dtype, size),
+      rstd_of_sum("rstd of the sum", DType::kF32, test.shape.T), rng = rng_buffer();
+  Twins gpu;
+  BiasDropoutResidualNormFwdArgs args = on_gpu(gpu, tensors);
+  args.y = gpu(y);
+  args.x_hat = gpu(x_hat);
+  args.rstd = gpu(rstd);
+  args.sum = gpu(sum);
+  const int64_t* numbers = gpu(rng).as<int64_t>();
+  run_twice(gpu, {&y, &x_hat, &rstd, &sum},
+            [&] { bias_dropout_residual_norm_fwd_cuda(args, numbers, nullptr); });
+  for (int64_t i = 0; i < size; ++i) {
+    ASSERT_NEAR(sum.load(i), want[static_cast<size_t>(i)].sum, want[static_cast<size_t>(i)].bound) << i;
+  }
+  BiasDropoutResidualNormFwdArgs alone = args;
+  alone.x = args.sum;
+  alone.bias = alone.residual = {};
+  alone.p = 0.0;
+  alone.y = gpu(of_sum);
+  alone.x_hat = gpu(x_hat_of_sum);
+  alone.rstd = gpu(rstd_of_sum);
+  alone.sum = {};
+  bias_dropout_residual_norm_fwd_cuda(alone, numbers, nullptr);
+  args.y = gpu(tensors.x);
+  args.sum = gpu(tensors.residual);
+  bias_dropout_residual_norm_fwd_cuda(args, numbers, nullptr);
+  gpu.download();
+  expect_same_bits(of_sum, y);
+  expect_same_bits(x_hat_of_sum, x_hat);
+  expect_same_bits(rstd_of_sum, rstd);
+  expect_same_bits(tensors.x, y);
+  expect_same_bits(tensors.residual, sum);
+}
+
+TEST(NormCuda, TheSumIsStoredAndNormalizedAsItIsStored) {
+  for (const NormCase& test : cuda_norm_cases()) check_sum(test);
+}
+TEST(NormCudaSmall, Sum) {
+  for (const NormCase& test : small_norm_cases()) check_sum(test);
+}
+
 TEST(NormCuda, KeepsNothingIfNoBackwardPassFollows) {
   const NormCase test{.shape = {33, 768}, .dtype = DType::kBF16, .p = 0.2};
   ForwardTensors tensors(test);
@@ -145,6 +200,7 @@ BiasDropoutResidualNormBwdArgs on_gpu(Twins& gpu, BackwardTensors& tensors, Grad
   args.x_hat = gpu(tensors.x_hat);
   args.rstd = gpu(tensors.rstd);
   args.gain = gpu(tensors.gain);
+  if (args.d_sum_term) args.d_sum_term = gpu(tensors.d_sum_term);
   args.d_residual = gpu(gradients.d_residual);
   args.d_x = gpu(gradients.d_x);
   args.d_bias = gpu(gradients.d_bias);
@@ -184,9 +240,11 @@ void check_backward(const NormCase& test) {
   bias_dropout_residual_norm_bwd_cuda(lean, numbers, nullptr, nullptr);
   gpu.download();
   expect_same_bits(alone, got.d_x);
-  // d_residual overwrites d_y, and d_x overwrites d_y2 or x_hat.
+  // d_residual overwrites d_y, and d_x overwrites d_sum_term, d_y2 or x_hat.
   args.d_residual = gpu(tensors.d_y);
-  GuardedBuffer& over = test.has_d_y2 ? tensors.d_y2 : tensors.x_hat;
+  GuardedBuffer& over = test.has_d_sum_term ? tensors.d_sum_term
+                        : test.has_d_y2     ? tensors.d_y2
+                                            : tensors.x_hat;
   args.d_x = gpu(over);
   bias_dropout_residual_norm_bwd_cuda(args, numbers, adds, nullptr);
   gpu.download();
@@ -315,6 +373,51 @@ TEST(NormalizeCuda, DeclinesRowsThatDoNotFitItsRegisters) {
   GuardedBuffer x("wide/x", DType::kF32, kMaxNormCudaColumns + 1), rstd("wide/rstd", DType::kF32, 1);
   x.fill(0.0);
   EXPECT_THROW(normalize_fwd_cuda({x.view(), x.view(), rstd.view(), 1, x.count(), kEps}, nullptr), Error);
+}
+
+// With a residual, the result is that of adding, storing and normalizing in turn, bit for bit, and the gradient of the sum
+// is added.
+TEST(RmsNormCuda, AddsAResidualAndTheGradientOfTheSum) {
+  std::vector<RmsNormDims> all = norm_dims();
+  all.push_back({.T = 9, .N = 8192, .C = 8192});
+  for (const RmsNormDims& dims : all) {
+    if (dims.C != dims.N) continue;
+    for (const DType dtype : cuda_types()) {
+      RmsCase test(dims, dtype, DType::kF32);
+      SCOPED_TRACE(test.name);
+      const int64_t size = dims.T * dims.N;
+      GuardedBuffer residual("residual", dtype, size), sum("sum", dtype, size),
+          want_sum("want sum", dtype, size), y("y", dtype, size), want_y("want y", dtype, size),
+          rstd("rstd", DType::kF32, dims.T), want_rstd("want rstd", DType::kF32, dims.T),
+          d_x("d_x", dtype, size), d_gain("d_gain", DType::kF32, dims.C),
+          scratch = scratch_of(rms_norm_bwd_cuda_scratch_bytes(dims));
+      residual.fill_normal(0.1, 3.0);
+      Twins gpu;
+      add_fwd_cuda({gpu(test.x), gpu(residual), gpu(want_sum), size}, nullptr);
+      rms_norm_fwd_cuda({dims, gpu(want_sum), gpu(test.gain), {}, gpu(want_y), gpu(want_rstd), kRmsEps},
+                        nullptr);
+      const RmsNormFwdArgs forward{dims,      gpu(test.x), gpu(test.gain), {},      gpu(y),
+                                   gpu(rstd), kRmsEps,     gpu(residual),  gpu(sum)};
+      RmsNormBwdArgs backward{dims,     gpu(test.d_y), gpu(test.x), gpu(test.gain), {}, gpu(test.rstd),
+                              gpu(d_x), gpu(d_gain),   {},          gpu(scratch)};
+      backward.d_sum_term = gpu(residual);
+      run_twice(gpu, {&y, &rstd, &sum, &d_x, &d_gain}, [&] {
+        rms_norm_fwd_cuda(forward, nullptr);
+        rms_norm_bwd_cuda(backward, nullptr, nullptr);
+      });
+      expect_same_bits(sum, want_sum);
+      expect_same_bits(y, want_y);
+      expect_same_bits(rstd, want_rstd);
+      const std::vector<double> bounds = test.d_x_bounds();
+      for (int64_t i = 0; i < size; ++i) {
+        const double want = test.want_d_x.load(i) + residual.load(i);
+        ASSERT_NEAR(d_x.load(i), want,
+                    bounds[static_cast<size_t>(i)] + 1.01 * kRoundoffF32 * std::abs(want) +
+                        store_error_bound(dtype, want))
+            << i;
+      }
+    }
+  }
 }
 
 TEST(RmsNormCuda, IsWithinItsBoundsOfTheReference) {

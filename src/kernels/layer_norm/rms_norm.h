@@ -3,6 +3,9 @@
 //
 //   rstd = 1 / sqrt(sum(x^2) / C + eps)     x_hat = x rstd     y = gain x_hat
 //
+// With a residual the norm is that of s = x + residual, rounded to the type of x, which is an output as well: the input of
+// the next layer, whose gradient the backward pass adds.
+//
 // Legend: T rows of N elements (all rows of the bucket, including tail rows). A row begins with H vectors of C elements, which
 // are normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are
 // copied. A norm of whole rows has H = 1, G = 0 and C = N. The norms of q and k in a row of q, k and v have H heads of q, G
@@ -32,7 +35,9 @@ struct RmsNormDims {
   int64_t G = 0;
 };
 
-// Computes y and rstd. Aliasing: y may be x. Scratch: none. Cost: 4 T (H + G) C FLOPs; 2 T N + T (H + G) elements moved.
+// Computes y and rstd. Requires: a residual and `sum` are both present or both null; with them H = 1, G = 0 and C = N.
+// Aliasing: y and sum are distinct; each of them may be x or the residual. Scratch: none. Cost: 5 T (H + G) C FLOPs; 2 T N +
+// T (H + G) elements moved, 4 T N + T with a residual.
 struct RmsNormFwdArgs {
   RmsNormDims dims;
   ConstView x;            // [T, N]
@@ -41,6 +46,8 @@ struct RmsNormFwdArgs {
   View y;                 // [T, N]
   View rstd;              // [T, H + G]; null if no backward pass follows
   double eps = 1e-6;
+  ConstView residual = {};  // [T, N]; may be null
+  View sum = {};            // [T, N]: s
 };
 void rms_norm_fwd_ref(const RmsNormFwdArgs& args);
 void rms_norm_fwd_cpu(const RmsNormFwdArgs& args);
@@ -48,12 +55,12 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream);
 
 // Computes, with g = d_y gain and the mean over a vector,
 //
-//   d_x = rstd (g - x_hat mean(g x_hat))     d_gain = (or +=) sum over vectors of d_y x_hat
+//   d_x = rstd (g - x_hat mean(g x_hat)) + d_sum_term     d_gain = (or +=) sum over vectors of d_y x_hat
 //
-// and copies d_y to d_x where the forward pass copied. Accumulation: fp32; the sums of d_gain as in scale_shift.h, with the
-// vectors of one gain as rows. Vectors in which d_y is zero give zero and contribute exactly zero. Aliasing: d_x may be d_y or
-// x. Scratch: rms_norm_bwd_scratch_bytes (the reference needs none). Cost: 11 T (H + G) C FLOPs; 3 T N elements moved, plus
-// the scratch twice.
+// where x is s if there was a residual and d_x is the gradient of s, and copies d_y to d_x where the forward pass copied. Accumulation: fp32; the sums of d_gain as in scale_shift.h, with the
+// vectors of one gain as rows. Vectors in which d_y is zero give zero and contribute exactly zero. Aliasing: d_x may be d_y, x
+// or d_sum_term. Scratch: rms_norm_bwd_scratch_bytes (the reference needs none). Cost: 12 T (H + G) C FLOPs; 3 T N elements
+// moved, 4 T N with d_sum_term, plus the scratch twice.
 struct RmsNormBwdArgs {
   RmsNormDims dims;
   ConstView d_y;          // [T, N]
@@ -66,12 +73,20 @@ struct RmsNormBwdArgs {
   View d_second_gain;     // [C]; null if G is 0
   View scratch;
   Accumulate accumulate = Accumulate::kOverwrite;
+  ConstView d_sum_term = {};  // [T, N]: the gradient of s from its other readers; may be null; requires C = N
 };
 void rms_norm_bwd_ref(const RmsNormBwdArgs& args);
 void rms_norm_bwd_cpu(const RmsNormBwdArgs& args);
 // Adds to the gradients of the gains if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
 // rms_norm_bwd_cuda_scratch_bytes, aligned to 16.
 void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream);
+
+// Errors: kInternal if only one of the residual and the sum is present, or if vectors are not whole rows.
+inline void check_rms_norm_residual(const char* kernel, const RmsNormFwdArgs& args) {
+  PLIMSOLL_CHECK(static_cast<bool>(args.residual) == static_cast<bool>(args.sum) &&
+                     (!args.residual || args.dims.C == args.dims.N),
+                 "{}: a residual for vectors of {} in rows of {}", kernel, args.dims.C, args.dims.N);
+}
 
 // Returns the blocks of rows for `count` vectors per row. A block has as many vectors as for `most` vectors per row,
 // for which the scratch is planned.

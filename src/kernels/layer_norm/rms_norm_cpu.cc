@@ -65,6 +65,14 @@ void rms_norm_fwd_of(const RmsNormFwdArgs& args, const RmsNormPart& part, const 
     const F32Tag d;
     const T* x = elements<T>(args.x) + part.element(r);
     T* y = elements<T>(args.y) + part.element(r);
+    if (args.residual) {
+      const T* residual = elements<T>(args.residual) + part.element(r);
+      T* stored = elements<T>(args.sum) + part.element(r);
+      for_each_vector(d, 0, C, [&](auto access, int64_t c) HWY_ATTR {
+        access.store(d, hn::Add(access.load(d, x + c), access.load(d, residual + c)), stored + c);
+      });
+      x = stored;
+    }
     const float squares = sum_over_columns(C, [&](auto access, int64_t c, F32Vec sum) HWY_ATTR {
       const F32Vec value = access.load(d, x + c);
       return hn::MulAdd(value, value, sum);
@@ -80,8 +88,8 @@ void rms_norm_fwd_of(const RmsNormFwdArgs& args, const RmsNormPart& part, const 
 
 // Computes d_x of one vector and adds its terms to the sums of d_gain.
 template <class T, class P>
-HWY_INLINE void rms_norm_bwd_vector(const T* d_y, const T* x, const P* gain, float rstd, int64_t C, T* d_x,
-                                    float* sums) {
+HWY_INLINE void rms_norm_bwd_vector(const T* d_y, const T* x, const P* gain, const T* d_sum_term, float rstd,
+                                    int64_t C, T* d_x, float* sums) {
   const F32Tag d;
   const F32Vec factor = hn::Set(d, rstd);
   const float product = sum_over_columns(C, [&](auto access, int64_t c, F32Vec sum) HWY_ATTR {
@@ -93,7 +101,9 @@ HWY_INLINE void rms_norm_bwd_vector(const T* d_y, const T* x, const P* gain, flo
     const F32Vec from = access.load(d, d_y + c);
     const F32Vec x_hat = hn::Mul(access.load(d, x + c), factor);
     const F32Vec g = hn::Mul(from, access.load(d, gain + c));
-    access.store(d, hn::Mul(factor, hn::NegMulAdd(x_hat, mean, g)), d_x + c);
+    F32Vec value = hn::Mul(factor, hn::NegMulAdd(x_hat, mean, g));
+    if (d_sum_term != nullptr) value = hn::Add(value, access.load(d, d_sum_term + c));
+    access.store(d, value, d_x + c);
     access.store(d, hn::MulAdd(from, x_hat, access.load(d, sums + c)), sums + c);
   });
 }
@@ -110,8 +120,9 @@ void rms_norm_bwd_of(const RmsNormBwdArgs& args, const RmsNormPart& part, const 
     const int64_t end = std::min(vectors, (block + 1) * blocks.rows_per_block);
     for (int64_t r = block * blocks.rows_per_block; r < end; ++r) {
       const int64_t at = part.element(r);
+      const T* d_sum_term = args.d_sum_term ? elements<T>(args.d_sum_term) + at : nullptr;
       rms_norm_bwd_vector(elements<T>(args.d_y) + at, elements<T>(args.x) + at, elements<P>(gain_view),
-                          rstds[part.place(r)], C, elements<T>(args.d_x) + at, sums);
+                          d_sum_term, rstds[part.place(r)], C, elements<T>(args.d_x) + at, sums);
     }
   });
   add_up_blocks(args.scratch, blocks, C, {d_gain}, args.accumulate);
@@ -167,8 +178,13 @@ void copy_rest(const RmsNormDims& dims, const ConstView& from, const View& to) {
 }  // namespace
 
 void rms_norm_fwd_cpu(const RmsNormFwdArgs& args) {
-  const DType dtype = fast_type_of("rms_norm_fwd_cpu", {{"x", args.x}, {"y", args.y}});
+  const DType dtype =
+      fast_type_of("rms_norm_fwd_cpu", {{"x", args.x},
+                                        {"y", args.y},
+                                        {"residual", args.residual, Operand::Presence::kOptional},
+                                        {"sum", args.sum, Operand::Presence::kOptional}});
   check_dims("rms_norm_fwd_cpu", args.dims, args.second_gain);
+  check_rms_norm_residual("rms_norm_fwd_cpu", args);
   fast_type_of("rms_norm_fwd_cpu", {{"gain", args.gain}});
   const RmsNormDims& dims = args.dims;
   HWY_DYNAMIC_DISPATCH(rms_norm_fwd_any)(args, {dims, 0, dims.H}, args.gain, dtype);
@@ -178,7 +194,11 @@ void rms_norm_fwd_cpu(const RmsNormFwdArgs& args) {
 }
 
 void rms_norm_bwd_cpu(const RmsNormBwdArgs& args) {
-  const DType dtype = fast_type_of("rms_norm_bwd_cpu", {{"d_y", args.d_y}, {"x", args.x}, {"d_x", args.d_x}});
+  const DType dtype =
+      fast_type_of("rms_norm_bwd_cpu", {{"d_y", args.d_y},
+                                        {"x", args.x},
+                                        {"d_x", args.d_x},
+                                        {"d_sum_term", args.d_sum_term, Operand::Presence::kOptional}});
   check_dims("rms_norm_bwd_cpu", args.dims, args.second_gain);
   fast_type_of("rms_norm_bwd_cpu", {{"gain", args.gain}});
   check_column_sum("rms_norm_bwd_cpu", {"d_gain", args.d_gain}, args.scratch);

@@ -51,11 +51,25 @@ struct Part {
       }
     }
   }
-  __device__ __forceinline__ void load(const AnyFloats& from, int C, int thread, int threads) {
+  // Adds another vector, stores the sum, and keeps it as it was rounded.
+  __device__ __forceinline__ void add_and_store(const T* other, T* sum, int C, int thread, int threads) {
+    Raw<T, N> terms[kPacks];
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
       const int c = (thread + j * threads) * N;
-      if (c < C) from.load<N>(c, x[j]);
+      if (c < C) terms[j] = load_raw<T, N>(other + c);
+    }
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (thread + j * threads) * N;
+      if (c >= C) continue;
+      float term[N];
+      unpack<T, N>(terms[j], term);
+#pragma unroll
+      for (int i = 0; i < N; ++i) x[j][i] += term[i];
+      const Raw<T, N> rounded = pack<T, N>(x[j]);
+      store_raw<T, N>(sum + c, rounded);
+      unpack<T, N>(rounded, x[j]);
     }
   }
 };
@@ -69,7 +83,9 @@ __device__ __forceinline__ float group_sum(float value, int thread, int threads,
 // blockDim = (threads of a group, groups). A group handles every `step`-th vector.
 template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
-    rms_norm_fwd_kernel(const T* x, T* y, float* rstds, AnyFloats gain, Vectors vectors, float eps) {
+    rms_norm_fwd_kernel(const T* x, const T* residual, T* y, T* sum, float* rstds, AnyFloats gain,
+                        Vectors vectors, float eps) {
+  begin_early_launch();
   __shared__ float slots[2][kMaxGroupWarps];
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
@@ -79,6 +95,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
     const int64_t at = vectors.element(r);
     Part<T, N, kPacks> part;
     part.load(x + at, vectors.C, thread, threads);
+    if (residual != nullptr) part.add_and_store(residual + at, sum + at, vectors.C, thread, threads);
     float squares = 0.0f;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
@@ -104,8 +121,8 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
 // Group g of the grid handles vectors g, g + num_groups, ... and writes row g of the partial sums.
 template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
-    rms_norm_bwd_kernel(const T* d_y, const T* x, const float* rstds, T* d_x, AnyFloats gain, Vectors vectors,
-                        PartialSums partials) {
+    rms_norm_bwd_kernel(const T* d_y, const T* x, const T* d_sum_term, const float* rstds, T* d_x,
+                        AnyFloats gain, Vectors vectors, PartialSums partials) {
   __shared__ float slots[2][kMaxGroupWarps];
   let_next_launch_begin();
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -119,6 +136,14 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
     Part<T, N, kPacks> from, value;
     from.load(d_y + at, vectors.C, thread, threads);
     value.load(x + at, vectors.C, thread, threads);
+    Raw<T, N> terms[kPacks] = {};
+    if (d_sum_term != nullptr) {
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) {
+        const int c = (thread + j * threads) * N;
+        if (c < vectors.C) terms[j] = load_raw<T, N>(d_sum_term + at + c);
+      }
+    }
     float product = 0.0f;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
@@ -141,6 +166,12 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
       if (c >= vectors.C) continue;
 #pragma unroll
       for (int i = 0; i < N; ++i) from.x[j][i] = rstd * fmaf(-value.x[j][i], mean, from.x[j][i]);
+      if (d_sum_term != nullptr) {
+        float term[N];
+        unpack<T, N>(terms[j], term);
+#pragma unroll
+        for (int i = 0; i < N; ++i) from.x[j][i] += term[i];
+      }
       store_floats<T, N>(d_x + at + c, from.x[j]);
     }
   }
@@ -217,27 +248,32 @@ void with_packs(const RmsNormDims& dims, std::initializer_list<const void*> poin
 
 void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "rms_norm_fwd_cuda";
-  const DType dtype = cuda::cuda_type_of(kKernel, {{"x", args.x}, {"y", args.y}});
+  constexpr auto kOptional = Operand::Presence::kOptional;
+  const DType dtype = cuda::cuda_type_of(
+      kKernel,
+      {{"x", args.x}, {"y", args.y}, {"residual", args.residual, kOptional}, {"sum", args.sum, kOptional}});
   cuda::check_cuda_operands(kKernel, {{"gain", args.gain}});
   cuda::check_dims(kKernel, args.dims);
+  check_rms_norm_residual(kKernel, args);
   const auto run = [&](const ConstView& gain, int64_t first, int64_t count) {
     const cuda::Vectors vectors = cuda::vectors_of(args.dims, first, count);
     if (vectors.total == 0) return;
     cuda::with_cuda_type(dtype, [&](auto type) {
       using T = decltype(type);
       cuda::with_packs<T>(
-          args.dims, {args.x.data, args.y.data, gain.data}, [&](auto n, auto packs, int64_t threads) {
+          args.dims, {args.x.data, args.residual.data, args.y.data, args.sum.data, gain.data},
+          [&](auto n, auto packs, int64_t threads) {
             const int64_t groups = cuda::groups_of_block(threads);
             // At most eight blocks of 256 threads for each of 264 multiprocessors; larger tensors take several turns.
             const int64_t blocks =
                 std::min(cuda::ceil_div(vectors.total, groups), 264 * 2048 / (threads * groups));
             const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));
-            cuda::rms_norm_fwd_kernel<T, decltype(n)::value, decltype(packs)::value>
-                <<<static_cast<unsigned>(blocks), block, 0, stream>>>(
-                    static_cast<const T*>(args.x.data), static_cast<T*>(args.y.data),
-                    static_cast<float*>(args.rstd.data), cuda::any_floats(gain), vectors,
-                    static_cast<float>(args.eps));
-            PLIMSOLL_CHECK_LAUNCH("rms_norm_fwd");
+            cuda::launch_early(cuda::rms_norm_fwd_kernel<T, decltype(n)::value, decltype(packs)::value>,
+                               {dim3(static_cast<unsigned>(blocks)), block}, stream,
+                               static_cast<const T*>(args.x.data), static_cast<const T*>(args.residual.data),
+                               static_cast<T*>(args.y.data), static_cast<T*>(args.sum.data),
+                               static_cast<float*>(args.rstd.data), cuda::any_floats(gain), vectors,
+                               static_cast<float>(args.eps));
           });
     });
   };
@@ -249,7 +285,11 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
 
 void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, CudaStream stream) {
   constexpr const char* kKernel = "rms_norm_bwd_cuda";
-  const DType dtype = cuda::cuda_type_of(kKernel, {{"d_y", args.d_y}, {"x", args.x}, {"d_x", args.d_x}});
+  const DType dtype =
+      cuda::cuda_type_of(kKernel, {{"d_y", args.d_y},
+                                   {"x", args.x},
+                                   {"d_x", args.d_x},
+                                   {"d_sum_term", args.d_sum_term, Operand::Presence::kOptional}});
   cuda::check_cuda_operands(kKernel, {{"gain", args.gain}});
   cuda::check_dims(kKernel, args.dims);
   check_column_sum(kKernel, {"d_gain", args.d_gain}, args.scratch);
@@ -263,7 +303,8 @@ void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, Cu
       cuda::with_cuda_type(dtype, [&](auto type) {
         using T = decltype(type);
         cuda::with_packs<T>(
-            args.dims, {args.d_y.data, args.x.data, args.d_x.data, gain.data, args.scratch.data},
+            args.dims,
+            {args.d_y.data, args.x.data, args.d_sum_term.data, args.d_x.data, gain.data, args.scratch.data},
             [&](auto n, auto packs, int64_t threads) {
               const int64_t groups = cuda::groups_of_block(threads);
               const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));
@@ -271,8 +312,8 @@ void rms_norm_bwd_cuda(const RmsNormBwdArgs& args, const int32_t* accumulate, Cu
               cuda::rms_norm_bwd_kernel<T, decltype(n)::value, decltype(packs)::value>
                   <<<blocks, block, 0, stream>>>(
                       static_cast<const T*>(args.d_y.data), static_cast<const T*>(args.x.data),
-                      static_cast<const float*>(args.rstd.data), static_cast<T*>(args.d_x.data),
-                      cuda::any_floats(gain), vectors, partials);
+                      static_cast<const T*>(args.d_sum_term.data), static_cast<const float*>(args.rstd.data),
+                      static_cast<T*>(args.d_x.data), cuda::any_floats(gain), vectors, partials);
               PLIMSOLL_CHECK_LAUNCH("rms_norm_bwd");
             });
       });

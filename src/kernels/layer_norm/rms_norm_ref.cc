@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include "kernels/layer_norm/rms_norm.h"
 
@@ -28,12 +29,23 @@ void copy_other_elements(const RmsNormDims& dims, const ConstView& from, const V
 
 void rms_norm_fwd_ref(const RmsNormFwdArgs& args) {
   const int64_t C = args.dims.C;
+  std::vector<double> values(static_cast<size_t>(C));
   for_each_vector_of(args.dims, [&](int64_t first, int64_t vector, bool second) {
     double squares = 0.0;
-    for (int64_t c = 0; c < C; ++c) squares += args.x.load(first + c) * args.x.load(first + c);
+    for (int64_t c = 0; c < C; ++c) {
+      double& value = values[static_cast<size_t>(c)];
+      value = args.x.load(first + c);
+      if (args.residual) {
+        args.sum.store(first + c, value + args.residual.load(first + c));
+        value = args.sum.load(first + c);
+      }
+      squares += value * value;
+    }
     const double rstd = 1.0 / std::sqrt(squares / static_cast<double>(C) + args.eps);
     const ConstView& gain = second ? args.second_gain : args.gain;
-    for (int64_t c = 0; c < C; ++c) args.y.store(first + c, args.x.load(first + c) * rstd * gain.load(c));
+    for (int64_t c = 0; c < C; ++c) {
+      args.y.store(first + c, values[static_cast<size_t>(c)] * rstd * gain.load(c));
+    }
     if (args.rstd) args.rstd.store(vector, rstd);
   });
   copy_other_elements(args.dims, args.x, args.y);
@@ -55,7 +67,8 @@ void rms_norm_bwd_ref(const RmsNormBwdArgs& args) {
     }
     for (int64_t c = 0; c < C; ++c) {
       const double d_y = args.d_y.load(first + c), x_hat = args.x.load(first + c) * rstd;
-      args.d_x.store(first + c, rstd * (d_y * gain.load(c) - x_hat * mean));
+      const double term = args.d_sum_term ? args.d_sum_term.load(first + c) : 0.0;
+      args.d_x.store(first + c, rstd * (d_y * gain.load(c) - x_hat * mean) + term);
       d_gain.store(c, d_gain.load(c) + d_y * x_hat);
     }
   });

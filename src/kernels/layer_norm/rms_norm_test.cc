@@ -84,6 +84,63 @@ TEST(RmsNorm, InPlaceAndAddedResultsAreTheSame) {
   }
 }
 
+// With a residual, the result is that of adding, storing and normalizing in turn, bit for bit, and the gradient of the sum
+// is added. The sum may overwrite the residual while y overwrites x, and d_x may overwrite d_sum_term.
+TEST(RmsNorm, AddsAResidualAndTheGradientOfTheSum) {
+  for (const RmsNormDims& dims : norm_dims()) {
+    if (dims.C != dims.N) continue;
+    for (const DType dtype : fast_types()) {
+      RmsCase test(dims, dtype, DType::kF32);
+      SCOPED_TRACE(test.name);
+      const int64_t size = dims.T * dims.N;
+      GuardedBuffer residual("residual", dtype, size), sum("sum", dtype, size),
+          want_sum("want sum", dtype, size);
+      residual.fill_normal(0.1, 3.0);
+      add_fwd_cpu({test.x.view(), residual.view(), want_sum.view(), size});
+      for_each_simd_target([&] {
+        GuardedBuffer y("y", dtype, size), want_y("want y", dtype, size), rstd("rstd", DType::kF32, dims.T),
+            want_rstd("want rstd", DType::kF32, dims.T);
+        RmsNormFwdArgs alone = test.fwd(want_y, want_rstd);
+        alone.x = want_sum.view();
+        rms_norm_fwd_cpu(alone);
+        RmsNormFwdArgs args = test.fwd(y, rstd);
+        args.residual = residual.view();
+        args.sum = sum.view();
+        run_with_one_and_two_threads({&y, &rstd, &sum}, [&] { rms_norm_fwd_cpu(args); });
+        EXPECT_TRUE(compare_bits(sum, want_sum).ok());
+        EXPECT_TRUE(compare_bits(y, want_y).ok());
+        EXPECT_TRUE(compare_bits(rstd, want_rstd).ok());
+        GuardedBuffer over_x("over x", dtype, size), over_residual("over residual", dtype, size);
+        over_x.assign(test.x.to_doubles());
+        over_residual.assign(residual.to_doubles());
+        args.x = args.y = over_x.view();
+        args.residual = args.sum = over_residual.view();
+        rms_norm_fwd_cpu(args);
+        EXPECT_TRUE(compare_bits(over_x, y).ok());
+        EXPECT_TRUE(compare_bits(over_residual, sum).ok());
+
+        GuardedBuffer d_x("d_x", dtype, size), d_gain("d_gain", DType::kF32, dims.C),
+            want_gain("want d_gain", DType::kF32, dims.C), none("none", DType::kF32, dims.C),
+            scratch = scratch_of(rms_norm_bwd_scratch_bytes(dims));
+        rms_norm_bwd_cpu(test.bwd(d_x, want_gain, none, scratch.view()));
+        RmsNormBwdArgs backward = test.bwd(over_x, d_gain, none, scratch.view());
+        over_x.assign(residual.to_doubles());
+        backward.d_sum_term = over_x.view();
+        rms_norm_bwd_cpu(backward);
+        EXPECT_TRUE(compare_bits(d_gain, want_gain).ok());
+        const std::vector<double> bounds = test.d_x_bounds();
+        for (int64_t i = 0; i < size; ++i) {
+          const double want = test.want_d_x.load(i) + residual.load(i);
+          ASSERT_NEAR(over_x.load(i), want,
+                      bounds[static_cast<size_t>(i)] + 1.01 * kRoundoffF32 * std::abs(want) +
+                          store_error_bound(dtype, want))
+              << i;
+        }
+      });
+    }
+  }
+}
+
 TEST(RmsNorm, BackwardIsTheDerivative) {
   for (const RmsNormDims& dims :
        {RmsNormDims{.T = 3, .N = 5, .C = 5}, RmsNormDims{.T = 2, .N = 14, .C = 3, .H = 2, .G = 1}}) {

@@ -41,9 +41,9 @@ struct MatmulArgs {
   ConstView bias;  // [n], null without bias
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
-  ConstView addend = {};   // D, with size and type of C, if the problem writes kAddend; never on a CPU
-  ConstView a_scale = {};  // f32; the first element is the scale of fp8 A
-  ConstView b_scale = {};  // likewise of B
+  ConstView addend = {};   // D, which has the size and type of C, if the problem has kAddend; GPUs only
+  ConstView a_scale = {};  // scale of A (f32, the first element) if A is fp8
+  ConstView b_scale = {};  // scale of B, likewise
   std::span<std::byte> scratch = {};
 };
 

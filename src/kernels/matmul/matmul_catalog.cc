@@ -208,6 +208,17 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
   return linear && linear_busy(*linear) >= kLeastBusy;
 }
 
+bool linear_few_rows_fit(const MatmulProblem& problem) {
+  const bool in_16_bits = problem.a == DType::kBF16 || problem.a == DType::kF16;
+  return in_16_bits && problem.b == problem.a && problem.c == problem.a &&
+         problem.trans_a == Transpose::kNo && problem.trans_b == Transpose::kYes &&
+         problem.writes == MatmulWrites::kOverwriteOnly && problem.a_stride == 0 &&
+         problem.m <= kMostFewRows && problem.k % kFewRowsTerms == 0;
+}
+bool matmul_takes_few_rows(const MatmulProblem& problem, int sm) {
+  return sm == 90 && linear_few_rows_fit(problem);
+}
+
 namespace catalog_rows {
 namespace {
 

@@ -88,8 +88,7 @@ TEST(ScaledMatmulCuda, TheProductsOfALinearLayerAreWithinTheirErrorBound) {
   struct Sizes {
     int64_t T, N, K;
   };
-  for (const auto [T, N, K] :
-       {Sizes{128, 256, 512}, {16, 16, 16}, {48, 80, 2048}, {272, 384, 128}, {64, 1600, 96}}) {
+  for (const auto [T, N, K] : {Sizes{64, 128, 256}, {16, 16, 16}, {48, 80, 512}, {144, 96, 128}}) {
     MatmulProblem y{.m = T,
                     .n = N,
                     .k = K,

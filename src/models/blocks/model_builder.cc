@@ -68,13 +68,13 @@ ValueId ModelBuilder::cached_attention(ValueId qkv, const Attributes& attributes
 }
 
 ValueId ModelBuilder::rms_norm(ValueId x, const std::string& name) {
-  return emit(graph_, rms_norm_op(), {x, weight(name + ".weight"), kNoValue},
+  return emit(graph_, rms_norm_op(), {x, weight(name + ".weight"), kNoValue, kNoValue},
               {{"eps", config_.layer_norm_eps}, {"heads", int64_t{1}}, {"second_heads", int64_t{0}}}, name);
 }
 
 ValueId ModelBuilder::norm_of_heads(ValueId qkv, const std::string& q_name, const std::string& k_name,
                                     const std::string& name) {
-  return emit(graph_, rms_norm_op(), {qkv, weight(q_name + ".weight"), weight(k_name + ".weight")},
+  return emit(graph_, rms_norm_op(), {qkv, weight(q_name + ".weight"), weight(k_name + ".weight"), kNoValue},
               {{"eps", config_.layer_norm_eps},
                {"heads", config_.num_attention_heads},
                {"second_heads", config_.heads_of_keys()}},

@@ -88,7 +88,7 @@ class ModelBuilder {
   std::vector<WeightSpec> specs_;
   ValueId cu_seqlens_;
   ValueId rng_ = kNoValue;
-  ValueId page_table_ = kNoValue;  // of a model with a cache
+  ValueId page_table_ = kNoValue;  // set if the model has a cache
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
   std::map<std::string, ValueId> rope_tables_;  // by rope_text(); emitted by the first layer that reads one

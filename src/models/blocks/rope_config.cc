@@ -26,7 +26,7 @@ constexpr const char* kKnownKeys[] = {"rope_type",       "type",
 
 // The object that states the embedding, with the name by which messages call it.
 struct RopeObject {
-  const Json* json = nullptr;  // null: there is none
+  const Json* json = nullptr;  // null if the configuration has none
   std::string where;
 };
 RopeObject find_object(const ConfigReader& reader) {

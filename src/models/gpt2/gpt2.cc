@@ -102,7 +102,7 @@ void set_defaults(ModelConfig& config) {
   config.max_position_embeddings = 1024;
   config.pad_token_id = -1;
   config.layer_norm_eps = 1e-5;
-  config.classifier_dropout = 0.1;  // of the head for tokens
+  config.classifier_dropout = 0.1;  // used by the head for tokens
 }
 
 constexpr std::array kKeys{

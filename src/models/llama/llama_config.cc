@@ -40,7 +40,7 @@ void set_family_defaults(ModelConfig& config) {
   config.pad_token_id = -1;
   config.hidden_dropout_prob = 0.0;
   config.attention_probs_dropout_prob = 0.0;
-  config.classifier_dropout = 0.1;  // of the head for tokens
+  config.classifier_dropout = 0.1;  // used by the head for tokens
   config.tie_word_embeddings = false;
 }
 

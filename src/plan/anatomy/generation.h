@@ -26,7 +26,7 @@ CacheAnatomy cache_anatomy(const Plan& plan);
 // because each attends to them by itself.
 struct DecodeReads {
   int64_t weight_bytes = 0;                          // without tables of which a run reads single rows
-  std::map<int64_t, int64_t> cache_bytes_per_token;  // by window of attention; 0: without a window
+  std::map<int64_t, int64_t> cache_bytes_per_token;  // the key is the window of attention, or 0
 
   // Returns the bytes of the cache that the new token of a sequence of this length reads.
   int64_t cache_bytes(int64_t length) const;
@@ -38,7 +38,7 @@ DecodeReads decode_reads(const Plan& plan);
 // of a text of which half of the new tokens exist. The time contains the copy of the logits to the host and not the selection of tokens
 // there.
 struct GenerationEstimate {
-  double prefill_ms = 0;  // of the largest run
+  double prefill_ms = 0;  // duration of the largest prefill
   double decode_run_ms = 0;
   // New tokens of returned texts per second of decode runs.
   double new_tokens_per_s = 0;

@@ -186,7 +186,8 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .part_rows = rows_of_parts(spec)};
     parameter.is_embedding =
         is_embedding(graph, readers, parameter.weight) || is_embedding(graph, readers, parameter.copy);
-    // Otherwise the gradient would lack what reaches the weight through the ops that read the other value.
+    // If some ops read the weight and others its copy, the gradient of the one that is trained would lack the share of the ops that read
+    // the other.
     PLIMSOLL_CHECK(
         parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(readers, parameter.weight),
         "some ops read the weight '{}' and others its 16-bit copy", spec.name);

@@ -30,7 +30,7 @@ struct PersistentBuffer {
   int64_t bytes = 0;
   std::string module = {};
   Space space = Space::kDevice;
-  InputRule input = {};  // of an input
+  InputRule input = {};  // set if the value is an input
 };
 
 // The segments of a program that are captured for replay; each is a CUDA graph.
@@ -85,14 +85,14 @@ struct Plan {
   std::map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;  // the offset of the transient region
   Programs programs = {};
-  std::vector<ScheduleEntry> step_schedule = {};        // of an optimizer step; empty without training
-  std::vector<ScheduleEntry> evaluation_schedule = {};  // of a batch of evaluation; empty without evaluation
+  std::vector<ScheduleEntry> step_schedule = {};  // the schedule of an optimizer step; empty without training
+  std::vector<ScheduleEntry> evaluation_schedule = {};  // the schedule of an evaluated batch, if there is one
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;      // persistent_bytes plus the lower bound of the larger program
   int64_t host_persistent_bytes = 0;  // the same for the host's arena; zero if nothing is stored there
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
-  HostMemory host = {};           // the request's, plus what the libraries of the chosen kernels may allocate
+  HostMemory host = {};           // as requested, plus what the libraries of the chosen kernels may allocate
   GpuConstant gpu_constant = {};  // zero on a CPU
   double build_ms = 0;
 

@@ -99,10 +99,10 @@ struct DeviceOptions {
 // The sizes that a plan for the generation of texts has room for.
 struct GenerationSizes {
   int64_t longest_prompt = 0;        // tokens; 0: the plan generates no text
-  int64_t max_new_tokens = 0;        // after any prompt
+  int64_t max_new_tokens = 0;        // largest number of new tokens after any prompt
   int64_t prompts_at_once = 1;       // prompts of a group
-  int64_t sequences_per_prompt = 1;  // that exist at once: beams, or texts
-  int64_t texts_per_prompt = 1;      // that are returned
+  int64_t sequences_per_prompt = 1;  // number that exists at the same time: beams, or texts
+  int64_t texts_per_prompt = 1;      // number that is returned
   // The number of largest logits per sequence from which the host selects the next token; 0: the host reads all logits.
   int64_t candidates = 0;
   friend bool operator==(const GenerationSizes&, const GenerationSizes&) = default;
@@ -114,8 +114,8 @@ inline constexpr int64_t kKvPageSize = 16;  // tokens per page
 struct GenerationOptions {
   int64_t num_pages = 0;  // 0: the plan generates no text
   int64_t page_size = kKvPageSize;
-  int64_t pages_per_sequence = 0;  // of the longest sequence
-  GenerationSizes sizes = {};      // from which they follow
+  int64_t pages_per_sequence = 0;  // number of pages of the longest sequence
+  GenerationSizes sizes = {};      // the sizes from which the other fields follow
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
@@ -203,7 +203,7 @@ struct PlanRequest : GraphRequest {
   RecomputeChoice recompute = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   OffloadOptions offload = {};
-  CapturedBuckets captured_buckets = {};  // on a GPU: the run's, if its data and steps are known
+  CapturedBuckets captured_buckets = {};  // on a GPU: the buckets of the run, if its data and steps are known
   GpuProductOptions products = {};
   CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
   HostMemory host = {};

@@ -19,7 +19,7 @@ namespace plimsoll {
 struct StateSchedule {
   std::vector<double> op_ms = {};             // entries of copies are ignored
   std::vector<TimedCopy> copies = {};         // copies in the order of their positions
-  std::vector<TransientBuffer> buffers = {};  // buffers on the device; roots, ops and purposes are not set
+  std::vector<TransientBuffer> buffers = {};  // buffers on the device, without roots, ops and purposes
   uint32_t cut_at = 0;                        // the cut of the buffers' layout
 };
 

@@ -42,7 +42,7 @@ struct HostFacts {
   int64_t reading_bytes = 0;  // as HostMemory::reading_bytes
   int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
   int64_t library_bytes_per_bucket = 0;
-  int64_t batch_bytes_per_token = 0;  // of all batches that the loader holds at a time
+  int64_t batch_bytes_per_token = 0;  // bytes per token of all batches that the loader holds at a time
 };
 
 // Returns the memory for a run whose largest training batch is `train`. The constants in the source state how each was

@@ -24,7 +24,7 @@ enum class Effect : uint8_t {
 
 // A changed set of arguments and the memory that it needs.
 struct Suggestion {
-  std::string arguments;    // as a user types them
+  std::string arguments;    // the arguments as a user types them
   int64_t total_bytes = 0;  // bytes of the changed plan
   bool fits = false;
   double relative_time = 1;  // estimated time per sample, relative to the unchanged plan

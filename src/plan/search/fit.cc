@@ -177,7 +177,8 @@ class SetSearch {
   // A precision alone is always planned, whether it fits or not: no set with it has shorter passes.
   static bool is_compared_with(const Node& node) { return node.set.without_kind("precision").empty(); }
 
-  // Returns the least time of the splits that are still of interest.
+  // Returns a lower bound of the time per step with this set of methods: the smallest one among its splits of the batch that could
+  // still be the answer.
   double bound_of(Node& node) const {
     const Node* alone = nullptr;
     for (const Node& other : nodes_) {

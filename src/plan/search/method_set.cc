@@ -69,9 +69,9 @@ OptimizerKind family_of(OptimizerKind kind) {
 Effect effect_of_optimizer(const Method& method, const OptimizerConfig& own) {
   const Arguments& values = settings_of(method).values;
   const OptimizerConfig config = parse_optimizer(values.optim, values.optim_args);
-  const bool is_alike =
+  const bool is_same_update =
       family_of(config.kind) == family_of(own.kind) && (config.momentum > 0) == (own.momentum > 0);
-  return is_alike ? Effect::kRounding : Effect::kOtherModel;
+  return is_same_update ? Effect::kRounding : Effect::kOtherModel;
 }
 
 size_t place_of(const Method& method) {

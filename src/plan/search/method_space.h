@@ -87,7 +87,7 @@ class MethodSpace {
   std::vector<const Method*> savers_;
   const Method* budget_ = nullptr;
   std::vector<MethodSet> base_sets_;
-  std::map<const Method*, Elements> elements_;  // by trained part; nullptr: those of the whole model
+  std::map<const Method*, Elements> elements_;  // the key is a trained part, or nullptr for the model
 };
 
 }  // namespace plimsoll

@@ -43,7 +43,7 @@ struct Band {
   std::string name;
   Bar memory;
   Bar speed;
-  Bar metric;           // of the evaluation; 0 if there is none
+  Bar metric;           // the metric of the evaluation; 0 if there is none
   std::string no_peer;  // text shown instead of the missing bar of the other program
 };
 

@@ -20,7 +20,7 @@ struct MethodGain {
   std::string method;
   double speed = 0;
   double memory = 0;
-  std::optional<double> spread = {};  // of both rows together; see speed_spread()
+  std::optional<double> spread = {};  // spread of both rows together, as speed_spread() defines it
 };
 
 // Errors of the predictions: predicted / measured - 1.

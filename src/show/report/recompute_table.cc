@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kNameWidth = 23;
 constexpr size_t kFigureWidth = 8;
 
-bool is_alike(const Recomputation& a, const Recomputation& b) {
+bool keeps_the_same(const Recomputation& a, const Recomputation& b) {
   return a.kept_bytes == b.kept_bytes && a.again_bytes == b.again_bytes && a.ops == b.ops;
 }
 
@@ -55,7 +55,7 @@ std::string recompute_table(const Plan& plan, size_t columns) {
   Recomputation all;
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin + 1;
-    while (end < rows.size() && is_alike(rows[begin], rows[end])) ++end;
+    while (end < rows.size() && keeps_the_same(rows[begin], rows[end])) ++end;
     Recomputation sum;
     for (size_t i = begin; i < end; ++i) {
       for (Recomputation* total : {&sum, &all}) {

@@ -20,7 +20,7 @@ class CheckpointFixture {
   explicit CheckpointFixture(int64_t step, const std::string& variant = "", const std::string& root = "/")
       : output(join_path(root, "out")), contents(), step_(step), source_(join_path(root, "source")) {
     contents.model.config_text = R"({"model_type": "bert"})";
-    contents.model.carried = {{join_path(source_, "vocab.txt")}};
+    contents.model.copied_files = {{join_path(source_, "vocab.txt")}};
     contents.run_state_json = fmt::format(R"({{"step": {}, "seed": 42}})", step);
     contents.trainer_state_json = fmt::format("{{\n  \"global_step\": {}\n}}\n", step);
     contents.extra = {{"notes.json", "{}"}};

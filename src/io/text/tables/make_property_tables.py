@@ -83,7 +83,7 @@ def main():
             continue
         if nfkd(s) != nfd(s):
             compatible += [c, len(nfkd(s)), *map(ord, nfkd(s))]
-    # A primary composite is the composition of its first part, itself composed, with its last.
+    # Every character that composition (NFC) makes is made of two: the composed beginning of its decomposition, and the rest.
     for c in CODE_POINTS:
         if c in HANGUL:
             continue

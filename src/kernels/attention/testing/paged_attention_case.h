@@ -25,8 +25,8 @@ struct PagedShape {
   int64_t page_size = 4;
   int64_t window = 0;
   int64_t tail = 0;         // rows
-  int64_t extra_pages = 3;  // of the cache and of the table's rows
-  double spread = 1.0;      // of q; larger values give scores that are further apart
+  int64_t extra_pages = 3;  // unused pages in the cache, and unused entries in a row of the table
+  double spread = 1.0;      // spread of the elements of q; larger values give scores that are further apart
 };
 
 class PagedCase {

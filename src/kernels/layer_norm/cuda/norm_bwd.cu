@@ -83,6 +83,12 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<
       for (int i = 0; i < N; ++i) {
         d_s[i] = fmaf(x_hat[i], of_x_hat, fmaf(rows.g[r][j][i], group_values.rstd[r], of_mean));
       }
+      if (a.d_sum_term != nullptr) {
+        float term[N];
+        unpack<T, N>(rows.d_sum_term[r][j], term);
+#pragma unroll
+        for (int i = 0; i < N; ++i) d_s[i] += term[i];
+      }
       const uint32_t element = element_of(at, r, a.C, c);
       if (a.d_residual != nullptr) store_floats<T, N>(to.d_residual + element, d_s);
       if constexpr (N == 1) {
@@ -123,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   float next_rstd[kRows];
   load_rstd<kRows>(a.rstd, at, first, next_rstd);
   [[maybe_unused]] const Ring<T, kRows> ring{ring_memory + at.group * at.threads + at.thread,
-                                             a.d_y2 != nullptr};
+                                             a.d_y2 != nullptr, a.d_sum_term != nullptr};
   [[maybe_unused]] int stage = 0;
 #pragma unroll
   for (int ahead = 0; ahead < kStages - 1; ++ahead) {
@@ -179,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
 // static shared memory.
 template <typename T, int kRows>
 int64_t ring_bytes(const NormBwd& operands) {
-  const int64_t tensors = operands.d_y2 != nullptr ? 3 : 2;
+  const int64_t tensors = 2 + int64_t{operands.d_y2 != nullptr} + int64_t{operands.d_sum_term != nullptr};
   return kRingStages * tensors * kRows * (kElements / kPack<T>)*kSmallThreads * 16;
 }
 inline constexpr int64_t kOwnSharedBytes = 12288;
@@ -249,9 +255,10 @@ void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dty
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = kPack<T>;
-    const bool packs = operands.C % kN == 0 &&
-                       aligned_to_packs({operands.d_y, operands.d_y2, operands.x_hat, operands.gain.data,
-                                         operands.d_residual, operands.d_x, sums.scratch.data});
+    const bool packs =
+        operands.C % kN == 0 &&
+        aligned_to_packs({operands.d_y, operands.d_y2, operands.x_hat, operands.gain.data,
+                          operands.d_sum_term, operands.d_residual, operands.d_x, sums.scratch.data});
     if (packs) {
       norm_bwd::launch_sums<T, kN>(operands, sums, stream);
     } else {

@@ -27,12 +27,14 @@ struct ColumnState {
   float d_bias[kElements] = {};
 };
 
-// kRows rows: g = d_y + d_y2, and x_hat in its memory format, which takes fewer registers.
+// kRows rows: g = d_y + d_y2, and x_hat and d_sum_term in their memory format, which takes fewer registers. d_sum_term is
+// zero if it is absent.
 template <typename T, int N, int kRows>
 struct Rows {
   static constexpr int kPacks = kElements / N;
   float g[kRows][kPacks][N];
   Raw<T, N> x_hat[kRows][kPacks];
+  Raw<T, N> d_sum_term[kRows][kPacks];
 };
 
 // Blocks process groups of adjacent rows in the order of the blocks, so that all blocks read and write in one
@@ -45,16 +47,18 @@ struct Place {
 // The addresses of the rows of an iteration.
 template <typename T>
 struct Sources {
-  const T *d_y, *d_y2, *x_hat;
+  const T *d_y, *d_y2, *x_hat, *d_sum_term;
 
   __device__ __forceinline__ Sources(const NormBwd& a, int64_t first)
       : d_y(static_cast<const T*>(a.d_y) + first),
         d_y2(static_cast<const T*>(a.d_y2) + first),
-        x_hat(static_cast<const T*>(a.x_hat) + first) {}
+        x_hat(static_cast<const T*>(a.x_hat) + first),
+        d_sum_term(static_cast<const T*>(a.d_sum_term) + first) {}
   __device__ __forceinline__ void advance(int64_t elements) {
     d_y += elements;
     d_y2 += elements;
     x_hat += elements;
+    d_sum_term += elements;
   }
 };
 template <typename T>
@@ -78,15 +82,18 @@ __device__ __forceinline__ int row_of(const Place& at, int first, int r) {
   return first + at.group + r * at.groups;
 }
 
-// The thread's positions in shared memory: [d_y, x_hat, d_y2][stages][rows][packs][kSmallThreads]. d_y2 is
-// included only if it is present.
+// The thread's positions in shared memory: [d_y, x_hat, d_y2, d_sum_term][stages][rows][packs][kSmallThreads]. d_y2 and
+// d_sum_term are included only if they are present.
 template <typename T, int kRows>
 struct Ring {
   static constexpr int kN = kPack<T>;
   static constexpr int kPacks = kElements / kN;
   static constexpr int kStagePlaces = kRows * kPacks * kSmallThreads;
   uint4* mine;
-  bool has_third;
+  bool has_d_y2;
+  bool has_d_sum_term;
+
+  __device__ __forceinline__ int d_sum_term_tensor() const { return has_d_y2 ? 3 : 2; }
 
   __device__ __forceinline__ uint4* place(int stage, int tensor, int r, int j) const {
     return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
@@ -105,7 +112,10 @@ struct Ring {
         const uint32_t i = element_of(at, r, C, c);
         copy_async(place(stage, 0, r, j), from.d_y + i, is_valid);
         copy_async(place(stage, 1, r, j), from.x_hat + i, is_valid);
-        if (has_third) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_valid);
+        if (has_d_y2) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_valid);
+        if (has_d_sum_term) {
+          copy_async(place(stage, d_sum_term_tensor(), r, j), from.d_sum_term + i, is_valid);
+        }
       }
     }
     close_copies();
@@ -127,7 +137,9 @@ __device__ __forceinline__ void read_rows(const Ring<T, kRows>& ring, int stage,
     for (int j = 0; j < kElements / kN; ++j) {
       unpack<T, kN>(ring.read(stage, 0, r, j), rows.g[r][j]);
       rows.x_hat[r][j] = ring.read(stage, 1, r, j);
-      if (ring.has_third) {
+      rows.d_sum_term[r][j] = {};
+      if (ring.has_d_sum_term) rows.d_sum_term[r][j] = ring.read(stage, ring.d_sum_term_tensor(), r, j);
+      if (ring.has_d_y2) {
         float g2[kN];
         unpack<T, kN>(ring.read(stage, 2, r, j), g2);
 #pragma unroll
@@ -159,11 +171,13 @@ __device__ __forceinline__ void load_rows(const NormBwd& a, const Sources<T>& fr
     for (int j = 0; j < kPacks; ++j) {
       const int c = (at.thread + j * at.threads) * N;
       rows.x_hat[r][j] = {};
+      rows.d_sum_term[r][j] = {};
       if (row < at.rows && c < a.C) {
         const uint32_t i = element_of(at, r, a.C, c);
         raw_g[r][j] = load_raw<T, N>(from.d_y + i);
         rows.x_hat[r][j] = load_raw<T, N>(from.x_hat + i);
         if (a.d_y2 != nullptr) raw_g2[r][j] = load_raw<T, N>(from.d_y2 + i);
+        if (a.d_sum_term != nullptr) rows.d_sum_term[r][j] = load_raw<T, N>(from.d_sum_term + i);
       }
     }
   }

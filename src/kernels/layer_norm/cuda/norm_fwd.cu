@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/element_wise/cuda/attributes.cuh"
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/layer_norm/cuda/norm_rows.cuh"
 
@@ -64,7 +65,8 @@ struct Incoming {
   }
 };
 
-// Computes the sums s of a loaded row in fp32; elements past the end of the row are zero.
+// Computes the sums s of a loaded row in fp32 and stores them if they are an output; elements past the end of the row are
+// zero.
 template <typename T, class Parameters, int N, int kPacks>
 __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site, int64_t row_begin,
                                        int thread, int threads, const Incoming<T, N, kPacks>& row,
@@ -104,6 +106,11 @@ __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site,
 #pragma unroll
         for (int i = 0; i < N; ++i) s[j][i] += other[i];
       }
+      if (a.sum != nullptr) {
+        const Raw<T, N> stored = pack<T, N>(s[j]);
+        store_raw<T, N>(static_cast<T*>(a.sum) + row_begin + c, stored);
+        unpack<T, N>(stored, s[j]);
+      }
     }
   }
 }
@@ -136,6 +143,7 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
 template <typename T, class Parameters, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
+  begin_early_launch();
   __shared__ float slots[2][2][kMaxWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
@@ -186,8 +194,8 @@ void launch_as(const NormFwd& operands, CudaStream stream) {
   const int64_t all = ceil_div(operands.T, rows);
   const int64_t waves = std::clamp<int64_t>(all / (resident * kMinIterations), 1, kMaxWaves);
   const auto blocks = static_cast<unsigned>(std::min(all, resident * waves));
-  norm_fwd_kernel<T, Parameters, N, kElements / N><<<blocks, dim3(32 * warps, rows), 0, stream>>>(operands);
-  PLIMSOLL_CHECK_LAUNCH("norm_fwd");
+  launch_early(norm_fwd_kernel<T, Parameters, N, kElements / N>, {dim3(blocks), dim3(32 * warps, rows)},
+               stream, operands);
 }
 
 template <typename T, class Parameters>
@@ -213,9 +221,10 @@ void launch_norm_fwd(const NormFwd& operands, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
-    const bool packs = operands.C % kPack<T> == 0 &&
-                       aligned_to_packs({operands.x, operands.residual, operands.bias.data,
-                                         operands.gain.data, operands.beta.data, operands.y, operands.x_hat});
+    const bool packs =
+        operands.C % kPack<T> == 0 &&
+        aligned_to_packs({operands.x, operands.residual, operands.bias.data, operands.gain.data,
+                          operands.beta.data, operands.y, operands.x_hat, operands.sum});
     if (packs && parameters_are(operands, DType::kF32)) {
       launch_packs<T, Typed<float>>(operands, stream);
     } else if (packs && parameters_are(operands, dtype)) {

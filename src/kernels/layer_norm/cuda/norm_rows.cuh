@@ -9,7 +9,8 @@
 
 namespace plimsoll::cuda {
 
-// Operands of s = residual + dropout(x + bias); x_hat = (s - mean) * rstd; y = x_hat * gain + beta.
+// Operands of s = residual + dropout(x + bias); x_hat = (s - mean) * rstd; y = x_hat * gain + beta. With `sum`, x_hat
+// is computed from s as it is stored there.
 struct NormFwd {
   const void* x = nullptr;
   const void* residual = nullptr;
@@ -19,15 +20,16 @@ struct NormFwd {
   void* y = nullptr;
   void* x_hat = nullptr;
   float* rstd = nullptr;
+  void* sum = nullptr;
   int64_t T = 0;
   int64_t C = 0;
   float eps = 0.0f;
   Dropout dropout = {};
 };
-// Requires: x, residual, y and x_hat have type `dtype`.
+// Requires: x, residual, y, x_hat and sum have type `dtype`.
 void launch_norm_fwd(const NormFwd& operands, DType dtype, CudaStream stream);
 
-// Operands of g = d_y + d_y2; d_residual = normalize_bwd(g * gain); d_x = dropout(d_residual). The sums over
+// Operands of g = d_y + d_y2; d_residual = normalize_bwd(g * gain) + d_sum_term; d_x = dropout(d_residual). The sums over
 // rows are those of g * x_hat, of g and of d_x.
 struct NormBwd {
   const void* d_y = nullptr;
@@ -35,6 +37,7 @@ struct NormBwd {
   const void* x_hat = nullptr;
   const float* rstd = nullptr;
   AnyFloats gain = {};
+  const void* d_sum_term = nullptr;
   void* d_residual = nullptr;
   void* d_x = nullptr;
   int64_t T = 0;
@@ -50,7 +53,7 @@ struct NormBwdSums {
 
   bool any() const { return d_gain || d_beta || d_bias; }
 };
-// Requires: d_y, d_y2, x_hat, d_residual and d_x have type `dtype`.
+// Requires: d_y, d_y2, x_hat, d_sum_term, d_residual and d_x have type `dtype`.
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream);
 
 // Errors: kInternal if a row does not fit into the registers of a block.

@@ -22,7 +22,7 @@ struct NormCase {
   DType dtype = DType::kF32;
   DType parameters = DType::kF32;
   double p = 0.0;
-  bool has_bias = true, has_residual = true, has_d_y2 = true, has_beta = true;
+  bool has_bias = true, has_residual = true, has_d_y2 = true, has_beta = true, has_d_sum_term = false;
   Accumulate accumulate = Accumulate::kOverwrite;
 };
 
@@ -90,8 +90,25 @@ inline ForwardBounds forward_bounds(const NormCase& test, ForwardTensors& tensor
   return bounds;
 }
 
+struct SumAndBound {
+  double sum, bound;
+};
+// Returns s = residual + dropout(x + bias) of each element, and the error bound of the stored s.
+inline std::vector<SumAndBound> exact_sums(const NormCase& test, const ForwardTensors& tensors) {
+  std::vector<SumAndBound> sums;
+  for (int64_t i = 0; i < test.shape.size(); ++i) {
+    const bool kept =
+        test.p == 0.0 || random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(test.p);
+    const double scale = test.p == 0.0 ? 1.0 : static_cast<double>(dropout_scale(test.p));
+    const double branch = tensors.x.load(i) + (test.has_bias ? tensors.bias.load(i % test.shape.C) : 0.0);
+    const double sum = (kept ? branch * scale : 0.0) + (test.has_residual ? tensors.residual.load(i) : 0.0);
+    sums.push_back({sum, norm_input_error_bound(branch, scale, sum) + store_error_bound(test.dtype, sum)});
+  }
+  return sums;
+}
+
 struct BackwardTensors {
-  GuardedBuffer d_y, d_y2, x_hat, rstd, gain;
+  GuardedBuffer d_y, d_y2, x_hat, rstd, gain, d_sum_term;
   BiasDropoutResidualNormBwdArgs args;
 
   explicit BackwardTensors(const NormCase& test)
@@ -99,7 +116,9 @@ struct BackwardTensors {
         d_y2(tensor_name("d_y2", test.shape, test.dtype), test.dtype, test.shape.size()),
         x_hat(tensor_name("x_hat", test.shape, test.dtype), test.dtype, test.shape.size()),
         rstd(tensor_name("rstd", test.shape, DType::kF32), DType::kF32, test.shape.T),
-        gain(tensor_name("gain", test.shape, test.parameters), test.parameters, test.shape.C) {
+        gain(tensor_name("gain", test.shape, test.parameters), test.parameters, test.shape.C),
+        d_sum_term(tensor_name("d_sum_term", test.shape, test.dtype), test.dtype, test.shape.size()) {
+    d_sum_term.fill_normal();
     d_y.fill_normal();
     d_y2.fill_normal();
     x_hat.fill_normal();
@@ -110,6 +129,7 @@ struct BackwardTensors {
     args.x_hat = x_hat.view();
     args.rstd = rstd.view();
     args.gain = gain.view();
+    if (test.has_d_sum_term) args.d_sum_term = d_sum_term.view();
     args.T = test.shape.T;
     args.C = test.shape.C;
     args.p = test.p;
@@ -166,8 +186,10 @@ inline BackwardBounds backward_bounds(const NormCase& test, const BackwardTensor
     for (int64_t i = t * shape.C; i < (t + 1) * shape.C; ++i) {
       const double g = tensors.g(i);
       const double x_hat = tensors.x_hat.load(i);
-      const double d_s = normalize_bwd_error_bound(tensors.rstd.load(t), g * tensors.gain.load(i % shape.C),
-                                                   x_hat, mean_abs_g, mean_abs_gx, shape.C);
+      const double of_term = test.has_d_sum_term ? kRoundoffF32 * std::abs(want.d_residual.load(i)) : 0.0;
+      const double d_s =
+          1.01 * of_term + normalize_bwd_error_bound(tensors.rstd.load(t), g * tensors.gain.load(i % shape.C),
+                                                     x_hat, mean_abs_g, mean_abs_gx, shape.C);
       const double d_x =
           want.d_x.load(i) == 0.0 ? 0.0 : scale * d_s + kRoundoffF32 * std::abs(want.d_x.load(i));
       bounds.d_residual.push_back(d_s + store_error_bound(test.dtype, want.d_residual.load(i)));
