@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/philox.h"
+#include "graph/ops/ops.h"
 #include "tests/spine/plan_grid.h"
 
 namespace plimsoll {
@@ -53,6 +54,24 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   // Every run is on one of these devices.
   request.device.kind = KernelDevice::kCpu;
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
+}
+
+// A quantization to fp8 is three launches, and one where the scale of the forward pass is known.
+TEST(CapturedGraphs, CountEveryLaunchOfAQuantization) {
+  PlanRequest request = request_on_card(1);
+  request.precision.activation_dtype = DType::kBF16;
+  request.precision.fp8 = true;
+  request.captured_buckets = {1, 1, 0};
+  const Plan plan = build_plan(request);
+  int64_t launches = 0, again = 0;
+  for (const Op& op : plan.programs.at(kTrainProgram).graph.ops()) {
+    const bool quantizes = op.def == &quantize_fp8_op();
+    const bool is_known = quantizes && op.inputs[QuantizeFp8Op::kKnown] != kNoValue;
+    launches += quantizes && !is_known ? 3 : 1;
+    again += is_known ? 1 : 0;
+  }
+  EXPECT_GT(again, 0);
+  EXPECT_EQ(plan.gpu_constant.graphs_of(kTrainProgram).bytes, launches * kBytesPerOp);
 }
 
 // A simulation of the backend: it captures a segment at its second run, and drops the least recently used one if more
