@@ -54,6 +54,7 @@ void CudaLinearNorm::run(const LinearNormArgs& args, CudaStream stream) const {
                                        .y = args.y,
                                        .x_hat = {},
                                        .rstd = {},
+                                       .sum = {},
                                        .T = problem_.rows,
                                        .C = problem_.columns,
                                        .eps = args.eps,
