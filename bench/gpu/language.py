@@ -143,7 +143,7 @@ def run_program(program, case):
                        "--per_device_eval_batch_size", str(case["batch"])]
         else:
             steps = case["steps"][0]
-            command = [program, "train", *common, "--bf16", "--output_dir", folder, "--max_steps", str(steps), "--logging_steps",
+            command = [program, "train", *common, *case.get("precision", ["--bf16"]), "--output_dir", folder, "--max_steps", str(steps), "--logging_steps",
                        str(steps // 3), "--logging_first_step", "--per_device_train_batch_size", str(case["batch"]),
                        "--dummy_num_samples", str(steps * case["batch"]), "--report_to", "none"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=devices.environment_for("cuda:0"))

@@ -5,8 +5,8 @@
 namespace plimsoll {
 
 std::optional<DType> parse_dtype(std::string_view name) {
-  for (DType dtype :
-       {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32,
+                      DType::kU8, DType::kE4M3, DType::kE5M2}) {
     if (dtype_name(dtype) == name) return dtype;
   }
   return std::nullopt;
@@ -38,6 +38,75 @@ float f16_to_f32(uint16_t bits) {
     return sign != 0 ? -magnitude : magnitude;
   }
   return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+namespace {
+
+// An fp8 type: bits of mantissa, bias of the exponent, and the code of the largest finite number.
+struct Fp8Format {
+  uint32_t mantissa_bits;
+  uint32_t bias;
+  uint32_t largest_code;
+  DType dtype;
+};
+constexpr Fp8Format kFormatE4M3{3, 7, 0x7e, DType::kE4M3};
+constexpr Fp8Format kFormatE5M2{2, 15, 0x7b, DType::kE5M2};
+
+// Returns a power of two. Requires: 2^exponent is a normal fp32 number.
+constexpr float power_of_two(int exponent) {
+  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+template <Fp8Format kFormat>
+uint8_t to_fp8(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 31 << 7;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7f;  // NaN
+  if (std::bit_cast<float>(magnitude) >= largest_fp8(kFormat.dtype))
+    return static_cast<uint8_t>(sign | kFormat.largest_code);
+  constexpr int kLeastExponent = 1 - static_cast<int>(kFormat.bias);
+  if (std::bit_cast<float>(magnitude) < power_of_two(kLeastExponent)) {
+    // Subnormal: the unit in the last place is 2^(least exponent - bits of mantissa).
+    constexpr float kSteps = power_of_two(static_cast<int>(kFormat.mantissa_bits) - kLeastExponent);
+    const float steps = std::nearbyint(std::bit_cast<float>(magnitude) * kSteps);
+    return static_cast<uint8_t>(sign | static_cast<uint32_t>(steps));
+  }
+  constexpr uint32_t kDropped = 23 - kFormat.mantissa_bits;
+  const uint32_t rounding = (1u << (kDropped - 1)) - 1 + ((magnitude >> kDropped) & 1u);
+  return static_cast<uint8_t>(sign | ((magnitude + rounding - ((127 - kFormat.bias) << 23)) >> kDropped));
+}
+
+// The codes above the largest finite number are NaN, except for the infinity of E5M2.
+template <Fp8Format kFormat>
+float from_fp8(uint8_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;
+  const uint32_t code = bits & 0x7fu;
+  if (code > kFormat.largest_code) {
+    const bool infinite = kFormat.dtype == DType::kE5M2 && code == kFormat.largest_code + 1;
+    return std::bit_cast<float>(sign | (infinite ? 0x7f800000u : 0x7fc00000u));
+  }
+  if (code >> kFormat.mantissa_bits == 0) {
+    constexpr float kStep = power_of_two(1 - static_cast<int>(kFormat.bias + kFormat.mantissa_bits));
+    const float magnitude = static_cast<float>(code) * kStep;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | ((code << (23 - kFormat.mantissa_bits)) + ((127 - kFormat.bias) << 23)));
+}
+
+}  // namespace
+
+uint8_t f32_to_e4m3(float value) {
+  return to_fp8<kFormatE4M3>(value);
+}
+uint8_t f32_to_e5m2(float value) {
+  return to_fp8<kFormatE5M2>(value);
+}
+float e4m3_to_f32(uint8_t bits) {
+  return from_fp8<kFormatE4M3>(bits);
+}
+float e5m2_to_f32(uint8_t bits) {
+  return from_fp8<kFormatE5M2>(bits);
 }
 
 }  // namespace plimsoll

@@ -78,6 +78,10 @@ struct ConstView {
         return static_cast<double>(static_cast<const int32_t*>(data)[i]);
       case DType::kU8:
         return static_cast<double>(static_cast<const uint8_t*>(data)[i]);
+      case DType::kE4M3:
+        return static_cast<double>(e4m3_to_f32(static_cast<const uint8_t*>(data)[i]));
+      case DType::kE5M2:
+        return static_cast<double>(e5m2_to_f32(static_cast<const uint8_t*>(data)[i]));
     }
     return 0.0;
   }
@@ -97,7 +101,7 @@ struct View {
     return static_cast<T*>(data);
   }
   double load(int64_t i) const { return ConstView(*this).load(i); }
-  // Stores element i. Rounds to nearest, ties to even, through fp32 for the 16-bit types.
+  // Stores element i. Rounds to nearest, ties to even, through fp32 for the 16-bit and 8-bit floating-point types.
   void store(int64_t i, double value) const {
     switch (dtype) {
       case DType::kF64:
@@ -120,6 +124,12 @@ struct View {
         return;
       case DType::kU8:
         static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(value);
+        return;
+      case DType::kE4M3:
+        static_cast<uint8_t*>(data)[i] = f32_to_e4m3(static_cast<float>(value));
+        return;
+      case DType::kE5M2:
+        static_cast<uint8_t*>(data)[i] = f32_to_e5m2(static_cast<float>(value));
         return;
     }
   }

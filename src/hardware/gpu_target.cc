@@ -130,6 +130,9 @@ double product_gflops(const GpuTarget& target, DType dtype) {
       return 1e3 * target.f16_tflops;
     case DType::kF64:
       return 1e3 * target.f32_tflops / 2;
+    case DType::kE4M3:
+    case DType::kE5M2:
+      return 1e3 * (target.sm >= kOldestSmOfFp8 ? 2 * target.bf16_tflops : 0);
     default:
       return 1e3 * target.f32_tflops;
   }

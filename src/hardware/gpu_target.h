@@ -36,6 +36,8 @@ struct GpuTarget {
 // The oldest compute capability for which releases contain code, the first in cmake/PlimsollCuda.cmake. Plans
 // can be made for older cards.
 inline constexpr int kOldestSmOfReleases = 75;
+// The first compute capability whose tensor cores multiply fp8.
+inline constexpr int kOldestSmOfFp8 = 89;
 inline bool runs_release(const GpuTarget& target) {
   return target.sm >= kOldestSmOfReleases;
 }
@@ -54,7 +56,7 @@ std::vector<std::string> similar_gpu_targets(std::string_view name);
 // of multiprocessors, which the provenance states.
 GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes);
 
-// Returns the rate of matrix products. `dtype` is the type of the operands.
+// Returns the rate of matrix products. `dtype` is the type of the operands. Data sheets state twice the rate of bf16 for fp8.
 double product_gflops(const GpuTarget& target, DType dtype);
 
 }  // namespace plimsoll

@@ -9,6 +9,11 @@ namespace {
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
+// So has scaled_matmul, with the other operands of a product too.
+static_assert(int{ScaledMatmulOp::kA} == MatmulOp::kA && int{ScaledMatmulOp::kB} == MatmulOp::kB &&
+              int{ScaledMatmulOp::kBias} == MatmulOp::kBias &&
+              int{ScaledMatmulOp::kInto} == MatmulOp::kInto &&
+              int{ScaledMatmulOp::kFlag} == MatmulOp::kFlag && int{ScaledMatmulOp::kC} == MatmulOp::kC);
 
 // Returns the part of a product that all four ops share, without its layout.
 MatmulProblem product_of(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
@@ -31,6 +36,20 @@ MatmulProblem layer_of(const OpView& op, const Bucket& bucket, const KernelTarge
   return product;
 }
 
+// Adds the operands that matmul and scaled_matmul have in common.
+void add_bias_and_into(const OpView& op, MatmulProblem& product) {
+  if (op.has_input(MatmulOp::kBias)) {
+    product.bias = MatmulBias::kRow;
+    product.bias_dtype = op.input(MatmulOp::kBias).type.dtype;
+  }
+  if (op.has_input(MatmulOp::kInto)) product.writes = MatmulWrites::kOverwriteOrAdd;
+}
+
+// The kernel is chosen by the type of the result. The operands are codes.
+LoweredOp describe_scaled_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  return {.dtype = op.output(ScaledMatmulOp::kC).type.dtype, .family = matmul_problem(op, bucket, target)};
+}
+
 LoweredOp describe_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.dtype = op.input(MatmulOp::kA).type.dtype, .family = matmul_problem(op, bucket, target)};
 }
@@ -38,6 +57,11 @@ LoweredOp describe_matmul(const OpView& op, const Bucket& bucket, const KernelTa
 }  // namespace
 
 MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  if (op.op.def == &scaled_matmul_op()) {
+    MatmulProblem product = layer_of(op, bucket, target);
+    add_bias_and_into(op, product);
+    return product;
+  }
   if (op.op.def != &matmul_op()) return layer_of(op, bucket, target);
   const bool trans_a = op.attributes().integer("ta") != 0;
   const bool trans_b = op.attributes().integer("tb") != 0;
@@ -45,11 +69,7 @@ MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const Kerne
   product.k = op.in_shape(MatmulOp::kA)[trans_a ? 0 : 1].at(bucket);
   product.trans_a = trans_a ? Transpose::kYes : Transpose::kNo;
   product.trans_b = trans_b ? Transpose::kYes : Transpose::kNo;
-  if (op.has_input(MatmulOp::kBias)) {
-    product.bias = MatmulBias::kRow;
-    product.bias_dtype = op.input(MatmulOp::kBias).type.dtype;
-  }
-  if (op.has_input(MatmulOp::kInto)) product.writes = MatmulWrites::kOverwriteOrAdd;
+  add_bias_and_into(op, product);
   return product;
 }
 
@@ -64,7 +84,7 @@ PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const Kerne
 }
 
 bool is_single_matmul(const Op& op) {
-  return op.def == &matmul_op() || op.def == &linear_add_op();
+  return op.def == &matmul_op() || op.def == &linear_add_op() || op.def == &scaled_matmul_op();
 }
 
 bool is_custom_matmul(std::string_view implementation) {
@@ -73,6 +93,7 @@ bool is_custom_matmul(std::string_view implementation) {
 
 std::vector<Lowering> matmul_lowerings() {
   return {{&matmul_op(), "matmul", describe_matmul},
+          {&scaled_matmul_op(), "scaled_matmul", describe_scaled_matmul},
           {&linear_gelu_op(), "linear_gelu", describe_matmul},
           {&linear_norm_op(), "linear_norm", describe_matmul},
           {&linear_add_op(), "linear_add", describe_matmul}};

@@ -14,7 +14,8 @@ LoweredOp describe_dequantize(const OpView& op, const Bucket&, const KernelTarge
 }  // namespace
 
 std::vector<Lowering> quantization_lowerings() {
-  return {{&dequantize_op(), "dequantize", describe_dequantize}};
+  return {{&dequantize_op(), "dequantize", describe_dequantize},
+          {&quantize_fp8_op(), "quantize_fp8", describe_type<QuantizeFp8Op::kX>}};
 }
 
 }  // namespace plimsoll

@@ -55,12 +55,15 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.model.outputs_logits = !record_of(test.problem_type).head->predicts_tokens;
   request.precision.dtype = test.dtype;
   request.precision.activation_dtype = test.activations;
+  request.precision.fp8 = test.fp8;
+  request.precision.fp8_codes_at_use = test.fp8_codes_at_use;
   request.model.freeze = test.freeze;
   request.model.lora = test.lora;
   request.chunked_loss = test.chunked_loss;
   request.update.optimizer = test.optimizer;
   request.batches.accumulation_steps = test.accumulation;
   request.batches.train = bucket;
+  if (test.fp8) request.batches.train.tokens = (bucket.tokens + 15) / 16 * 16;
   request.batches.evaluate = bucket;
   request.device.num_threads = 2;
   request.device.isa = test.activations ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
@@ -77,8 +80,8 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     const CudaDeviceInfo& info = devices.front();
     request.device.kind = KernelDevice::kCuda;
     request.device.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
-  } else if (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512) {
-    // oneDNN has no bf16 products on this CPU, not even emulated ones.
+  } else if (test.fp8 || (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512)) {
+    // oneDNN has no bf16 products on this CPU, not even emulated ones, and no products of fp8 on any.
     request.device.reference_kernels = true;
   }
   return request;

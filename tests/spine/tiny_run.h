@@ -34,6 +34,9 @@ struct TinyCase {
   DecoderSettings decoder = {};
   void (*adjust)(ModelConfig& config) = nullptr;  // sets what the other fields do not state
   bool tied = true;  // for a language model: true if the head reads the table of words
+  bool fp8 =
+      false;  // true if products of fp8 codes are tested, with bf16 activations; on a CPU by the reference kernels
+  bool fp8_codes_at_use = false;  // true if the codes of weights are made in each micro-batch
 };
 
 // Returns true if the tests of this process run on a GPU, that is, if PLIMSOLL_TEST_DEVICE is set (see

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "hardware/gpu_target.h"
+
 namespace plimsoll {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr Format kFormats[] = {
     {"fp16", 70, ""},
     {"bf16", 80, ""},
     {"tf32", 80, ""},
-    {"fp8", 89, "; this program does not train in it"},
+    {"fp8", kOldestSmOfFp8, "; --fp8 multiplies it in training"},
 };
 
 }  // namespace
@@ -57,7 +59,7 @@ std::vector<Capability> cpu_capabilities(CpuIsa isa, bool multiplies_fp16) {
           {.format = "tf32", .is_there = false, .why = "a format of NVIDIA's tensor cores"},
           {.format = "fp8",
            .is_there = false,
-           .why = "a format of NVIDIA's tensor cores; Plimsoll does not train in it"}};
+           .why = "a format of NVIDIA's tensor cores; --fp8 needs a GPU of compute capability 8.9 or later"}};
 }
 
 }  // namespace plimsoll

@@ -80,6 +80,8 @@ class CudaMeasurer final : public ProductMeasurer {
                    .c = {set + places.c, problem.c},
                    .addend = problem.writes == MatmulWrites::kAddend ? ConstView{set + places.c, problem.c}
                                                                      : ConstView{},
+                   .a_scale = is_fp8(problem.a) ? ConstView{one_on_device(), DType::kF32} : ConstView{},
+                   .b_scale = is_fp8(problem.b) ? ConstView{one_on_device(), DType::kF32} : ConstView{},
                    .scratch = {scratch, static_cast<size_t>(scratch_bytes)}},
                   flag, device_.stream());
     };

@@ -52,6 +52,12 @@ std::function<void()> bind_first_token_attention_cuda(const BindContext& context
   return bind_launch<first_token_attention_cuda, first_token_attention_args>(context, stream);
 }
 
+std::function<void()> bind_quantize_fp8_cuda(const BindContext& context, CudaStream stream) {
+  return [args = quantize_fp8_args(context), num_rows = NumTokens(context).on_device(),
+          flag = AccumulateFlag(context).on_device(),
+          stream] { quantize_fp8_cuda(args, num_rows, flag, stream); };
+}
+
 std::function<void()> bind_copy_cuda(const BindContext& context, CudaStream stream) {
   return [copies = copy_args(context), stream] {
     for (const CopyArgs& copy : copies) copy_cuda(copy, stream);

@@ -38,6 +38,8 @@ std::function<void()> bind_linear_cross_entropy_bwd_cuda(const BindContext& cont
 std::function<void()> bind_linear_cross_entropy_grad_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_with_gradients_cuda(const BindContext& context,
                                                                     CudaStream stream);
+std::function<void()> bind_scaled_matmul_cuda(const BindContext& context, CudaStream stream);
+std::function<void()> bind_quantize_fp8_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_copy_cuda(const BindContext& context, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+#include "exec/ops/call.h"
 #include "exec/ops/family_ops.h"
 
 #include <algorithm>
@@ -174,6 +175,34 @@ DequantizeArgs dequantize_args(const BindContext& context) {
           .columns = attributes.integer("columns"),
           .parts = attributes.integer("parts"),
           .format = *format};
+}
+
+QuantizeFp8Args quantize_fp8_args(const BindContext& context) {
+  const auto format = parse_dtype(context.attributes().word("format"));
+  PLIMSOLL_CHECK(format && is_fp8(*format), "quantize_fp8: no format '{}'",
+                 context.attributes().word("format"));
+  return {.x = context.input(QuantizeFp8Op::kX),
+          .known = context.input(QuantizeFp8Op::kKnown),
+          .q = context.output(QuantizeFp8Op::kQ),
+          .q_t = context.output(QuantizeFp8Op::kQT),
+          .scale = context.output(QuantizeFp8Op::kScale),
+          .rows = context.input_size(QuantizeFp8Op::kX, 0),
+          .columns = context.input_size(QuantizeFp8Op::kX, 1),
+          .format = *format};
+}
+
+std::function<void()> bind_quantize_fp8_cpu(const BindContext& context) {
+  const bool has_tokens = context.has_input(QuantizeFp8Op::kCuSeqlens);
+  return [args = quantize_fp8_args(context), flag = AccumulateFlag(context), tokens = NumTokens(context),
+          has_tokens]() mutable {
+    struct {
+      int64_t num_tokens = -1;
+    } rows;
+    if (has_tokens) tokens.read(rows);
+    args.num_rows = rows.num_tokens;
+    flag.read(args);
+    quantize_fp8_ref(args);
+  };
 }
 
 std::vector<CopyArgs> copy_args(const BindContext& context) {

@@ -44,6 +44,7 @@
 #include "kernels/optimizer/sgd.h"
 #include "kernels/optimizer/tensor_scan.h"
 #include "kernels/quantization/quantization.h"
+#include "kernels/quantization/quantize_fp8.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
@@ -82,6 +83,8 @@ CastFwdArgs cast_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);
 FillArgs fill_args(const BindContext& context);
 DequantizeArgs dequantize_args(const BindContext& context);
+QuantizeFp8Args quantize_fp8_args(const BindContext& context);
+std::function<void()> bind_quantize_fp8_cpu(const BindContext& context);
 
 // Returns the arguments of each value that the op copies.
 std::vector<CopyArgs> copy_args(const BindContext& context);
@@ -152,12 +155,14 @@ PlannedMatmul planned_matmul(const BindContext& context);
 LinearProblem linear_problem(const BindContext& context);
 MatmulArgs matmul_args(const BindContext& context);  // linear_gelu uses it too
 MatmulArgs linear_add_args(const BindContext& context);
+MatmulArgs scaled_matmul_args(const BindContext& context);
 LinearNormArgs linear_norm_args(const BindContext& context);
 
 std::function<void()> bind_matmul_cpu(const BindContext& context);
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context);
 std::function<void()> bind_linear_norm_cpu(const BindContext& context);
 std::function<void()> bind_linear_add_cpu(const BindContext& context);
+std::function<void()> bind_scaled_matmul_cpu(const BindContext& context);
 
 // The arguments of layer norms. Thread-safe: pure functions.
 

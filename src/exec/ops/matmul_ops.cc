@@ -39,6 +39,12 @@ MatmulArgs linear_add_args(const BindContext& context) {
           .addend = context.input(LinearAddOp::kResidual),
           .scratch = scratch_of(context)};
 }
+MatmulArgs scaled_matmul_args(const BindContext& context) {
+  MatmulArgs args = matmul_args(context);
+  args.a_scale = context.input(ScaledMatmulOp::kAScale);
+  args.b_scale = context.input(ScaledMatmulOp::kBScale);
+  return args;
+}
 LinearNormArgs linear_norm_args(const BindContext& context) {
   return {.x = context.input(LinearNormOp::kX),
           .w = context.input(LinearNormOp::kW),
@@ -71,6 +77,14 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
   };
 }
 
+// The CPU multiplies fp8 codes with the reference implementation only.
+std::function<void()> bind_scaled_matmul_cpu(const BindContext& context) {
+  return [problem = planned_matmul(context).problem, args = scaled_matmul_args(context),
+          flag = AccumulateFlag(context)]() mutable {
+    flag.read(args);
+    matmul_ref(problem, args);
+  };
+}
 // The CPU runs the ops of a whole layer (product, bias and GELU or norm) with the reference implementations only.
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context) {
   return [problem = linear_problem(context), args = matmul_args(context)] { linear_gelu_ref(problem, args); };

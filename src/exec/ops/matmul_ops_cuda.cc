@@ -30,9 +30,12 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
   };
 }
 
-// Prepares a product: by the library, with the tuned algorithm if the table has one, or by Plimsoll's own kernel.
+// Prepares a product: by Plimsoll's own kernels, or by the library with the tuned algorithm if the table has one. The number of
+// rows of the bucket decides, which may be smaller than the one that the kernel was chosen for.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
+  if (matmul_takes_few_rows(matmul.problem, context.target().sm))
+    return prepare_few_rows_matmul_cuda(matmul.problem);
   const TuningTable& table = context.request().products.tuning;
   const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()
                                   ? nullptr
@@ -49,6 +52,14 @@ std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream st
       context,
       [matmul = prepare(context), args = matmul_args(context), flag = AccumulateFlag(context).on_device(),
        stream] { matmul->run(args, flag, stream); },
+      stream);
+}
+
+std::function<void()> bind_scaled_matmul_cuda(const BindContext& context, CudaStream stream) {
+  return visible_to_initcheck(
+      context,
+      [matmul = prepare(context), args = scaled_matmul_args(context),
+       flag = AccumulateFlag(context).on_device(), stream] { matmul->run(args, flag, stream); },
       stream);
 }
 

@@ -28,6 +28,11 @@ struct MatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag };
   enum Out { kC };
 };
+// The first operands are those of a MatmulOp.
+struct ScaledMatmulOp {
+  enum In { kA, kB, kBias, kInto, kFlag, kAScale, kBScale };
+  enum Out { kC };
+};
 struct LinearAddOp {
   enum In { kX, kW, kResidual };
   enum Out { kY };
@@ -265,6 +270,10 @@ struct DequantizeOp {
   enum In { kCodes, kScales, kSecondScales, kOffsets };
   enum Out { kWeight };
 };
+struct QuantizeFp8Op {
+  enum In { kX, kKnown, kIntoQ, kIntoQT, kIntoScale, kFlag, kCuSeqlens };
+  enum Out { kQ, kQT, kScale };
+};
 struct FillOp {
   enum In { kLike };
   enum Out { kY };
@@ -333,6 +342,7 @@ const OpSchema& normalize_bwd_op();
 const OpSchema& paged_attention_op();
 // Returns the cost of paged_attention if every sequence has this number of tokens in the cache and none shares its pages.
 Cost paged_attention_cost(const OpView& op, const Bucket& bucket, int64_t length);
+const OpSchema& quantize_fp8_op();
 const OpSchema& relu_op();
 const OpSchema& relu_bwd_op();
 const OpSchema& rms_norm_op();
@@ -341,6 +351,7 @@ const OpSchema& rope_op();
 const OpSchema& rope_table_op();
 const OpSchema& scale_shift_op();
 const OpSchema& scale_shift_bwd_op();
+const OpSchema& scaled_matmul_op();
 const OpSchema& sequence_mean_op();
 const OpSchema& sequence_mean_bwd_op();
 const OpSchema& sgd_op();

@@ -28,6 +28,7 @@ std::vector<PassInfo> list_passes() {
                            chunked_loss_pass({}, 0),
                            accumulate_pass(),
                            loss_with_gradients_pass({}),
+                           fp8_products_pass({}),
                            recompute_pass({}),
                            copies_at_use_pass(DType::kF16),
                            dead_code_pass({}),

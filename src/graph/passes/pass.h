@@ -153,6 +153,16 @@ inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
 // Returns the rows of a chunk: a quarter of all rows, but at most `chunk_bytes` of them and at least 16 rows. Smaller chunks
 // would save little more memory, and would read the weight and write its gradient more often.
 int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes = int64_t{16} << 20);
+// fp8_products_pass.cc: computes the products of linear layers from 8-bit floating-point codes (ops/scaled_matmul.cc): the
+// forward products from e4m3, the backward ones from gradients in e5m2. The first and the last linear layer of the model, layers
+// whose sizes are not multiples of 16, and layers that do not work on rows of tokens remain in 16 bits.
+struct Fp8Choice {
+  std::set<std::string, std::less<>> adapters = {};  // weights that are too small for fp8
+  // If micro-batches are accumulated: keeps the codes of weights until the next update instead of computing them in each
+  // micro-batch, which takes 2 bytes per weight.
+  bool keeps_weights = true;
+};
+Pass fp8_products_pass(Fp8Choice choice);
 // dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that are read from outside.
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.

@@ -27,7 +27,7 @@ class Rewriter {
   // reads the value, which is transient, or only that op and the one at `other_reader`.
   std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def,
                                         std::optional<uint32_t> other_reader = std::nullopt) const;
-  // As find_producer(), but ops after position `last` may read the value as well.
+  // Returns the same as find_producer(), but ops after position `last` may read the value as well.
   std::optional<uint32_t> find_shared_producer(uint32_t reader, uint32_t last, ValueId id,
                                                const OpSchema& def) const;
   // Returns true if no op reads the value, and neither does the host.

@@ -318,6 +318,10 @@ StoredType to_stored_type(DType dtype) {
       return StoredType::kI32;
     case DType::kU8:
       return StoredType::kU8;
+    case DType::kE4M3:
+      return StoredType::kF8E4M3;
+    case DType::kE5M2:
+      return StoredType::kF8E5M2;
   }
   PLIMSOLL_CHECK(false, "unknown dtype");
   return StoredType::kU8;

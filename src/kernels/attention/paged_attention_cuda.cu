@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/paged_attention.h"
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll {
@@ -98,6 +99,7 @@ struct Sums {
 // kPack elements are loaded at a time, kLanes lanes share a key, each has kPacks packs of it, and a block has kHeads query heads.
 template <typename T, int kPack, int kLanes, int kPacks, int kHeads>
 __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
+  cuda::begin_early_launch();
   constexpr int kElements = kPack * kPacks;
   constexpr int kKeysPerWarp = 32 / kLanes;
   // Keys that a lane loads before it uses the first: decoding waits for memory most of the time.
@@ -227,6 +229,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
 // Joins the parts of a row and head, from the first one to the last one.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
+  cuda::begin_early_launch();
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   if (row.sequence < 0) return;  // part_kernel has cleared the row
@@ -254,12 +257,10 @@ void launch_parts(const KernelArgs& args, int tokens, CudaStream stream) {
   const dim3 grid(static_cast<unsigned>(args.parts),
                   static_cast<unsigned>(args.kv_heads * ((group + kHeads - 1) / kHeads)),
                   static_cast<unsigned>(tokens));
-  part_kernel<T, kPack, kLanes, kPacks, kHeads><<<grid, kThreads, 0, stream>>>(args);
-  PLIMSOLL_CHECK_LAUNCH("paged_attention part_kernel");
+  cuda::launch_early(part_kernel<T, kPack, kLanes, kPacks, kHeads>, {grid, dim3(kThreads)}, stream, args);
   if (args.results == nullptr) return;
-  join_kernel<T>
-      <<<dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(tokens)), kThreads, 0, stream>>>(args);
-  PLIMSOLL_CHECK_LAUNCH("paged_attention join_kernel");
+  const dim3 rows(static_cast<unsigned>(args.heads), static_cast<unsigned>(tokens));
+  cuda::launch_early(join_kernel<T>, {rows, dim3(kThreads)}, stream, args);
 }
 
 constexpr int kMostHeads = 4;
@@ -323,6 +324,7 @@ __device__ void copy_units(const Unit* __restrict__ from, Unit* __restrict__ to,
 // the type that is copied at a time.
 template <typename Unit>
 __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args) {
+  cuda::begin_early_launch();
   const int t = static_cast<int>(blockIdx.x);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   if (row.sequence < 0) return;
@@ -350,8 +352,8 @@ template <typename Unit>
 void launch_append(AppendArgs args, int64_t q_bytes, int64_t token_bytes, int64_t tokens, CudaStream stream) {
   args.q_units = static_cast<int>(q_bytes / static_cast<int64_t>(sizeof(Unit)));
   args.token_units = static_cast<int>(token_bytes / static_cast<int64_t>(sizeof(Unit)));
-  append_kernel<Unit><<<static_cast<unsigned>(tokens), kAppendThreads, 0, stream>>>(args);
-  PLIMSOLL_CHECK_LAUNCH("append_kv");
+  cuda::launch_early(append_kernel<Unit>, {dim3(static_cast<unsigned>(tokens)), dim3(kAppendThreads)}, stream,
+                     args);
 }
 
 }  // namespace

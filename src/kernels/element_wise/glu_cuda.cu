@@ -1,5 +1,6 @@
 #include "kernels/element_wise/glu.h"
 
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/gelu.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
 
@@ -13,6 +14,7 @@ constexpr int kThreads = 256;
 template <class Form, typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     glu_fwd_kernel(const T* x, T* y, int64_t packs, int64_t packs_of_row) {
+  begin_early_launch();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= packs) return;
   const int64_t t = at / packs_of_row, f = at % packs_of_row * N, F = packs_of_row * N;
@@ -68,13 +70,13 @@ void glu_fwd_cuda(const GluFwdArgs& args, CudaStream stream) {
   const DType dtype = cuda::cuda_type_of("glu_fwd_cuda", {{"x", args.x}, {"y", args.y}});
   cuda::with_type_and_form(dtype, args.activation, [&](auto type, auto form) {
     using T = decltype(type);
-    cuda::launch_packs<T>(
-        args.T, args.F, {args.x.data, args.y.data},
-        [&](auto n, unsigned blocks, int64_t packs, int64_t packs_of_row) {
-          cuda::glu_fwd_kernel<decltype(form), T, decltype(n)::value><<<blocks, cuda::kThreads, 0, stream>>>(
-              static_cast<const T*>(args.x.data), static_cast<T*>(args.y.data), packs, packs_of_row);
-          PLIMSOLL_CHECK_LAUNCH("glu_fwd");
-        });
+    cuda::launch_packs<T>(args.T, args.F, {args.x.data, args.y.data},
+                          [&](auto n, unsigned blocks, int64_t packs, int64_t packs_of_row) {
+                            cuda::launch_early(cuda::glu_fwd_kernel<decltype(form), T, decltype(n)::value>,
+                                               {dim3(blocks), dim3(cuda::kThreads)}, stream,
+                                               static_cast<const T*>(args.x.data),
+                                               static_cast<T*>(args.y.data), packs, packs_of_row);
+                          });
   });
 }
 

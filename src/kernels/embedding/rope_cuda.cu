@@ -1,3 +1,4 @@
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
 #include "kernels/embedding/rope.h"
 
@@ -59,6 +60,7 @@ template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     rope_kernel(const T* x, const float* table, T* y, int64_t rows, int64_t columns, int units,
                 int rotated_units, int half, float sign) {
+  begin_early_launch();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t t = at / units;
   const int unit = static_cast<int>(at % units);
@@ -95,11 +97,11 @@ void launch_rope(const RopeArgs& args, CudaStream stream) {
   const int64_t units = args.x.data == args.y.data ? rotated : args.N / args.D * units_of_head;
   const int64_t blocks = ceil_div(args.T * units, kThreads);
   if (blocks == 0) return;
-  rope_kernel<T, N><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      static_cast<const T*>(args.x.data), static_cast<const float*>(args.table.data),
-      static_cast<T*>(args.y.data), args.T, args.N, static_cast<int>(units), static_cast<int>(rotated),
-      static_cast<int>(args.D / 2), args.direction == RopeDirection::kForward ? 1.0f : -1.0f);
-  PLIMSOLL_CHECK_LAUNCH("rope");
+  launch_early(rope_kernel<T, N>, {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, stream,
+               static_cast<const T*>(args.x.data), static_cast<const float*>(args.table.data),
+               static_cast<T*>(args.y.data), args.T, args.N, static_cast<int>(units),
+               static_cast<int>(rotated), static_cast<int>(args.D / 2),
+               args.direction == RopeDirection::kForward ? 1.0f : -1.0f);
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     rms_norm_fwd_kernel(const T* x, const T* residual, T* y, T* sum, float* rstds, AnyFloats gain,
                         Vectors vectors, float eps) {
+  begin_early_launch();
   __shared__ float slots[2][kMaxGroupWarps];
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
@@ -259,21 +260,21 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
     if (vectors.total == 0) return;
     cuda::with_cuda_type(dtype, [&](auto type) {
       using T = decltype(type);
-      cuda::with_packs<T>(args.dims, {args.x.data, args.residual.data, args.y.data, args.sum.data, gain.data},
-                          [&](auto n, auto packs, int64_t threads) {
-                            const int64_t groups = cuda::groups_of_block(threads);
-                            // At most eight blocks of 256 threads for each of 264 multiprocessors; larger tensors take several turns.
-                            const int64_t blocks = std::min(cuda::ceil_div(vectors.total, groups),
-                                                            264 * 2048 / (threads * groups));
-                            const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));
-                            cuda::rms_norm_fwd_kernel<T, decltype(n)::value, decltype(packs)::value>
-                                <<<static_cast<unsigned>(blocks), block, 0, stream>>>(
-                                    static_cast<const T*>(args.x.data),
-                                    static_cast<const T*>(args.residual.data), static_cast<T*>(args.y.data),
-                                    static_cast<T*>(args.sum.data), static_cast<float*>(args.rstd.data),
-                                    cuda::any_floats(gain), vectors, static_cast<float>(args.eps));
-                            PLIMSOLL_CHECK_LAUNCH("rms_norm_fwd");
-                          });
+      cuda::with_packs<T>(
+          args.dims, {args.x.data, args.residual.data, args.y.data, args.sum.data, gain.data},
+          [&](auto n, auto packs, int64_t threads) {
+            const int64_t groups = cuda::groups_of_block(threads);
+            // At most eight blocks of 256 threads for each of 264 multiprocessors; larger tensors take several turns.
+            const int64_t blocks =
+                std::min(cuda::ceil_div(vectors.total, groups), 264 * 2048 / (threads * groups));
+            const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));
+            cuda::launch_early(cuda::rms_norm_fwd_kernel<T, decltype(n)::value, decltype(packs)::value>,
+                               {dim3(static_cast<unsigned>(blocks)), block}, stream,
+                               static_cast<const T*>(args.x.data), static_cast<const T*>(args.residual.data),
+                               static_cast<T*>(args.y.data), static_cast<T*>(args.sum.data),
+                               static_cast<float*>(args.rstd.data), cuda::any_floats(gain), vectors,
+                               static_cast<float>(args.eps));
+          });
     });
   };
   run(args.gain, 0, args.dims.H);

@@ -48,6 +48,7 @@ void check_against_parts(DType dtype, double mean, bool has_beta = true) {
                                       .y = parts.view(),
                                       .x_hat = {},
                                       .rstd = {},
+                                      .sum = {},
                                       .T = problem.rows,
                                       .C = problem.columns,
                                       .eps = LinearNormCase::kEps,

@@ -5,12 +5,14 @@
 //   C += op(A) op(B) (+ bias[n])
 //   C  = op(A) op(B) (+ bias[n]) + D    on a GPU and in the reference
 //
+//   C  = s_a s_b A B^T (+ bias[n]), or C +=    for fp8 codes A and B, on a GPU and in the reference
+//
 // op is the identity or the transpose; A, B, C and D are row-major and dense (matmul_catalog.h describes the
-// problem).
+// problem). s_a and s_b are the scales of fp8 operands (kernels/quantization/quantize_fp8.h).
 //
 // Types: for f32 A: B f32, C f32. For bf16 A: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before
-// the product; C bf16 or f32. D has the type of C; bias is f32 or has the type of A. The reference takes any floating
-// type for each. Accumulation: products are summed in fp32 in an order that depends only on the problem and the
+// the product; C bf16 or f32. For e4m3 or e5m2 A: B e4m3, or e5m2 if A is e4m3; C f32, bf16 or f16. D has the type of
+// C; bias is f32 or has the type of A, or of C if A is fp8. The reference takes any floating type for each. Accumulation: products are summed in fp32 in an order that depends only on the problem and the
 // number of threads; C is rounded once, after bias and the old C or D have been added in fp32. Error of each element
 // against exact arithmetic (on B as rounded): matmul_error_bound below. Repeatability: the same bits for the same
 // problem, number of threads, CPU and library version. Rows: no row of op(A) influences another row of C. Unused tail
@@ -39,7 +41,9 @@ struct MatmulArgs {
   ConstView bias;  // [n], null without bias
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
-  ConstView addend = {};  // D, which has the size and type of C, if the problem has kAddend; GPUs only
+  ConstView addend = {};   // D, which has the size and type of C, if the problem has kAddend; GPUs only
+  ConstView a_scale = {};  // scale of A (f32, the first element) if A is fp8
+  ConstView b_scale = {};  // scale of B, likewise
   std::span<std::byte> scratch = {};
 };
 
@@ -77,6 +81,14 @@ std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem)
 // has an error of at most gamma_(k+2) abs_sum, gamma_j = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and
 // Stability of Numerical Algorithms, 2nd edition, section 3.1); products of bf16 are exact in fp32. Flushed
 // denormals add 2^-126 per term. A bf16 C adds its own rounding.
+// For fp8 operands, scaled_matmul_error_bound() has the bound.
 double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want);
+
+// Returns a bound of |error| for one element of a product of fp8 operands on Hopper, with `abs_sum` = s_a s_b sum |a||b| plus
+// |bias| plus |old C|. Its tensor cores multiply 32 terms exactly, align the products and the partial sum to the largest of
+// them, and keep about 14 bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2): each of these additions has an error of at most
+// 2^-13 of the sum of magnitudes. Forward products (both operands e4m3) add all terms in this way; in the others, cuBLASLt adds
+// partial sums of at most 128 terms in fp32, so that four such errors count. The store rounds C once.
+double scaled_matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want);
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "hardware/gpu_target.h"
 #include "kernels/catalog/catalog.h"
 
 namespace plimsoll {
@@ -207,6 +208,17 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
   return linear && linear_busy(*linear) >= kLeastBusy;
 }
 
+bool linear_few_rows_fit(const MatmulProblem& problem) {
+  const bool in_16_bits = problem.a == DType::kBF16 || problem.a == DType::kF16;
+  return in_16_bits && problem.b == problem.a && problem.c == problem.a &&
+         problem.trans_a == Transpose::kNo && problem.trans_b == Transpose::kYes &&
+         problem.writes == MatmulWrites::kOverwriteOnly && problem.a_stride == 0 &&
+         problem.m <= kMostFewRows && problem.k % kFewRowsTerms == 0;
+}
+bool matmul_takes_few_rows(const MatmulProblem& problem, int sm) {
+  return sm == 90 && linear_few_rows_fit(problem);
+}
+
 namespace catalog_rows {
 namespace {
 
@@ -304,6 +316,20 @@ Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProbl
     return {false, "is measured on compute capability 9.0 only; this card has " + version(asked.target.sm)};
   }
   if (problem.b != problem.a) return {false, "takes both operands in one type"};
+  return {};
+}
+
+// The sizes that cuBLASLt requires of fp8 operands: rows that begin at multiples of 16 bytes. The number of rows and of terms
+// may be that of a bucket's tokens, which the plan rounds up.
+Support scaled_matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
+  if (asked.target.sm < kOldestSmOfFp8)
+    return {false, "fp8 needs compute capability 8.9; this card has " + version(asked.target.sm)};
+  if (problem.a == DType::kE5M2 && problem.b == DType::kE5M2)
+    return {false, "takes at most one operand in e5m2"};
+  if (problem.m % 16 != 0 || problem.n % 16 != 0 || problem.k % 16 != 0) {
+    return {false, "takes rows, columns and terms in multiples of 16, not " + std::to_string(problem.m) +
+                       ", " + std::to_string(problem.n) + " and " + std::to_string(problem.k)};
+  }
   return {};
 }
 

@@ -32,6 +32,7 @@ enum class CpuProducts : uint8_t { kLibrary, kAmxParts };
 //   y[T, N]   = x W^T + bias      m = T, n = N, k = K, trans_b = kYes, bias = kRow
 //   dX[T, K]  = dY W              m = T, n = K, k = N
 //   dW[N, K] (+)= dY^T x          m = N, n = K, k = T, trans_a = kYes
+// With fp8 operands the transposes are stored, so that each is of the form A B^T: trans_a = kNo, trans_b = kYes.
 struct MatmulProblem {
   int64_t m = 0;
   int64_t n = 0;
@@ -54,6 +55,12 @@ struct MatmulProblem {
   int64_t a_stride = 0;
   int64_t c_stride = 0;
 };
+
+// Returns true if partial sums of fp8 products are not promoted to fp32 now and then. This is faster and less accurate, and used
+// in the forward pass only, where both operands are e4m3.
+constexpr bool uses_fast_accumulation(const MatmulProblem& problem) {
+  return problem.a == DType::kE4M3 && problem.b == DType::kE4M3;
+}
 
 // Returns the implementation that the catalog prefers for the problem on a CPU.
 CpuProducts preferred_cpu_products(const MatmulProblem& problem);
@@ -155,6 +162,15 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 // (linear_cuda_wgmma.h) and not with the library.
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 
+// Returns true if linear_few_rows_cuda.cu can compute the product: a layer x w^T of at most kMostFewRows rows and a multiple of
+// kFewRowsTerms terms in 16 bits, with or without a bias, that overwrites its output.
+bool linear_few_rows_fit(const MatmulProblem& problem);
+inline constexpr int64_t kMostFewRows = 32;
+inline constexpr int64_t kFewRowsTerms = 32;
+// Returns true if that kernel computes the product on this card, whatever row of the catalog was chosen for the largest number
+// of rows. It is measured on compute capability 9.0.
+bool matmul_takes_few_rows(const MatmulProblem& problem, int sm);
+
 // Returns 2 m n k, plus n m for the bias.
 int64_t matmul_flops(const MatmulProblem& problem);
 
@@ -169,6 +185,7 @@ Support matmul_ref_support(const MatmulProblem& problem);
 Support linear_cuda_support(const Problem& asked, const MatmulProblem& problem);
 Support linear_norm_cuda_support(const Problem& asked, const MatmulProblem& problem);
 Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem);
+Support scaled_matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem);
 int64_t matmul_cpu_amx_scratch(const MatmulProblem& problem);
 int64_t matmul_cpu_onednn_scratch(const MatmulProblem& problem);
 int64_t matmul_cpu_onednn_library(const MatmulProblem& problem);

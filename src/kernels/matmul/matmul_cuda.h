@@ -62,6 +62,9 @@ std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& prob
 // for compute capability 9.0, with the library.
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
                                                       const TunedProduct* tuned = nullptr);
+// Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once after the bias. A row of C
+// depends only on the same row of A. Errors: kInternal if linear_few_rows_fit() does not hold.
+std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem);
 // Prepares Plimsoll's own kernel for any number of rows. Errors: kInternal if matmul_as_linear() returns nothing. In
 // a build without code for compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);

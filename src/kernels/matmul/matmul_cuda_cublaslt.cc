@@ -27,6 +27,10 @@ cudaDataType_t cuda_type(DType dtype) {
       return CUDA_R_16BF;
     case DType::kF16:
       return CUDA_R_16F;
+    case DType::kE4M3:
+      return CUDA_R_8F_E4M3;
+    case DType::kE5M2:
+      return CUDA_R_8F_E5M2;
     default:
       PLIMSOLL_CHECK(false, "cuBLASLt does not support products of {}", dtype_name(dtype));
   }
@@ -70,11 +74,14 @@ class CublasLtMatmul final : public CudaMatmul {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(problem.bias_dtype));
     }
+    if (uses_fast_accumulation(problem)) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
     const bool tb = problem.trans_b == Transpose::kYes;
     const bool ta = problem.trans_a == Transpose::kYes;
     make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k, 0);
     make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m, problem.a_stride);
     make_layout(c_, problem.c, problem.n, problem.m, problem.c_stride);
+    // The library chooses by the operands that have scales, so that some scale must be known here. Its value does not matter.
+    if (is_fp8(problem.a)) set_scales(one_on_device(), one_on_device());
     if (tuned == nullptr || !take(*tuned)) result_ = proposals(1).front();
   }
 
@@ -84,6 +91,10 @@ class CublasLtMatmul final : public CudaMatmul {
     PLIMSOLL_CHECK((problem_.bias == MatmulBias::kRow) == static_cast<bool>(args.bias),
                    "the bias does not fit the problem {}", words(problem_));
     if (args.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
+    PLIMSOLL_CHECK(is_fp8(problem_.a) == static_cast<bool>(args.a_scale) &&
+                       is_fp8(problem_.b) == static_cast<bool>(args.b_scale),
+                   "the scales do not fit the problem {}", words(problem_));
+    if (args.a_scale) set_scales(args.a_scale.data, args.b_scale.data);
     PLIMSOLL_CHECK(accumulate == nullptr || problem_.writes == MatmulWrites::kOverwriteOrAdd,
                    "{} was not prepared to add", words(problem_));
     const bool adds_other = problem_.writes == MatmulWrites::kAddend;
@@ -148,6 +159,12 @@ class CublasLtMatmul final : public CudaMatmul {
   template <typename Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
     check(cublaslt().desc_set(desc_.handle, attribute, &value, sizeof value), "MatmulDescSetAttribute");
+  }
+
+  // B is the library's first operand.
+  void set_scales(const void* a, const void* b) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
   }
 
   // `stride` is the number of elements from one of the library's columns to the next; 0: `rows`.

@@ -140,7 +140,7 @@ std::vector<double> bounds(const Layer& layer, const GuardedBuffer& want) {
   return limits;
 }
 
-void check_random(const MatmulProblem& problem) {
+void check_random(const MatmulProblem& problem, CudaMatmul& matmul) {
   Layer layer(problem);
   SCOPED_TRACE(layer.name);
   layer.fill_normal();
@@ -149,11 +149,14 @@ void check_random(const MatmulProblem& problem) {
   const std::vector<double> limits = bounds(layer, want);
   for (const Place place : {Place::kApart, Place::kInPlace}) {
     if (place == Place::kInPlace && !layer.adds) break;
-    layer.run(*prepare_own_matmul_cuda(problem, kSm), place);
+    layer.run(matmul, place);
     const auto result =
         test::compare(layer.y, want, {.per_element = limits, .shape = {problem.m, problem.n}});
     EXPECT_TRUE(result.ok()) << result;
   }
+}
+void check_random(const MatmulProblem& problem) {
+  check_random(problem, *prepare_own_matmul_cuda(problem, kSm));
 }
 
 void check_exact(const MatmulProblem& problem) {
@@ -218,6 +221,46 @@ void check_tiles(const MatmulProblem& problem) {
   const auto result =
       test::compare(few.y, want, {.per_element = bounds(few, want), .shape = {kDistinct, columns}});
   EXPECT_TRUE(result.ok()) << result;
+}
+
+// Every number of rows that a tile can have, columns that do not fill a block, and numbers of terms for which the warps have
+// none, one and several groups. Runs on any card that has the instructions.
+TEST(LinearFewRowsCuda, AgreesWithTheReference) {
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const int64_t rows : {1, 2, 7, 8, 9, 16, 17, 31, 32}) {
+      for (const int64_t columns : {1, 16, 81, 257}) {
+        for (const int64_t terms : {32, 256, 768, 2080}) {
+          for (const MatmulProblem& problem :
+               {plain_layer(rows, columns, terms, dtype), layer(rows, columns, terms, dtype, DType::kF32),
+                layer(rows, columns, terms, dtype, dtype)}) {
+            ASSERT_TRUE(linear_few_rows_fit(problem));
+            check_random(problem, *prepare_few_rows_matmul_cuda(problem));
+          }
+        }
+      }
+    }
+  }
+}
+
+// A row has the same bits whatever the number of rows is, and in every run.
+TEST(LinearFewRowsCuda, ARowDependsOnItselfOnly) {
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
+  Layer all(layer(32, 130, 1056, DType::kBF16, DType::kF32));
+  all.fill_normal();
+  all.run(*prepare_few_rows_matmul_cuda(all.problem));
+  for (const int64_t rows : {1, 8, 13, 20}) {
+    Layer few(layer(rows, 130, 1056, DType::kBF16, DType::kF32));
+    for (auto [from, to] : {std::pair{&all.x, &few.x}, {&all.w, &few.w}, {&all.bias, &few.bias}}) {
+      for (int64_t i = 0; i < to->count(); ++i) to->view().store(i, from->load(i));
+    }
+    few.run(*prepare_few_rows_matmul_cuda(few.problem));
+    for (int64_t i = 0; i < few.y.count(); ++i) ASSERT_EQ(few.y.load(i), all.y.load(i)) << rows << " " << i;
+  }
 }
 
 TEST(MatmulWgmmaCuda, RowsThatDoNotFillATile) {

@@ -1,5 +1,6 @@
-#include "base/check.h"
+#include <cmath>
 
+#include "base/check.h"
 #include "base/dtype.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/pack_pairs.h"
@@ -16,6 +17,9 @@ void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
                  "the bias does not fit the problem");
   PLIMSOLL_CHECK(static_cast<bool>(args.addend) == (problem.writes == MatmulWrites::kAddend),
                  "the addend does not fit the problem");
+  PLIMSOLL_CHECK(is_fp8(problem.a) == static_cast<bool>(args.a_scale) &&
+                     is_fp8(problem.b) == static_cast<bool>(args.b_scale),
+                 "the scales do not fit the problem");
   const bool rounds_b = problem.a == DType::kBF16 && problem.b == DType::kF32;
   const auto a_at = [&](int64_t i, int64_t l) {
     return args.a.load(problem.trans_a == Transpose::kYes ? l * problem.m + i : i * problem.k + l);
@@ -29,6 +33,7 @@ void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
     for (int64_t j = 0; j < problem.n; ++j) {
       double sum = 0.0;
       for (int64_t l = 0; l < problem.k; ++l) sum += a_at(i, l) * b_at(l, j);
+      if (args.a_scale) sum *= args.a_scale.load(0) * args.b_scale.load(0);
       if (args.bias) sum += args.bias.load(j);
       const int64_t index = i * problem.n + j;
       if (args.accumulate == Accumulate::kAdd) sum += args.c.load(index);
@@ -46,6 +51,16 @@ double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double w
   const double store =
       problem.c == DType::kBF16 ? 0x1p-8 * ((want < 0 ? -want : want) + sum_error) + 0x1p-126 : 0.0;
   return sum_error + store;
+}
+
+double scaled_matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want) {
+  const double additions =
+      uses_fast_accumulation(problem) ? static_cast<double>(problem.k) / 32.0 + 1.0 : 4.0;
+  const double sum_error =
+      additions * 0x1p-13 * abs_sum +
+      matmul_error_bound({.m = 1, .n = 1, .k = problem.k, .c = DType::kF32}, abs_sum, want);
+  const double store = problem.c == DType::kBF16 ? 0x1p-8 : problem.c == DType::kF16 ? 0x1p-11 : 0.0;
+  return sum_error + store * (std::fabs(want) + sum_error);
 }
 
 void pack_pairs_ref(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,

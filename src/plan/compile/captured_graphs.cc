@@ -11,17 +11,20 @@ namespace {
 // Measured on an H200: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket, as the difference in NVML's
 // figures between a run with and a run without captured segments.
 constexpr int64_t kGraphBytesPerOp = 4096;
-// Some ops launch a second kernel. The gradient of an embedding table, if it is computed in pieces, sums the pieces
-// and then the ids; a linear layer with its norm clears the sums first, or runs the norm after the product.
-constexpr int64_t kExtraLaunches = 1;
-bool has_two_launches(const Op& op) {
-  return (op.def == &embedding_bwd_op() && op.attributes.has("first_row")) || op.def == &linear_norm_op();
+// Returns the number of launches of an op after its first one. The gradient of an embedding table, if it is computed in
+// pieces, sums the pieces and then the ids; a linear layer with its norm clears the sums first, or runs the norm after the
+// product; a quantization to fp8 clears the largest magnitude, finds it, and makes the codes, unless it is known.
+int64_t extra_launches(const Op& op) {
+  if (op.def == &quantize_fp8_op() && op.inputs[QuantizeFp8Op::kKnown] == kNoValue) return 2;
+  const bool has_two =
+      (op.def == &embedding_bwd_op() && op.attributes.has("first_row")) || op.def == &linear_norm_op();
+  return has_two ? 1 : 0;
 }
 
 // Counts one node per copied value.
 int64_t nodes_of(const Op& op) {
   const int64_t nodes = op.def == &copy_op() ? std::ssize(op.outputs) : 1;
-  return nodes + (has_two_launches(op) ? kExtraLaunches : 0);
+  return nodes + extra_launches(op);
 }
 
 // Segments that run one after the other in the same bucket. They are captured, replayed and dropped together.

@@ -219,6 +219,16 @@ int64_t most_logits_bytes(const PlanRequest& request) {
   return request.chunked_loss == ChunkedLoss::kAlways ? 0 : kMostLogitsBytes;
 }
 
+Fp8Choice fp8_choice(const std::vector<WeightSpec>& weights, const PlanRequest& request) {
+  Fp8Choice choice{.keeps_weights = !request.precision.fp8_codes_at_use};
+  for (const WeightSpec& spec : weights) {
+    if (!spec.in_adapter) continue;
+    choice.adapters.insert(spec.name);
+    choice.adapters.insert(weight_copy_name(spec.name, *request.precision.activation_dtype));
+  }
+  return choice;
+}
+
 ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
@@ -247,6 +257,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
     passes.run(graph, accumulate_pass());
   }
   passes.run(graph, loss_with_gradients_pass(request.batches.train));
+  if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();

@@ -19,10 +19,12 @@ double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
 
 namespace {
 
-// Returns the type whose rate an op computes at: that of its first floating operand.
+// Returns the type whose rate an op computes at: that of its first operand of floating-point numbers or codes.
 DType arithmetic_type(const OpView& op) {
   for (int i = 0; i < op.num_inputs(); ++i) {
-    if (op.has_input(i) && is_floating(op.input(i).type.dtype)) return op.input(i).type.dtype;
+    if (!op.has_input(i)) continue;
+    const DType dtype = op.input(i).type.dtype;
+    if (is_floating(dtype) || is_fp8(dtype)) return dtype;
   }
   return DType::kF32;
 }
@@ -64,7 +66,8 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   const bool is_three = request.precision.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
   const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
                        (request.precision.fp32_products == Fp32Products::kTf32 || is_three);
-  const GpuPrecision precision = dtype_bytes(type) == 2 ? GpuPrecision::kHalf
+  // Products of fp8 are assumed to reach the share of their nominal rate that 16-bit products reach.
+  const GpuPrecision precision = dtype_bytes(type) <= 2 ? GpuPrecision::kHalf
                                  : is_tf32              ? GpuPrecision::kTf32
                                                         : GpuPrecision::kF32;
   const double gflops =

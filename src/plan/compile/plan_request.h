@@ -44,6 +44,10 @@ struct PrecisionOptions {
   DType dtype = DType::kF32;
   // kBF16 and kF16 are mixed precision with fp32 master weights; kF16 also scales the loss.
   std::optional<DType> activation_dtype = {};
+  // Computes the products of training from 8-bit floating-point codes. Requires: 16-bit activations.
+  bool fp8 = false;
+  // Computes the codes of weights in each micro-batch instead of keeping them from one update to the next.
+  bool fp8_codes_at_use = false;
   // Data type of gradients of weights that products read in 16 bits. If it is not set, these gradients are fp32
   // where they are accumulated over micro-batches, and have the type of the activations otherwise.
   std::optional<DType> gradient_dtype = {};
@@ -87,6 +91,8 @@ struct DeviceOptions {
   // Returns true if the device multiplies bf16.
   bool has_bf16() const { return is_gpu() ? gpu.bf16_tflops > 0 : has_bf16_products(isa); }
   bool has_tf32() const { return is_gpu() && gpu.tf32_tflops > 0; }
+  // Returns true if the device multiplies fp8. The reference kernels do, on any CPU.
+  bool has_fp8() const { return is_gpu() ? gpu.sm >= kOldestSmOfFp8 : reference_kernels; }
   friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
 };
 

@@ -16,8 +16,8 @@ namespace {
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, outputs_logits, freeze, rate_factors,
                                 lora] = model;
-  [[maybe_unused]] const auto& [dtype, activation_dtype, gradient_dtype, fp32_products, weight_copies,
-                                copies_at_use] = precision;
+  [[maybe_unused]] const auto& [dtype, activation_dtype, fp8, fp8_codes_at_use, gradient_dtype, fp32_products,
+                                weight_copies, copies_at_use] = precision;
   [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
   [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels] = device;
   [[maybe_unused]] const auto& [disabled, stop_after, dump] = passes;
@@ -43,6 +43,8 @@ constexpr FieldChange kChanges[] = {
     {"model.lora", [](PlanRequest& r) { r.model.lora = LoraConfig{}; }},
     {"precision.dtype", [](PlanRequest& r) { r.precision.dtype = DType::kBF16; }},
     {"precision.activation_dtype", [](PlanRequest& r) { r.precision.activation_dtype = DType::kBF16; }},
+    {"precision.fp8", [](PlanRequest& r) { r.precision.fp8 = true; }},
+    {"precision.fp8_codes_at_use", [](PlanRequest& r) { r.precision.fp8_codes_at_use = true; }},
     {"precision.gradient_dtype", [](PlanRequest& r) { r.precision.gradient_dtype = DType::kBF16; }},
     {"precision.fp32_products", [](PlanRequest& r) { r.precision.fp32_products = Fp32Products::kTf32; }},
     {"precision.weight_copies", [](PlanRequest& r) { r.precision.weight_copies = true; }},

@@ -39,6 +39,45 @@ void require_fp16(std::string_view name, const DeviceOptions& device) {
                   : "this one has no bf16 either: leave it out, or give a GPU (--device cuda:0)");
 }
 
+// Refuses fp8 if the device cannot multiply it, except with the reference kernels, which compute every type.
+void require_fp8(const DeviceOptions& device) {
+  if (device.has_fp8()) return;
+  if (device.kind == KernelDevice::kCpu) {
+    throw_error(ErrorCode::kUsage, "--fp8: Plimsoll cannot multiply fp8 on a CPU; {}",
+                device.has_bf16()
+                    ? "give --bf16 instead, or a GPU (--device cuda:0)"
+                    : "this one has no bf16 either: leave it out, or give a GPU (--device cuda:0)");
+  }
+  throw_error(ErrorCode::kUsage,
+              "--fp8: {} has no fp8 (compute capability {}.{}; fp8 needs {}.{}); give {} instead",
+              device_name(device), device.gpu.sm / 10, device.gpu.sm % 10, kOldestSmOfFp8 / 10,
+              kOldestSmOfFp8 % 10, device.has_bf16() ? "--bf16" : "--fp16");
+}
+
+// Everything but the products of training is computed as with --bf16, also in evaluations.
+void set_fp8(const Arguments& arguments, const DeviceOptions& device, bool trains,
+             PrecisionOptions& precision, RequestRemarks& remarks) {
+  if (!arguments.fp8) return;
+  require_fp8(device);
+  if (arguments.fp16) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--fp8 and --fp16 exclude each other: with --fp8, what is not multiplied in fp8 is computed in "
+        "bf16; leave --fp16 out");
+  }
+  if (arguments.load_in_4bit || arguments.load_in_8bit) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--fp8 and --load_in_{}bit exclude each other: fp8 products read weights that are stored in 16 "
+        "or 32 bits; leave one of them out",
+        arguments.load_in_4bit ? 4 : 8);
+  }
+  precision.activation_dtype = DType::kBF16;
+  precision.fp8 = trains;
+  if (!trains)
+    remarks.notes.emplace_back("--fp8 has no effect without training: evaluations multiply in bf16");
+}
+
 // Sets bf16 for weights, activations and gradients.
 void set_weight_type(const Arguments& arguments, const DeviceOptions& device, PrecisionOptions& precision) {
   if (arguments.dtype != "bfloat16") return;
@@ -86,6 +125,7 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
         "--fp16 or --bf16 too");
   } else {
     precision.copies_at_use = true;
+    precision.fp8_codes_at_use = precision.fp8;
   }
 }
 
@@ -137,19 +177,22 @@ void set_fp32_products(const Arguments& arguments, const DeviceOptions& device, 
 
 // Refuses a value of --matmul_precision that names another precision than the other arguments ask for.
 void refuse_other_products(const Arguments& arguments, const PrecisionOptions& precision) {
-  const std::string mixed = precision.activation_dtype == DType::kF16    ? "fp16"
+  const std::string mixed = arguments.fp8                                ? "fp8"
+                            : precision.activation_dtype == DType::kF16  ? "fp16"
                             : precision.activation_dtype == DType::kBF16 ? "bf16"
                                                                          : "";
   const std::string products =
       !mixed.empty() ? mixed : std::string(fp32_products_name(precision.fp32_products));
   if (arguments.matmul_precision == "auto" || arguments.matmul_precision == products) return;
-  const bool is_half = arguments.matmul_precision == "bf16" || arguments.matmul_precision == "fp16";
+  // The arguments that ask for these types have their names. --fp8 implies --bf16.
+  const bool is_argument = arguments.matmul_precision == "fp16" || arguments.matmul_precision == "fp8" ||
+                           (arguments.matmul_precision == "bf16" && mixed != "fp8");
   throw_error(ErrorCode::kUsage,
               "--matmul_precision {}: {} matrix products read their inputs in {}; leave it out, or {}",
-              arguments.matmul_precision, mixed.empty() ? "without --bf16 and --fp16" : "with --" + mixed,
-              products,
-              is_half ? "give --" + arguments.matmul_precision
-                      : fmt::format("leave --{} out", mixed.empty() ? "tf32" : mixed));
+              arguments.matmul_precision,
+              mixed.empty() ? "without --bf16, --fp16 and --fp8" : "with --" + mixed, products,
+              is_argument ? "give --" + arguments.matmul_precision
+                          : fmt::format("leave --{} out", mixed.empty() ? "tf32" : mixed));
 }
 
 }  // namespace
@@ -165,6 +208,7 @@ PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& d
     require_fp16("fp16", device);
     precision.activation_dtype = DType::kF16;
   }
+  set_fp8(arguments, device, trains, precision, remarks);
   set_weight_type(arguments, device, precision);
   set_gradient_type(arguments, device, precision);
   set_weight_copies(arguments, device, precision, remarks);

@@ -119,10 +119,19 @@ RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) 
 void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks) {
   if (!request.precision.copies_at_use || !splits_weights(request)) return;
   request.precision.copies_at_use = false;
+  if (request.precision.fp8_codes_at_use) return;
   remarks.notes.emplace_back(
       "--weight_copies at_use has no effect here: products read the upper halves of the fp32 weights, so "
       "that there "
       "are no copies");
+}
+
+// The transposed codes of activations in fp8 have a row per column of the activation, whose elements are tokens, and products
+// read rows that begin at multiples of 16 bytes.
+Bucket bucket_in_precision(Bucket bucket, const PrecisionOptions& precision) {
+  constexpr int64_t kMultiple = 16;
+  if (precision.fp8) bucket.tokens = (bucket.tokens + kMultiple - 1) / kMultiple * kMultiple;
+  return bucket;
 }
 
 // Returns the largest batch if the number of sequences, or the length of the longest one, changes.
@@ -194,7 +203,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
   request.offload.least_bytes = facts.thresholds.least_offloaded_bytes;
-  request.batches = {.train = facts.train_bucket,
+  request.batches = {.train = bucket_in_precision(facts.train_bucket, request.precision),
                      .evaluate = facts.evaluate_bucket,
                      .generate = generates ? generation_bucket(facts.generation) : Bucket{},
                      .accumulation_steps = arguments.gradient_accumulation_steps};

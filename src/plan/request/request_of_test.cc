@@ -68,6 +68,83 @@ TEST(RequestOf, RefusesBf16WhereTheDeviceHasNone) {
   EXPECT_EQ(refusal(bf16, cpu_facts()), "");
 }
 
+TEST(RequestOf, Fp8MultipliesInTrainingAndImpliesBf16) {
+  const Arguments fp8 = with([](Arguments& a) { a.fp8 = true; });
+  RunFacts facts = gpu_facts("h100");
+  facts.train_bucket.tokens = 1000;
+  RequestRemarks remarks;
+  const PlanRequest request = request_of(fp8, facts, remarks);
+  EXPECT_TRUE(request.precision.fp8);
+  EXPECT_EQ(request.precision.activation_dtype, DType::kBF16);
+  EXPECT_EQ(request.precision.dtype, DType::kF32);
+  EXPECT_EQ(request.batches.train.tokens, 1008);
+  EXPECT_TRUE(remarks.notes.empty());
+  const Arguments both = with([](Arguments& a) { a.fp8 = a.bf16 = true; });
+  EXPECT_EQ(request_of(both, facts, remarks).precision, request.precision);
+  const Arguments pure = with([](Arguments& a) {
+    a.fp8 = true;
+    a.dtype = "bfloat16";
+  });
+  EXPECT_TRUE(request_of(pure, facts, remarks).precision.fp8);
+  const Arguments at_use = with([](Arguments& a) {
+    a.fp8 = true;
+    a.weight_copies = "at_use";
+  });
+  EXPECT_TRUE(request_of(at_use, facts, remarks).precision.fp8_codes_at_use);
+  EXPECT_TRUE(remarks.notes.empty());
+  facts.train = false;
+  EXPECT_FALSE(request_of(fp8, facts, remarks).precision.fp8);
+  EXPECT_EQ(remarks.notes,
+            std::vector<std::string>{"--fp8 has no effect without training: evaluations multiply in bf16"});
+}
+
+TEST(RequestOf, RefusesFp8WhereTheDeviceHasNone) {
+  const Arguments fp8 = with([](Arguments& a) { a.fp8 = true; });
+  EXPECT_EQ(refusal(fp8, cpu_facts()),
+            "--fp8: Plimsoll cannot multiply fp8 on a CPU; give --bf16 instead, or a GPU (--device cuda:0)");
+  EXPECT_NE(refusal(fp8, cpu_facts(CpuIsa::kAvx512)).find("no bf16 either"), std::string::npos);
+  EXPECT_EQ(refusal(fp8, gpu_facts("a100-80gb")),
+            "--fp8: a100-80gb has no fp8 (compute capability 8.0; fp8 needs 8.9); give --bf16 instead");
+  EXPECT_NE(refusal(fp8, gpu_facts("t4")).find("give --fp16 instead"), std::string::npos);
+  for (const char* card : {"l4", "4090", "h100", "h200", "5090"})
+    EXPECT_EQ(refusal(fp8, gpu_facts(card)), "");
+  RunFacts reference = cpu_facts(CpuIsa::kBaseline);
+  reference.device.reference_kernels = true;
+  EXPECT_EQ(refusal(fp8, reference), "");
+}
+
+TEST(RequestOf, RefusesWhatContradictsFp8) {
+  const auto refused = [](const std::function<void(Arguments&)>& change) {
+    return refusal(with([&](Arguments& a) {
+                     a.fp8 = true;
+                     change(a);
+                   }),
+                   gpu_facts("h100"));
+  };
+  EXPECT_NE(refused([](Arguments& a) { a.fp16 = true; }).find("--fp8 and --fp16 exclude each other"),
+            std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) {
+              a.load_in_4bit = true;
+              a.lora_r = 8;
+            }).find("--fp8 and --load_in_4bit exclude each other"),
+            std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) {
+              a.load_in_8bit = true;
+              a.lora_r = 8;
+            }).find("--fp8 and --load_in_8bit exclude each other"),
+            std::string::npos);
+  EXPECT_EQ(
+      refused([](Arguments& a) { a.matmul_precision = "bf16"; }),
+      "--matmul_precision bf16: with --fp8 matrix products read their inputs in fp8; leave it out, or leave "
+      "--fp8 out");
+  EXPECT_EQ(refused([](Arguments& a) { a.matmul_precision = "fp8"; }), "");
+  EXPECT_EQ(refused([](Arguments& a) { a.lora_r = 8; }), "");
+  EXPECT_EQ(
+      refusal(with([](Arguments& a) { a.matmul_precision = "fp8"; }), gpu_facts("h100")),
+      "--matmul_precision fp8: without --bf16, --fp16 and --fp8 matrix products read their inputs in fp32; "
+      "leave it out, or give --fp8");
+}
+
 TEST(RequestOf, OffloadingNeedsAGpu) {
   const Arguments states = with([](Arguments& a) { a.offload_optimizer = true; });
   const Arguments activations = with([](Arguments& a) { a.offload_activations = true; });

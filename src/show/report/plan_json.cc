@@ -197,6 +197,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"model", labels.model_of(request)},
       {"dtype", dtype_name(request.precision.dtype)},
       {"activation_dtype", dtype_name(request.precision.activation_dtype.value_or(request.precision.dtype))},
+      {"fp8", request.precision.fp8},
       {"train", request.train},
       {"evaluate", request.evaluate},
       {"optimizer", optimizer_kind_name(request.update.optimizer.kind)},

@@ -333,12 +333,13 @@ std::string_view describe_precision(DType dtype) {
 }
 
 std::string describe_precision(const PlanRequest& request) {
+  const std::string fp8 = request.precision.fp8 ? "fp8 and " : "";
   if (!request.precision.activation_dtype || *request.precision.activation_dtype == request.precision.dtype)
-    return std::string(describe_precision(request.precision.dtype)) +
+    return fp8 + std::string(describe_precision(request.precision.dtype)) +
            (request.precision.fp32_products == Fp32Products::kF32
                 ? std::string()
                 : fmt::format(" ({} products)", fp32_products_name(request.precision.fp32_products)));
-  return fmt::format("{} mixed", describe_precision(*request.precision.activation_dtype));
+  return fmt::format("{}{} mixed", fp8, describe_precision(*request.precision.activation_dtype));
 }
 
 std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters characters, size_t columns) {

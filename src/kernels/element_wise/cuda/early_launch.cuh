@@ -27,6 +27,13 @@ __device__ __forceinline__ void wait_for_launch_before() {
 #endif
 }
 
+// The first statement of a kernel in a chain of short launches, such as those of a decoding step: waits for the previous launch
+// and lets the next one begin, so that the time between two launches is that of neither start nor end.
+__device__ __forceinline__ void begin_early_launch() {
+  wait_for_launch_before();
+  let_next_launch_begin();
+}
+
 struct LaunchShape {
   dim3 grid, block;
   int64_t shared_bytes = 0;

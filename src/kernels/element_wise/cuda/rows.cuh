@@ -2,6 +2,7 @@
 // keeps its columns and handles four rows, all loaded before the first is computed. Thread-safe: no state.
 #pragma once
 
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll::cuda {
@@ -14,6 +15,7 @@ inline constexpr int kRowsPerThread = 4;
 template <typename X, int N, class Function>
 __global__ void __launch_bounds__(kRowsThreads)
     rows_kernel(const X* x, X* y, int64_t T, int64_t C, Function function) {
+  begin_early_launch();
   const int64_t c = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (c >= C) return;
   const int64_t first = static_cast<int64_t>(blockIdx.y) * blockDim.y * kRowsPerThread + threadIdx.y;
@@ -53,9 +55,8 @@ void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, con
     const dim3 grid(static_cast<unsigned>(groups),
                     static_cast<unsigned>(ceil_div(rows, height * kRowsPerThread)));
     const dim3 block(static_cast<unsigned>(width), static_cast<unsigned>(height));
-    rows_kernel<X, N><<<grid, block, 0, stream>>>(static_cast<const X*>(x.data) + t * C,
-                                                  static_cast<X*>(y.data) + t * C, rows, C, function);
-    PLIMSOLL_CHECK_LAUNCH("a kernel over rows");
+    launch_early(rows_kernel<X, N, Function>, {grid, block}, stream, static_cast<const X*>(x.data) + t * C,
+                 static_cast<X*>(y.data) + t * C, rows, C, function);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/element_wise/cuda/attributes.cuh"
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/layer_norm/cuda/norm_rows.cuh"
 
@@ -142,6 +143,7 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
 template <typename T, class Parameters, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
+  begin_early_launch();
   __shared__ float slots[2][2][kMaxWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
@@ -192,8 +194,8 @@ void launch_as(const NormFwd& operands, CudaStream stream) {
   const int64_t all = ceil_div(operands.T, rows);
   const int64_t waves = std::clamp<int64_t>(all / (resident * kMinIterations), 1, kMaxWaves);
   const auto blocks = static_cast<unsigned>(std::min(all, resident * waves));
-  norm_fwd_kernel<T, Parameters, N, kElements / N><<<blocks, dim3(32 * warps, rows), 0, stream>>>(operands);
-  PLIMSOLL_CHECK_LAUNCH("norm_fwd");
+  launch_early(norm_fwd_kernel<T, Parameters, N, kElements / N>, {dim3(blocks), dim3(32 * warps, rows)},
+               stream, operands);
 }
 
 template <typename T, class Parameters>

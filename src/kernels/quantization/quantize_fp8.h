@@ -1,0 +1,62 @@
+// Quantization of a matrix to 8-bit floating point with one scale ("current scaling"): contract. The functions do not use
+// graphs and allocate nothing.
+//
+//   amax = max |x|                            over the rows that count
+//   s    = max(amax / L, 2^-126)              L: largest_fp8() of the type of q; s is NaN if amax is infinite or NaN
+//   q    = fp8(x / s),  q_t = q transposed    x is close to s q
+//
+// Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv 2209.05433, section 3. A product of two quantized matrices
+// is the product of their codes times both scales (kernels/matmul/matmul.h). On cards of compute capability 8.9 and 9.0,
+// tensor cores read both fp8 operands along the terms of the sum. The three products of a linear layer therefore need q of
+// one operand and q_t of the other, and one call writes both.
+//
+// Types: x f32, bf16 or f16 (on a GPU bf16 or f16; the reference takes f64 too); q and q_t both e4m3 or both e5m2; scale f32.
+// Rounding: s, then 1 / s and then x (1 / s) are rounded to fp32, and the quotient is rounded to fp8 to nearest, ties to even,
+// saturating. All implementations perform these roundings and give the same bits.
+// Rows: if num_rows is given, rows from there on do not count for amax, and their codes are 0.
+// Special values: an infinity or NaN in x makes s NaN and with it every element of a product, so that the check of the global
+// norm finds it. If amax is 0, all codes are 0. Codes of x and s q differ by at most quantize_fp8_error_bound().
+// Aliasing: none. Scratch: none; scale[1] holds amax while the kernel runs, and is unspecified if the call keeps its outputs.
+// Repeatability: exact. Cost: x is read twice, or once with a known scale, and each output is written once.
+// Thread-safety: distinct calls may run concurrently. Ownership: views do not own memory.
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.h"
+#include "device/cuda/stream.h"
+
+namespace plimsoll {
+
+struct QuantizeFp8Args {
+  ConstView x;      // [rows, columns]
+  ConstView known;  // f32 [2], the scale of an earlier call for the same x; absent: the scale is computed
+  View q;           // [rows, columns]; absent if it is not needed
+  View q_t;         // [columns, rows]; absent if it is not needed
+  View scale;       // f32 [2]: s, amax; may be absent with a known scale
+  int64_t rows = 0;
+  int64_t columns = 0;
+  DType format = DType::kE4M3;
+  int64_t num_rows = -1;                           // number of rows that count; -1: all
+  Accumulate accumulate = Accumulate::kOverwrite;  // kAdd: keeps the outputs as they are
+};
+
+// Returns s for the largest magnitude of a matrix.
+float fp8_scale(float amax, DType format);
+
+void quantize_fp8_ref(const QuantizeFp8Args& args);
+
+// Returns a bound of |x - s q| for one element. A normal code has a relative error of at most half a unit in the last place,
+// 2^-4 for e4m3 and 2^-3 for e5m2; a subnormal one an absolute error of s 2^-10 or s 2^-17. The two fp32 roundings before the
+// cast change x / s by at most 2^-23 of itself, which may move it across a boundary between two codes.
+double quantize_fp8_error_bound(DType format, double scale, double x);
+
+// The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. `num_rows` and
+// `accumulate` are read on the device; null: all rows count, and the outputs are written. Requires: rows and columns are
+// multiples of 16.
+
+void quantize_fp8_cuda(const QuantizeFp8Args& args, const int32_t* num_rows, const int32_t* accumulate,
+                       CudaStream stream);
+inline constexpr int64_t kFp8Multiple = 16;
+
+}  // namespace plimsoll
