@@ -9,7 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "kernels/element_wise/simd/math-inl.h"
 #include "kernels/element_wise/simd/vectors-inl.h"
 
