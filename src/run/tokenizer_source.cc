@@ -120,6 +120,12 @@ TokenizerSource load_tokenizer(const std::string& folder, const Arguments& argum
   return source;
 }
 
+ChatTemplate find_chat_template(const Arguments& arguments, const TokenizerSource& source) {
+  const Tokenizer& tokenizer = *source.tokenizer;
+  return arguments.chat_template.empty() ? ChatTemplate::of_folder(source.folder, tokenizer)
+                                         : ChatTemplate::named(arguments.chat_template, tokenizer);
+}
+
 void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std::string& file_name,
                        const ModelConfig& config) {
   const bool pair = texts == TextsPerRow::kTwo;

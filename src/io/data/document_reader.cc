@@ -24,6 +24,27 @@ bool is_jsonl(const fs::path& path) {
   return extension == ".jsonl" || extension == ".ndjson";
 }
 
+ColumnChoice choose_columns_of_documents(const Table& table, const DocumentOptions& options) {
+  std::optional<ColumnChoice> chat =
+      options.reads_chats ? choose_chat_columns(table, options.column) : std::nullopt;
+  if (!chat) return choose_document_column(table, options.column);
+  if (table.find_column("text") >= 0) {
+    chat->note = fmt::format(
+        "{}: the rows are the conversations of the column '{}'; --text_column_names text reads texts instead",
+        table.file_name(), chat->first);
+  }
+  return *std::move(chat);
+}
+
+// Returns the columns that a TextSplit reads.
+std::vector<std::string> columns_read(const ColumnChoice& columns) {
+  std::vector<std::string> names{columns.first};
+  if (columns.second) names.push_back(*columns.second);
+  if (columns.has_ids) names.insert(names.end(), {"token_type_ids", "attention_mask"});
+  if (columns.chat != ChatColumns::kNone) names.insert(names.end(), {"tools", "chat_template_kwargs"});
+  return names;
+}
+
 // Cuts a text into parts at line breaks and reads each as a table.
 class LineParts {
  public:
@@ -65,13 +86,13 @@ class LineParts {
         is_jsonl_ ? read_jsonl(part, known_columns()) : read_lines(std::move(part), options_.line_breaks);
     part = {};
     table.set_text_bytes(text_bytes);
-    if (!columns_) columns_ = choose_document_column(table, options_.column);
+    if (!columns_) columns_ = choose_columns_of_documents(table, options_);
     visit_(TextSplit(std::move(table), *columns_));
   }
 
-  // Returns the column that is read, so that the first row of a later part need not have it as its first.
+  // The first row of a later part need not have the columns.
   std::vector<std::string> known_columns() const {
-    return columns_ ? std::vector<std::string>{columns_->first} : std::vector<std::string>{};
+    return columns_ ? columns_read(*columns_) : std::vector<std::string>{};
   }
 
   const std::string name_;
@@ -157,7 +178,7 @@ ColumnChoice read_documents(const fs::path& path, const DocumentOptions& options
     return read_by_lines(path, is_jsonl(path), options, visit);
   Table table = read_table(path, {.quotes = options.quotes, .max_bytes = options.max_bytes});
   if (table.text_bytes() == 0) table.set_text_bytes(static_cast<int64_t>(fs::file_size(path, ignored)));
-  ColumnChoice columns = choose_document_column(table, options.column);
+  ColumnChoice columns = choose_columns_of_documents(table, options);
   visit(TextSplit(std::move(table), columns));
   return columns;
 }

@@ -17,8 +17,9 @@ namespace plimsoll {
 struct DocumentOptions {
   LineBreaks line_breaks = LineBreaks::kKeep;  // used for .txt
   QuoteRule quotes = QuoteRule::kRfc4180;      // used for CSV and TSV
-  // The column of the documents; none: as choose_document_column().
+  // The column of the documents; none: as choose_chat_columns() and choose_document_column().
   std::optional<std::string> column = {};
+  bool reads_chats = false;  // rows may be conversations; otherwise such columns are read as any others
   int64_t part_bytes = int64_t{32} << 20;  // bytes of text per part; a document is never divided
   int64_t max_bytes = 0;                   // limit for a file that is read at once; 0: no limit
 };
