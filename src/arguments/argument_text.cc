@@ -127,7 +127,9 @@ constexpr std::string_view kPageRules = R"(
   together with a model that has a head for language modelling and states no task, make the run train a language model. A `task_name`, or a
   `train_file` with a label column or with tags, makes such a checkpoint the base of a classifier.
 - Each line of a `.txt` file is a document, with its line break unless `keep_linebreaks` is False. Other files have a document per row, in the column given by
-  `text_column_names`, otherwise in `text`, otherwise in the first column that can be text; or lists of ids in `input_ids`. Parquet and Arrow files are refused.
+  `text_column_names`, otherwise in `text`, otherwise in the first column that can be text; or lists of ids in `input_ids`.
+- Parquet and Arrow files, and folders that `save_to_disk` of Hugging Face's datasets wrote, have the same rows as JSONL files, if Plimsoll was built with Apache Arrow; otherwise they are
+  refused with the line of Python that converts them. Large ones are read part by part. A folder with several splits is refused: give the folder of one.
 - All documents are concatenated and cut into blocks of `block_size` tokens, as in run_clm, but over the whole file instead of 1000 documents at a time, and
   the last, shorter block is kept: every token is trained on. With `packing`, documents are never mixed: each is a sequence of its own within
   a block, and is cut only if it is longer than a block. `max_train_samples` and `max_eval_samples` count blocks.

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/problem_type.h"
 #include "base/units.h"
+#include "io/data/arrow_reader.h"
 #include "io/data/blocks.h"
 #include "io/data/chat_rows.h"
 #include "io/data/data_columns.h"
@@ -563,16 +564,26 @@ TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
           .special_ids = {id(ids.cls), id(ids.sep), id(ids.bos), id(ids.eos), id(ids.pad), *ids.mask}};
 }
 
+namespace {
+
+// Returns the first rows of a CSV, TSV, JSONL or Arrow file. Errors: those of the readers.
+Table first_rows(const std::string& path) {
+  const std::string extension = data_extension(path);
+  if (is_arrow_data(path)) return read_arrow_table(path, {.max_rows = 1});
+  TextFile head = text_file_from_memory(path, first_lines(path));
+  if (extension == ".jsonl" || extension == ".ndjson") return read_jsonl(head);
+  return read_csv(std::move(head), {.delimiter = extension == ".csv" ? ',' : '\t'});
+}
+
+}  // namespace
+
 bool has_labelled_rows(const Arguments& arguments) {
   const std::string& path = arguments.train_file;
   const std::string extension = data_extension(path);
   if (extension == ".conll" || extension == ".conllu") return true;
   if (path.empty() || !is_data_file(path) || is_plain_text(path) || extension == ".json") return false;
   try {
-    TextFile head = text_file_from_memory(path, first_lines(path));
-    const bool is_json = extension == ".jsonl" || extension == ".ndjson";
-    const Table table = is_json ? read_jsonl(head)
-                                : read_csv(std::move(head), {.delimiter = extension == ".csv" ? ',' : '\t'});
+    const Table table = first_rows(path);
     return table.find_column(arguments.label_column_name) >= 0 ||
            choose_word_columns(table, {.text = arguments.text_column_names}).has_value();
   } catch (const Error&) {
@@ -593,13 +604,12 @@ bool is_running_text(const std::string& path) {
   }
 }
 
-// Returns true if the rows of a JSONL file are conversations of messages.
+// Returns true if the rows of a JSONL or Arrow file are conversations of messages.
 bool has_conversations(const std::string& path) {
   const std::string extension = data_extension(path);
-  if (extension != ".jsonl" && extension != ".ndjson") return false;
+  if (extension != ".jsonl" && extension != ".ndjson" && !is_arrow_data(path)) return false;
   try {
-    const Table table = read_jsonl(text_file_from_memory(path, first_lines(path)));
-    const std::optional<ColumnChoice> columns = choose_chat_columns(table, std::nullopt);
+    const std::optional<ColumnChoice> columns = choose_chat_columns(first_rows(path), std::nullopt);
     return columns && columns->chat != ChatColumns::kPromptText;
   } catch (const Error&) {
     return false;

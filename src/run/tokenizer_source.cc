@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/units.h"
+#include "io/data/arrow_reader.h"
 #include "io/data/table_reader.h"
 #include "io/text/tokenizer_spec.h"
 #include "models/architecture.h"
@@ -84,6 +85,10 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
   TokenIdRows found = TokenIdRows::kNone;
   for (const std::string& path : {arguments.train_file, arguments.validation_file, arguments.test_file}) {
     const std::string name = without_compression(path).string();
+    if (has_arrow() && is_arrow_data(path)) {
+      found = TokenIdRows::kPossible;
+      continue;
+    }
     if (path.empty() || !is_data_file(path) || name.find(".json") == std::string::npos) continue;
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;

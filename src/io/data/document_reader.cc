@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "io/data/arrow_reader.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
@@ -130,39 +131,21 @@ ColumnChoice read_by_lines(const fs::path& path, bool is_jsonl, const DocumentOp
   return std::move(parts).finish();
 }
 
-// Refuses formats of Hugging Face's datasets that need Arrow, with the line of Python that converts them.
-void refuse_arrow(const fs::path& path, const std::string& extension) {
-  std::error_code ignored;
-  const bool is_folder = fs::is_directory(path, ignored);
-  const bool is_saved = is_folder && (fs::exists(path / "dataset_info.json", ignored) ||
-                                      fs::exists(path / "dataset_dict.json", ignored));
-  const std::string name = path.string();
-  if (is_saved) {
-    throw_error(ErrorCode::kUsage,
-                "{}: this is a folder of Hugging Face's datasets (save_to_disk), whose Arrow files are not "
-                "read; convert a "
-                "split to JSONL: python -c \"import datasets; "
-                "datasets.load_from_disk('{}').to_json('train.jsonl')\"{}",
-                name, name,
-                fs::exists(path / "dataset_dict.json", ignored) ? ", with ['train'] after the call" : "");
-  }
-  if (extension == ".parquet") {
-    throw_error(ErrorCode::kUsage,
-                "{}: Parquet files are not read; convert it to JSONL: python -c \"import pandas; "
-                "pandas.read_parquet('{}').to_json('train.jsonl', orient='records', lines=True)\"",
-                name, name);
-  }
-  if (extension == ".arrow" || extension == ".feather") {
-    throw_error(ErrorCode::kUsage,
-                "{}: Arrow files are not read; convert it to JSONL: python -c \"import datasets; "
-                "datasets.Dataset.from_file('{}').to_json('train.jsonl')\"",
-                name, name);
-  }
+ColumnChoice read_arrow_documents(const fs::path& path, const DocumentOptions& options,
+                                  const DocumentPart& visit) {
+  // A few rows decide which columns are read.
+  constexpr int64_t kFirstRows = 64;
+  ColumnChoice columns =
+      choose_columns_of_documents(read_arrow_table(path, {.max_rows = kFirstRows}), options);
+  read_arrow(path, {.columns = columns_read(columns), .part_bytes = options.part_bytes},
+             [&](Table table) { visit(TextSplit(std::move(table), columns)); });
+  return columns;
 }
 
 }  // namespace
 
 bool is_read_in_parts(const fs::path& path) {
+  if (is_arrow_data(path)) return has_arrow();
   return compression_of(path) == Compression::kNone && (is_plain_text(path) || is_jsonl(path));
 }
 
@@ -171,8 +154,7 @@ bool is_plain_text(const fs::path& path) {
 }
 
 ColumnChoice read_documents(const fs::path& path, const DocumentOptions& options, const DocumentPart& visit) {
-  const std::string extension = data_extension(path);
-  refuse_arrow(path, extension);
+  if (is_arrow_data(path)) return read_arrow_documents(path, options, visit);
   std::error_code ignored;
   if ((is_plain_text(path) || is_jsonl(path)) && !fs::is_directory(path, ignored))
     return read_by_lines(path, is_jsonl(path), options, visit);

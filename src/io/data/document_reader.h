@@ -28,9 +28,9 @@ struct DocumentOptions {
 using DocumentPart = std::function<void(const TextSplit& part)>;
 
 // Reads a file and returns the columns of its documents. In .txt every line is a document (read_lines()). .jsonl and
-// .ndjson have a document per row; .csv, .tsv, .json and compressed files of every kind do too, and are read at once.
-// Errors: as read_table() and choose_document_column(), for every row; kBadData for a file without a document; kUsage
-// for .parquet, .arrow, a folder and other formats, with the way to convert them.
+// .ndjson have a document per row, and so do the files that read_arrow() reads; .csv, .tsv, .json and compressed files of every kind do too, and are read at once.
+// Errors: as read_table(), read_arrow() and choose_document_column(), for every row; kBadData for a file without a document; kUsage
+// for a folder and other formats.
 ColumnChoice read_documents(const std::filesystem::path& path, const DocumentOptions& options,
                             const DocumentPart& visit);
 
