@@ -109,12 +109,23 @@ class Generator {
 // so that the figures contain no first run.
 bool draws_prompts(const Arguments& arguments);
 
-// Reads prompts: a text per line without its end, or, if the name ends with .jsonl, the key "prompt" of a JSON object per line. Empty lines
-// are skipped. `name` names the input in messages. Errors: kBadData for a line that is no such object, and if there is no prompt.
-std::vector<std::string> read_prompts(std::istream& input, const std::string& name);
+// With Arguments::chat a prompt is a message of the user, or a whole conversation as a JSON list of messages, and the chat template
+// makes the text that the model continues. The end-of-turn token of the template then ends texts, too.
+enum class PromptForm : uint8_t { kText, kChat };
+
+// Reads prompts: a text per line without its end, or, if the name ends with .jsonl, the key "prompt" of a JSON object per line, and with
+// kChat also a list of messages under "messages" or "conversations". Empty lines are skipped. `name` names the input in messages.
+// Errors: kBadData for a line that is no such object, and if there is no prompt.
+std::vector<std::string> read_prompts(std::istream& input, const std::string& name,
+                                      PromptForm form = PromptForm::kText);
 
 // Reads the prompts of a file, which may be compressed (.gz, .zst). Errors: also kBadData for a file that cannot be read or is no text.
-std::vector<std::string> read_prompt_file(const std::string& path);
+std::vector<std::string> read_prompt_file(const std::string& path, PromptForm form = PromptForm::kText);
+
+// Returns a conversation, as a prompt of Arguments::chat, with one more message. An empty text is a conversation without messages.
+// Errors: kUsage for a text that is not a JSON list.
+std::string with_message(const std::string& conversation, const std::string& role,
+                         const std::string& content);
 
 // Returns a JSON object per continuation and line: prompt, text, tokens, end and score.
 std::string continuation_lines(const std::vector<std::string>& prompts,

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "generate/text_generator.h"
+#include "io/data/chat_rows.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_file.h"
 #include "plan/search/change.h"
@@ -182,6 +183,19 @@ std::string_view end_name(TextEnd end) {
 
 }  // namespace
 
+namespace {
+
+// Returns the messages of a prompt of --chat: a JSON list of messages, or else one message of the user.
+std::vector<ChatMessage> chat_of(const std::string& prompt) {
+  const Json list = Json::parse(prompt, nullptr, false);
+  const bool is_list = list.is_array() && !list.empty() &&
+                       std::ranges::all_of(list, [](const Json& message) { return message.is_object(); });
+  if (is_list) return parse_messages(prompt);
+  return {{.role = "user", .content = prompt}};
+}
+
+}  // namespace
+
 struct Generator::Impl {
   std::vector<std::vector<int32_t>> prompts;
   GenerationSettings settings;
@@ -195,6 +209,8 @@ struct Generator::Impl {
   const RunSetup& setup() const { return texts->session().setup(); }
   const Tokenizer& tokenizer() const { return *setup().tokenizer.tokenizer; }
 
+  std::optional<ChatTemplate> chat_template;  // of --chat
+
   std::vector<int32_t> encode(const Tokenizer& of_run, const std::string& text) const {
     if (const size_t at = find_invalid_utf8(text); at < text.size()) {
       throw_error(ErrorCode::kUsage,
@@ -202,7 +218,21 @@ struct Generator::Impl {
                   "example with iconv -f LATIN1 -t UTF-8",
                   static_cast<unsigned>(static_cast<unsigned char>(text[at])), at);
     }
-    return of_run.encode(text).ids;
+    if (!chat_template) return of_run.encode(text).ids;
+    const RenderedChat chat = chat_template->render(chat_of(text), GenerationPrompt::kAdd);
+    return of_run.encode(chat.text, {.special_tokens = SpecialTokens::kOmit}).ids;
+  }
+
+  // Makes the end of a turn end texts, in addition to the tokens of generation_config.json.
+  void use_chat_template(const Arguments& arguments, const TokenizerSource& source) {
+    if (draws_prompts(arguments))
+      throw_error(ErrorCode::kUsage,
+                  "--chat needs a tokenizer, and random prompts (--dataset_name dummy) have none; leave one "
+                  "of them out");
+    chat_template = find_chat_template(arguments, source);
+    const std::optional<int32_t> end = source.tokenizer->id(chat_template->end_of_turn());
+    std::vector<int32_t>& ends = settings.eos_token_ids;
+    if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);
   }
 
   // The text is what the new tokens add to the text of the prompt, as in transformers' pipeline: a decoder may join a token to the one
@@ -266,6 +296,7 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
   RunSetup setup =
       prepare_generation(arguments, RunPurpose::kGenerate, environment, files, [&](const RunSetup& of_run) {
         impl_->settings = settings_of(arguments, of_run, files);
+        if (arguments.chat) impl_->use_chat_template(arguments, of_run.tokenizer);
         if (draws_prompts(arguments)) impl_->prompts = random_prompts(arguments, of_run.model.config);
         std::vector<int64_t> lengths;
         for (size_t i = 0; i < prompts.size(); ++i) {
@@ -399,7 +430,23 @@ PlanReport plan_generation(const Arguments& given, int64_t prompt_tokens, const 
 
 namespace {
 
-std::vector<std::string> prompts_of(TextFile file) {
+// Returns the prompt of a row: the text "prompt", or with --chat a list of messages.
+std::optional<std::string> prompt_of(const Json& row, PromptForm form) {
+  if (!row.is_object()) return std::nullopt;
+  for (const char* key : {"messages", "conversations", "prompt"}) {
+    const auto value = row.find(key);
+    if (value == row.end()) continue;
+    if (form == PromptForm::kChat && value->is_array()) return value->dump();
+    if (value->is_string()) return value->get<std::string>();
+    if (value->is_array())
+      throw_error(ErrorCode::kBadData,
+                  "\"{}\" is a list of messages; give --chat, which writes them as the chat template does",
+                  key);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> prompts_of(TextFile file, PromptForm form) {
   const std::string extension = data_extension(file.name);
   const bool is_json = extension == ".jsonl" || extension == ".ndjson";
   const std::string name = std::move(file.name);
@@ -415,13 +462,19 @@ std::vector<std::string> prompts_of(TextFile file) {
       continue;
     }
     const Json row = Json::parse(line, nullptr, false);
-    const auto prompt = row.is_object() ? row.find("prompt") : row.end();
-    if (!row.is_object() || prompt == row.end() || !prompt->is_string()) {
-      throw_error(ErrorCode::kBadData,
-                  "{}:{}: a JSON object with the text \"prompt\" is expected, found {}; correct the line",
-                  name, number, line.substr(0, 40));
+    std::optional<std::string> prompt;
+    try {
+      prompt = prompt_of(row, form);
+    } catch (const Error& error) {
+      throw error.with_context(fmt::format("{}:{}", name, number));
     }
-    prompts.push_back(prompt->get<std::string>());
+    if (!prompt) {
+      throw_error(ErrorCode::kBadData,
+                  "{}:{}: a JSON object with the text \"prompt\"{} is expected, found {}; correct the line",
+                  name, number, form == PromptForm::kChat ? " or the list \"messages\"" : "",
+                  line.substr(0, 40));
+    }
+    prompts.push_back(*std::move(prompt));
   }
   if (prompts.empty()) throw_error(ErrorCode::kBadData, "{}: there is no prompt; write one per line", name);
   return prompts;
@@ -429,14 +482,24 @@ std::vector<std::string> prompts_of(TextFile file) {
 
 }  // namespace
 
-std::vector<std::string> read_prompts(std::istream& input, const std::string& name) {
+std::vector<std::string> read_prompts(std::istream& input, const std::string& name, PromptForm form) {
   std::string bytes(std::istreambuf_iterator<char>(input), {});
   if (bytes.empty()) throw_error(ErrorCode::kBadData, "{}: there is no prompt; write one per line", name);
-  return prompts_of(text_file_from_memory(name, std::move(bytes)));
+  return prompts_of(text_file_from_memory(name, std::move(bytes)), form);
 }
 
-std::vector<std::string> read_prompt_file(const std::string& path) {
-  return prompts_of(read_data_file(path));
+std::vector<std::string> read_prompt_file(const std::string& path, PromptForm form) {
+  return prompts_of(read_data_file(path), form);
+}
+
+std::string with_message(const std::string& conversation, const std::string& role,
+                         const std::string& content) {
+  Json list = conversation.empty() ? Json::array() : Json::parse(conversation, nullptr, false);
+  if (!list.is_array())
+    throw_error(ErrorCode::kUsage, "a conversation should be a JSON list of messages, found {}",
+                conversation.substr(0, 40));
+  list.push_back({{"role", role}, {"content", content}});
+  return list.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string continuation_lines(const std::vector<std::string>& prompts,

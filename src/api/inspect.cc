@@ -142,7 +142,8 @@ std::string reading_text(Table table, const InspectOptions& options) {
 // Describes the documents that a language model would read.
 std::string inspect_documents(const std::string& path, const InspectOptions& options) {
   DocumentOptions reading{.line_breaks = LineBreaks::kDrop,
-                          .quotes = options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180};
+                          .quotes = options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
+                          .reads_chats = parse_task(options.problem_type).labels == LabelKind::kNextToken};
   if (!options.text_column_names.empty()) reading.column = options.text_column_names.front();
   int64_t num_documents = 0;
   std::string shown;
@@ -156,7 +157,8 @@ std::string inspect_documents(const std::string& path, const InspectOptions& opt
   });
   const std::string column = columns.first.empty() ? "" : fmt::format(", column '{}'", columns.first);
   const std::string note = columns.note.empty() ? "" : "  note: " + columns.note + "\n";
-  return fmt::format("{}: {}{}\n", path, counted(num_documents, "document"), column) + note + shown;
+  const char* const noun = columns.chat == ChatColumns::kNone ? "document" : "conversation";
+  return fmt::format("{}: {}{}\n", path, counted(num_documents, noun), column) + note + shown;
 }
 
 std::string inspect_table(const std::string& path, const InspectOptions& options) {

@@ -152,7 +152,8 @@ constexpr std::string_view kGenerationToo[] = {"seed",
                                                "matmul_workspace",
                                                "dataset_name",
                                                "dummy_num_samples",
-                                               "dummy_seq_length"};
+                                               "dummy_seq_length",
+                                               "chat_template"};
 
 bool is_generation(const ArgumentInfo& info) {
   const bool is_model =

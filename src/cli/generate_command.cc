@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -17,8 +18,8 @@
 namespace plimsoll::cli {
 namespace {
 
-std::vector<std::string> prompts_of(const std::string& path) {
-  if (path == "-") return read_prompts(std::cin, "standard input");
+std::vector<std::string> prompts_of(const std::string& path, PromptForm form) {
+  if (path == "-") return read_prompts(std::cin, "standard input", form);
   errno = 0;
   std::ifstream file(path);
   if (!file) {
@@ -26,7 +27,7 @@ std::vector<std::string> prompts_of(const std::string& path) {
                                        std::strerror(errno) + "; check the path and its permissions");
   }
   file.close();
-  return read_prompt_file(path);
+  return read_prompt_file(path, form);
 }
 
 // Prints the figures of random prompts, whose texts mean nothing.
@@ -86,9 +87,11 @@ class TextLines {
   bool is_new_ = false;
 };
 
-// Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another.
-void print_one(Generator& generator, const std::string& prompt, bool streams) {
-  print_part(prompt);
+// Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another. Answers of a chat are
+// printed without their prompts. Returns the first text.
+std::string print_one(Generator& generator, const std::string& prompt, bool streams, bool is_chat) {
+  const std::string shown = is_chat ? "" : prompt;
+  print_part(shown);
   std::vector<Continuation> texts = generator.generate(
       prompt, streams ? Generator::OnText([](int64_t, int64_t continuation, const std::string& text) {
         // generation_config.json may ask for several texts, of which the caller prints the others.
@@ -96,11 +99,13 @@ void print_one(Generator& generator, const std::string& prompt, bool streams) {
       })
                       : Generator::OnText());
   print(streams || texts.empty() ? std::string("\n") : texts.front().text + "\n");
-  for (size_t i = 1; i < texts.size(); ++i) print(prompt + texts[i].text + "\n");
+  for (size_t i = 1; i < texts.size(); ++i) print(shown + texts[i].text + "\n");
   flush_output();
+  return texts.empty() ? "" : texts.front().text;
 }
 
-void converse(Generator& generator, bool streams) {
+// Continues each line from the terminal. With --chat, the lines and their answers are one conversation.
+void converse(Generator& generator, std::string conversation, bool streams, bool is_chat) {
   while (!generator.was_stopped()) {
     // While the program waits for a line, a signal ends it.
     release_signals();
@@ -109,7 +114,13 @@ void converse(Generator& generator, bool streams) {
     catch_signals();
     if (line.empty()) continue;
     try {
-      print_one(generator, line, streams);
+      if (!is_chat) {
+        print_one(generator, line, streams, is_chat);
+        continue;
+      }
+      const std::string asked = with_message(conversation, "user", line);
+      const std::string answer = print_one(generator, asked, streams, is_chat);
+      conversation = with_message(asked, "assistant", answer);
     } catch (const Error& error) {
       // A prompt that the plan has no room for, say; the next one may be shorter.
       if (error.code() != ErrorCode::kUsage) throw;
@@ -130,7 +141,7 @@ void generate_all(Generator& generator, const std::vector<std::string>& prompts,
       lines.write(prompt, texts);
       return;
     }
-    for (const Continuation& text : texts) print_part(prompt + text.text + "\n");
+    for (const Continuation& text : texts) print_part((arguments.chat ? "" : prompt) + text.text + "\n");
   });
   if (!arguments.json.empty() && arguments.json != "-") say("wrote " + arguments.json);
   if (generator.was_stopped() && num_begun < prompts.size())
@@ -167,7 +178,7 @@ int run_generate(const std::vector<std::string>& words) {
     if (!prompts.empty() || interactive)
       throw Error(ErrorCode::kUsage, "prompts are given in two ways: --prompt_file " + arguments.prompt_file +
                                          " and the command line; give one");
-    prompts = prompts_of(arguments.prompt_file);
+    prompts = prompts_of(arguments.prompt_file, arguments.chat ? PromptForm::kChat : PromptForm::kText);
   }
   const bool is_random = draws_prompts(arguments);
   if (is_random && interactive) {
@@ -203,11 +214,15 @@ int run_generate(const std::vector<std::string>& words) {
     generator.generate();
     print_figures(generator, arguments);
   } else if (interactive) {
-    for (size_t i = 0; i < prompts.size() && !generator.was_stopped(); ++i)
-      print_one(generator, prompts[i], streams);
-    converse(generator, streams);
+    std::string conversation;
+    for (size_t i = 0; i < prompts.size() && !generator.was_stopped(); ++i) {
+      const std::string asked = arguments.chat ? with_message(conversation, "user", prompts[i]) : prompts[i];
+      const std::string answer = print_one(generator, asked, streams, arguments.chat);
+      if (arguments.chat) conversation = with_message(asked, "assistant", answer);
+    }
+    converse(generator, std::move(conversation), streams, arguments.chat);
   } else if (prompts.size() == 1 && arguments.json.empty()) {
-    print_one(generator, prompts.front(), streams);
+    print_one(generator, prompts.front(), streams, arguments.chat);
   } else {
     generate_all(generator, prompts, arguments);
   }

@@ -14,7 +14,9 @@
 #include "base/hash.h"
 #include "base/problem_type.h"
 #include "base/units.h"
+#include "io/data/arrow_reader.h"
 #include "io/data/blocks.h"
+#include "io/data/chat_rows.h"
 #include "io/data/data_columns.h"
 #include "io/data/document_reader.h"
 #include "io/data/memory_rows.h"
@@ -142,7 +144,7 @@ class CorpusReading {
   void set_train(const Documents& documents, const std::string& name) {
     data_.train = blocks_of(documents.tokens, MaskSchedule::kEachEpoch, arguments_.max_train_samples, name);
     data_.train_hash = hash_of_all({documents.hash, static_cast<uint64_t>(block_size(arguments_, config_)),
-                                    static_cast<uint64_t>(block_rule()),
+                                    static_cast<uint64_t>(block_rule(documents.tokens)),
                                     static_cast<uint64_t>(arguments_.max_train_samples.value_or(-1))});
   }
 
@@ -158,14 +160,29 @@ class CorpusReading {
                 *arguments_.block_size, arguments_.max_seq_length);
   }
 
-  BlockRule block_rule() const {
-    if (separates_documents(arguments_, config_)) return BlockRule::kSeparate;
-    return arguments_.packing ? BlockRule::kPack : BlockRule::kConcatenate;
+  BlockRule block_rule(const TokenSet& documents) const {
+    if (arguments_.packing) return BlockRule::kPack;
+    const bool are_separate = separates_documents(arguments_, config_) || is_chat(documents);
+    return are_separate ? BlockRule::kSeparate : BlockRule::kConcatenate;
   }
 
   // The number of tokens to which a document is cut when it is tokenized.
   int64_t document_length() const {
-    return block_rule() == BlockRule::kSeparate ? block_size(arguments_, config_) : kAnyLength;
+    return separates_documents(arguments_, config_) ? block_size(arguments_, config_) : kAnyLength;
+  }
+
+  static bool is_chat(const TokenSet& documents) { return documents.type_use() == TypeUse::kTrained; }
+
+  ChatTemplate chat_template() const { return find_chat_template(arguments_, source_.tokenizer); }
+
+  // Returns the hash of the template that conversations would have; 0 if there is none, which matters only if the file has any.
+  uint64_t template_hash() const {
+    if (is_masked_language_model(config_) || source_.tokenizer.tokenizer == nullptr) return 0;
+    try {
+      return chat_template().content_hash();
+    } catch (const Error&) {
+      return 0;
+    }
   }
 
   std::optional<TokenMasking> masking(MaskSchedule schedule) const {
@@ -183,6 +200,7 @@ class CorpusReading {
     const bool keeps_breaks = arguments_.keep_linebreaks && !is_masked_language_model(config_);
     DocumentOptions options{.line_breaks = keeps_breaks ? LineBreaks::kKeep : LineBreaks::kDrop,
                             .quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
+                            .reads_chats = !is_masked_language_model(config_),
                             .max_bytes = is_limited ? *arguments_.memory_limit : 0};
     if (!arguments_.text_column_names.empty()) options.column = arguments_.text_column_names[0];
     return options;
@@ -214,11 +232,31 @@ class CorpusReading {
     return *source_.tokenizer.tokenizer;
   }
 
-  TokenSet tokens_of(const TextSplit& part) const {
+  TokenSet tokens_of(const TextSplit& part) {
     if (part.has_ids()) return part.tokens(document_length());
     const Tokenizer& tokenizer = require_tokenizer();
+    if (part.chat() != ChatColumns::kNone) return chat_tokens_of(part, tokenizer);
     check_token_types(tokenizer, TextsPerRow::kOne, part.table().file_name(), config_);
     return tokenize_split(part, TokenizerEncoder(tokenizer), tokenize_options());
+  }
+
+  TokenSet chat_tokens_of(const TextSplit& part, const Tokenizer& tokenizer) {
+    const ChatEncoder encoder(tokenizer, part.chat(), [&] { return chat_template(); });
+    TokenizeOptions options = tokenize_options();
+    options.end_token.reset();  // conversations have their own
+    TokenSet tokens = tokenize_split(part, encoder, options);
+    tokens.set_type_use(TypeUse::kTrained);
+    chat_template_ = encoder.template_name();
+    num_left_out_ += encoder.num_left_out();
+    return tokens;
+  }
+
+  // Warns of messages that are in no conversation.
+  void warn_of_left_out(const std::string& path) {
+    if (const int64_t count = std::exchange(num_left_out_, 0); count > 0) {
+      diagnostics_.warn(fmt::format("{}: the chat template '{}' leaves out {} whose role it does not render",
+                                    path, chat_template_, counted(count, "message")));
+    }
   }
 
   // Returns the documents of a file, from the token cache if there is one.
@@ -252,6 +290,7 @@ class CorpusReading {
       reading_.release(part);
     });
     if (!columns.note.empty()) diagnostics_.note(columns.note);
+    warn_of_left_out(path);
   }
 
   int64_t max_id() const {
@@ -274,14 +313,15 @@ class CorpusReading {
   TokenCacheKey cache_key(const std::string& path) const {
     const DocumentOptions options = document_options();
     const Tokenizer* tokenizer = source_.tokenizer.tokenizer.get();
-    return {.text_hash = hash_of_all({hash_file(files_, path).hash.low,
-                                      options.line_breaks == LineBreaks::kKeep ? 1u : 0u,
-                                      options.quotes == QuoteRule::kNone ? 1u : 0u,
-                                      hash64(options.column.value_or("")), hash64(data_extension(path))}),
-            .encoder_hash =
-                hash_of_all({tokenizer != nullptr ? TokenizerEncoder(*tokenizer).content_hash() : 0,
-                             static_cast<uint64_t>(tokenizer != nullptr ? end_token().value_or(-1) : -1)}),
-            .max_seq_length = document_length()};
+    return {
+        .text_hash =
+            hash_of_all({hash_file(files_, path).hash.low, options.line_breaks == LineBreaks::kKeep ? 1u : 0u,
+                         options.quotes == QuoteRule::kNone ? 1u : 0u, hash64(options.column.value_or("")),
+                         hash64(data_extension(path))}),
+        .encoder_hash = hash_of_all(
+            {tokenizer != nullptr ? TokenizerEncoder(*tokenizer).content_hash() : 0,
+             static_cast<uint64_t>(tokenizer != nullptr ? end_token().value_or(-1) : -1), template_hash()}),
+        .max_seq_length = document_length()};
   }
 
   // Returns the documents of a file in the token cache, which is written first if it does not have them; nothing if it
@@ -342,7 +382,7 @@ class CorpusReading {
       require_hideable_token(tokens, *rule, name);
       return;
     }
-    if (tokens.num_tokens() >= 2) return;
+    if (is_chat(tokens) || tokens.num_tokens() >= 2) return;
     throw_error(ErrorCode::kBadData,
                 "{}: {} {}, but at least 2 tokens are needed: one to predict from the other", name,
                 counted(tokens.num_rows(), "document"),
@@ -396,6 +436,13 @@ class CorpusReading {
                   "--stride {}: only causal language models are evaluated in overlapping blocks; omit it",
                   *arguments_.stride);
     }
+    if (is_chat(documents)) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--stride {}: {} has conversations, and each is evaluated alone, not in overlapping blocks; omit "
+          "it",
+          *arguments_.stride, name);
+    }
     const int64_t size = block_size(arguments_, config_);
     if (*arguments_.stride > size) {
       throw_error(ErrorCode::kUsage,
@@ -415,7 +462,7 @@ class CorpusReading {
   Dataset blocks_of(const TokenSet& documents, MaskSchedule schedule, std::optional<int64_t> max_blocks,
                     const std::string& name) {
     const BlockOptions options{.block_size = block_size(arguments_, config_),
-                               .rule = block_rule(),
+                               .rule = block_rule(documents),
                                .max_blocks = max_blocks,
                                .masking = masking(schedule)};
     require_known_ids(documents, name);
@@ -425,9 +472,39 @@ class CorpusReading {
                                     counted(documents.num_rows(), "row"),
                                     counted(options.block_size, "token"), counted(cut.tokens, "token")));
     }
+    if (is_chat(documents)) check_conversations(documents, data, options, name);
     documents.release_pages();
     reading_.hold(data.held_bytes());
     return data;
+  }
+
+  // Warns of conversations that were cut, and refuses a set in which nothing is left to train.
+  void check_conversations(const TokenSet& documents, const Dataset& data, const BlockOptions& options,
+                           const std::string& name) {
+    TruncationCount cut;
+    for (int64_t row = 0; row < documents.num_rows(); ++row) {
+      const int64_t excess = documents.length(row) - options.block_size;
+      cut.rows += excess > 0 ? 1 : 0;
+      cut.tokens += std::max<int64_t>(0, excess);
+    }
+    const std::string size = counted(options.block_size, "token");
+    if (data.num_rows() == 0) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: no answer of the assistant begins within the first {} of its conversation; use a larger "
+          "--block_size",
+          name, size);
+    }
+    if (cut.rows == 0) return;
+    const int64_t num_left_out =
+        options.max_blocks ? 0 : documents.num_rows() - std::ssize(data.packed.sequences);
+    diagnostics_.warn(fmt::format("{}: {} of {} {} cut to {} (--block_size), which leaves out {}{}", name,
+                                  cut.rows, counted(documents.num_rows(), "conversation"),
+                                  cut.rows == 1 ? "was" : "were", size, counted(cut.tokens, "token"),
+                                  num_left_out == 0
+                                      ? ""
+                                      : fmt::format("; {} in which no answer is left are not used",
+                                                    counted(num_left_out, "conversation"))));
   }
 
   // Reads the documents that the program provides.
@@ -457,6 +534,8 @@ class CorpusReading {
   Diagnostics& diagnostics_;
   ReadingMemory& reading_;
   DataSets& data_;
+  std::string chat_template_;  // the name of the one that was used
+  int64_t num_left_out_ = 0;   // messages of the file that is read
 };
 
 }  // namespace
@@ -485,16 +564,26 @@ TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
           .special_ids = {id(ids.cls), id(ids.sep), id(ids.bos), id(ids.eos), id(ids.pad), *ids.mask}};
 }
 
+namespace {
+
+// Returns the first rows of a CSV, TSV, JSONL or Arrow file. Errors: those of the readers.
+Table first_rows(const std::string& path) {
+  const std::string extension = data_extension(path);
+  if (is_arrow_data(path)) return read_arrow_table(path, {.max_rows = 1});
+  TextFile head = text_file_from_memory(path, first_lines(path));
+  if (extension == ".jsonl" || extension == ".ndjson") return read_jsonl(head);
+  return read_csv(std::move(head), {.delimiter = extension == ".csv" ? ',' : '\t'});
+}
+
+}  // namespace
+
 bool has_labelled_rows(const Arguments& arguments) {
   const std::string& path = arguments.train_file;
   const std::string extension = data_extension(path);
   if (extension == ".conll" || extension == ".conllu") return true;
   if (path.empty() || !is_data_file(path) || is_plain_text(path) || extension == ".json") return false;
   try {
-    TextFile head = text_file_from_memory(path, first_lines(path));
-    const bool is_json = extension == ".jsonl" || extension == ".ndjson";
-    const Table table = is_json ? read_jsonl(head)
-                                : read_csv(std::move(head), {.delimiter = extension == ".csv" ? ',' : '\t'});
+    const Table table = first_rows(path);
     return table.find_column(arguments.label_column_name) >= 0 ||
            choose_word_columns(table, {.text = arguments.text_column_names}).has_value();
   } catch (const Error&) {
@@ -512,6 +601,18 @@ bool is_running_text(const std::string& path) {
     return head.empty() || read_conll(text_file_from_memory(path, head)).num_columns() < 2;
   } catch (const Error&) {
     return true;
+  }
+}
+
+// Returns true if the rows of a JSONL or Arrow file are conversations of messages.
+bool has_conversations(const std::string& path) {
+  const std::string extension = data_extension(path);
+  if (extension != ".jsonl" && extension != ".ndjson" && !is_arrow_data(path)) return false;
+  try {
+    const std::optional<ColumnChoice> columns = choose_chat_columns(first_rows(path), std::nullopt);
+    return columns && columns->chat != ChatColumns::kPromptText;
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -556,6 +657,11 @@ TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, c
                                 "token_classification reads one word with its tag per line",
                                 arguments.train_file)};
   }
+  if (has_language_head(config) && has_conversations(arguments.train_file)) {
+    return {.problem_type = ProblemType::kCausalLm,
+            .note = fmt::format("{} has conversations, so the run trains a causal language model",
+                                arguments.train_file)};
+  }
   return {};
 }
 
@@ -580,6 +686,7 @@ void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig
     const char* const why = is_masked ? "on a masked language model" : "on a causal language model";
     note(!is_masked && arguments.max_seq_length != defaults.max_seq_length, "max_seq_length",
          "on a causal language model; use --block_size");
+    note(is_masked && !arguments.chat_template.empty(), "chat_template", why);
     note(arguments.label_column_name != defaults.label_column_name, "label_column_name", why);
     note(!arguments.label_delimiter.empty(), "label_delimiter", why);
     return;
@@ -590,6 +697,7 @@ void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig
   note(arguments.packing, "packing", why);
   note(arguments.stride.has_value(), "stride", why);
   note(arguments.append_eos_token, "append_eos_token", why);
+  note(!arguments.chat_template.empty(), "chat_template", why);
   note(arguments.validation_split_percentage.has_value(), "validation_split_percentage", why);
   note(!arguments.keep_linebreaks, "keep_linebreaks", why);
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/units.h"
+#include "io/data/arrow_reader.h"
 #include "io/data/table_reader.h"
 #include "io/text/tokenizer_spec.h"
 #include "models/architecture.h"
@@ -84,6 +85,10 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
   TokenIdRows found = TokenIdRows::kNone;
   for (const std::string& path : {arguments.train_file, arguments.validation_file, arguments.test_file}) {
     const std::string name = without_compression(path).string();
+    if (has_arrow() && is_arrow_data(path)) {
+      found = TokenIdRows::kPossible;
+      continue;
+    }
     if (path.empty() || !is_data_file(path) || name.find(".json") == std::string::npos) continue;
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;
@@ -118,6 +123,12 @@ TokenizerSource load_tokenizer(const std::string& folder, const Arguments& argum
         folder, source.tokenizer->max_id(), config.vocab_size);
   }
   return source;
+}
+
+ChatTemplate find_chat_template(const Arguments& arguments, const TokenizerSource& source) {
+  const Tokenizer& tokenizer = *source.tokenizer;
+  return arguments.chat_template.empty() ? ChatTemplate::of_folder(source.folder, tokenizer)
+                                         : ChatTemplate::named(arguments.chat_template, tokenizer);
 }
 
 void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std::string& file_name,

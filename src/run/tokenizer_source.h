@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "io/ckpt/model_folder.h"
 #include "io/hub/hub_cache.h"
+#include "io/text/chat_template.h"
 #include "io/text/tokenizer.h"
 #include "run/model_source.h"
 #include "run/run_purpose.h"
@@ -39,7 +40,7 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
 enum class TokenIdRows : uint8_t { kNone, kPossible, kFound };
 
 // Examines whether a data file of the run contains token ids, for which no tokenizer is needed. kFound: the first 64
-// KiB of a JSON file contain "input_ids". kPossible: a file is compressed and was not examined. Files that cannot be
+// KiB of a JSON file contain "input_ids". kPossible: a file is compressed or of Arrow and was not examined. Files that cannot be
 // opened count as files without ids.
 TokenIdRows find_token_id_rows(const Arguments& arguments);
 
@@ -48,6 +49,10 @@ TokenIdRows find_token_id_rows(const Arguments& arguments);
 // exceed the model's vocabulary.
 TokenizerSource load_tokenizer(const std::string& folder, const Arguments& arguments,
                                const ModelConfig& config);
+
+// Returns the template of conversations: --chat_template, else that of the tokenizer's folder. Requires: a tokenizer. Errors: as
+// ChatTemplate::named() and of_folder().
+ChatTemplate find_chat_template(const Arguments& arguments, const TokenizerSource& source);
 
 // Checks that the model has an embedding for every token type that the tokenizer gives to the rows of a file, which
 // are single texts or pairs of texts. Errors: kBadData.

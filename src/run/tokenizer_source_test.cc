@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
@@ -49,6 +51,17 @@ TEST(TokenizerSource, AVocabularyAloneIsBertsEverywhere) {
   const std::vector<CopiedFile> copied = copied_tokenizer_files(posix_file_system(), load(folder));
   ASSERT_EQ(copied.size(), 2u);
   EXPECT_EQ(copied[1].text, "{\n  \"tokenizer_class\": \"DistilBertTokenizer\"\n}\n");
+}
+
+// The table of settings and that of templates list the same names.
+TEST(TokenizerSource, TheSettingNamesEveryChatTemplate) {
+  const auto& table = argument_table();
+  const auto setting = std::ranges::find(table, "chat_template", &ArgumentInfo::name);
+  ASSERT_NE(setting, table.end());
+  std::string choices;
+  for (const char letter : setting->range)
+    choices += letter == '|' ? std::string(", ") : std::string(1, letter);
+  EXPECT_EQ(choices, chat_template_names());
 }
 
 }  // namespace

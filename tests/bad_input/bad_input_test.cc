@@ -96,6 +96,9 @@ TEST(BadInput, Corpora) {
 TEST(BadInput, Generate) {
   run_cases(generate_cases());
 }
+TEST(BadInput, Chats) {
+  run_cases(chat_cases());
+}
 
 // The message must name the model as the difference, not the optimizer state, which is then too large as
 // well.
@@ -337,7 +340,7 @@ TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   for (const auto& cases :
        {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(), command_cases(),
         folder_cases(), adapter_cases(), checkpoint_cases(), disguise_cases(), spelling_cases(),
-        settings_cases(), packed_cases(), corpus_cases(), generate_cases()}) {
+        settings_cases(), packed_cases(), corpus_cases(), generate_cases(), chat_cases()}) {
     for (const Case& one : cases) {
       names.insert(one.name);
       ++count;

@@ -6,6 +6,8 @@
 namespace plimsoll::testing {
 namespace {
 
+constexpr bool kHasArrow = PLIMSOLL_HAS_ARROW != 0;
+
 std::string fixture(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/" + name;
 }
@@ -88,14 +90,18 @@ std::vector<Case> file_cases() {
              "{\"input_ids\": [1, 9, 2]}\n{\"input_ids\": [3, 4]}\n", {"--block_size", "4"}),
       corpus("CorpusOfAnotherColumn", 0, {"note: ", "the documents are the texts of the column 'body'"},
              "body.tsv", "n\tbody\n1\tx y z\n", {}),
-      corpus("CorpusParquet", 2, {"Parquet files are not read", "to_json('train.jsonl', orient='records'"},
-             "a.parquet", "PAR1", {}),
-      corpus("CorpusArrow", 2, {"Arrow files are not read", "datasets.Dataset.from_file("}, "a.arrow",
-             "ARROW1", {}),
+      kHasArrow ? corpus("CorpusParquetCutShort", 4, {"a.parquet: the file is damaged, cut short"},
+                         "a.parquet", "PAR1", {})
+                : corpus("CorpusParquet", 2,
+                         {"Parquet files are not read", "to_json('train.jsonl', orient='records'"},
+                         "a.parquet", "PAR1", {}),
+      kHasArrow ? corpus("CorpusArrowCutShort", 4, {"a.arrow: the file is damaged, cut short"}, "a.arrow",
+                         "ARROW1", {})
+                : corpus("CorpusArrow", 2, {"Arrow files are not read", "datasets.Dataset.from_file("},
+                         "a.arrow", "ARROW1", {}),
       corpus("CorpusDocx", 2, {"this one is '.docx'"}, "a.docx", "PK", {}),
-      {"CorpusSavedToDisk",
-       2,
-       {"save_to_disk", "datasets.load_from_disk("},
+      {"CorpusSavedToDisk", kHasArrow ? 4 : 2,
+       kHasArrow ? Words{"saved/state.json"} : Words{"save_to_disk", "datasets.load_from_disk("},
        [](const Ground& ground) {
          std::filesystem::create_directories(ground.path("saved"));
          ground.file("saved/dataset_info.json", "{}");

@@ -90,6 +90,7 @@ std::vector<Case> settings_cases();
 std::vector<Case> packed_cases();
 std::vector<Case> corpus_cases();
 std::vector<Case> generate_cases();
+std::vector<Case> chat_cases();
 
 // Replaces the first `from` in `text` by `to`. Throws if it does not occur, so that every case really changes
 // its input.

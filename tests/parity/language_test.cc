@@ -1,9 +1,10 @@
-// Compares causal and masked language modelling with transformers, step by step. make_language_fixtures.py and
-// make_masked_fixtures.py describe the cases.
+// Compares causal and masked language modelling, and training on conversations, with transformers, step by step.
+// make_language_fixtures.py, make_masked_fixtures.py and make_chat_fixtures.py describe the cases.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -34,6 +35,11 @@ const json& fixtures() {
 
 const json& masked_fixtures() {
   static const json all = json::parse(std::ifstream(folder() + "/masked_models.json"));
+  return all;
+}
+
+const json& chat_fixtures() {
+  static const json all = json::parse(std::ifstream(folder() + "/chat_models.json"));
   return all;
 }
 
@@ -200,6 +206,87 @@ TEST(LanguageParity, OverlappingBlocksHaveTheLossOfASlidingWindow) {
                   1e-9 * metrics.at("eval_perplexity"));
     }
   }
+}
+
+// Copies a model whose tokenizer names an end-of-text token.
+std::string model_with_eos(const std::string& model, const ScratchFolder& scratch) {
+  const std::string copy = scratch.path() + "/model";
+  std::filesystem::copy(folder() + "/models/" + model, copy);
+  json config = json::parse(std::ifstream(copy + "/tokenizer_config.json"));
+  config["eos_token"] = "[SEP]";
+  std::ofstream(copy + "/tokenizer_config.json") << config.dump();
+  return copy;
+}
+
+Arguments arguments_of_chat(const json& item, const ScratchFolder& scratch) {
+  const std::string model = item.at("model");
+  Arguments arguments = arguments_of_steps(model, scratch.path() + "/run", std::ssize(item.at("loss")));
+  arguments.model_name_or_path = model_with_eos(model, scratch);
+  arguments.train_file = arguments.validation_file =
+      folder() + "/data/" + item.at("data").get<std::string>() + ".jsonl";
+  arguments.chat_template = "chatml";
+  arguments.block_size = chat_fixtures().at("block_size").get<int64_t>();
+  arguments.per_device_train_batch_size = chat_fixtures().at("batch_size").get<int64_t>();
+  arguments.gradient_accumulation_steps = chat_fixtures().at("accumulation").get<int64_t>();
+  if (model.starts_with("gpt2"))
+    arguments.config_overrides = {{"resid_pdrop", "0"}, {"embd_pdrop", "0"}, {"attn_pdrop", "0"}};
+  return arguments;
+}
+
+// The mean of a step is over the labels of all its micro-batches, which have different numbers of them.
+TEST(ChatParity, EveryStepAndTheEvaluationAtTheEnd) {
+  ASSERT_EQ(chat_fixtures().at("cases").size(), 3u);
+  for (const json& item : chat_fixtures().at("cases")) {
+    for (const char* chunked : {"never", "always"}) {
+      SCOPED_TRACE(item.at("model").get<std::string>() + ", " + item.at("data").get<std::string>() +
+                   ", chunked loss " + chunked);
+      const ScratchFolder scratch;
+      Arguments arguments = arguments_of_chat(item, scratch);
+      arguments.chunked_loss = chunked;
+      Trainer trainer(arguments);
+      expect_losses(trainer.train(), item);
+    }
+  }
+}
+
+// A packed conversation has the loss that it has alone, also from the token cache.
+TEST(ChatParity, PackedConversationsHaveTheLossesThatTheyHaveAlone) {
+  const json& item = chat_fixtures().at("cases")[0];
+  const auto evaluate = [&](bool packs, const std::string& cache) {
+    const ScratchFolder scratch;
+    Arguments arguments = arguments_of_chat(item, scratch);
+    arguments.train_file.clear();
+    arguments.packing = packs;
+    arguments.cache_dir = cache;
+    Trainer trainer(arguments, Task::kEvaluate);
+    return trainer.evaluate().at("eval_loss");
+  };
+  const ScratchFolder cache;
+  const double alone = evaluate(false, "");
+  for (int pass = 0; pass < 2; ++pass) {
+    EXPECT_NEAR(evaluate(true, cache.path()), alone, 1e-6 * alone);
+    EXPECT_EQ(evaluate(false, cache.path()), alone);
+  }
+  EXPECT_NE(std::filesystem::directory_iterator(cache.path()), std::filesystem::directory_iterator());
+}
+
+// A training of packed conversations that is resumed has the losses of one that was not interrupted.
+TEST(ChatParity, ResumesWithTheSameLosses) {
+  const json& item = chat_fixtures().at("cases")[0];
+  const ScratchFolder scratch;
+  Arguments arguments = arguments_of_chat(item, scratch);
+  arguments.packing = true;
+  arguments.per_device_train_batch_size = 1;
+  arguments.train_sampling_strategy = "random";
+  arguments.max_steps = 6;
+  arguments.eval_strategy = "no";
+  arguments.save_strategy = "steps";
+  arguments.save_steps = 3;
+  const std::vector<double> whole = column(Trainer(arguments).train(), "loss", "loss");
+  arguments.resume_from_checkpoint = arguments.output_dir + "/checkpoint-3";
+  const std::vector<double> resumed = column(Trainer(arguments).train(), "loss", "loss");
+  ASSERT_GE(resumed.size(), 3u);
+  for (size_t i = 1; i <= 3; ++i) EXPECT_EQ(resumed[resumed.size() - i], whole[whole.size() - i]);
 }
 
 }  // namespace

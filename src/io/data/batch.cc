@@ -82,6 +82,13 @@ void write_next_tokens(const BatchRows& from, std::span<int32_t> out) {
     std::copy(to + 1, to + length, to);
     to[length - 1] = kNoLabel;
     std::fill_n(to, std::min(from.data.labels.first_target(sequence) - 1, length), kNoLabel);
+    if (from.data.tokens.type_use() != TypeUse::kTrained) return;
+    const auto begin = static_cast<size_t>(from.data.tokens.offsets()[static_cast<size_t>(sequence)]);
+    const std::span<const uint8_t> types =
+        from.data.tokens.types().subspan(begin, static_cast<size_t>(length));
+    for (size_t i = 1; i < types.size(); ++i) {
+      if (types[i] == 0) to[i - 1] = kNoLabel;
+    }
   });
 }
 

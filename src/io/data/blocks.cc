@@ -48,18 +48,19 @@ std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_s
   return offsets;
 }
 
-// Packs sequences into blocks. Blocks with the same room are in a list, and a bit tells whether the list of a room has
-// any.
+// Packs sequences into blocks: all of a set, or the `chosen` ones. Blocks with the same room are in a list, and a bit tells
+// whether the list of a room has any.
 class Packing {
  public:
-  Packing(const TokenSet& sequences, int64_t block_size)
+  Packing(const TokenSet& sequences, std::optional<std::span<const int32_t>> chosen, int64_t block_size)
       : sequences_(sequences),
+        chosen_(chosen),
         block_size_(block_size),
         first_with_room_(static_cast<size_t>(block_size) + 1, kNone),
         has_room_(static_cast<size_t>(block_size) / 64 + 1, 0) {}
 
   PackedRows pack() && {
-    block_of_.resize(static_cast<size_t>(sequences_.num_rows()));
+    block_of_.resize(num_chosen());
     for (const int32_t sequence : longest_first()) place(sequence);
     return in_order();
   }
@@ -67,18 +68,20 @@ class Packing {
  private:
   static constexpr int32_t kNone = -1;
 
-  // Returns the sequences by decreasing length, and of equal length in their order.
+  size_t num_chosen() const { return chosen_ ? chosen_->size() : static_cast<size_t>(sequences_.num_rows()); }
+  int32_t chosen(size_t i) const { return chosen_ ? (*chosen_)[i] : static_cast<int32_t>(i); }
+  int64_t length(size_t i) const { return sequences_.length(chosen(i)); }
+
+  // Returns the chosen sequences by decreasing length, and of equal length in their order.
   std::vector<int32_t> longest_first() const {
     // counts[i + 1]: first the number of sequences that are i tokens shorter than a block, then the place of the next one.
     std::vector<int64_t> counts(static_cast<size_t>(block_size_) + 2, 0);
-    const auto shortness = [&](int64_t row) {
-      return static_cast<size_t>(block_size_ - sequences_.length(row));
-    };
-    for (int64_t row = 0; row < sequences_.num_rows(); ++row) ++counts[shortness(row) + 1];
+    const auto shortness = [&](size_t i) { return static_cast<size_t>(block_size_ - length(i)); };
+    for (size_t i = 0; i < num_chosen(); ++i) ++counts[shortness(i) + 1];
     for (size_t i = 1; i < counts.size(); ++i) counts[i] += counts[i - 1];
-    std::vector<int32_t> order(static_cast<size_t>(sequences_.num_rows()));
-    for (int64_t row = 0; row < sequences_.num_rows(); ++row)
-      order[static_cast<size_t>(counts[shortness(row)]++)] = static_cast<int32_t>(row);
+    std::vector<int32_t> order(num_chosen());
+    for (size_t i = 0; i < num_chosen(); ++i)
+      order[static_cast<size_t>(counts[shortness(i)]++)] = static_cast<int32_t>(i);
     return order;
   }
 
@@ -92,8 +95,8 @@ class Packing {
   }
 
   void place(int32_t sequence) {
-    const auto length = static_cast<size_t>(sequences_.length(sequence));
-    const size_t room = room_for(length);
+    const auto num_tokens = static_cast<size_t>(length(static_cast<size_t>(sequence)));
+    const size_t room = room_for(num_tokens);
     int32_t block = first_with_room_[room];
     if (block == kNone) {
       block = static_cast<int32_t>(next_with_room_.size());
@@ -103,7 +106,7 @@ class Packing {
       if (first_with_room_[room] == kNone) has_room_[room / 64] &= ~(uint64_t{1} << (room % 64));
     }
     block_of_[static_cast<size_t>(sequence)] = block;
-    const size_t left = room - length;
+    const size_t left = room - num_tokens;
     if (left == 0) return;
     next_with_room_[static_cast<size_t>(block)] = std::exchange(first_with_room_[left], block);
     has_room_[left / 64] |= uint64_t{1} << (left % 64);
@@ -127,26 +130,63 @@ class Packing {
     std::vector<int64_t> at(packed.offsets.begin(), packed.offsets.end() - 1);
     for (size_t sequence = 0; sequence < block_of_.size(); ++sequence)
       packed.sequences[static_cast<size_t>(at[static_cast<size_t>(block_of_[sequence])]++)] =
-          static_cast<int32_t>(sequence);
+          chosen(sequence);
     return packed;
   }
 
   const TokenSet& sequences_;
+  const std::optional<std::span<const int32_t>> chosen_;
   const int64_t block_size_;
-  std::vector<int32_t> block_of_;         // the block of each sequence
+  std::vector<int32_t> block_of_;         // the block of each chosen sequence
   std::vector<int32_t> first_with_room_;  // the first block with this many free tokens
   std::vector<int32_t> next_with_room_;   // the next block with as many free tokens
   std::vector<uint64_t> has_room_;        // a bit per room
 };
 
+void keep_first(std::optional<int64_t> max_blocks, PackedRows& packed) {
+  if (!max_blocks || *max_blocks >= packed.num_rows()) return;
+  packed.offsets.resize(static_cast<size_t>(*max_blocks) + 1);
+  packed.sequences.resize(static_cast<size_t>(packed.offsets.back()));
+}
+
 Dataset pack(const TokenSet& documents, const BlockOptions& options) {
   Dataset data;
   data.tokens = documents.with_rows(sequence_offsets(documents, options.block_size));
-  data.packed = Packing(data.tokens, options.block_size).pack();
-  if (options.max_blocks && *options.max_blocks < data.packed.num_rows()) {
-    data.packed.offsets.resize(static_cast<size_t>(*options.max_blocks) + 1);
-    data.packed.sequences.resize(static_cast<size_t>(data.packed.offsets.back()));
+  data.packed = Packing(data.tokens, std::nullopt, options.block_size).pack();
+  keep_first(options.max_blocks, data.packed);
+  return data;
+}
+
+// Returns rows of one sequence each.
+PackedRows single_rows(std::vector<int32_t> sequences) {
+  PackedRows packed;
+  packed.offsets.resize(sequences.size() + 1);
+  std::iota(packed.offsets.begin(), packed.offsets.end(), 0);
+  packed.sequences = std::move(sequences);
+  return packed;
+}
+
+// Returns conversations that are cut to the size of a block, each alone or packed. What is cut off is in no row.
+Dataset make_conversations(const TokenSet& documents, const BlockOptions& options) {
+  check_count(2 * documents.num_rows(), options.block_size);
+  std::vector<int64_t> offsets = {documents.offsets().front()};
+  std::vector<int32_t> chosen;
+  for (const int64_t end : documents.offsets().subspan(1)) {
+    const int64_t row = std::ssize(offsets) - 1;
+    const int64_t begin = offsets.back();
+    offsets.push_back(std::min(begin + options.block_size, end));
+    const auto types =
+        documents.types().subspan(static_cast<size_t>(begin), static_cast<size_t>(offsets.back() - begin));
+    // The first token has no token before it that could predict it.
+    if (!types.empty() && std::ranges::find(types.subspan(1), 1) != types.end())
+      chosen.push_back(static_cast<int32_t>(row));
+    if (offsets.back() < end) offsets.push_back(end);
   }
+  Dataset data;
+  data.tokens = documents.with_rows(std::move(offsets));
+  data.packed = options.rule == BlockRule::kPack ? Packing(data.tokens, chosen, options.block_size).pack()
+                                                 : single_rows(std::move(chosen));
+  keep_first(options.max_blocks, data.packed);
   return data;
 }
 
@@ -170,13 +210,12 @@ Dataset separate(const TokenSet& documents, const BlockOptions& options) {
   Dataset data;
   data.tokens = documents;
   if (std::ssize(rows) == documents.num_rows()) return data;
-  data.packed.offsets.resize(rows.size() + 1);
-  std::iota(data.packed.offsets.begin(), data.packed.offsets.end(), 0);
-  data.packed.sequences = std::move(rows);
+  data.packed = single_rows(std::move(rows));
   return data;
 }
 
 Dataset rows_of(const TokenSet& documents, const BlockOptions& options) {
+  if (documents.type_use() == TypeUse::kTrained) return make_conversations(documents, options);
   if (options.rule == BlockRule::kSeparate) return separate(documents, options);
   return options.rule == BlockRule::kPack ? pack(documents, options) : concatenate(documents, options);
 }
@@ -193,6 +232,7 @@ Dataset make_blocks(const TokenSet& documents, const BlockOptions& options) {
 
 Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride) {
   PLIMSOLL_CHECK(options.rule == BlockRule::kConcatenate && stride >= 1 && stride <= options.block_size);
+  PLIMSOLL_CHECK(documents.type_use() == TypeUse::kSegments, "conversations in overlapping blocks");
   const int64_t end_of_all = documents.offsets().back();
   int64_t begin = documents.offsets().front();
   const int64_t rest = std::max<int64_t>(0, end_of_all - begin - options.block_size);

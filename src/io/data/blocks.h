@@ -32,6 +32,10 @@ struct BlockOptions {
   std::optional<TokenMasking> masking = {};
 };
 
+// Conversations (TypeUse::kTrained) are never divided or joined: each is a sequence of its own, cut to block_size tokens, as TRL's
+// SFTTrainer cuts them. With kPack several are packed into a row, and with any other rule each is a row. A conversation in which
+// no trained token remains that another precedes is in no row.
+//
 // Returns the blocks as rows whose labels are their own tokens. They share the tokens of `documents`, of which a row is a document; documents
 // without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more sequences. Cost: linear in
 // the number of documents and blocks. Memory: 8 bytes per block; if they are packed, also 12 bytes per sequence, and 12

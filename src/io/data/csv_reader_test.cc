@@ -273,7 +273,7 @@ TEST(TableReader, PicksTheReaderByExtension) {
       3);
   EXPECT_EQ(read_table(folder.write("pretty.json", "{\n \"data\": [\n{\"a\": 1}\n]}\n")).num_rows(), 1);
   EXPECT_EQ(read_table(folder.write("one.json", "{\"a\": 1}")).num_rows(), 1);
-  const std::string error = error_of([&] { read_table(folder.write("a.parquet", "x")); });
+  const std::string error = error_of([&] { read_table(folder.write("a.xlsx", "x")); });
   EXPECT_TRUE(error.starts_with("2: ")) << error;
   EXPECT_NE(error.find("data files must be .csv, .tsv, .json, .jsonl or .conll"), std::string::npos) << error;
 }

@@ -304,6 +304,36 @@ std::optional<ColumnChoice> choose_id_columns(const Table& table, const ColumnOp
 
 }  // namespace
 
+std::optional<ColumnChoice> choose_chat_columns(const Table& table, const std::optional<std::string>& named) {
+  if (table.num_rows() == 0) return std::nullopt;
+  const auto has_messages = [&](const std::string& name) {
+    const int64_t column = table.find_column(name);
+    if (column < 0 || table.kind(0, column) != CellKind::kList) return false;
+    const std::vector<JsonItem> items = find_json_list(table.cell(0, column)).value();
+    return !items.empty() && items[0].kind == CellKind::kObject;
+  };
+  const auto has_text = [&](const std::string& name) {
+    const int64_t column = table.find_column(name);
+    return column >= 0 && table.kind(0, column) == CellKind::kText;
+  };
+  ColumnChoice choice;
+  for (const std::string& name :
+       named ? std::vector{*named} : std::vector<std::string>{"messages", "conversations"}) {
+    if (!has_messages(name)) continue;
+    choice.chat = ChatColumns::kMessages;
+    choice.first = name;
+    return choice;
+  }
+  if (named) return std::nullopt;
+  const std::string prompt = "prompt", completion = "completion";
+  if (has_messages(prompt) && has_messages(completion)) choice.chat = ChatColumns::kPromptMessages;
+  if (has_text(prompt) && has_text(completion)) choice.chat = ChatColumns::kPromptText;
+  if (choice.chat == ChatColumns::kNone) return std::nullopt;
+  choice.first = prompt;
+  choice.second = completion;
+  return choice;
+}
+
 ColumnChoice choose_document_column(const Table& table, const std::optional<std::string>& named) {
   ColumnChoice choice;
   if (named) {

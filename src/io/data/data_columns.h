@@ -37,6 +37,10 @@ struct ColumnOptions {
   std::optional<size_t> num_texts = {};
 };
 
+// The columns of conversations (chat_rows.h): a list of messages; a prompt and a completion that are such lists; a prompt and a
+// completion that are texts.
+enum class ChatColumns : uint8_t { kNone, kMessages, kPromptMessages, kPromptText };
+
 // The columns of the first file, identified by name, because the other files of a run must have the same
 // columns.
 struct ColumnChoice {
@@ -46,7 +50,8 @@ struct ColumnChoice {
   bool has_label = false;
   bool has_words = false;  // `first` has lists of words, and `label` lists of tags
   bool has_ids = false;    // `first` has lists of token ids (input_ids), which need no tokenizer
-  std::string note = {};   // what was inferred, if it is not obvious; otherwise empty
+  ChatColumns chat = ChatColumns::kNone;  // conversations are in `first`, and in `second` if there is one
+  std::string note = {};                  // what was inferred, if it is not obvious; otherwise empty
 };
 
 // Selects the columns. Errors: kBadData if a named column does not exist, if no column can be text, and if
@@ -58,6 +63,11 @@ ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {
 // column that has a text, as run_clm takes the first one, with a note if there are others. Errors: kBadData if the column
 // does not exist, or if no column has a text; the message lists the columns.
 ColumnChoice choose_document_column(const Table& table, const std::optional<std::string>& named);
+
+// Selects the columns of conversations: `named` if it has lists of objects; else, if no column is named, "messages" or
+// "conversations" if it has such lists, or "prompt" and "completion" if both have such lists or texts. Returns nothing if the table
+// has no conversations. The first row decides.
+std::optional<ColumnChoice> choose_chat_columns(const Table& table, const std::optional<std::string>& named);
 
 // Returns true for the name of a column that numbers the rows, such as "id" or "idx".
 bool is_index_name(std::string_view column);

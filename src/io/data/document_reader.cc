@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "io/data/arrow_reader.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
@@ -22,6 +23,27 @@ bool is_blank(std::string_view text) {
 bool is_jsonl(const fs::path& path) {
   const std::string extension = data_extension(path);
   return extension == ".jsonl" || extension == ".ndjson";
+}
+
+ColumnChoice choose_columns_of_documents(const Table& table, const DocumentOptions& options) {
+  std::optional<ColumnChoice> chat =
+      options.reads_chats ? choose_chat_columns(table, options.column) : std::nullopt;
+  if (!chat) return choose_document_column(table, options.column);
+  if (table.find_column("text") >= 0) {
+    chat->note = fmt::format(
+        "{}: the rows are the conversations of the column '{}'; --text_column_names text reads texts instead",
+        table.file_name(), chat->first);
+  }
+  return *std::move(chat);
+}
+
+// Returns the columns that a TextSplit reads.
+std::vector<std::string> columns_read(const ColumnChoice& columns) {
+  std::vector<std::string> names{columns.first};
+  if (columns.second) names.push_back(*columns.second);
+  if (columns.has_ids) names.insert(names.end(), {"token_type_ids", "attention_mask"});
+  if (columns.chat != ChatColumns::kNone) names.insert(names.end(), {"tools", "chat_template_kwargs"});
+  return names;
 }
 
 // Cuts a text into parts at line breaks and reads each as a table.
@@ -65,13 +87,13 @@ class LineParts {
         is_jsonl_ ? read_jsonl(part, known_columns()) : read_lines(std::move(part), options_.line_breaks);
     part = {};
     table.set_text_bytes(text_bytes);
-    if (!columns_) columns_ = choose_document_column(table, options_.column);
+    if (!columns_) columns_ = choose_columns_of_documents(table, options_);
     visit_(TextSplit(std::move(table), *columns_));
   }
 
-  // Returns the column that is read, so that the first row of a later part need not have it as its first.
+  // The first row of a later part need not have the columns.
   std::vector<std::string> known_columns() const {
-    return columns_ ? std::vector<std::string>{columns_->first} : std::vector<std::string>{};
+    return columns_ ? columns_read(*columns_) : std::vector<std::string>{};
   }
 
   const std::string name_;
@@ -109,39 +131,21 @@ ColumnChoice read_by_lines(const fs::path& path, bool is_jsonl, const DocumentOp
   return std::move(parts).finish();
 }
 
-// Refuses formats of Hugging Face's datasets that need Arrow, with the line of Python that converts them.
-void refuse_arrow(const fs::path& path, const std::string& extension) {
-  std::error_code ignored;
-  const bool is_folder = fs::is_directory(path, ignored);
-  const bool is_saved = is_folder && (fs::exists(path / "dataset_info.json", ignored) ||
-                                      fs::exists(path / "dataset_dict.json", ignored));
-  const std::string name = path.string();
-  if (is_saved) {
-    throw_error(ErrorCode::kUsage,
-                "{}: this is a folder of Hugging Face's datasets (save_to_disk), whose Arrow files are not "
-                "read; convert a "
-                "split to JSONL: python -c \"import datasets; "
-                "datasets.load_from_disk('{}').to_json('train.jsonl')\"{}",
-                name, name,
-                fs::exists(path / "dataset_dict.json", ignored) ? ", with ['train'] after the call" : "");
-  }
-  if (extension == ".parquet") {
-    throw_error(ErrorCode::kUsage,
-                "{}: Parquet files are not read; convert it to JSONL: python -c \"import pandas; "
-                "pandas.read_parquet('{}').to_json('train.jsonl', orient='records', lines=True)\"",
-                name, name);
-  }
-  if (extension == ".arrow" || extension == ".feather") {
-    throw_error(ErrorCode::kUsage,
-                "{}: Arrow files are not read; convert it to JSONL: python -c \"import datasets; "
-                "datasets.Dataset.from_file('{}').to_json('train.jsonl')\"",
-                name, name);
-  }
+ColumnChoice read_arrow_documents(const fs::path& path, const DocumentOptions& options,
+                                  const DocumentPart& visit) {
+  // A few rows decide which columns are read.
+  constexpr int64_t kFirstRows = 64;
+  ColumnChoice columns =
+      choose_columns_of_documents(read_arrow_table(path, {.max_rows = kFirstRows}), options);
+  read_arrow(path, {.columns = columns_read(columns), .part_bytes = options.part_bytes},
+             [&](Table table) { visit(TextSplit(std::move(table), columns)); });
+  return columns;
 }
 
 }  // namespace
 
 bool is_read_in_parts(const fs::path& path) {
+  if (is_arrow_data(path)) return has_arrow();
   return compression_of(path) == Compression::kNone && (is_plain_text(path) || is_jsonl(path));
 }
 
@@ -150,14 +154,13 @@ bool is_plain_text(const fs::path& path) {
 }
 
 ColumnChoice read_documents(const fs::path& path, const DocumentOptions& options, const DocumentPart& visit) {
-  const std::string extension = data_extension(path);
-  refuse_arrow(path, extension);
+  if (is_arrow_data(path)) return read_arrow_documents(path, options, visit);
   std::error_code ignored;
   if ((is_plain_text(path) || is_jsonl(path)) && !fs::is_directory(path, ignored))
     return read_by_lines(path, is_jsonl(path), options, visit);
   Table table = read_table(path, {.quotes = options.quotes, .max_bytes = options.max_bytes});
   if (table.text_bytes() == 0) table.set_text_bytes(static_cast<int64_t>(fs::file_size(path, ignored)));
-  ColumnChoice columns = choose_document_column(table, options.column);
+  ColumnChoice columns = choose_columns_of_documents(table, options);
   visit(TextSplit(std::move(table), columns));
   return columns;
 }

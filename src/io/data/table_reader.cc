@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "io/data/arrow_reader.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
@@ -46,10 +47,11 @@ std::string data_extension(const std::filesystem::path& path) {
 }
 
 bool is_data_file(const std::filesystem::path& path) {
-  return std::ranges::find(kExtensions, data_extension(path)) != std::end(kExtensions);
+  return is_arrow_data(path) || std::ranges::find(kExtensions, data_extension(path)) != std::end(kExtensions);
 }
 
 Table read_table(const std::filesystem::path& path, const TableOptions& options) {
+  if (is_arrow_data(path)) return read_arrow_table(path);
   const std::string extension = data_extension(path);
   if (!is_data_file(path)) {
     std::error_code ignored;

@@ -166,7 +166,7 @@ struct TableOptions {
 // .jsonl and .ndjson are JSONL; .json is an array of objects, {"data": [...]}, or JSONL, since Hugging Face's
 // "json" loader accepts all three; .conll, .conllu and .txt have one word per line. Errors: kUsage for
 // another extension; kBadData as the readers.
-// .gz or .zst may follow the extension.
+// .gz or .zst may follow the extension. Parquet and Arrow files and saved data sets are read as read_arrow() does.
 Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
 
 // Returns the extension of a path that defines its format, in small letters and without that of its compression.

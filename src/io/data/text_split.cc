@@ -56,6 +56,28 @@ void TextSplit::check_text(int64_t table_row, int64_t column) {
                 name, cell_kind_name(kind), excerpt(table_.cell(table_row, column)), table_.column_list());
 }
 
+void TextSplit::check_messages(int64_t table_row) const {
+  for (const int64_t column : {first_, second_}) {
+    if (column < 0 || table_.kind(table_row, column) == CellKind::kList) continue;
+    if (is_unreadable(table_.kind(table_row, column))) fail_unreadable(table_, table_row, column);
+    throw_at_line(table_.file_name(), table_.line(table_row),
+                  "expected a list of messages in column '{}', found {}: {}\n  correct or remove the row",
+                  table_.columns()[static_cast<size_t>(column)],
+                  cell_kind_name(table_.kind(table_row, column)), excerpt(table_.cell(table_row, column)));
+  }
+  for (const char* name : {"tools", "chat_template_kwargs"}) {
+    const int64_t column = table_.find_column(name);
+    if (column < 0 || table_.kind(table_row, column) == CellKind::kNull) continue;
+    const std::string_view cell = table_.cell(table_row, column);
+    if (cell.empty() || cell == "[]" || cell == "{}") continue;
+    throw_at_line(table_.file_name(), table_.line(table_row),
+                  "the conversation has \"{}\", which no chat template of Plimsoll renders: {}\n  remove the "
+                  "column, or "
+                  "the row",
+                  name, excerpt(cell));
+  }
+}
+
 TextSplit::TextSplit(Table table, const ColumnChoice& columns) {
   *this = with_columns(std::move(table), columns);
   rows_.resize(index(table_.num_rows()));
@@ -71,7 +93,12 @@ TextSplit::TextSplit(Table table, const ColumnChoice& columns) {
     has_words_ = true;
     return;
   }
+  chat_ = columns.chat;
   for (const int64_t row : rows_) {
+    if (chat_ == ChatColumns::kMessages || chat_ == ChatColumns::kPromptMessages) {
+      check_messages(row);
+      continue;
+    }
     check_text(row, first_);
     if (second_ >= 0) {
       check_text(row, second_);

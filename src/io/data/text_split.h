@@ -21,7 +21,7 @@ namespace plimsoll {
 class TextSplit {
  public:
   // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that
-  // is not text (a number, null or a list; only in JSON), for a column that the table does not have (the
+  // is not text (a number, null or a list; only in JSON), or in conversations of messages not a list, for a column that the table does not have (the
   // message contains both lists of columns), and for lists as read_tagged_words().
   TextSplit(Table table, const ColumnChoice& columns);
   // Uses the table and the columns as the constructor does, but skips and counts rows with a kNull cell in a used
@@ -52,6 +52,9 @@ class TextSplit {
   TokenSet tokens(int64_t max_length) const { return take_tokens(ids_, rows_, max_length); }
   // Returns the largest token type of the rows and the line of the first row that has it. Requires: has_ids().
   std::pair<int32_t, int64_t> largest_type() const;
+
+  // Returns the form of the conversations whose JSON or texts first_text() and second_text() return; kNone for other rows.
+  ChatColumns chat() const { return chat_; }
 
   // Requires: 0 <= row < num_rows(), and !has_words().
   std::string_view first_text(int64_t row) const { return table_.cell(rows_[index(row)], first_); }
@@ -94,12 +97,14 @@ class TextSplit {
   static TextSplit with_columns(Table table, const ColumnChoice& columns);
   static size_t index(int64_t row) { return static_cast<size_t>(row); }
   void check_text(int64_t table_row, int64_t column);
+  void check_messages(int64_t table_row) const;
 
   Table table_;
   TaggedWords words_;  // by row of the table; empty unless has_words_
   bool has_words_ = false;
   TokenRows ids_;  // by row of the table; empty unless has_ids_
   bool has_ids_ = false;
+  ChatColumns chat_ = ChatColumns::kNone;
   std::vector<int64_t> rows_;
   int64_t first_ = -1;
   int64_t second_ = -1;

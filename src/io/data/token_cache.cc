@@ -31,7 +31,7 @@ struct Header {
   TokenCacheKey key;
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
-  int32_t has_types = 0;
+  int32_t types = 0;  // 0: none; 1: segments; 2: trained tokens
   int32_t has_word_starts = 0;
   TruncationCount truncation;
   uint64_t payload_hash = 0;  // hash of all bytes before the header
@@ -56,7 +56,7 @@ Places places_of(const Header& header) {
   const int64_t count = header.num_tokens;
   Places places;
   places.types = padded(count * header.id_bytes);
-  places.word_starts = places.types + padded(header.has_types != 0 ? count : 0);
+  places.word_starts = places.types + padded(header.types != 0 ? count : 0);
   places.offsets = places.word_starts + padded(header.has_word_starts != 0 ? 4 * count : 0);
   places.header = places.offsets + 8 * (header.num_rows + 1);
   return places;
@@ -72,6 +72,10 @@ void seal(Header& header, const TokenCacheKey& key, uint64_t payload_hash) {
   header.key = key;
   header.payload_hash = payload_hash;
   header.header_hash = hash_header(header);
+}
+
+int32_t stored_types(bool has_types, TypeUse use) {
+  return !has_types ? 0 : use == TypeUse::kTrained ? 2 : 1;
 }
 
 // Calls write(bytes) for a piece and its padding.
@@ -168,7 +172,7 @@ std::optional<WordTokens> rows_of(const File& file, const Header& header, int64_
   const Places at = places_of(header);
   const int64_t num_tokens = header.num_tokens;
   const int64_t num_narrow = header.id_bytes == 2 ? num_tokens : 0;
-  const int64_t num_types = header.has_types != 0 ? num_tokens : 0;
+  const int64_t num_types = header.types != 0 ? num_tokens : 0;
   WordTokens rows;
   rows.word_starts =
       read_elements<int32_t>(file, at.word_starts, header.has_word_starts != 0 ? num_tokens : 0);
@@ -181,6 +185,7 @@ std::optional<WordTokens> rows_of(const File& file, const Header& header, int64_
     if (!offsets_are_sane(arrays.offsets, num_tokens)) return std::nullopt;
     rows.tokens = TokenSet::from_mapped({.file = std::move(mapping), .arrays = arrays, .max_id = max_id},
                                         header.truncation);
+    if (header.types == 2) rows.tokens.set_type_use(TypeUse::kTrained);
     rows.tokens.release_pages();
     return rows;
   }
@@ -189,6 +194,7 @@ std::optional<WordTokens> rows_of(const File& file, const Header& header, int64_
   rows.tokens = TokenSet::from_parts(
       read_elements<uint16_t>(file, 0, num_narrow), read_elements<int32_t>(file, 0, num_tokens - num_narrow),
       read_elements<uint8_t>(file, at.types, num_types), std::move(offsets), header.truncation);
+  if (header.types == 2) rows.tokens.set_type_use(TypeUse::kTrained);
   return rows;
 }
 
@@ -254,7 +260,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
                 .key = {},
                 .num_rows = tokens.num_rows(),
                 .num_tokens = tokens.num_tokens(),
-                .has_types = tokens.has_types() ? 1 : 0,
+                .types = stored_types(tokens.has_types(), tokens.type_use()),
                 .has_word_starts = rows.word_starts.empty() ? 0 : 1,
                 .truncation = tokens.truncation()};
   seal(header, key, content_hash(tokens, rows.word_starts));
@@ -298,8 +304,10 @@ void TokenCacheWriter::write(std::span<const std::byte> bytes) {
 }
 
 void TokenCacheWriter::add(const TokenSet& part) {
-  PLIMSOLL_CHECK(!part.has_types() && part.max_id() <= max_id_, "an id {} in a file of ids up to {}",
-                 part.max_id(), max_id_);
+  PLIMSOLL_CHECK(part.max_id() <= max_id_, "an id {} in a file of ids up to {}", part.max_id(), max_id_);
+  type_use_ = part.type_use();
+  if (part.has_types()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
+  types_.insert(types_.end(), part.types().begin(), part.types().end());
   // All ids of a file have the same width.
   if (max_id_ <= 0xFFFF && part.is_narrow()) {
     write(std::as_bytes(part.narrow_ids()));
@@ -313,6 +321,7 @@ void TokenCacheWriter::add(const TokenSet& part) {
   }
   const int64_t begin = offsets_.back();
   for (const int64_t offset : part.offsets().subspan(1)) offsets_.push_back(begin + offset);
+  if (!types_.empty()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
   truncation_.rows += part.truncation().rows;
   truncation_.tokens += part.truncation().tokens;
 }
@@ -322,10 +331,13 @@ void TokenCacheWriter::finish(const TokenCacheKey& key) {
                 .key = {},
                 .num_rows = std::ssize(offsets_) - 1,
                 .num_tokens = offsets_.back(),
+                .types = stored_types(!types_.empty(), type_use_),
                 .truncation = truncation_};
   constexpr std::array<std::byte, 8> kZeros{};
   const int64_t id_bytes = header.num_tokens * header.id_bytes;
   write(std::span(kZeros).first(static_cast<size_t>(padded(id_bytes) - id_bytes)));
+  write_padded(std::as_bytes(std::span<const uint8_t>(types_)),
+               [&](std::span<const std::byte> bytes) { write(bytes); });
   write(std::as_bytes(std::span<const int64_t>(offsets_)));
   seal(header, key, hash_.digest());
   file_->write(std::as_bytes(std::span(&header, 1)));

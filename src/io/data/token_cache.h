@@ -64,7 +64,8 @@ std::optional<WordTokens> read_token_cache(FileSystem& files, const std::string&
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                               const WordTokens& tokens);
 
-// Writes a file of tokens that arrive part by part, so that they need not fit into memory: it holds 8 bytes per row. A
+// Writes a file of tokens that arrive part by part, so that they need not fit into memory: it holds 8 bytes per row, and 1 byte
+// per token if tokens have types. A
 // writer that is not finished leaves no file. One thread at a time. Errors: FileError.
 class TokenCacheWriter {
  public:
@@ -74,10 +75,12 @@ class TokenCacheWriter {
   TokenCacheWriter(const TokenCacheWriter&) = delete;
   TokenCacheWriter& operator=(const TokenCacheWriter&) = delete;
 
-  // Requires: no types. Errors: kInternal for an id above max_id.
+  // Errors: kInternal for an id above max_id.
   void add(const TokenSet& part);
   void finish(const TokenCacheKey& key);
-  int64_t held_bytes() const { return static_cast<int64_t>(offsets_.capacity() * sizeof(int64_t)); }
+  int64_t held_bytes() const {
+    return static_cast<int64_t>(offsets_.capacity() * sizeof(int64_t) + types_.capacity());
+  }
 
  private:
   void write(std::span<const std::byte> bytes);
@@ -89,6 +92,8 @@ class TokenCacheWriter {
   std::unique_ptr<File> file_;
   HashStream64 hash_;
   std::vector<int64_t> offsets_ = {0};
+  std::vector<uint8_t> types_;  // empty as long as every type is 0
+  TypeUse type_use_ = TypeUse::kSegments;
   std::vector<uint16_t> narrow_ids_;  // ids of the part that is being written
   std::vector<int32_t> wide_ids_;
   TruncationCount truncation_;

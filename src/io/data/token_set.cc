@@ -110,8 +110,15 @@ TokenSet TokenSet::copied() const {
   };
   std::vector<int64_t> offsets(arrays_.offsets.begin(), arrays_.offsets.end());
   for (int64_t& offset : offsets) offset -= arrays_.offsets.front();
-  return from_parts(part_of(arrays_.narrow_ids), part_of(arrays_.wide_ids), part_of(arrays_.types),
-                    std::move(offsets), truncation_);
+  TokenSet set = from_parts(part_of(arrays_.narrow_ids), part_of(arrays_.wide_ids), part_of(arrays_.types),
+                            std::move(offsets), truncation_);
+  set.type_use_ = type_use_;
+  return set;
+}
+
+void TokenSet::set_type_use(TypeUse use) {
+  PLIMSOLL_CHECK(has_types() || num_tokens() == 0 || use == TypeUse::kSegments);
+  type_use_ = use;
 }
 
 void TokenJoiner::add(const TokenSet& part) {
@@ -133,6 +140,7 @@ void TokenJoiner::add(const TokenSet& part) {
   if (!types_.empty()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
   truncation_.rows += part.truncation().rows;
   truncation_.tokens += part.truncation().tokens;
+  type_use_ = part.type_use();
 }
 
 TokenSet TokenJoiner::finish() && {
@@ -140,8 +148,10 @@ TokenSet TokenJoiner::finish() && {
   wide_ids_.shrink_to_fit();
   types_.shrink_to_fit();
   offsets_.shrink_to_fit();
-  return TokenSet::from_parts(std::move(narrow_ids_), std::move(wide_ids_), std::move(types_),
-                              std::move(offsets_), truncation_);
+  TokenSet set = TokenSet::from_parts(std::move(narrow_ids_), std::move(wide_ids_), std::move(types_),
+                                      std::move(offsets_), truncation_);
+  set.set_type_use(type_use_);
+  return set;
 }
 
 int64_t TokenJoiner::held_bytes() const {
@@ -154,7 +164,8 @@ bool TokenSet::operator==(const TokenSet& other) const {
   return std::ranges::equal(arrays_.narrow_ids, other.arrays_.narrow_ids) &&
          std::ranges::equal(arrays_.wide_ids, other.arrays_.wide_ids) &&
          std::ranges::equal(arrays_.types, other.arrays_.types) &&
-         std::ranges::equal(arrays_.offsets, other.arrays_.offsets) && truncation_ == other.truncation_;
+         std::ranges::equal(arrays_.offsets, other.arrays_.offsets) && truncation_ == other.truncation_ &&
+         type_use_ == other.type_use_;
 }
 
 TokenSet TokenSet::of_length(int64_t num_rows, int64_t length, int64_t id_bytes) {
@@ -228,6 +239,14 @@ int64_t Dataset::held_bytes() const {
 
 int64_t Dataset::num_labels(std::span<const int32_t> rows, int64_t epoch) const {
   int64_t count = 0;
+  if (labels.is_next_token && tokens.type_use() == TypeUse::kTrained) {
+    each_sequence(rows, [&](int32_t sequence) {
+      const auto begin = static_cast<size_t>(tokens.offsets()[static_cast<size_t>(sequence)]);
+      const auto types = tokens.types().subspan(begin, static_cast<size_t>(tokens.length(sequence)));
+      if (!types.empty()) count += std::ranges::count(types.subspan(1), 1);
+    });
+    return count;
+  }
   if (labels.is_next_token) {
     each_sequence(rows, [&](int32_t sequence) {
       count += std::max<int64_t>(0, tokens.length(sequence) - labels.first_target(sequence));

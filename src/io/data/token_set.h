@@ -31,6 +31,10 @@ struct TokenArrays {
   std::span<const int64_t> offsets = {};
 };
 
+// The meaning of token types: segments of a pair of texts, which the model reads; or, in conversations, 1 for the tokens that
+// are trained and 0 for the others, which only labels read.
+enum class TypeUse : uint8_t { kSegments, kTrained };
+
 // Arrays in a mapped file.
 struct MappedTokens {
   std::shared_ptr<const FileMapping> file;
@@ -51,6 +55,9 @@ class TokenSet {
   }
   const TruncationCount& truncation() const { return truncation_; }
   bool has_types() const { return !arrays_.types.empty(); }
+  TypeUse type_use() const { return type_use_; }
+  // Requires: there are types, or no tokens.
+  void set_type_use(TypeUse use);
   bool is_narrow() const { return arrays_.wide_ids.empty(); }
   int64_t held_bytes() const { return ids_bytes_ + offsets_bytes_; }
   int64_t mapped_bytes() const { return mapped_bytes_; }
@@ -110,6 +117,7 @@ class TokenSet {
   int64_t offsets_bytes_ = 0;
   int64_t mapped_bytes_ = 0;
   TruncationCount truncation_;
+  TypeUse type_use_ = TypeUse::kSegments;
   int64_t longest_ = 0;
   int64_t max_id_ = 0;
 };
@@ -131,6 +139,7 @@ class TokenJoiner {
   std::vector<uint8_t> types_;  // empty as long as every type is 0
   std::vector<int64_t> offsets_ = {0};
   TruncationCount truncation_;
+  TypeUse type_use_ = TypeUse::kSegments;
 };
 
 // Rows of ready-made token ids, as Hugging Face's tokenizers write them: the columns input_ids and, optionally,

@@ -1,0 +1,133 @@
+#include "io/data/arrow_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "io/data/document_reader.h"
+#include "io/data/table_reader.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+std::string path_of(const std::string& name) {
+  return PLIMSOLL_SOURCE_DIR "/src/io/data/fixtures/arrow/" + name;
+}
+
+Error error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(ErrorCode::kInternal, "no error");
+}
+
+void expect_equal(const Table& table, const Table& wanted, int64_t first_row = 0) {
+  for (int64_t row = 0; row < table.num_rows(); ++row) {
+    for (int64_t column = 0; column < table.num_columns(); ++column) {
+      const int64_t other = wanted.find_column(table.columns()[static_cast<size_t>(column)]);
+      ASSERT_GE(other, 0);
+      EXPECT_EQ(table.cell(row, column), wanted.cell(first_row + row, other)) << row << " " << column;
+      EXPECT_EQ(table.kind(row, column), wanted.kind(first_row + row, other)) << row << " " << column;
+    }
+    EXPECT_EQ(table.line(row), first_row + row + 1);
+  }
+}
+
+class ArrowReader : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_arrow()) GTEST_SKIP() << "Plimsoll was built without Apache Arrow";
+  }
+  const Table wanted_ = read_table(path_of("rows.jsonl"));
+};
+
+TEST_F(ArrowReader, CellsAreThoseOfAJsonlFile) {
+  for (const char* name : {"rows.parquet", "large.parquet", "rows.arrow", "saved"}) {
+    SCOPED_TRACE(name);
+    const Table table = read_table(path_of(name));
+    EXPECT_TRUE(table.is_typed());
+    EXPECT_EQ(table.num_rows(), wanted_.num_rows());
+    EXPECT_EQ(table.num_columns(), wanted_.num_columns());
+    EXPECT_NE(table.content_hash(), 0u);
+    expect_equal(table, wanted_);
+    EXPECT_TRUE(is_data_file(path_of(name)));
+  }
+}
+
+TEST_F(ArrowReader, ReadsChosenColumnsInParts) {
+  for (const char* name : {"rows.parquet", "rows.arrow", "saved"}) {
+    SCOPED_TRACE(name);
+    int64_t num_rows = 0, num_parts = 0;
+    read_arrow(path_of(name), {.columns = {"messages", "text", "nothing"}, .part_bytes = 1},
+               [&](const Table& part) {
+                 EXPECT_EQ(part.num_columns(), 2);
+                 expect_equal(part, wanted_, num_rows);
+                 num_rows += part.num_rows();
+                 ++num_parts;
+               });
+    EXPECT_EQ(num_rows, wanted_.num_rows());
+    EXPECT_GT(num_parts, 1);
+    EXPECT_EQ(read_arrow_table(path_of(name), {.max_rows = 19}).num_rows(), 19);
+  }
+}
+
+TEST_F(ArrowReader, DocumentsConversationsAndIds) {
+  const auto rows_of = [](const std::string& name, const DocumentOptions& options) {
+    int64_t num_rows = 0;
+    std::optional<TextSplit> first;
+    const ColumnChoice columns = read_documents(path_of(name), options, [&](const TextSplit& part) {
+      num_rows += part.num_rows();
+      if (!first) first = part;
+    });
+    EXPECT_EQ(num_rows, 50);
+    return std::pair(columns, *first);
+  };
+  for (const char* name : {"rows.jsonl", "rows.parquet", "saved"}) {
+    SCOPED_TRACE(name);
+    EXPECT_TRUE(is_read_in_parts(path_of(name)));
+    EXPECT_EQ(rows_of(name, {.column = "text"}).first.first, "text");
+    EXPECT_EQ(rows_of(name, {.column = "messages", .reads_chats = true}).second.chat(),
+              ChatColumns::kMessages);
+    EXPECT_TRUE(rows_of(name, {}).second.has_ids());
+    EXPECT_EQ(rows_of(name, {}).second.tokens(100).num_tokens(),
+              rows_of("rows.jsonl", {}).second.tokens(100).num_tokens());
+  }
+}
+
+TEST_F(ArrowReader, RefusesWhatIsDamagedOrUnreadable) {
+  const auto fault = [](const std::string& name) {
+    const Error error = error_of([&] { read_table(path_of(name)); });
+    EXPECT_EQ(error.code(), ErrorCode::kBadData) << name << ": " << error.what();
+    return std::string(error.what());
+  };
+  EXPECT_NE(fault("cut.parquet").find("cut.parquet: the file is damaged, cut short"), std::string::npos);
+  EXPECT_NE(fault("damaged.parquet").find("damaged.parquet: the file is damaged"), std::string::npos);
+  EXPECT_NE(fault("empty.parquet").find("the file has no rows"), std::string::npos);
+  EXPECT_NE(fault("missing.parquet").find("cannot open the file"), std::string::npos);
+  const Error splits = error_of([&] { read_table(path_of("splits")); });
+  EXPECT_EQ(splits.code(), ErrorCode::kUsage);
+  EXPECT_NE(std::string(splits.what()).find("the splits train, test"), std::string::npos) << splits.what();
+  // Columns that nobody reads may have any type.
+  const Table other = read_table(path_of("other.parquet"));
+  EXPECT_EQ(other.cell(0, 0), "2024-02-29");
+  EXPECT_EQ(other.kind(0, 1), CellKind::kInvalid);
+  EXPECT_EQ(other.kind(0, 2), CellKind::kInvalid);
+  EXPECT_EQ(other.cell(0, 3), "x");
+}
+
+TEST(ArrowReaderWithoutArrow, SaysHowToConvertTheFile) {
+  if (has_arrow()) GTEST_SKIP() << "Plimsoll was built with Apache Arrow";
+  for (const auto& [name, python] : {std::pair("rows.parquet", "pandas.read_parquet("),
+                                     std::pair("rows.arrow", "datasets.Dataset.from_file("),
+                                     std::pair("saved", "datasets.load_from_disk(")}) {
+    const Error error = error_of([&, path = path_of(name)] { read_table(path); });
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find(python), std::string::npos) << error.what();
+    EXPECT_FALSE(is_read_in_parts(path_of(name)));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
