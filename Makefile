@@ -3,6 +3,7 @@
 #   make            install missing packages (Debian, root or sudo) and build: build/plimsoll
 #   make test       also run every test that is not labelled long
 #   make demo       also train a classifier on the definitions of WordNet
+#   make demo-clm   also train a tokenizer and a small GPT-2 on the King James Bible
 #   make test-gpu   run the tests that need an NVIDIA GPU on the first GPU
 #   make test-long  run long tests, sanitizers and fuzzers (about three hours on two cores)
 #   make bench      build the benchmarks: build-bench/
@@ -16,7 +17,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := all
-.PHONY: all setup product test test-gpu test-long demo bench install clean help
+.PHONY: all setup product test test-gpu test-long demo demo-clm bench install clean help
 
 all: product
 	@echo "built: build/plimsoll   next: make demo, make test, or build/plimsoll --help"
@@ -39,6 +40,9 @@ test-long: setup
 
 demo: product
 	@scripts/demo.sh
+
+demo-clm: product
+	@scripts/demo_clm.sh
 
 bench:
 	@scripts/setup.sh build bench

@@ -5,7 +5,8 @@ usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 5] [--threads 2] [--python 
 
 PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (which determines the lengths of the mixed case).
 Both sides train random weights with dropout 0.1 on sequences of the same lengths. The work is checked before its time
-counts: each side's mean loss must be that of four classes that cannot be learned in a few steps (ln 4 = 1.386, within 0.5).
+counts: each side's mean loss must be that of classes that cannot be learned in a few steps (ln 4 = 1.386 or, for the tokens of GPT-2,
+ln 50257 = 10.82; within 0.5). The cases of GPT-2 are language models on random ids and need no tokenizer.
 
 The case first_step measures only Plimsoll: the seconds from the start of the process to the end of the first step of MiniLM,
 32 x 128, minus the median of the later steps. The weights are those of TOKENIZER_FOLDER if it has a model.safetensors,
@@ -35,6 +36,8 @@ CASES = {
     "mini_bf16": dict(model="all-MiniLM-L6-v2", batch=32, length=128, steps=10, bf16=True),
     "mixed_fp32": dict(model="all-MiniLM-L6-v2", batch=32, length=None, steps=10),
     "mixed_bf16": dict(model="all-MiniLM-L6-v2", batch=32, length=None, steps=16, bf16=True),
+    "gpt2_fp32": dict(model="gpt2", batch=2, length=512, steps=6, classes=50257),
+    "gpt2_bf16": dict(model="gpt2", batch=2, length=512, steps=6, classes=50257, bf16=True),
 }
 FIRST_STEP = "first_step"
 
@@ -58,11 +61,18 @@ def write_texts(path, lengths, tokenizer):
             file.write(" ".join(generator.choice(words) for _ in range(length - 2)) + f"\tclass{i % 4}\n")
 
 
-def words_of(program, case, tokenizer, threads, folder):
+def data_words_of(case, tokenizer, folder):
+    if "classes" in case:
+        return ["--problem_type", "causal_lm", "--dataset_name", "dummy", "--dummy_num_samples", str(case["batch"] * case["steps"]),
+                "--block_size", str(case["length"])]
     data = os.path.join(folder, "train.tsv")
     write_texts(data, lengths_of(case), tokenizer)
-    words = [program, "train", "--config_name", case["model"], "--tokenizer_name", tokenizer, "--train_file", data,
-             "--max_seq_length", "256", "--output_dir", os.path.join(folder, "out"),
+    return ["--tokenizer_name", tokenizer, "--train_file", data, "--max_seq_length", "256"]
+
+
+def words_of(program, case, tokenizer, threads, folder):
+    words = [program, "train", "--config_name", case["model"], *data_words_of(case, tokenizer, folder),
+             "--output_dir", os.path.join(folder, "out"),
              "--per_device_train_batch_size", str(case["batch"]), "--max_steps", str(case["steps"]), "--save_strategy", "no",
              "--use_cpu", "--num_threads", str(threads)]
     if case.get("bf16"):
@@ -159,7 +169,8 @@ def main():
                 ours.append(run_ours(arguments.program, case, arguments.tokenizer, arguments.threads, folder))
             peer.append(run_peer(arguments.python, name, arguments.threads))
         bad = [r["error"] for r in ours + peer if "error" in r]
-        bad += [f"loss {r['loss']}" for r in ours + peer if "error" not in r and abs(r["loss"] - math.log(4)) > 0.5]
+        expected = math.log(case.get("classes", 4))
+        bad += [f"loss {r['loss']}" for r in ours + peer if "error" not in r and abs(r["loss"] - expected) > 0.5]
         if bad:
             print(f"{name:<12} not compared: {bad[0]}", flush=True)
             rows.append(dict(case=name, error=bad[0]))

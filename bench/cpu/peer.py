@@ -12,7 +12,8 @@ import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 import torch  # noqa: E402
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments  # noqa: E402
+from transformers import (BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel, Trainer,  # noqa: E402
+                          TrainingArguments)
 
 from compare import CASES, devices, lengths_of  # noqa: E402
 
@@ -23,16 +24,22 @@ MODELS = {
 
 
 class Rows(torch.utils.data.Dataset):
-    def __init__(self, lengths):
+    def __init__(self, case):
         generator = torch.Generator().manual_seed(0)
         self.rows = [dict(input_ids=torch.randint(1000, 30000, (n,), generator=generator), labels=i % 4)
-                     for i, n in enumerate(lengths)]
+                     for i, n in enumerate(lengths_of(case))]
 
     def __len__(self):
         return len(self.rows)
 
     def __getitem__(self, i):
         return self.rows[i]
+
+
+def stack(rows):
+    """The batch of a language model: rows of one length, whose labels are their ids."""
+    ids = torch.stack([r["input_ids"] for r in rows])
+    return dict(input_ids=ids, labels=ids.clone())
 
 
 def pad(rows):
@@ -49,12 +56,16 @@ def main():
     case = CASES[sys.argv[1]]
     torch.set_num_threads(int(sys.argv[2]))
     torch.manual_seed(0)
-    model = BertForSequenceClassification(BertConfig(num_labels=4, **MODELS[case["model"]]))
+    if case["model"] == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config())
+    else:
+        model = BertForSequenceClassification(BertConfig(num_labels=4, **MODELS[case["model"]]))
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, use_cpu=True, per_device_train_batch_size=case["batch"], max_steps=case["steps"],
                                       bf16=case.get("bf16", False), report_to=[], logging_strategy="no", save_strategy="no",
                                       disable_tqdm=True)
-        trainer = Trainer(model=model, args=arguments, train_dataset=Rows(lengths_of(case)), data_collator=pad)
+        trainer = Trainer(model=model, args=arguments, train_dataset=Rows(case),
+                          data_collator=stack if "classes" in case else pad)
         result = trainer.train()
     print(json.dumps(dict(device=devices.trainer_device(trainer), samples_per_s=result.metrics["train_samples_per_second"], loss=result.metrics["train_loss"],
                           peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)))

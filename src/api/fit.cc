@@ -17,7 +17,7 @@
 #include "hardware/gpu_target.h"
 #include "models/architecture.h"
 #include "models/model.h"
-#include "plan/search/fit.h"
+#include "plan/search/fit_search.h"
 #include "run/captured_buckets.h"
 #include "run/corpus.h"
 #include "run/device_choice.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "base/check.h"
 #include "base/json.h"
 #include "base/units.h"

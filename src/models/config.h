@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/problem_type.h"
-#include "base/rope.h"
+#include "base/rope_parameters.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -64,7 +64,7 @@ struct LocalAttentionSettings {
 
 struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
   std::string model_type = "bert";  // type name of one of architectures()
-  std::string hidden_act = "gelu";  // one of the names in base/activation.h
+  std::string hidden_act = "gelu";  // one of the names in base/activation_names.h
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;
   int64_t embedding_size = 0;  // a projection widens embeddings to hidden_size; 0: they have that width

@@ -8,7 +8,7 @@
 #include <string>
 #include <variant>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "models/architecture.h"
 
 namespace plimsoll {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "optim/schedule.h"
+#include "optim/rate_schedule.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "optim/schedule.h"
+#include "optim/rate_schedule.h"
 
 namespace plimsoll {
 

@@ -10,7 +10,7 @@
 #include "io/data/dataset.h"
 #include "io/data/sampler.h"
 #include "optim/metric_schedule.h"
-#include "optim/schedule.h"
+#include "optim/rate_schedule.h"
 #include "plimsoll/arguments.h"
 #include "run/run_purpose.h"
 

@@ -9,7 +9,7 @@
 
 #include "optim/metric_schedule.h"
 #include "optim/optimizer.h"
-#include "optim/schedule.h"
+#include "optim/rate_schedule.h"
 #include "plimsoll/arguments.h"
 
 namespace plimsoll {

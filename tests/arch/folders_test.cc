@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 
@@ -80,6 +81,18 @@ TEST(Folders, ArchitecturePageListsTheTree) {
     EXPECT_TRUE(fs::is_directory(kRoot / folder))
         << "docs/ARCHITECTURE.md lists " << folder << "/, which is not there";
   }
+}
+
+// Editors and search results show the names of files without their folders.
+TEST(Folders, NoTwoSourcesHaveOneName) {
+  std::map<std::string, fs::path> found;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {
+    const std::string extension = entry.path().extension().string();
+    if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh") continue;
+    const auto [at, is_new] = found.emplace(entry.path().filename().string(), entry.path());
+    EXPECT_TRUE(is_new) << entry.path() << " has the name of " << at->second;
+  }
+  EXPECT_GT(found.size(), 500u);
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
 }
 
 // The passes after it do not change a bit of what a step computes, and neither do earlier contents of the arena.
+// Evaluations are not compared, because they are those of bf16, in which a product on a GPU has other bits if its addend is
+// in place (matmul_cuda.h) and the pass in_place is one of those that are left out.
 TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   int checked = 0;
   for (const int64_t accumulation : {1, 2}) {
@@ -150,7 +152,7 @@ TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
       test.accumulation = accumulation;
       const auto run = [&](const TinyCase& changed, uint8_t fill) {
         TinySteps steps(changed, build_plan(testing::tiny_request(changed, kStepsBucket)), {.fill = fill});
-        steps.steps(1, 2);
+        steps.steps_alone(1, 2);
         return steps;
       };
       TinySteps whole = run(test, 0xFF);

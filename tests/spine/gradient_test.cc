@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "models/architecture.h"
 #include "tests/spine/tiny_run.h"
 

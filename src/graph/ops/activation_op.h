@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {

@@ -231,6 +231,11 @@ inline void transpose_tile(const float* tile, int64_t count, int64_t head_dim, f
   }
 }
 #else
+// The numbers of the lanes. Highway's Iota writes such an array at every call, and GCC 12 neither inlines it nor moves it out of a loop: it took 9 %
+// of a training step of a GPT-2 of width 192.
+alignas(64) inline constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static_assert(hn::MaxLanes(Floats()) <= 16);
+
 // Loads four floats from each of the rows at `from` + 4 b rows, b = 0, 1, .., into 128-bit block b of the
 // vector.
 HWY_INLINE FloatVec gather_blocks(const float* from, int64_t row) {
@@ -238,7 +243,7 @@ HWY_INLINE FloatVec gather_blocks(const float* from, int64_t row) {
   FloatVec blocks = hn::LoadDup128(df, from);
   HWY_UNROLL(4)
   for (int64_t b = 1; b < lanes() / 4; ++b) {
-    const auto below = hn::Lt(hn::Iota(df, 0.0f), hn::Set(df, static_cast<float>(4 * b)));
+    const auto below = hn::Lt(hn::Load(df, kLaneNumbers), hn::Set(df, static_cast<float>(4 * b)));
     blocks = hn::IfThenElse(below, blocks, hn::LoadDup128(df, from + 4 * b * row));
   }
   return blocks;

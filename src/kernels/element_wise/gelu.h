@@ -22,7 +22,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "base/view.h"
 #include "device/cuda/stream.h"
 #include "kernels/element_wise/add.h"

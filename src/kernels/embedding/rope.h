@@ -1,5 +1,5 @@
 // Rotary position embeddings: a table of cosines and sines per token, and the rotation of the heads of q and k by it.
-// base/rope.h has the frequencies. The header states the contracts of these kernels, which do not use graphs and
+// base/rope_parameters.h has the frequencies. The header states the contracts of these kernels, which do not use graphs and
 // allocate nothing.
 //
 // Shape letters: T rows of the bucket (tokens and unused tail rows), B sequences, D head size (even), H heads that are
@@ -25,7 +25,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/rope.h"
+#include "base/rope_parameters.h"
 #include "base/view.h"
 #include "device/cuda/stream.h"
 #include "kernels/element_wise/rounding.h"

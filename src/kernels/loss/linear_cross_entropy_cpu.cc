@@ -10,22 +10,32 @@
 namespace plimsoll {
 namespace {
 
+// A weight as the products of one kind read it: as it is stored, or a copy in their own layout.
+struct ChunkWeight {
+  bool packs = false;
+  int64_t packed_bytes = 0;
+  ConstView view = {};
+};
+
 // The state that all computations share: the products of full chunks and of the last chunk, and the
 // locations of the scratch's parts.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
       : problem_(problem),
+        part_(part),
         parts_(linear_cross_entropy_cpu_scratch(problem, part)),
         copies_weight_(linear_cross_entropy_copies_weight(problem)) {
-    const DType w = copies_weight_ ? problem.x : problem.w;
-    for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t, int64_t rows) {
+    for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
       Prepared& prepared = prepared_[rows];
       if (prepared.logits) return;
-      const LossChunkProducts products = loss_chunk_products(problem, rows, w);
+      const LossChunkProducts products = linear_cross_entropy_cpu_products(problem, rows);
       prepared.logits = prepare_matmul_cpu(products.logits);
       if (computes_d_x(part)) prepared.d_x = prepare_matmul_cpu(products.d_x);
       if (computes_d_w(part)) prepared.d_w = prepare_matmul_cpu(products.d_w);
+      if (first > 0) return;
+      w_of_logits_ = weight_of(products.logits);
+      w_of_d_x_ = weight_of(products.d_x);
     });
   }
 
@@ -38,11 +48,14 @@ class Chunks {
     PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes, "scratch of {} bytes, needed {}",
                    scratch.size(), parts_.bytes);
     scratch_ = scratch.data();
-    w_ = w;
-    if (!copies_weight_) return;
-    const View copy{scratch_ + parts_.weight, problem_.x};
-    cast_fwd_cpu({.x = w, .y = copy, .n = problem_.classes * problem_.hidden});
-    w_ = copy;
+    if (copies_weight_) {
+      const View copy{scratch_ + parts_.weight, problem_.x};
+      cast_fwd_cpu({.x = w, .y = copy, .n = problem_.classes * problem_.hidden});
+      w = copy;
+    }
+    Prepared& first = prepared_.find(std::min(problem_.chunk_rows, problem_.rows))->second;
+    read_weight(w, *first.logits, parts_.logits_weight, w_of_logits_);
+    if (computes_d_x(part_)) read_weight(w, *first.d_x, parts_.d_x_weight, w_of_d_x_);
   }
 
   View sum() const { return {scratch_ + parts_.losses, DType::kF64}; }
@@ -55,20 +68,19 @@ class Chunks {
   }
   Prepared& prepared(int64_t rows) { return prepared_.find(rows)->second; }
 
-  // Computes the logits of `rows` rows starting at `first`, in the form that the loss reads.
+  // Computes the logits of `rows` rows starting at `first`, in the type of x.
   template <typename Args>
   void compute_logits(const Args& args, int64_t first, int64_t rows) {
     prepared(rows).logits->run({.a = view_from(args.x_BH, first * problem_.hidden),
-                                .b = w_,
+                                .b = w_of_logits_.view,
                                 .bias = args.bias_K,
                                 .c = narrow(),
                                 .scratch = workspace()});
-    if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
   }
 
-  // Adds the loss of the current chunk, whose logits exist, to sum().
-  template <typename Args>
-  void add_loss(const Args& args, int64_t first, int64_t rows) {
+  // Adds the loss of the current chunk to sum(), and counts its correct predictions if that is wanted.
+  void add_loss(const LinearCrossEntropyFwdArgs& args, int64_t first, int64_t rows) {
+    if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
     softmax_cross_entropy_fwd_cpu({.logits_BK = wide(),
                                    .labels_B = view_from(args.labels_B, first),
                                    .denominator = args.denominator,
@@ -77,27 +89,29 @@ class Chunks {
                                    .num_classes = problem_.classes,
                                    .label_smoothing = problem_.label_smoothing,
                                    .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+    if (args.num_correct) count_correct_cpu(count_of_chunk(args, wide(), first, rows, problem_.classes));
   }
 
-  // Replaces the logits of the current chunk with their gradients in the type of x.
+  // Replaces the logits of the current chunk with their gradients, and adds its loss to sum() if it is computed.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
-    softmax_cross_entropy_bwd_cpu({.logits_BK = wide(),
-                                   .labels_B = view_from(args.labels_B, first),
-                                   .denominator = args.denominator,
-                                   .d_loss = args.d_loss,
-                                   .d_logits_BK = wide(),
-                                   .num_rows = rows,
-                                   .num_classes = problem_.classes,
-                                   .label_smoothing = problem_.label_smoothing});
-    if (problem_.x != DType::kF32) cast_fwd_cpu({.x = wide(), .y = narrow(), .n = rows * problem_.classes});
+    softmax_cross_entropy_in_place_cpu({.logits_BK = narrow(),
+                                        .labels_B = view_from(args.labels_B, first),
+                                        .denominator = args.denominator,
+                                        .d_loss = args.d_loss,
+                                        .loss = computes_loss(part_) ? sum() : View{},
+                                        .num_rows = rows,
+                                        .num_classes = problem_.classes,
+                                        .label_smoothing = problem_.label_smoothing,
+                                        .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite,
+                                        .wide_row = problem_.x == DType::kF32 ? View{} : wide()});
   }
 
   // The functions below read the gradients of the logits of the current chunk.
   template <typename Args>
   void compute_d_x(const Args& args, int64_t first, int64_t rows) {
     prepared(rows).d_x->run({.a = narrow(),
-                             .b = w_,
+                             .b = w_of_d_x_.view,
                              .bias = {},
                              .c = view_from(args.d_x_BH, first * problem_.hidden),
                              .scratch = workspace()});
@@ -126,11 +140,23 @@ class Chunks {
   LinearCrossEntropyProblem problem_;
 
  private:
+  static ChunkWeight weight_of(const MatmulProblem& product) {
+    return {product.b_operand == MatmulOperand::kPacked, matmul_packed_b_bytes(product)};
+  }
+  void read_weight(ConstView w, PreparedMatmul& product, int64_t offset, ChunkWeight& weight) const {
+    weight.view = w;
+    if (!weight.packs) return;
+    std::byte* packed = scratch_ + offset;
+    product.pack_b(w, {packed, static_cast<size_t>(weight.packed_bytes)}, workspace());
+    weight.view = {packed, problem_.x};
+  }
+
+  LossPart part_;
   LinearCrossEntropyScratch parts_;
   bool copies_weight_;
   std::map<int64_t, Prepared> prepared_;  // indexed by the number of rows of a chunk; at most two entries
   std::byte* scratch_ = nullptr;
-  ConstView w_;
+  ChunkWeight w_of_logits_, w_of_d_x_;
 };
 
 class Forward final : public PreparedLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {
@@ -142,7 +168,6 @@ class Forward final : public PreparedLossChunks<LinearCrossEntropyFwdArgs>, priv
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows);
       add_loss(args, first, rows);
-      if (args.num_correct) count_correct_cpu(count_of_chunk(args, wide(), first, rows, problem_.classes));
     });
     args.loss.store(0, sum().load(0));
   }
@@ -184,7 +209,6 @@ class WithGradients final : public PreparedLossChunks<LinearCrossEntropyWithGrad
     begin(args.w_KH, args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows);
-      add_loss(args, first, rows);
       compute_d_logits(args, first, rows);
       if (args.d_x_BH) compute_d_x(args, first, rows);
       compute_parameter_gradients(args, first, rows);

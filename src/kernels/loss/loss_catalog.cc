@@ -74,6 +74,15 @@ bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem
   return problem.w != problem.x && std::min(problem.chunk_rows, problem.rows) < kMatmulMinRowsToPack;
 }
 
+LossChunkProducts linear_cross_entropy_cpu_products(const LinearCrossEntropyProblem& problem, int64_t rows) {
+  const DType w = linear_cross_entropy_copies_weight(problem) ? problem.x : problem.w;
+  LossChunkProducts products = loss_chunk_products(problem, rows, w);
+  const LossChunkProducts full = loss_chunk_products(problem, std::min(problem.chunk_rows, problem.rows), w);
+  if (matmul_packs_b(full.logits)) products.logits.b_operand = MatmulOperand::kPacked;
+  if (matmul_packs_b(full.d_x)) products.d_x.b_operand = MatmulOperand::kPacked;
+  return products;
+}
+
 int64_t linear_cross_entropy_cuda_chunk_rows(const LinearCrossEntropyProblem& problem) {
   const int64_t row_bytes = problem.hidden * dtype_bytes(problem.x);
   return round_up(problem.chunk_rows, kCudaAlignment / std::gcd(kCudaAlignment, row_bytes));
@@ -102,10 +111,20 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
   LinearCrossEntropyScratch scratch;
   if (computes_loss(part)) scratch.losses = parts.take(dtype_bytes(DType::kF64));
   scratch.narrow = parts.take(problem.x == DType::kF32 ? 0 : chunk * dtype_bytes(problem.x));
-  scratch.wide = parts.take(chunk * dtype_bytes(DType::kF32));
+  // Only the forward computation keeps wide logits of a whole chunk, which counting correct predictions also reads.
+  const bool keeps_rows = problem.x != DType::kF32 && part != LossPart::kLoss;
+  const int64_t wide_rows =
+      keeps_rows ? problem.num_threads * cross_entropy_wide_row_floats(problem.classes) : chunk;
+  scratch.wide = parts.take(wide_rows * dtype_bytes(DType::kF32));
   scratch.weight = parts.take(copies ? problem.classes * problem.hidden * dtype_bytes(problem.x) : 0);
+  const auto bytes_of_copy = [](const MatmulProblem& product) {
+    return product.b_operand == MatmulOperand::kPacked ? matmul_packed_b_bytes(product) : 0;
+  };
+  const LossChunkProducts full = linear_cross_entropy_cpu_products(problem, sizes.full);
+  scratch.logits_weight = parts.take(bytes_of_copy(full.logits));
+  scratch.d_x_weight = parts.take(computes_d_x(part) ? bytes_of_copy(full.d_x) : 0);
   for (const int64_t rows : {sizes.full, sizes.last}) {
-    const LossChunkProducts products = loss_chunk_products(problem, rows, copies ? problem.x : problem.w);
+    const LossChunkProducts products = linear_cross_entropy_cpu_products(problem, rows);
     int64_t bytes = matmul_scratch_bytes(products.logits);
     if (computes_d_x(part)) bytes = std::max(bytes, matmul_scratch_bytes(products.d_x));
     if (computes_d_w(part)) {
@@ -193,8 +212,8 @@ int64_t linear_cross_entropy_plain_scratch(const LinearCrossEntropyProblem& loss
   return linear_cross_entropy_ref_scratch(loss).bytes;
 }
 int64_t linear_cross_entropy_cpu_library(const LinearCrossEntropyProblem& loss) {
-  const LossChunkProducts products = loss_chunk_products(
-      loss, std::min(loss.chunk_rows, loss.rows), linear_cross_entropy_copies_weight(loss) ? loss.x : loss.w);
+  const LossChunkProducts products =
+      linear_cross_entropy_cpu_products(loss, std::min(loss.chunk_rows, loss.rows));
   return std::max({matmul_library_bytes(products.logits), matmul_library_bytes(products.d_w),
                    matmul_library_bytes(products.d_x)});
 }

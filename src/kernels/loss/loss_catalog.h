@@ -58,10 +58,12 @@ LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, 
 
 // The byte at which each part of the scratch begins. Parts that a kernel does not use have no bytes.
 struct LinearCrossEntropyScratch {
-  int64_t losses = 0;     // forward: the sum so far (f64); on a GPU one f64 per row
-  int64_t narrow = 0;     // a chunk of logits in the type of x, if `wide` has another type
-  int64_t wide = 0;       // a chunk of logits in the type that the loss reads
-  int64_t weight = 0;     // w in the type of x
+  int64_t losses = 0;         // forward: the sum so far (f64); on a GPU one f64 per row
+  int64_t narrow = 0;         // a chunk of logits in the type of x, if `wide` has another type
+  int64_t wide = 0;           // logits in the type that the loss reads: a chunk, or a row per thread of a CPU
+  int64_t weight = 0;         // w in the type of x
+  int64_t logits_weight = 0;  // w in the layout of the products of logits and of d_x, if they read a copy
+  int64_t d_x_weight = 0;
   int64_t workspace = 0;  // scratch memory of products and column sums
   int64_t workspace_bytes = 0;
   int64_t bytes = 0;
@@ -75,6 +77,13 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
 // Returns true if the CPU kernels round w once for all chunks: w is f32, x is bf16, and chunks have so few rows that
 // products do not copy w into their own layout anyway.
 bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem);
+// Returns the products of a chunk of `rows` rows on a CPU. Those that would copy w into their own layout for every chunk read one copy, which
+// is made once for all chunks.
+LossChunkProducts linear_cross_entropy_cpu_products(const LinearCrossEntropyProblem& problem, int64_t rows);
+// The floats of the row that a thread widens, if logits are bf16.
+constexpr int64_t cross_entropy_wide_row_floats(int64_t classes) {
+  return (classes + 15) / 16 * 16;
+}
 // Returns the rows per chunk on a GPU: chunk_rows rounded up so that every chunk of x begins at a multiple of 256 bytes,
 // which cuBLASLt assumes.
 int64_t linear_cross_entropy_cuda_chunk_rows(const LinearCrossEntropyProblem& problem);

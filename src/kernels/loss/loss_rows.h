@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/view.h"
@@ -30,15 +31,19 @@ void for_each_row(int64_t num_rows, int64_t num_classes, Body&& body) {
   });
 }
 
-// Returns the sum over rows of body(row), which returns a double. Requires: body does not throw.
+// Returns the sum over rows of body(row) or body(row, thread), which returns a double. Requires: body does not throw.
 template <typename Body>
 double sum_over_rows(int64_t num_rows, int64_t num_classes, Body&& body) {
   const int64_t blocks = num_row_blocks(num_rows, num_classes);
   double partial[kLossRowBlocks] = {};
-  parallel_for(blocks, [&](int64_t block, int /*thread*/) {
+  parallel_for(blocks, [&](int64_t block, [[maybe_unused]] int thread) {
     double sum = 0.0;
     for (int64_t row = num_rows * block / blocks; row < num_rows * (block + 1) / blocks; ++row) {
-      sum += body(row);
+      if constexpr (std::is_invocable_v<Body, int64_t, int>) {
+        sum += body(row, thread);
+      } else {
+        sum += body(row);
+      }
     }
     partial[block] = sum;
   });

@@ -65,6 +65,20 @@ struct SoftmaxCrossEntropyBwdArgs {
   View row_losses = {};
 };
 
+// The arguments of a computation that replaces logits with their gradients, and computes the loss from the same sums of exponentials.
+struct SoftmaxCrossEntropyInPlaceArgs {
+  View logits_BK = {};  // f32 or bf16; becomes d_logits
+  ConstView labels_B = {};
+  ConstView denominator = {};
+  ConstView d_loss = {};
+  View loss = {};  // null: not computed
+  int64_t num_rows = 0;
+  int64_t num_classes = 0;
+  double label_smoothing = 0.0;
+  Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
+  View wide_row = {};  // f32, for bf16 logits: cross_entropy_wide_row_floats(num_classes) per thread
+};
+
 // Returns a bound on the absolute error of one row's loss in fp32: the logarithm turns the sum's relative
 // error into an absolute one; everything else is in double. Storing the loss adds 2^-24 of its magnitude.
 constexpr double softmax_cross_entropy_row_error(int64_t num_classes) {
@@ -84,6 +98,9 @@ void softmax_cross_entropy_bwd_ref(const SoftmaxCrossEntropyBwdArgs& args);
 // Requires: logits, row_loss and d_logits are f32.
 void softmax_cross_entropy_fwd_cpu(const SoftmaxCrossEntropyFwdArgs& args);
 void softmax_cross_entropy_bwd_cpu(const SoftmaxCrossEntropyBwdArgs& args);
+// Computes the loss and the gradients with the bits of the two functions above. The logits of a row are read from memory once. bf16 logits are
+// widened to fp32, and their gradients are rounded to bf16 once.
+void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& args);
 
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Logits
 // and d_logits are f32, bf16 or f16, both of one type; row_loss is f32; denominator, loss and d_loss are in

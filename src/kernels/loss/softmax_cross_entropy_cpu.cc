@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 
 #include "device/cpu/simd_targets.h"
 #include "kernels/loss/loss_rows.h"
@@ -11,17 +13,27 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/element_wise/simd/vectors-inl.h"
 #include "kernels/loss/row_exp_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
+// The sum of exponentials of a row, from which its loss and its gradient follow.
+struct RowSum {
+  float max;
+  double sum;  // of exp(x - max)
+};
+RowSum sum_of_row(const float* x, int64_t n) {
+  const float max = row_max(x, n);
+  return {max, row_sum_exp(x, n, max)};
+}
+
 // Returns the loss of one row. Its terms are differences from the normalizer in double, so nothing cancels in
 // fp32.
-double cross_entropy_row(const float* x, int32_t label, int64_t n, double smoothing) {
-  const float max = row_max(x, n);
-  const double normalizer = static_cast<double>(max) + std::log(row_sum_exp(x, n, max));
+double loss_of_row(const float* x, int32_t label, int64_t n, double smoothing, const RowSum& row) {
+  const double normalizer = static_cast<double>(row.max) + std::log(row.sum);
   const double loss = (1.0 - smoothing) * (normalizer - static_cast<double>(x[label]));
   if (smoothing == 0.0) return loss;
   double sum = 0.0;
@@ -29,24 +41,55 @@ double cross_entropy_row(const float* x, int32_t label, int64_t n, double smooth
   return loss + smoothing / static_cast<double>(n) * sum;
 }
 
-// d_x may be x.
-void cross_entropy_bwd_row(const float* x, float* d_x, int32_t label, int64_t n, double smoothing,
-                           double scale) {
-  const FloatTag tag;
+double cross_entropy_row(const float* x, int32_t label, int64_t n, double smoothing) {
+  return loss_of_row(x, label, n, smoothing, sum_of_row(x, n));
+}
+
+// Stores the gradients of a row. `x` and `d_x` may be the same row.
+template <typename T>
+void gradient_of_row(const float* x, T* d_x, int32_t label, int64_t n, double smoothing, double scale,
+                     const RowSum& row) {
+  const F32Tag tag;
   const double label_logit = static_cast<double>(x[label]);
-  const float max = row_max(x, n);
-  const double sum = row_sum_exp(x, n, max);
-  const FloatVec max_v = hn::Set(tag, max);
-  const FloatVec inverse = hn::Set(tag, static_cast<float>(1.0 / sum));
+  const FloatVec max_v = hn::Set(tag, row.max);
+  const FloatVec inverse = hn::Set(tag, static_cast<float>(1.0 / row.sum));
   const double off_target = smoothing / static_cast<double>(n);
   const FloatVec off_target_v = hn::Set(tag, static_cast<float>(off_target));
   const FloatVec scale_v = hn::Set(tag, static_cast<float>(scale));
-  map_row(x, d_x, n, [&](FloatVec v) HWY_ATTR {
-    const FloatVec p = hn::Mul(exp_keeping_nan(hn::Sub(v, max_v)), inverse);
-    return hn::Mul(hn::Sub(p, off_target_v), scale_v);
+  for_each_vector(tag, 0, n, [&](auto access, int64_t i) HWY_ATTR {
+    const FloatVec p = hn::Mul(exp_keeping_nan(hn::Sub(access.load(tag, x + i), max_v)), inverse);
+    access.store(tag, hn::Mul(hn::Sub(p, off_target_v), scale_v), d_x + i);
   });
-  const double p = std::exp(label_logit - static_cast<double>(max)) / sum;
-  d_x[label] = static_cast<float>((p - (1.0 - smoothing) - off_target) * scale);
+  const double p = std::exp(label_logit - static_cast<double>(row.max)) / row.sum;
+  View{d_x, DTypeOf<T>::value}.store(label, static_cast<float>((p - (1.0 - smoothing) - off_target) * scale));
+}
+
+void cross_entropy_bwd_row(const float* x, float* d_x, int32_t label, int64_t n, double smoothing,
+                           double scale) {
+  gradient_of_row(x, d_x, label, n, smoothing, scale, sum_of_row(x, n));
+}
+
+// Replaces a row of logits with their gradients and returns its loss, if that is wanted. bf16 logits are widened into `wide`.
+double cross_entropy_in_place_row(const SoftmaxCrossEntropyInPlaceArgs& args, int64_t row, int32_t label,
+                                  double scale, float* wide) {
+  const int64_t n = args.num_classes;
+  const double smoothing = args.label_smoothing;
+  if (args.logits_BK.dtype == DType::kF32) {
+    float* x = args.logits_BK.as<float>() + row * n;
+    const RowSum sum = sum_of_row(x, n);
+    const double loss = args.loss ? loss_of_row(x, label, n, smoothing, sum) : 0.0;
+    gradient_of_row(x, x, label, n, smoothing, scale, sum);
+    return loss;
+  }
+  BF16* x = args.logits_BK.as<BF16>() + row * n;
+  const F32Tag tag;
+  for_each_vector(tag, 0, n, [&](auto access, int64_t i) HWY_ATTR {
+    access.store(tag, access.load(tag, x + i), wide + i);
+  });
+  const RowSum sum = sum_of_row(wide, n);
+  const double loss = args.loss ? loss_of_row(wide, label, n, smoothing, sum) : 0.0;
+  gradient_of_row(wide, x, label, n, smoothing, scale, sum);
+  return loss;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -58,6 +101,7 @@ namespace plimsoll {
 
 HWY_EXPORT(cross_entropy_row);
 HWY_EXPORT(cross_entropy_bwd_row);
+HWY_EXPORT(cross_entropy_in_place_row);
 
 void softmax_cross_entropy_fwd_cpu(const SoftmaxCrossEntropyFwdArgs& args) {
   const int64_t K = args.num_classes;
@@ -89,6 +133,29 @@ void softmax_cross_entropy_bwd_cpu(const SoftmaxCrossEntropyBwdArgs& args) {
       row_function(x + b * K, d_x + b * K, labels[b], K, args.label_smoothing, scale);
     }
   });
+}
+
+void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& args) {
+  const int64_t K = args.num_classes;
+  const int32_t* labels = args.labels_B.as<int32_t>();
+  const bool widens = args.logits_BK.dtype != DType::kF32;
+  PLIMSOLL_CHECK(!widens || (args.logits_BK.dtype == DType::kBF16 && args.wide_row), "logits are {}{}",
+                 dtype_name(args.logits_BK.dtype),
+                 args.wide_row ? "" : ", and there is no scratch to widen them");
+  check_labels(labels, args.num_rows, K);
+  const double scale = args.d_loss.load(0) / args.denominator.load(0);
+  const auto row_function = &HWY_DYNAMIC_DISPATCH(cross_entropy_in_place_row);
+  const double sum = sum_over_rows(args.num_rows, K, [&](int64_t b, int thread) {
+    if (labels[b] >= 0) {
+      float* wide = widens ? args.wide_row.as<float>() + thread * cross_entropy_wide_row_floats(K) : nullptr;
+      return row_function(args, b, labels[b], scale, wide);
+    }
+    const int64_t row_bytes = K * dtype_bytes(args.logits_BK.dtype);
+    std::memset(static_cast<std::byte*>(args.logits_BK.data) + b * row_bytes, 0,
+                static_cast<size_t>(row_bytes));
+    return 0.0;
+  });
+  if (args.loss) store_loss(args.loss, sum / args.denominator.load(0), args.accumulate);
 }
 
 }  // namespace plimsoll

@@ -317,6 +317,47 @@ TEST(SoftmaxCrossEntropy, GradientMayReplaceLogits) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
+// The loss and the gradients in one pass are those of the two passes, also for bf16 logits, for which the gradients are rounded once. Rows that
+// are ignored become zero without being read.
+TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
+  const int before = num_threads();
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const Shape shape : kShapes) {
+      for (const double smoothing : {0.0, 0.1}) {
+        const int64_t n = shape.B * shape.K;
+        Problem given("in_place/given", shape, dtype);
+        Problem wide("in_place/given", shape, DType::kF32);  // the same labels
+        wide.logits.assign(given.logits.to_doubles());
+        GuardedBuffer loss("in_place/loss", DType::kF64, 1), d_wide("in_place/d_wide", DType::kF32, n);
+        softmax_cross_entropy_fwd_cpu(wide.fwd(loss.view(), {}, smoothing));
+        softmax_cross_entropy_bwd_cpu(wide.bwd(d_wide.view(), smoothing));
+        GuardedBuffer expected("in_place/d_logits", dtype, n);
+        expected.assign(d_wide.to_doubles());
+        for (const int threads : {1, 3}) {
+          set_num_threads(threads);
+          Problem problem("in_place/given", shape, dtype);
+          GuardedBuffer got("in_place/got", DType::kF64, 1);
+          GuardedBuffer rows("in_place/rows", DType::kF32, threads * cross_entropy_wide_row_floats(shape.K));
+          softmax_cross_entropy_in_place_cpu({.logits_BK = problem.logits.view(),
+                                              .labels_B = problem.labels.view(),
+                                              .denominator = {&problem.denominator, DType::kF32},
+                                              .d_loss = {&problem.d_loss, DType::kF64},
+                                              .loss = got.view(),
+                                              .num_rows = shape.B,
+                                              .num_classes = shape.K,
+                                              .label_smoothing = smoothing,
+                                              .wide_row = rows.view()});
+          const auto loss_bits = test::compare_bits(got, loss);
+          EXPECT_TRUE(loss_bits.ok()) << loss_bits;
+          const auto bits = test::compare_bits(problem.logits, expected);
+          EXPECT_TRUE(bits.ok()) << bits << " " << shape.B << "x" << shape.K;
+        }
+      }
+    }
+  }
+  set_num_threads(before);
+}
+
 TEST(SoftmaxCrossEntropy, SameBitsForAnyNumberOfThreads) {
   const int before = num_threads();
   Problem problem("threads", {400, 301}, DType::kF32);

@@ -65,12 +65,20 @@ class PreparedMatmul {
   virtual std::string description() const = 0;
 };
 
+// Check what run() requires of the operands. Errors: kInternal.
+void check_matmul_operand(ConstView view, DType dtype, const char* name);
+void check_matmul_args(const MatmulProblem& problem, const MatmulArgs& args, int64_t scratch_bytes);
+
 // Prepares the product on AMX tiles, for problems that say kAmxParts; bf16_parts_amx.h states its numerics.
 // Its bits do not depend on the number of threads. Errors: kInternal if the operating system provides no
 // tiles.
 std::unique_ptr<PreparedMatmul> prepare_matmul_amx(const MatmulProblem& problem);
 
-// Prepares the product as the problem's cpu_products says. Compiles it with oneDNN for the number of threads
+// Prepares the product as dot products that read B once, in the order of memory. Its bits depend neither on the number of threads nor on
+// the number of rows. Requires: matmul_has_few_rows(problem).
+std::unique_ptr<PreparedMatmul> prepare_matmul_few_rows(const MatmulProblem& problem);
+
+// Prepares the product as dot products if it has few rows, otherwise as the problem's cpu_products says. Compiles it with oneDNN for the number of threads
 // of device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
 // matmul_scratch_bytes for every method, or if the types are none of the above. Cost: up to a few
 // milliseconds for the first product of a shape.

@@ -83,6 +83,11 @@ AmxBlocks matmul_amx_blocks(const MatmulProblem& problem) {
   return blocks;
 }
 
+bool matmul_has_few_rows(const MatmulProblem& problem) {
+  return problem.m <= kMatmulFewRows && problem.trans_a == Transpose::kNo &&
+         problem.trans_b == Transpose::kYes && problem.b_operand == MatmulOperand::kPlain;
+}
+
 CpuProducts preferred_cpu_products(const MatmulProblem& problem) {
   const Support tiles = catalog_rows::matmul_cpu_amx_support(problem);
   return problem.a == DType::kF32 && tiles.ok ? CpuProducts::kAmxParts : CpuProducts::kLibrary;

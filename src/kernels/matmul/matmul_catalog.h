@@ -67,6 +67,13 @@ CpuProducts preferred_cpu_products(const MatmulProblem& problem);
 // The smallest number of rows, columns and terms for which kAmxParts is used.
 inline constexpr int64_t kAmxPartsMinSize = 64;
 
+// Returns true if a CPU computes the product as dot products of the rows of A and of B (matmul_cpu_few_rows.cc), whichever implementation the
+// catalog names: a plan names one implementation for all its buckets, and the smallest of them are those of a decoding step. A product of few
+// rows is bound by the bytes of B, which the other implementations split or pack first. GPT-2 in fp32 on two cores of a Xeon with AMX reads
+// 471.7 MiB per token: bench/results/amx-2026-11-26.md.
+bool matmul_has_few_rows(const MatmulProblem& problem);
+inline constexpr int64_t kMatmulFewRows = 8;
+
 // The blocks in which matmul_cpu_amx computes a product. None of these numbers grows when the product shrinks.
 struct AmxBlocks {
   int64_t rows = 0;     // rows of A that a thread splits at a time

@@ -34,7 +34,6 @@ class AmxMatmul final : public PreparedMatmul {
   std::string description() const override { return "AMX tiles, six products of bf16 parts"; }
 
  private:
-  void check(const MatmulArgs& args) const;
   void add_bias(const MatmulArgs& args, const Piece& piece, int64_t row, int64_t end) const;
   void split_b(const MatmulArgs& args, const Piece& piece) const;
   void multiply_rows(const MatmulArgs& args, const Piece& piece, int64_t row, std::byte* a_parts) const;
@@ -45,24 +44,8 @@ class AmxMatmul final : public PreparedMatmul {
   int64_t scratch_bytes_ = 0;
 };
 
-void AmxMatmul::check(const MatmulArgs& args) const {
-  const bool adds = args.accumulate == Accumulate::kAdd;
-  PLIMSOLL_CHECK(!adds || problem_.writes == MatmulWrites::kOverwriteOrAdd,
-                 "the product was not prepared to add");
-  PLIMSOLL_CHECK(args.a.dtype == DType::kF32 && args.b.dtype == DType::kF32 && args.c.dtype == DType::kF32,
-                 "products on AMX tiles support fp32 only, not {} and {} with output {}",
-                 dtype_name(args.a.dtype), dtype_name(args.b.dtype), dtype_name(args.c.dtype));
-  PLIMSOLL_CHECK(args.a && args.b && args.c, "an operand is missing");
-  PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem_.bias == MatmulBias::kRow),
-                 "the bias does not fit the problem");
-  PLIMSOLL_CHECK(!args.bias || args.bias.dtype == DType::kF32, "the bias is {}, not f32",
-                 dtype_name(args.bias.dtype));
-  PLIMSOLL_CHECK(std::ssize(args.scratch) >= scratch_bytes_, "scratch of {} bytes, needed {}",
-                 args.scratch.size(), scratch_bytes_);
-}
-
 void AmxMatmul::run(const MatmulArgs& args) {
-  check(args);
+  check_matmul_args(problem_, args, scratch_bytes_);
   const int64_t tasks = (problem_.m + blocks_.rows - 1) / blocks_.rows;
   Piece piece;
   for (piece.column = 0; piece.column < problem_.n; piece.column += blocks_.columns) {

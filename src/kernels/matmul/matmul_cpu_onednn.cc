@@ -224,12 +224,6 @@ void point_at(dnnl::memory& memory, const void* address) {
   memory.set_data_handle(const_cast<void*>(address));
 }
 
-void check_operand(ConstView view, DType dtype, const char* name) {
-  PLIMSOLL_CHECK(static_cast<bool>(view), "{} is missing", name);
-  PLIMSOLL_CHECK(view.dtype == dtype, "{} has type {}, the problem has {}", name, dtype_name(view.dtype),
-                 dtype_name(dtype));
-}
-
 void OnednnMatmul::execute_packing(const void* plain, void* packed, void* workspace) {
   if (pair_tiles_) {
     pack_pairs_cpu(static_cast<const float*>(plain), problem_.k, problem_.n, problem_.trans_b, *pair_tiles_,
@@ -248,14 +242,8 @@ void OnednnMatmul::execute_packing(const void* plain, void* packed, void* worksp
 }
 
 void OnednnMatmul::run(const MatmulArgs& args) {
-  check_operand(args.a, problem_.a, "A");
-  check_operand(args.b, problem_.b_operand == MatmulOperand::kPacked ? problem_.a : problem_.b, "B");
-  check_operand(args.c, problem_.c, "C");
-  PLIMSOLL_CHECK(static_cast<int64_t>(args.scratch.size()) >= matmul_scratch_bytes(problem_),
-                 "scratch of {} bytes, needed {}", args.scratch.size(), matmul_scratch_bytes(problem_));
+  check_matmul_args(problem_, args, matmul_scratch_bytes(problem_));
   const bool adds = args.accumulate == Accumulate::kAdd;
-  PLIMSOLL_CHECK(!adds || problem_.writes == MatmulWrites::kOverwriteOrAdd,
-                 "the product was not prepared to add");
   std::byte* workspace = args.scratch.data();
   const void* b = args.b.data;
   if (packs_) {
@@ -273,7 +261,6 @@ void OnednnMatmul::run(const MatmulArgs& args) {
       dnnl_exec_arg_t{DNNL_ARG_DST, c_.get()}, dnnl_exec_arg_t{DNNL_ARG_SCRATCHPAD, workspace_.get()}};
   int count = 4;
   if (problem_.bias == MatmulBias::kRow) {
-    check_operand(args.bias, problem_.bias_dtype, "bias");
     point_at(bias_, args.bias.data);
     operands[static_cast<size_t>(count++)] = {DNNL_ARG_BIAS, bias_.get()};
   }
@@ -284,7 +271,7 @@ void OnednnMatmul::run(const MatmulArgs& args) {
 
 void OnednnMatmul::pack_b(ConstView plain_b, std::span<std::byte> packed, std::span<std::byte> scratch) {
   PLIMSOLL_CHECK(problem_.b_operand == MatmulOperand::kPacked, "the problem does not have a packed B");
-  check_operand(plain_b, problem_.b, "B");
+  check_matmul_operand(plain_b, problem_.b, "B");
   PLIMSOLL_CHECK(static_cast<int64_t>(packed.size()) >= matmul_packed_b_bytes(problem_),
                  "{} bytes for packed B, needed {}", packed.size(), matmul_packed_b_bytes(problem_));
   PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= matmul_scratch_bytes(problem_),
@@ -300,6 +287,7 @@ std::string OnednnMatmul::description() const {
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem) {
   PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend, "products on a CPU do not support an addend");
+  if (matmul_has_few_rows(problem)) return prepare_matmul_few_rows(problem);
   if (problem.cpu_products == CpuProducts::kAmxParts) return prepare_matmul_amx(problem);
   try {
     return std::make_unique<OnednnMatmul>(problem);

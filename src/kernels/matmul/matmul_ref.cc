@@ -8,6 +8,25 @@
 
 namespace plimsoll {
 
+void check_matmul_operand(ConstView view, DType dtype, const char* name) {
+  PLIMSOLL_CHECK(static_cast<bool>(view), "{} is missing", name);
+  PLIMSOLL_CHECK(view.dtype == dtype, "{} has type {}, the problem has {}", name, dtype_name(view.dtype),
+                 dtype_name(dtype));
+}
+
+void check_matmul_args(const MatmulProblem& problem, const MatmulArgs& args, int64_t scratch_bytes) {
+  check_matmul_operand(args.a, problem.a, "A");
+  check_matmul_operand(args.b, problem.b_operand == MatmulOperand::kPacked ? problem.a : problem.b, "B");
+  check_matmul_operand(args.c, problem.c, "C");
+  if (problem.bias == MatmulBias::kRow) check_matmul_operand(args.bias, problem.bias_dtype, "bias");
+  PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem.bias == MatmulBias::kRow),
+                 "the bias does not fit the problem");
+  PLIMSOLL_CHECK(std::ssize(args.scratch) >= scratch_bytes, "scratch of {} bytes, needed {}",
+                 args.scratch.size(), scratch_bytes);
+  PLIMSOLL_CHECK(args.accumulate == Accumulate::kOverwrite || problem.writes == MatmulWrites::kOverwriteOrAdd,
+                 "the product was not prepared to add");
+}
+
 void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
   PLIMSOLL_CHECK(problem.b_operand == MatmulOperand::kPlain,
                  "the reference does not support packed operands");

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/cpu_features.h"
@@ -198,6 +200,72 @@ TEST(MatmulCpuOnednn, RefusesWhatItWasNotPreparedFor) {
   EXPECT_THROW(matmul->run(args), Error);
   problem.a = DType::kF64;
   EXPECT_THROW(prepare_matmul_cpu(problem), Error);
+}
+
+// Products of few rows are dot products, at any implementation that the catalog names; those of more rows are not. Sizes that fill no vector,
+// no tile of columns and no task are among them.
+TEST(MatmulFewRows, IsWithinItsBoundForEveryNumberOfRowsAndType) {
+  int num_few = 0;
+  for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {3, 17}, {37, 64}, {130, 100}, {70, 771}}) {
+    for (int64_t m = 1; m <= kMatmulFewRows + 1; ++m) {
+      for (const auto& [a, b, c] : {std::tuple{DType::kF32, DType::kF32, DType::kF32},
+                                    {DType::kBF16, DType::kBF16, DType::kBF16},
+                                    {DType::kBF16, DType::kBF16, DType::kF32},
+                                    {DType::kBF16, DType::kF32, DType::kBF16}}) {
+        const MatmulProblem problem{.m = m,
+                                    .n = N,
+                                    .k = K,
+                                    .trans_b = Transpose::kYes,
+                                    .a = a,
+                                    .b = b,
+                                    .c = c,
+                                    .bias = m % 2 == 0 ? MatmulBias::kRow : MatmulBias::kNone,
+                                    .writes = MatmulWrites::kOverwriteOrAdd};
+        if (m > kMatmulFewRows && a == DType::kBF16 && !library_has_bf16()) continue;
+        check_matmul(problem, MatmulInputs::kNormal);
+        check_matmul(problem, MatmulInputs::kSmallIntegers);
+        const bool is_few = prepare_matmul_cpu(problem)->description() == "dot products of a few rows";
+        EXPECT_EQ(is_few, m <= kMatmulFewRows) << m;
+        num_few += is_few;
+      }
+    }
+  }
+  EXPECT_EQ(num_few, 5 * 8 * 4);
+}
+
+// A row has the same bits alone and among others, on any number of threads and whatever the catalog names.
+TEST(MatmulFewRows, BitsDependNeitherOnRowsNorOnThreads) {
+  const int threads_before = num_threads();
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    MatmulProblem problem{.m = kMatmulFewRows,
+                          .n = 203,
+                          .k = 131,
+                          .trans_b = Transpose::kYes,
+                          .a = dtype,
+                          .b = dtype,
+                          .c = dtype,
+                          .num_threads = 1,
+                          .isa = cpu_isa()};
+    set_num_threads(1);
+    MatmulCase all(problem, MatmulInputs::kNormal);
+    all.run(*prepare_matmul_cpu(problem), Accumulate::kOverwrite);
+    for (const int threads : {1, 2, 3}) {
+      for (const int64_t m : {1, 2, 3, 5, 7}) {
+        set_num_threads(threads);
+        problem.m = m;
+        problem.num_threads = threads;
+        problem.cpu_products = threads == 2 ? CpuProducts::kAmxParts : CpuProducts::kLibrary;
+        MatmulCase some(problem, MatmulInputs::kNormal);
+        some.b.assign(all.b.to_doubles());
+        const std::vector<double> rows = all.a.to_doubles();
+        some.a.assign({rows.begin(), rows.begin() + m * problem.k});
+        some.run(*prepare_matmul_cpu(problem), Accumulate::kOverwrite);
+        const auto result = test::compare_bits(some.c.view(), all.c.view(), m * problem.n);
+        EXPECT_TRUE(result.ok()) << result << " with " << m << " rows on " << threads << " threads";
+      }
+    }
+  }
+  set_num_threads(threads_before);
 }
 
 TEST(MatmulRef, MatchesAProductWrittenByHand) {

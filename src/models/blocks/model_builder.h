@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "graph/ops/ops.h"
 #include "models/blocks/weight_specs.h"
 #include "models/model.h"

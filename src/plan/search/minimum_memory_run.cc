@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "base/run_on_threads.h"
-#include "plan/search/fit.h"
+#include "plan/search/fit_search.h"
 
 namespace plimsoll {
 namespace {

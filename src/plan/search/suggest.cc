@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 #include "plan/anatomy/memory.h"
-#include "plan/search/fit.h"
+#include "plan/search/fit_search.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include "base/activation.h"
+#include "base/activation_names.h"
 #include "kernels/element_wise/simd/math-inl.h"
 #include "kernels/element_wise/simd/vectors-inl.h"
 
@@ -53,7 +53,7 @@ HWY_INLINE Gate gate_of(F32Vec cut, F32Vec y) {
   const F32Tag d;
   const F32Vec edge = hn::Set(d, 125.0f);
   const F32Vec e = exp2_in_range(hn::Max(hn::Min(y, edge), hn::Neg(edge)));
-  const F32Vec gate = hn::Div(hn::Set(d, 1.0f), hn::Add(e, hn::Set(d, 1.0f)));
+  const F32Vec gate = reciprocal(hn::Add(e, hn::Set(d, 1.0f)));
   return {cut, hn::IfThenElseZero(hn::Lt(y, edge), gate), hn::IfThenElseZero(hn::Lt(hn::Neg(edge), y), e)};
 }
 // Returns gate + x * gate * (1 - gate) * v'(x). The comparison is false for NaN, so NaN is passed through.

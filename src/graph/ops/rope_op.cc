@@ -1,12 +1,12 @@
 // rope_table(positions_T, cu_seqlens) {dim, rope}: table_T(dim), the cosines and sines of each token's position, from the
-// parameters in {rope} (rope_text() of base/rope.h). The layers of a model share it. It has no gradient.
+// parameters in {rope} (rope_text() of base/rope_parameters.h). The layers of a model share it. It has no gradient.
 //
 // rope(x, table) {heads, transposed?}: rotates the first {heads} heads of each row of x_TN by the table (Su et al., arXiv
 // 2104.09864), and leaves the rest of the row as it is; with {transposed} = 1 it applies the transposed rotation, which is the
 // gradient of the other.
 #include <array>
 
-#include "base/rope.h"
+#include "base/rope_parameters.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "optim/schedule.h"
+#include "optim/rate_schedule.h"
 
 #include <algorithm>
 #include <array>

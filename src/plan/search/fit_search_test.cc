@@ -1,4 +1,4 @@
-#include "plan/search/fit.h"
+#include "plan/search/fit_search.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Compares the inverse frequencies of every type of rotary embedding with those of transformers 5.24, for heads of 8
 // with theta = 500. The tolerance is that of fp32, in which transformers computes. Also tests the text form of the
 // parameters.
-#include "base/rope.h"
+#include "base/rope_parameters.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/rope.h"
+#include "base/rope_parameters.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,65 @@
+// The baseline of `make demo-clm`: an interpolated n-gram model with modified Kneser-Ney discounts (Chen and Goodman, "An empirical study of
+// smoothing techniques for language modeling", 1998, section 3). It knows no transformer and reads the same tokens. Not thread-safe while it
+// is filled; afterwards reads are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <istream>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace plimsoll::demo {
+
+// Returns the ids of each line of the output of `plimsoll tokenize`, one after the other. Errors: std::runtime_error with the number of the
+// line.
+std::vector<int32_t> read_token_ids(std::istream& input, const std::string& name);
+
+class NgramModel {
+ public:
+  // Counts the n-grams of a text. Requires: 1 <= order <= longest_order(vocab_size), ids in [0, vocab_size). Errors: std::invalid_argument. Cost:
+  // memory for every different n-gram.
+  NgramModel(std::span<const int32_t> text, int order, int64_t vocab_size);
+
+  // The largest order whose n-grams fit keys of 64 bits: 5 for 2048 tokens.
+  static int longest_order(int64_t vocab_size);
+
+  // Returns the probability of `token` after a text, of which at most the last order - 1 tokens count. The probabilities of all tokens add up
+  // to 1.
+  double probability(std::span<const int32_t> past, int32_t token) const;
+
+ private:
+  // Counts of the n-grams of one length. For the longest they are occurrences; for the others the number of different tokens that precede
+  // the n-gram.
+  struct Context {
+    int64_t sum = 0;                         // of the counts of the tokens that follow
+    std::array<int64_t, 3> num_followers{};  // with counts 1, 2, and 3 or more
+  };
+  struct Level {
+    std::unordered_map<uint64_t, int64_t> counts;
+    std::unordered_map<uint64_t, Context> contexts;
+    std::array<double, 3> discounts{};
+  };
+
+  uint64_t key_of(std::span<const int32_t> tokens) const;
+
+  int order_;
+  int bits_per_token_;
+  int64_t vocab_size_;
+  std::vector<Level> levels_;  // level n - 1 has the n-grams
+};
+
+// The mean over the tokens of a text that a language model with blocks predicts: all but the first of each block.
+struct TextScore {
+  int64_t num_tokens = 0;
+  double mean_loss = 0;  // -log of the probabilities, in nats
+  double perplexity() const;
+  // The loss of all predicted tokens per byte of the text, in bits. It compares models of different tokens.
+  double bits_per_byte(int64_t num_bytes) const;
+};
+// The model's past is not limited to the block, which favours it.
+TextScore score_text(const NgramModel& model, std::span<const int32_t> text, int64_t block_size);
+
+}  // namespace plimsoll::demo
