@@ -82,7 +82,8 @@ TEST(PlanTable, NamesThePrecision) {
   request.device.isa = CpuIsa::kAmx;
   EXPECT_NE(plan_table(build_plan(request)).find(" parameters, bf16 mixed, AdamW\n"), std::string::npos);
   request.precision.fp8 = true;
-  EXPECT_NE(plan_table(build_plan(request)).find(" parameters, fp8 and bf16 mixed, AdamW\n"), std::string::npos);
+  EXPECT_NE(plan_table(build_plan(request)).find(" parameters, fp8 and bf16 mixed, AdamW\n"),
+            std::string::npos);
   request = small_request();
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");
