@@ -58,8 +58,8 @@ class Recompute {
     return true;
   }
 
-  // Marks what other blocks read of an op at the end of a block, so that a recipe can start from it.
-  void pin_block_end(size_t end) {
+  // Marks what other blocks read of an op at the end of a block, so that the other outputs of the op can be computed from it.
+  void stay_at_block_end(size_t end) {
     const Op& op = graph_.ops()[end];
     for (ValueId id : op.outputs) {
       if (recipe_of(id)) continue;
@@ -67,13 +67,14 @@ class Recompute {
         return block_of(graph_.module_name(graph_.ops()[reader].module)) !=
                block_of(graph_.module_name(op.module));
       };
-      pinned_[index_of(id)] = std::ranges::any_of(readers_[index_of(id)], is_elsewhere);
+      stays_[index_of(id)] = std::ranges::any_of(readers_[index_of(id)], is_elsewhere);
     }
   }
 
   void find_ops_that_run_again() {
     runs_again_.assign(graph_.ops().size(), false);
     pinned_.assign(graph_.values().size(), false);
+    stays_.assign(graph_.values().size(), false);
     const std::vector<bool> ends = find_block_ends(graph_);
     const std::string_view free_block = last_block_before_head(graph_);
     for (size_t i = 0; i < graph_.ops().size(); ++i) {
@@ -90,40 +91,31 @@ class Recompute {
       }
       if (policy_of(block, free_block) != RecomputePolicy::kFull) continue;
       runs_again_[i] = !ends[i];
-      if (ends[i]) pin_block_end(i);
+      if (ends[i]) stay_at_block_end(i);
     }
   }
 
   // Marks the values that exist in the backward pass in any case: the pinned ones, and those that a backward op reads
-  // and that are not computed again.
+  // and that are not recomputed. A value with a recipe that cannot be used stays as well, for the other outputs of its op:
+  // the result of a norm is computed from the normalized values, which stay for the norm's own gradient.
   void find_kept() {
     kept_ = pinned_;
-    std::vector<bool> is_read(graph_.values().size(), false);
+    std::vector<ValueId> with_recipe;
     for (const Op& op : graph_.ops()) {
       if (op.segment != Segment::kBackward) continue;
       for (ValueId id : op.inputs) {
-        if (id != kNoValue) is_read[index_of(id)] = true;
+        if (id == kNoValue || !from_forward_[index_of(id)]) continue;
+        if (recipe_of(id)) {
+          with_recipe.push_back(id);
+        } else if (!runs_again_[index_of(graph_.value(id).producer)]) {
+          kept_[index_of(id)] = true;
+        }
       }
     }
-    std::vector<bool> done(graph_.values().size(), false);
-    for (size_t i = 0; i < is_read.size(); ++i) {
-      if (is_read[i]) keep_unless_recomputed(ValueId{static_cast<uint32_t>(i)}, is_read, done);
+    for (ValueId id : with_recipe) {
+      if (!runs_again_[index_of(graph_.value(id).producer)] && !has_cheap_recipe(id))
+        stays_[index_of(id)] = true;
     }
-  }
-
-  // Decides on the inputs of the recipe first, because the backward pass may read them as well: y of a norm is computed
-  // from the normalized values, which are kept for the norm's own gradient. The recursion is as deep as the longest
-  // chain of ops with recipes.
-  void keep_unless_recomputed(ValueId id, const std::vector<bool>& is_read, std::vector<bool>& done) {
-    if (done[index_of(id)] || !from_forward_[index_of(id)]) return;
-    done[index_of(id)] = true;
-    if (const auto recipe = recipe_of(id)) {
-      for (ValueId input : recipe->inputs) {
-        if (input != kNoValue && is_read[index_of(input)]) keep_unless_recomputed(input, is_read, done);
-      }
-      if (has_cheap_recipe(id)) return;
-    }
-    if (!runs_again_[index_of(graph_.value(id).producer)]) kept_[index_of(id)] = true;
   }
 
   std::optional<Recipe> recipe_of(ValueId id) const {
@@ -135,13 +127,15 @@ class Recompute {
   }
 
   // Returns true if every input of the recipe of a value exists in the backward pass: the input is not a value of the
-  // forward pass, or it is kept, or it has a recipe itself whose inputs exist. The recursion is as deep as the
-  // longest chain of ops with recipes.
+  // forward pass, or it is kept, or it is an output of the same op that stays, or it has a recipe itself whose inputs
+  // exist. The recursion is as deep as the longest chain of ops with recipes.
   bool has_cheap_recipe(ValueId id) const {
     const auto recipe = recipe_of(id);
     if (!recipe) return false;
     for (ValueId input : recipe->inputs) {
       if (input == kNoValue || !is_from_forward(input) || kept_[index_of(input)]) continue;
+      const bool is_of_same_op = graph_.value(input).producer == graph_.value(id).producer;
+      if (is_of_same_op && stays_[index_of(input)]) continue;
       if (!has_cheap_recipe(input)) return false;
     }
     return true;
@@ -212,6 +206,7 @@ class Recompute {
   std::vector<bool> from_forward_;  // transient values of the forward pass
   std::vector<bool> runs_again_;    // indexed by forward op
   std::vector<bool> pinned_;
+  std::vector<bool> stays_;  // for recipes of other outputs of the same op
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
   // The recipes that were emitted for values of a forward op, with the results; the key is the op.

@@ -93,13 +93,55 @@ TEST(RecomputePass, ARecipeOfTwoValuesRunsOnce) {
   backward @layer.0
   %d_w: f32[8,8] !gradient = matmul(%d, %y, _, _, _) {ta=1, tb=0}
   %d_y: f32[T,8] = matmul(%d, %w, _, _, _) {ta=0, tb=0}
-  %d_x: f32[T,8] !output, %d_g: f32[8] !gradient = rms_norm_bwd(%d_y, %x, %g, _, %rstd, _, _, _) {eps=1e-06, heads=1, second_heads=0}
+  %d_x: f32[T,8] !output, %d_g: f32[8] !gradient = rms_norm_bwd(%d_y, %x, %g, _, %rstd, _, _, _, _) {eps=1e-06, heads=1, second_heads=0}
 }
 )",
                             find_op);
   const RecomputeChoice cheap{.policy = RecomputePolicy::kCheap};
   PassManager({}).run(graph, recompute_pass(cheap));
   EXPECT_EQ(std::ranges::count(graph.ops(), &rms_norm_op(), &Op::def), 2) << print_graph(graph);
+}
+
+// A layer that normalizes its input passes one value to the next block, the sum. The normalized values are computed from it.
+TEST(RecomputePass, FullComputesANormFromTheSumThatPassesToTheNextBlock) {
+  const std::string text = R"(graph train {
+  input %x: f32[T,8]
+  input %r: f32[T,8]
+  weight %g: f32[8]
+  weight %w: f32[8,8]
+  forward @layer.0
+  %y: f32[T,8], %n: f32[T,8], %rstd: f32[T], %s: f32[T,8] = bias_dropout_residual_norm(%x, _, %r, %g, _, _) {eps=1e-05, p=0.0, site=0, sum=1}
+  forward @layer.1
+  %z: f32[T,8] = matmul(%y, %w, _, _, _) {ta=0, tb=1}
+  %next: f32[T,8] = add(%s, %z)
+  forward @layer.2
+  %last: f32[T,8] = tanh(%next)
+  forward @head
+  %loss: f32[T,8] = tanh(%last)
+  backward @head
+  %d: f32[T,8] = fill(%loss) {value=1.0}
+  backward @layer.1
+  %d_w: f32[8,8] !gradient = matmul(%d, %y, _, _, _) {ta=1, tb=0}
+  %d_y: f32[T,8] = matmul(%d, %w, _, _, _) {ta=0, tb=0}
+  backward @layer.0
+  %d_s: f32[T,8] !output, %d_g: f32[8] !gradient = bias_dropout_residual_norm_bwd(%d_y, _, %n, %rstd, %g, _, _, _, _, _, %d) {beta=0, bias=0, p=0.0, residual=1, site=0}
+}
+)";
+  const auto backward = [&](RecomputePolicy policy) {
+    Graph graph = parse_graph(text, find_op);
+    PassManager({}).run(graph, recompute_pass({.policy = policy}));
+    const std::string after = print_graph(graph);
+    return after.substr(after.find("backward @"));
+  };
+  const std::string full = backward(RecomputePolicy::kFull);
+  EXPECT_NE(full.find("= normalize(%s) {eps=1e-05}"), std::string::npos) << full;
+  EXPECT_NE(full.find("= scale_shift("), std::string::npos) << full;
+  EXPECT_EQ(full.find("%n,"), std::string::npos) << full;
+  // Without blocks that run again, the normalized values are kept, and y is computed from them.
+  const std::string cheap = backward(RecomputePolicy::kCheap);
+  EXPECT_EQ(cheap.find("normalize("), std::string::npos) << cheap;
+  EXPECT_NE(cheap.find("= scale_shift(%n, %g, _)"), std::string::npos) << cheap;
+  EXPECT_NE(cheap.find("_bwd(%d_y, _, %n, %rstd"), std::string::npos) << cheap;
 }
 
 TEST(RecomputePass, FullKeepsBlockOutputsAndRunsTheRestBeforeItsFirstReader) {
