@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/quantization/testing/quantize_fp8_cases.h"
@@ -36,22 +37,28 @@ TEST(QuantizeFp8, CodesAndScaleFollowTheContract) {
   EXPECT_GT(checked, 10000);
 }
 
+// Returns the codes of 256 numbers, and their scale.
+std::pair<std::vector<uint8_t>, float> quantize_16x16(std::vector<float>& x, DType format) {
+  std::vector<uint8_t> q(256);
+  float scale[2] = {};
+  quantize_fp8_ref({.x = {x.data(), DType::kF32},
+                    .known = {},
+                    .q = {q.data(), format},
+                    .q_t = {},
+                    .scale = {scale, DType::kF32},
+                    .rows = 16,
+                    .columns = 16,
+                    .format = format});
+  return {std::move(q), scale[0]};
+}
+
 // The largest magnitude becomes the largest code, whatever the scale rounds to.
 TEST(QuantizeFp8, TheLargestMagnitudeIsTheLargestCode) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const float amax : {1.0f, 3.14159f, 1e-30f, 1e30f, 0x1.fffffep127f, 447.99f, 0.1f}) {
       std::vector<float> x(256, 0.25f * amax);
       x[77] = -amax;
-      std::vector<uint8_t> q(256);
-      float scale[2] = {};
-      quantize_fp8_ref({.x = {x.data(), DType::kF32},
-                        .known = {},
-                        .q = {q.data(), format},
-                        .q_t = {},
-                        .scale = {scale, DType::kF32},
-                        .rows = 16,
-                        .columns = 16,
-                        .format = format});
+      const auto [q, scale] = quantize_16x16(x, format);
       EXPECT_EQ((ConstView{q.data(), format}.load(77)), -static_cast<double>(largest_fp8(format))) << amax;
     }
   }
@@ -62,17 +69,8 @@ TEST(QuantizeFp8, ZerosAndTheSmallestNumbersAreFinite) {
   for (const DType format : {DType::kE4M3, DType::kE5M2}) {
     for (const float amax : {0.0f, std::numeric_limits<float>::denorm_min(), 0x1p-126f, 0x1p-133f}) {
       std::vector<float> x(256, amax);
-      std::vector<uint8_t> q(256);
-      float scale[2] = {};
-      quantize_fp8_ref({.x = {x.data(), DType::kF32},
-                        .known = {},
-                        .q = {q.data(), format},
-                        .q_t = {},
-                        .scale = {scale, DType::kF32},
-                        .rows = 16,
-                        .columns = 16,
-                        .format = format});
-      EXPECT_EQ(scale[0], 0x1p-126f);
+      const auto [q, scale] = quantize_16x16(x, format);
+      EXPECT_EQ(scale, 0x1p-126f);
       EXPECT_EQ((ConstView{q.data(), format}.load(0)), static_cast<double>(amax) * 0x1p126 < 0x1p-10
                                                            ? 0.0
                                                            : std::ldexp(static_cast<double>(amax), 126));
