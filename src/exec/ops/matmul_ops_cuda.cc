@@ -34,7 +34,7 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
 // rows of the bucket decides, which may be smaller than the one that the kernel was chosen for.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
-  if (matmul_takes_few_rows(matmul.problem, context.target().sm))
+  if (matmul_takes_few_rows_cuda(matmul.problem, context.target().sm))
     return prepare_few_rows_matmul_cuda(matmul.problem);
   const TuningTable& table = context.request().products.tuning;
   const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()

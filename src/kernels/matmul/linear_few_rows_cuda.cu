@@ -17,7 +17,7 @@ constexpr int kWarps = 8;
 constexpr int kColumns = 16;        // of y, per block
 constexpr int kRowsPerProduct = 8;  // rows of x that an instruction multiplies
 constexpr int kTerms = 32;          // terms of a group: eight for each of the four threads that share a row
-static_assert(kTerms == kFewRowsTerms);
+static_assert(kTerms == kCudaFewRowsTerms);
 // Distance between the sums of two rows in shared memory, by which the 32 threads of a warp write to different banks.
 constexpr int kSumStride = 20;
 

@@ -218,9 +218,9 @@ bool linear_few_rows_fit(const MatmulProblem& problem) {
   return in_16_bits && problem.b == problem.a && problem.c == problem.a &&
          problem.trans_a == Transpose::kNo && problem.trans_b == Transpose::kYes &&
          problem.writes == MatmulWrites::kOverwriteOnly && problem.a_stride == 0 &&
-         problem.m <= kMostFewRows && problem.k % kFewRowsTerms == 0;
+         problem.m <= kCudaFewRows && problem.k % kCudaFewRowsTerms == 0;
 }
-bool matmul_takes_few_rows(const MatmulProblem& problem, int sm) {
+bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm) {
   return sm == 90 && linear_few_rows_fit(problem);
 }
 

@@ -169,14 +169,14 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 // (linear_cuda_wgmma.h) and not with the library.
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 
-// Returns true if linear_few_rows_cuda.cu can compute the product: a layer x w^T of at most kMostFewRows rows and a multiple of
-// kFewRowsTerms terms in 16 bits, with or without a bias, that overwrites its output.
+// Returns true if linear_few_rows_cuda.cu can compute the product: a layer x w^T of at most kCudaFewRows rows and a multiple of
+// kCudaFewRowsTerms terms in 16 bits, with or without a bias, that overwrites its output.
 bool linear_few_rows_fit(const MatmulProblem& problem);
-inline constexpr int64_t kMostFewRows = 32;
-inline constexpr int64_t kFewRowsTerms = 32;
+inline constexpr int64_t kCudaFewRows = 32;
+inline constexpr int64_t kCudaFewRowsTerms = 32;
 // Returns true if that kernel computes the product on this card, whatever row of the catalog was chosen for the largest number
 // of rows. It is measured on compute capability 9.0.
-bool matmul_takes_few_rows(const MatmulProblem& problem, int sm);
+bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm);
 
 // Returns 2 m n k, plus n m for the bias.
 int64_t matmul_flops(const MatmulProblem& problem);

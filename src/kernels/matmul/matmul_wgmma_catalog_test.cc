@@ -34,19 +34,19 @@ std::string reason(const MatmulProblem& problem, int sm = 90) {
 
 TEST(MatmulWgmmaCatalog, HopperTakesLayersOfFewRows) {
   MatmulProblem problem = layer(32, 50257, 768);
-  EXPECT_TRUE(matmul_takes_few_rows(problem, 90));
-  EXPECT_FALSE(matmul_takes_few_rows(problem, 80));
+  EXPECT_TRUE(matmul_takes_few_rows_cuda(problem, 90));
+  EXPECT_FALSE(matmul_takes_few_rows_cuda(problem, 80));
   problem.m = 33;
-  EXPECT_FALSE(matmul_takes_few_rows(problem, 90));
+  EXPECT_FALSE(matmul_takes_few_rows_cuda(problem, 90));
   problem.m = 1;
   problem.k = 784;
-  EXPECT_FALSE(matmul_takes_few_rows(problem, 90));
+  EXPECT_FALSE(matmul_takes_few_rows_cuda(problem, 90));
   problem.k = 768;
   problem.c = DType::kF32;
-  EXPECT_FALSE(matmul_takes_few_rows(problem, 90));
+  EXPECT_FALSE(matmul_takes_few_rows_cuda(problem, 90));
   problem.c = problem.a;
   problem.writes = MatmulWrites::kAddend;
-  EXPECT_FALSE(matmul_takes_few_rows(problem, 90));
+  EXPECT_FALSE(matmul_takes_few_rows_cuda(problem, 90));
 }
 
 TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
