@@ -1,8 +1,12 @@
 // The backward pass on Hopper, in two kernels like attention_dq_cuda_mma.cu and attention_dkv_cuda_mma.cu:
-// one over queries, one over keys. A block is one warpgroup with 64 rows, and three blocks share a
-// multiprocessor. Several warpgroups in one block would wait for each other at every tile and then compute at
-// the same time instead of in turn. On an H200 (32 x 16 x 512 x 64 in bf16) the pass takes 0.302 ms; mma.sync
-// takes 0.451 ms.
+// one over queries, one over keys. A block is one warpgroup with 64 rows; three blocks share a multiprocessor
+// for heads of up to 64. Several warpgroups in one block would wait for each other at every tile and then
+// compute at the same time instead of in turn. On an H200 (32 x 16 x 512 x 64 in bf16) the pass takes 0.302
+// ms; mma.sync takes 0.451 ms.
+//
+// For heads of 65 to 128 the tiles have 128 columns, and two blocks share a multiprocessor. On an H200 the pass over
+// 4096 causal rows of 32 heads of 128, with 8 heads of k and v, takes 1.010 ms in bf16 (0.451 for d_q and 0.559 for
+// d_k and d_v); mma.sync takes 2.283 ms.
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"
@@ -17,12 +21,15 @@ constexpr int kRows = 64;
 
 // Two tiles that stay and two pairs that the loop replaces, followed by the values per row: delta, or, for
 // two tiles each, lse, delta and the dropout bits.
-constexpr int kDqBytes = 6 * kWgmmaTile + 4 * kRows;
-constexpr int kDkvBytes = 6 * kWgmmaTile + 2 * 4 * (2 * kQueries + kRows / 32 * kQueries);
+template <int kDim>
+constexpr int kDqBytes = 6 * kWgmmaTile<kDim> + 4 * kRows;
+template <int kDim>
+constexpr int kDkvBytes = 6 * kWgmmaTile<kDim> + 2 * 4 * (2 * kQueries + kRows / 32 * kQueries);
 
-template <DType kType, bool kDropout>
-__global__ __launch_bounds__(kWarpgroup,
-                             3) void attention_dq_cuda_wgmma_kernel(const AttentionKernelArgs args) {
+template <DType kType, int kDim, bool kDropout>
+__global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 3 : 2) void attention_dq_cuda_wgmma_kernel(
+    const AttentionKernelArgs args) {
+  constexpr uint32_t kTile = kWgmmaTile<kDim>;
   const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
   if (work.is_tail) {
     clear_tail(args, work, args.d_q, args.d_q_stride);
@@ -30,24 +37,24 @@ __global__ __launch_bounds__(kWarpgroup,
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(1024) std::byte shared[];
-  const uint32_t base = shared_address(shared), keys = base + 2 * kWgmmaTile;
-  float* const delta = reinterpret_cast<float*>(shared + 6 * kWgmmaTile);
+  const uint32_t base = shared_address(shared), keys = base + 2 * kTile;
+  float* const delta = reinterpret_cast<float*>(shared + 6 * kTile);
   const Dropout dropout = load_dropout(args);
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const Work keys_work = work_of_keys(args, work);
   const int begin = first_key(args, work.row) / kKeys * kKeys,
             end = end_key(args, work, work.row + kRows - 1);
-  TileReader of_k(args, keys_work, args.k, args.k_stride, begin),
+  TileReader<kDim> of_k(args, keys_work, args.k, args.k_stride, begin),
       of_v(args, keys_work, args.v, args.v_stride, begin);
   const auto fetch = [&](int stage) {
-    of_k.copy_next(keys + stage * kWgmmaTile);
-    of_v.copy_next(keys + (2 + stage) * kWgmmaTile);
+    of_k.copy_next(keys + stage * kTile);
+    of_v.copy_next(keys + (2 + stage) * kTile);
   };
-  TileReader(args, work, args.q, args.q_stride, work.row).copy_next(base);
-  TileReader(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row)
-      .copy_next(base + kWgmmaTile);
+  TileReader<kDim>(args, work, args.q, args.q_stride, work.row).copy_next(base);
+  TileReader<kDim>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row)
+      .copy_next(base + kTile);
   fetch(0);
-  float d_q[1][8][4];
+  float d_q[1][kDim / 8][4];
   RowValues<1> rows;
   clear(d_q);
   const float exponent = args.scale * kLog2E;
@@ -58,18 +65,15 @@ __global__ __launch_bounds__(kWarpgroup,
     __syncthreads();
     if (key + kKeys < end) fetch(stage ^ 1);
     if (key == begin) {
-      find_delta<kType, kWgmmaDim, 1>(args, work, shared + kWgmmaTile, lane_offset<kWgmmaDim>, delta);
+      find_delta<kType, kDim, 1>(args, work, shared + kTile, wgmma_offset, delta);
       rows = load_row_values<1>(args, work, warp_row, delta);
     }
-    const uint64_t q = descriptor(base), d_o = descriptor(base + kWgmmaTile),
-                   k = descriptor(keys + stage * kWgmmaTile), v = descriptor(keys + (2 + stage) * kWgmmaTile);
+    const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
     float x[1][8][4], y[1][8][4];
     begin_products();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_tiles<kType>(x[0], q + 2 * step, k + 2 * step, step);
+    multiply_whole_tiles<kType, kDim>(x[0], base, k);
     close_products();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_tiles<kType>(y[0], d_o + 2 * step, v + 2 * step, step);
+    multiply_whole_tiles<kType, kDim>(y[0], base + kTile, v);
     close_products();
     KeepDraw<1> keep(args, work, warp_row, key);
     if constexpr (kDropout) {
@@ -86,24 +90,24 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(y[0]);
     differentiate<kDropout>(args, rows, keep, x, y);
-    uint32_t d_x[4][4];
+    uint32_t d_x[4][1][4];
 #pragma unroll
-    for (int step = 0; step < 4; ++step) take_fragment<kType>(d_x[step], x[0], step);
+    for (int step = 0; step < 4; ++step) take_fragment<kType>(d_x[step][0], x[0], step);
     begin_products();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(d_q[0], d_x[step], k + 128 * step, 1);
+    multiply_by_tile<kType, kDim>(d_q[0], d_x, k);
     close_products();
     wait_for_products<0>();
     hold(d_q[0]);
   }
   if (work.row + warp_row >= work.count) return;
   const float factor[1][2] = {{args.scale, args.scale}};
-  store_rows<kType, kWgmmaDim, 1>(args, work, args.d_q, args.d_q_stride, shared, d_q, factor);
+  store_rows<kType, kDim, 1>(args, work, args.d_q, args.d_q_stride, shared, wgmma_offset, d_q, factor);
 }
 
-template <DType kType, bool kDropout>
-__global__ __launch_bounds__(kWarpgroup,
-                             3) void attention_dkv_cuda_wgmma_kernel(const AttentionKernelArgs args) {
+template <DType kType, int kDim, bool kDropout>
+__global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 3 : 2) void attention_dkv_cuda_wgmma_kernel(
+    const AttentionKernelArgs args) {
+  constexpr uint32_t kTile = kWgmmaTile<kDim>;
   const Work work = find_work(args, kRows, TileOrder::kForward);
   if (work.is_tail) {
     clear_tail(args, work, args.d_k, args.d_k_stride);
@@ -113,8 +117,8 @@ __global__ __launch_bounds__(kWarpgroup,
   if (work.row >= work.count) return;
   extern __shared__ __align__(1024) std::byte shared[];
   constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // floats per tile
-  const uint32_t base = shared_address(shared), queries = base + 2 * kWgmmaTile;
-  float* const row_values = reinterpret_cast<float*>(shared + 6 * kWgmmaTile);
+  const uint32_t base = shared_address(shared), queries = base + 2 * kTile;
+  float* const row_values = reinterpret_cast<float*>(shared + 6 * kTile);
   const Dropout dropout = load_dropout(args);
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
   const int keep_of_row = keep_place(warp_row % 32 + lane / 4);
@@ -126,25 +130,25 @@ __global__ __launch_bounds__(kWarpgroup,
   Work query_work = work;
   query_work.head = work.head * args.group;
   const int end_head = query_work.head + args.group;
-  TileReader of_q(args, query_work, args.q, args.q_stride, start),
+  TileReader<kDim> of_q(args, query_work, args.q, args.q_stride, start),
       of_d_o(args, query_work, args.d_o, columns, start);
   const auto fetch = [&](int row, int stage) {
-    of_q.copy_next(queries + stage * kWgmmaTile);
-    of_d_o.copy_next(queries + (2 + stage) * kWgmmaTile);
+    of_q.copy_next(queries + stage * kTile);
+    of_d_o.copy_next(queries + (2 + stage) * kTile);
     fetch_row_values<kRows, kWarpgroup, kDropout>(args, query_work, dropout, row,
                                                   row_values + stage * kValues);
   };
   const auto fetch_after = [&](int row, int stage) {
     if (row + kQueries < end) return fetch(row + kQueries, stage);
     if (++query_work.head == end_head) return;
-    of_q = TileReader(args, query_work, args.q, args.q_stride, start);
-    of_d_o = TileReader(args, query_work, args.d_o, columns, start);
+    of_q = TileReader<kDim>(args, query_work, args.q, args.q_stride, start);
+    of_d_o = TileReader<kDim>(args, query_work, args.d_o, columns, start);
     fetch(start, stage);
   };
-  TileReader(args, work, args.k, args.k_stride, work.row).copy_next(base);
-  TileReader(args, work, args.v, args.v_stride, work.row).copy_next(base + kWgmmaTile);
+  TileReader<kDim>(args, work, args.k, args.k_stride, work.row).copy_next(base);
+  TileReader<kDim>(args, work, args.v, args.v_stride, work.row).copy_next(base + kTile);
   fetch(start, 0);
-  float d_k[1][8][4], d_v[1][8][4];
+  float d_k[1][kDim / 8][4], d_v[1][kDim / 8][4];
   clear(d_k);
   clear(d_v);
   const float exponent = args.scale * kLog2E;
@@ -154,18 +158,14 @@ __global__ __launch_bounds__(kWarpgroup,
     fence_async_proxy();
     __syncthreads();
     fetch_after(row, stage ^ 1);
-    const uint64_t k = descriptor(base), v = descriptor(base + kWgmmaTile),
-                   q = descriptor(queries + stage * kWgmmaTile),
-                   d_o = descriptor(queries + (2 + stage) * kWgmmaTile);
+    const uint32_t q = queries + stage * kTile, d_o = queries + (2 + stage) * kTile;
     const float* values = row_values + stage * kValues;
     const auto* keep = reinterpret_cast<const uint32_t*>(values + 2 * kQueries) + warp_row / 32 * kQueries;
     float x[1][8][4], y[1][8][4];
     begin_products();
-#pragma unroll
-    for (int part = 0; part < 4; ++part) multiply_tiles<kType>(x[0], k + 2 * part, q + 2 * part, part);
+    multiply_whole_tiles<kType, kDim>(x[0], base, q);
     close_products();
-#pragma unroll
-    for (int part = 0; part < 4; ++part) multiply_tiles<kType>(y[0], v + 2 * part, d_o + 2 * part, part);
+    multiply_whole_tiles<kType, kDim>(y[0], base + kTile, d_o);
     close_products();
     wait_for_products<0>();
     hold(x[0]);
@@ -177,10 +177,8 @@ __global__ __launch_bounds__(kWarpgroup,
     uint32_t p[4][1][4], d_x[4][1][4];
     differentiate<kType, 1, 8, kDropout>(args, exponent, values, keep, keep_of_row, x, y, p, d_x);
     begin_products();
-#pragma unroll
-    for (int part = 0; part < 4; ++part) multiply_rows_of<kType>(d_v[0], p[part][0], d_o + 128 * part, 1);
-#pragma unroll
-    for (int part = 0; part < 4; ++part) multiply_rows_of<kType>(d_k[0], d_x[part][0], q + 128 * part, 1);
+    multiply_by_tile<kType, kDim>(d_v[0], p, d_o);
+    multiply_by_tile<kType, kDim>(d_k[0], d_x, q);
     close_products();
     wait_for_products<0>();
     hold(d_v[0]);
@@ -188,23 +186,23 @@ __global__ __launch_bounds__(kWarpgroup,
   }
   if (work.row + warp_row >= work.count) return;
   const float of_k[1][2] = {{args.scale, args.scale}}, of_v[1][2] = {{args.keep_scale, args.keep_scale}};
-  store_rows<kType, kWgmmaDim, 1>(args, work, args.d_k, args.d_k_stride, shared, d_k, of_k);
-  store_rows<kType, kWgmmaDim, 1>(args, work, args.d_v, args.d_v_stride, shared + kWgmmaTile, d_v, of_v);
+  store_rows<kType, kDim, 1>(args, work, args.d_k, args.d_k_stride, shared, wgmma_offset, d_k, of_k);
+  store_rows<kType, kDim, 1>(args, work, args.d_v, args.d_v_stride, shared + kTile, wgmma_offset, d_v, of_v);
 }
 
-template <DType kType>
+template <DType kType, int kDim>
 void launch_dq(const AttentionKernelArgs& args, CudaStream stream) {
-  launch_on_grid(args.dropout ? attention_dq_cuda_wgmma_kernel<kType, true>
-                              : attention_dq_cuda_wgmma_kernel<kType, false>,
-                 kRows, args.heads, kWarpgroup, kDqBytes, args, stream);
+  launch_on_grid(args.dropout ? attention_dq_cuda_wgmma_kernel<kType, kDim, true>
+                              : attention_dq_cuda_wgmma_kernel<kType, kDim, false>,
+                 kRows, args.heads, kWarpgroup, kDqBytes<kDim>, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_wgmma");
 }
 
-template <DType kType>
+template <DType kType, int kDim>
 void launch_dkv(const AttentionKernelArgs& args, CudaStream stream) {
-  launch_on_grid(args.dropout ? attention_dkv_cuda_wgmma_kernel<kType, true>
-                              : attention_dkv_cuda_wgmma_kernel<kType, false>,
-                 kRows, args.kv_heads, kWarpgroup, kDkvBytes, args, stream);
+  launch_on_grid(args.dropout ? attention_dkv_cuda_wgmma_kernel<kType, kDim, true>
+                              : attention_dkv_cuda_wgmma_kernel<kType, kDim, false>,
+                 kRows, args.kv_heads, kWarpgroup, kDkvBytes<kDim>, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_wgmma");
 }
 
@@ -212,12 +210,12 @@ void launch_dkv(const AttentionKernelArgs& args, CudaStream stream) {
 }  // namespace attention
 
 void launch_attention_dq_wgmma(const AttentionKernelArgs& args, CudaStream stream) {
-  args.dtype == DType::kBF16 ? attention::launch_dq<DType::kBF16>(args, stream)
-                             : attention::launch_dq<DType::kF16>(args, stream);
+  attention::launch_for_warpgroups(
+      args, [&]<DType kType, int kDim>() { attention::launch_dq<kType, kDim>(args, stream); });
 }
 void launch_attention_dkv_wgmma(const AttentionKernelArgs& args, CudaStream stream) {
-  args.dtype == DType::kBF16 ? attention::launch_dkv<DType::kBF16>(args, stream)
-                             : attention::launch_dkv<DType::kF16>(args, stream);
+  attention::launch_for_warpgroups(
+      args, [&]<DType kType, int kDim>() { attention::launch_dkv<kType, kDim>(args, stream); });
 }
 
 }  // namespace plimsoll

@@ -51,7 +51,7 @@ __global__ __launch_bounds__(kWarpgroup,
   load_tf32_rows(q, base + kTf32Tile, warp_row);
   load_tf32_rows(d_o, base + 3 * kTf32Tile, warp_row);
   __syncwarp();
-  find_delta<DType::kF32, kWgmmaDim, 1>(args, work, shared + 3 * kTf32Tile, tf32_offset, delta);
+  find_delta<DType::kF32, kWgmmaDim, 1>(args, work, shared + 3 * kTf32Tile, wgmma_offset, delta);
   const RowValues<1> rows = load_row_values<1>(args, work, warp_row, delta);
   float d_q[1][8][4];
   clear(d_q);
@@ -100,7 +100,8 @@ __global__ __launch_bounds__(kWarpgroup,
   __syncthreads();  // the results are stored through the tiles
   if (work.row + warp_row >= work.count) return;
   const float factor[1][2] = {{args.scale, args.scale}};
-  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_q, args.d_q_stride, shared, d_q, factor);
+  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_q, args.d_q_stride, shared,
+                                        lane_offset<2 * kWgmmaDim>, d_q, factor);
 }
 
 template <bool kDropout>
@@ -176,8 +177,10 @@ __global__ __launch_bounds__(kWarpgroup,
   __syncthreads();  // the results are stored through the tiles
   if (work.row + warp_row >= work.count) return;
   const float of_k[1][2] = {{args.scale, args.scale}}, of_v[1][2] = {{args.keep_scale, args.keep_scale}};
-  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_k, args.d_k_stride, shared, d_k, of_k);
-  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_v, args.d_v_stride, shared + kTf32Tile, d_v, of_v);
+  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_k, args.d_k_stride, shared,
+                                        lane_offset<2 * kWgmmaDim>, d_k, of_k);
+  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_v, args.d_v_stride, shared + kTf32Tile,
+                                        lane_offset<2 * kWgmmaDim>, d_v, of_v);
 }
 
 }  // namespace

@@ -45,14 +45,15 @@ namespace {
 
 // Checks the requirements of both families of kernels that use warpgroups. If heads are at most 32 wide, half of a
 // warpgroup's tile is zeros and mma.sync is faster (attention_cuda.cc).
-Support warpgroups_fit(const Problem& problem, const AttentionDims& dims) {
+Support warpgroups_fit(const Problem& problem, const AttentionDims& dims, int64_t widest) {
   const int64_t head_dim = dims.head_dim;
   if (problem.target.sm != 90) {
     return {false, fmt::format("needs the wgmma of compute capability 9.0; this card has {}.{}",
                                problem.target.sm / 10, problem.target.sm % 10)};
   }
-  if (head_dim <= 32 || head_dim > 64) {
-    return {false, fmt::format("a head size of {} does not fill tiles of 64 columns: 33 to 64 do", head_dim)};
+  if (head_dim <= 32 || head_dim > widest) {
+    return {false,
+            fmt::format("takes head sizes from 33 to {} in tiles of 64 columns, not {}", widest, head_dim)};
   }
   return {};
 }
@@ -60,7 +61,9 @@ Support warpgroups_fit(const Problem& problem, const AttentionDims& dims) {
 }  // namespace
 
 Support attention_cuda_wgmma_fits(const Problem& problem, const AttentionDims& dims) {
-  if (const Support support = warpgroups_fit(problem, dims); !support.ok) return support;
+  if (const Support support = warpgroups_fit(problem, dims, kAttentionCudaHeadDim); !support.ok) {
+    return support;
+  }
   if (attention_is_of_short_sequences(dims)) {
     return {false, "sequences of 64 rows or less, on average, waste less of the small blocks of mma.sync"};
   }
@@ -105,7 +108,7 @@ Support attention_cuda_tf32_wgmma_fits(const Problem& problem, const AttentionDi
   }
   if (dims.window != 0)
     return {false, fmt::format("computes no window, such as one of {} rows", dims.window)};
-  return warpgroups_fit(problem, dims);
+  return warpgroups_fit(problem, dims, 64);
 }
 
 Support paged_attention_fits(const PagedAttentionDims& dims) {

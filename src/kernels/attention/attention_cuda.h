@@ -3,11 +3,12 @@
 //
 // There are five families, each a row of the catalog:
 // - *_cuda_wgmma multiplies 16-bit tiles with warpgroup instructions on Hopper's tensor cores (compute
-//   capability 9.0, head sizes from 33 to 64, as many heads of k and v as of q, no window).
+//   capability 9.0, head sizes from 33 to 128 that are multiples of 8).
 // - *_cuda_mma uses mma.sync (compute capability 8.0 and later, head sizes that are multiples of 8 up to
 //   128).
-// - *_cuda_tf32_wgmma and *_cuda_tf32 do the same for fp32 tensors (head sizes that are multiples of 4). They
-//   round elements to 11 bits before a product, so the user must allow them.
+// - *_cuda_tf32_wgmma and *_cuda_tf32 do the same for fp32 tensors (head sizes that are multiples of 4; with
+//   warpgroups from 33 to 64, as many heads of k and v as of q, and no window). They round elements to 11 bits
+//   before a product, so the user must allow them.
 // - *_cuda_tiled computes in fp32 on the CUDA cores for every type and for head sizes up to 128.
 //
 // All of them hold one tile of scores at a time and sum in a fixed order.

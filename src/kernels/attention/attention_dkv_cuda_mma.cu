@@ -148,10 +148,12 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   float factor[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.scale;
-  store_rows<kType, kDim, kM>(args, work, args.d_k, args.d_k_stride, shared, d_k, factor);
+  store_rows<kType, kDim, kM>(args, work, args.d_k, args.d_k_stride, shared, lane_offset<kWidth>, d_k,
+                              factor);
 #pragma unroll
   for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.keep_scale;
-  store_rows<kType, kDim, kM>(args, work, args.d_v, args.d_v_stride, shared + kOwn, d_v, factor);
+  store_rows<kType, kDim, kM>(args, work, args.d_v, args.d_v_stride, shared + kOwn, lane_offset<kWidth>, d_v,
+                              factor);
 #endif
 }
 

@@ -169,7 +169,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   float factor[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.scale;
-  store_rows<kType, kDim, kM>(args, work, args.d_q, args.d_q_stride, shared, d_q, factor);
+  store_rows<kType, kDim, kM>(args, work, args.d_q, args.d_q_stride, shared, lane_offset<kWidth>, d_q,
+                              factor);
 #endif
 }
 

@@ -157,7 +157,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
       }
     }
   }
-  store_rows<kType, kDim, kM>(args, work, args.o, columns, shared, out, factor);
+  store_rows<kType, kDim, kM>(args, work, args.o, columns, shared, lane_offset<kWidth>, out, factor);
 #endif
 }
 

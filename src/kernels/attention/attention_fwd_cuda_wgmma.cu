@@ -8,6 +8,10 @@
 // persistent blocks that prefetch the next queries and keys take 0.130 ms. Of the 0.103 ms, 0.080 remain
 // without softmax, 0.076 without products and 0.056 without either. 9500 of a block's 30600 cycles pass
 // before its first product, mostly waiting for memory.
+//
+// For heads of 65 to 128 the tiles have 128 columns, and two blocks share a multiprocessor. On an H200 the forward
+// pass over 4096 causal rows of 32 heads of 128, with 8 heads of k and v, takes 0.361 ms in bf16; mma.sync takes
+// 0.746 ms.
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"
@@ -21,11 +25,13 @@ namespace {
 constexpr int kRows = 64;
 
 // The queries, then two tiles each of keys and values: one in use and one being copied.
-constexpr int kSharedBytes = 5 * kWgmmaTile;
+template <int kDim>
+constexpr int kSharedBytes = 5 * kWgmmaTile<kDim>;
 
-template <DType kType, bool kDropout>
-__global__ __launch_bounds__(kWarpgroup,
-                             4) void attention_fwd_cuda_wgmma_kernel(const AttentionKernelArgs args) {
+template <DType kType, int kDim, bool kDropout>
+__global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 4 : 2) void attention_fwd_cuda_wgmma_kernel(
+    const AttentionKernelArgs args) {
+  constexpr uint32_t kTile = kWgmmaTile<kDim>;
   const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
   if (work.is_tail) {
@@ -35,22 +41,21 @@ __global__ __launch_bounds__(kWarpgroup,
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(1024) std::byte shared[];
-  const uint32_t queries = shared_address(shared), keys = queries + kWgmmaTile,
-                 values = keys + 2 * kWgmmaTile;
+  const uint32_t queries = shared_address(shared), keys = queries + kTile, values = keys + 2 * kTile;
   const Dropout dropout = load_dropout(args);
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const int begin = first_key(args, work.row) / kKeys * kKeys,
             end = end_key(args, work, work.row + kRows - 1);
   const int first_hidden = args.causal ? min(work.count, work.row + warp_row) : work.count;
   const float exponent = args.scale * kLog2E;
-  float score[1][8][4], out[1][8][4], largest[1][2], sum[1][2], old[1][2];
-  uint32_t p[4][4];
+  float score[1][8][4], out[1][kDim / 8][4], largest[1][2], sum[1][2], old[1][2];
+  uint32_t p[4][1][4];
   clear(out);
   largest[0][0] = largest[0][1] = kNoScore;
   sum[0][0] = sum[0][1] = 0.0f;
 
   const Work keys_work = work_of_keys(args, work);
-  TileReader of_keys(args, keys_work, args.k, args.k_stride, begin),
+  TileReader<kDim> of_keys(args, keys_work, args.k, args.k_stride, begin),
       of_values(args, keys_work, args.v, args.v_stride, begin);
   // Waits for the requested tiles, then requests the values of this tile and the keys of the next.
   const auto wait_and_request_next = [&](int key, int stage) {
@@ -58,19 +63,15 @@ __global__ __launch_bounds__(kWarpgroup,
     fence_async_proxy();
     __syncthreads();
     if (key >= end) return;
-    if (key + kKeys < end) of_keys.copy_next(keys + (stage ^ 1) * kWgmmaTile);
-    of_values.copy_next(values + stage * kWgmmaTile);
+    if (key + kKeys < end) of_keys.copy_next(keys + (stage ^ 1) * kTile);
+    of_values.copy_next(values + stage * kTile);
   };
   const auto multiply_by_keys = [&](int stage) {
-    const uint64_t q = descriptor(queries), k = descriptor(keys + stage * kWgmmaTile);
-#pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_tiles<kType>(score[0], q + 2 * step, k + 2 * step, step);
+    multiply_whole_tiles<kType, kDim>(score[0], queries, keys + stage * kTile);
     close_products();
   };
   const auto multiply_by_values = [&](int stage) {
-    const uint64_t v = descriptor(values + stage * kWgmmaTile);
-#pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(out[0], p[step], v + 128 * step, 1);
+    multiply_by_tile<kType, kDim>(out[0], p, values + stage * kTile);
     close_products();
   };
   const auto draw = [&](KeepDraw<1>& keep) {
@@ -90,12 +91,12 @@ __global__ __launch_bounds__(kWarpgroup,
   const auto take_probabilities = [&](const KeepDraw<1>& keep) {
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      take_fragment<kType>(p[step], score[0], step);
-      if constexpr (kDropout) drop<kType, 1>(keep, 0, step, p[step]);
+      take_fragment<kType>(p[step][0], score[0], step);
+      if constexpr (kDropout) drop<kType, 1>(keep, 0, step, p[step][0]);
     }
   };
 
-  TileReader(args, work, args.q, args.q_stride, work.row).copy_next(queries);
+  TileReader<kDim>(args, work, args.q, args.q_stride, work.row).copy_next(queries);
   of_keys.copy_next(keys);
   wait_and_request_next(begin, 0);
   {
@@ -132,14 +133,14 @@ __global__ __launch_bounds__(kWarpgroup,
   if (work.row + warp_row >= work.count) return;
   float factor[1][2];
   finish_softmax(args, work, warp_row, largest, sum, factor);
-  store_rows<kType, kWgmmaDim, 1>(args, work, args.o, columns, shared, out, factor);
+  store_rows<kType, kDim, 1>(args, work, args.o, columns, shared, wgmma_offset, out, factor);
 }
 
-template <DType kType>
+template <DType kType, int kDim>
 void launch_fwd(const AttentionKernelArgs& args, CudaStream stream) {
-  launch_on_grid(args.dropout ? attention_fwd_cuda_wgmma_kernel<kType, true>
-                              : attention_fwd_cuda_wgmma_kernel<kType, false>,
-                 kRows, args.heads, kWarpgroup, kSharedBytes, args, stream);
+  launch_on_grid(args.dropout ? attention_fwd_cuda_wgmma_kernel<kType, kDim, true>
+                              : attention_fwd_cuda_wgmma_kernel<kType, kDim, false>,
+                 kRows, args.heads, kWarpgroup, kSharedBytes<kDim>, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_wgmma");
 }
 
@@ -147,8 +148,8 @@ void launch_fwd(const AttentionKernelArgs& args, CudaStream stream) {
 }  // namespace attention
 
 void launch_attention_fwd_wgmma(const AttentionKernelArgs& args, CudaStream stream) {
-  args.dtype == DType::kBF16 ? attention::launch_fwd<DType::kBF16>(args, stream)
-                             : attention::launch_fwd<DType::kF16>(args, stream);
+  attention::launch_for_warpgroups(
+      args, [&]<DType kType, int kDim>() { attention::launch_fwd<kType, kDim>(args, stream); });
 }
 
 }  // namespace plimsoll

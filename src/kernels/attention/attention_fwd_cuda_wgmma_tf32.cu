@@ -88,7 +88,8 @@ __global__ __launch_bounds__(kWarpgroup,
   if (work.row + warp_row >= work.count) return;
   float factor[1][2];
   finish_softmax(args, work, warp_row, largest, sum, factor);
-  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.o, columns, shared, out, factor);
+  store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.o, columns, shared, lane_offset<2 * kWgmmaDim>, out,
+                                        factor);
 }
 
 }  // namespace

@@ -70,4 +70,14 @@ void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch)
   of_rows.template operator()<DType::kF16>();
 }
 
+// Calls launch.operator()<kType, kDim>() for 16-bit tensors, with tiles of kDim columns, 64 or 128.
+template <typename Launch>
+void launch_for_warpgroups(const AttentionKernelArgs& args, const Launch& launch) {
+  const auto of_type = [&]<DType kType>() {
+    args.head_dim <= 64 ? launch.template operator()<kType, 64>() : launch.template operator()<kType, 128>();
+  };
+  args.dtype == DType::kBF16 ? of_type.template operator()<DType::kBF16>()
+                             : of_type.template operator()<DType::kF16>();
+}
+
 }  // namespace plimsoll::attention

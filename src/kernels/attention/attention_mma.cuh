@@ -258,11 +258,12 @@ __device__ inline void round_tile(uint32_t tile) {
 }
 
 // Multiplies a warp's 16 * kM rows of a result by the `factor` of each row (elements 0, 1 and 2, 3 of the
-// accumulators), rounds them and stores them through shared rows that only this warp uses.
-template <DType kType, int kDim, int kM>
+// accumulators), rounds them and stores them through shared rows that only this warp uses. The 16-byte chunk
+// number `chunk` of a row is at offset place(row, chunk) of `tile`.
+template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& work, void* data,
-                                  int64_t stride, std::byte* tile, const float (&acc)[kM][kDim / 8][4],
-                                  const float (&factor)[kM][2]) {
+                                  int64_t stride, std::byte* tile, const Place& place,
+                                  const float (&acc)[kM][kDim / 8][4], const float (&factor)[kM][2]) {
   constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kBytes = kType == DType::kF32 ? 4 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   __syncwarp();
@@ -276,13 +277,13 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
 #pragma unroll
         for (int part = 0; part < kDim / 16; ++part) {  // 16 bytes: column part % 2 of four products
           const int n = part / 2 * 4, e = 2 * half + part % 2;
-          *reinterpret_cast<float4*>(tile + lane_offset<kWidth>(row, 2 * n + lane % 4 * 2 + part % 2)) = {
+          *reinterpret_cast<float4*>(tile + place(row, 2 * n + lane % 4 * 2 + part % 2)) = {
               acc[m][n][e] * by, acc[m][n + 1][e] * by, acc[m][n + 2][e] * by, acc[m][n + 3][e] * by};
         }
       } else {
 #pragma unroll
         for (int n = 0; n < kDim / 8; ++n) {
-          *reinterpret_cast<uint32_t*>(tile + lane_offset<kWidth>(row, n) + lane % 4 * 4) =
+          *reinterpret_cast<uint32_t*>(tile + place(row, n) + lane % 4 * 4) =
               pack<kType>(acc[m][n][2 * half] * by, acc[m][n][2 * half + 1] * by);
         }
       }
@@ -299,7 +300,7 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
                 static_cast<int64_t>(work.head) * args.head_dim) *
                    kBytes +
                16 * chunk;
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + lane_offset<kWidth>(row, chunk));
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + place(row, chunk));
   }
 }
 

@@ -1,8 +1,8 @@
 // Products on Hopper's tensor cores by a warpgroup of four warps (wgmma: compute capability 9.0 only, code
-// for sm_90a) of tiles of 64 rows of 64 16-bit elements. attention_wgmma_tf32.cuh has the tiles of floats.
-// The products are asynchronous: their accumulators must not be accessed between close_products() and
-// wait_for_products(). A warp's accumulators and left operands have the layout of mma.sync, for 16 of the
-// warpgroup's 64 rows. Device code only.
+// for sm_90a) of tiles of 64 rows of 64 or 128 16-bit elements. A tile of 128 columns is two tiles of 64, one
+// after the other. attention_wgmma_tf32.cuh has the tiles of floats. The products are asynchronous: their
+// accumulators must not be accessed between close_products() and wait_for_products(). A warp's accumulators
+// and left operands have the layout of mma.sync, for 16 of the warpgroup's 64 rows. Device code only.
 #pragma once
 
 #include "kernels/attention/attention_steps.cuh"
@@ -10,8 +10,14 @@
 
 namespace plimsoll::attention {
 
-inline constexpr int kWgmmaDim = 64;
-inline constexpr uint32_t kWgmmaTile = 64 * kWgmmaDim * 2;  // bytes
+inline constexpr int kWgmmaDim = 64;                 // the widest head of the kernels for floats
+inline constexpr uint32_t kWgmmaPart = 64 * 64 * 2;  // bytes of 64 rows of 64 columns
+template <int kDim>
+inline constexpr uint32_t kWgmmaTile = kDim / 64 * kWgmmaPart;
+// Returns the byte offset of a chunk of 16 bytes within a tile.
+__device__ inline uint32_t wgmma_offset(int row, int chunk) {
+  return static_cast<uint32_t>(chunk / 8) * kWgmmaPart + lane_offset<64>(row, chunk % 8);
+}
 
 using wgmma::begin_products;
 using wgmma::close_products;
@@ -29,31 +35,53 @@ __device__ inline void hold(float (&acc)[kN][4]) {
   }
 }
 
-// Emits one PTX product with 64 x 64 accumulators in c, the given `shape` and the `type` of both operands.
-// `adds` names the last operand, which says if the product is added to the accumulators. `operands` are the
-// left operand, the right operand and the flags after them.
-#define PLIMSOLL_WGMMA(shape, type, adds, operands, c, ...)                                               \
-  asm volatile(                                                                                           \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                                            \
-      ", 0;\n"                                                                                            \
-      "wgmma.mma_async.sync.aligned." shape ".f32." type "." type                                         \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
-      "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " operands ";\n}"                          \
-      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),         \
-        "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),         \
-        "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]),         \
-        "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),         \
-        "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),         \
-        "+f"(c[7][2]), "+f"(c[7][3])                                                                      \
-      : __VA_ARGS__)
+// The operands "+f" of eight accumulators of four floats, starting at c[from].
+#define PLIMSOLL_FOUR(x) "+f"((x)[0]), "+f"((x)[1]), "+f"((x)[2]), "+f"((x)[3])
+#define PLIMSOLL_EIGHT_FOURS(c, from)                                                     \
+  PLIMSOLL_FOUR(c[from]), PLIMSOLL_FOUR(c[from + 1]), PLIMSOLL_FOUR(c[from + 2]),         \
+      PLIMSOLL_FOUR(c[from + 3]), PLIMSOLL_FOUR(c[from + 4]), PLIMSOLL_FOUR(c[from + 5]), \
+      PLIMSOLL_FOUR(c[from + 6]), PLIMSOLL_FOUR(c[from + 7])
+#define PLIMSOLL_ACCUMULATORS_64                                                                    \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+  "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PLIMSOLL_ACCUMULATORS_128                                                                     \
+  PLIMSOLL_ACCUMULATORS_64                                                                            \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, " \
+  "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+// Returns the text of one PTX product with the given `shape`, the `type` of both operands and the list of
+// accumulators. `adds` names the last operand, which says if the product is added to the accumulators.
+// `operands` are the left operand, the right operand and the flags after them.
+#define PLIMSOLL_WGMMA_TEXT(shape, type, accumulators, adds, operands) \
+  "{\n.reg .pred p;\nsetp.ne.b32 p, " adds                             \
+  ", 0;\n"                                                             \
+  "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" accumulators "}, " operands ";\n}"
+// Emits one product with 64 x 64 or 64 x 128 accumulators in c.
+#define PLIMSOLL_WGMMA_64(shape, type, adds, operands, c, ...)                            \
+  asm volatile(PLIMSOLL_WGMMA_TEXT(shape, type, PLIMSOLL_ACCUMULATORS_64, adds, operands) \
+               : PLIMSOLL_EIGHT_FOURS(c, 0)                                               \
+               : __VA_ARGS__)
+#define PLIMSOLL_WGMMA_128(shape, type, adds, operands, c, ...)                            \
+  asm volatile(PLIMSOLL_WGMMA_TEXT(shape, type, PLIMSOLL_ACCUMULATORS_128, adds, operands) \
+               : PLIMSOLL_EIGHT_FOURS(c, 0), PLIMSOLL_EIGHT_FOURS(c, 8)                    \
+               : __VA_ARGS__)
 
 // Computes acc = or += 64 rows of a times 64 rows of b, both over 16 columns of the tiles.
 template <DType kType>
 __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
-    PLIMSOLL_WGMMA("m64n64k16", "bf16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA_64("m64n64k16", "bf16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
   } else {
-    PLIMSOLL_WGMMA("m64n64k16", "f16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA_64("m64n64k16", "f16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
+  }
+}
+// Computes acc = 64 rows of a times 64 rows of b, both over all columns of the tiles.
+template <DType kType, int kDim>
+__device__ inline void multiply_whole_tiles(float (&c)[8][4], uint32_t a, uint32_t b) {
+  const uint64_t left = descriptor(a), right = descriptor(b);
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+    const uint64_t at = step / 4 * (kWgmmaPart / 16) + 2 * (step % 4);
+    multiply_tiles<kType>(c, left + at, right + at, step);
   }
 }
 
@@ -61,21 +89,54 @@ __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, 
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
-    PLIMSOLL_WGMMA("m64n64k16", "bf16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]),
-                   "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA_64("m64n64k16", "bf16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]),
+                      "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   } else {
-    PLIMSOLL_WGMMA("m64n64k16", "f16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]),
-                   "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA_64("m64n64k16", "f16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]),
+                      "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
+}
+// The same over the 128 columns of a tile; b comes from row_descriptor().
+template <DType kType>
+__device__ inline void multiply_rows_of(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int adds) {
+  if constexpr (kType == DType::kBF16) {
+    PLIMSOLL_WGMMA_128("m64n128k16", "bf16", "%69", "{%64, %65, %66, %67}, %68, p, 1, 1, 1", c, "r"(a[0]),
+                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+  } else {
+    PLIMSOLL_WGMMA_128("m64n128k16", "f16", "%69", "{%64, %65, %66, %67}, %68, p, 1, 1, 1", c, "r"(a[0]),
+                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+  }
+}
+// Returns the descriptor of a tile for multiply_rows_of(): the leading dimension offset, in units of 16 bytes,
+// is the distance from its first 64 columns to the next 64 (PTX ISA, "Asynchronous warpgroup-level matrix
+// shared memory layout").
+template <int kDim>
+__device__ inline uint64_t row_descriptor(uint32_t tile) {
+  if constexpr (kDim == 64) return descriptor(tile);
+  return (descriptor(tile) & ~(uint64_t{0x3fff} << 16)) | uint64_t{kWgmmaPart / 16} << 16;
+}
+// Computes acc += the left operands times all 64 rows of a tile, over all of its columns.
+template <DType kType, int kDim>
+__device__ inline void multiply_by_tile(float (&c)[kDim / 8][4], const uint32_t (&a)[4][1][4],
+                                        uint32_t tile) {
+  const uint64_t b = row_descriptor<kDim>(tile);
+#pragma unroll
+  for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(c, a[step][0], b + 128 * step, 1);
 }
 
 // Computes acc = or += the left operand times 8 fp32 columns of b in tf32. The 64 rows of b are the columns
 // of the product.
 __device__ inline void multiply_columns_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
-  PLIMSOLL_WGMMA("m64n64k8", "tf32", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1", c, "r"(a[0]), "r"(a[1]),
-                 "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+  PLIMSOLL_WGMMA_64("m64n64k8", "tf32", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1", c, "r"(a[0]), "r"(a[1]),
+                    "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
 }
-#undef PLIMSOLL_WGMMA
+#undef PLIMSOLL_WGMMA_128
+#undef PLIMSOLL_WGMMA_64
+#undef PLIMSOLL_WGMMA_TEXT
+#undef PLIMSOLL_ACCUMULATORS_128
+#undef PLIMSOLL_ACCUMULATORS_64
+#undef PLIMSOLL_EIGHT_FOURS
+#undef PLIMSOLL_FOUR
 
 // Turns the scores of a warp's rows with 64 keys into probabilities.
 __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, float (&x)[1][8][4]) {
@@ -120,6 +181,7 @@ __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Wor
 
 // Copies consecutive tiles of 64 rows with a warpgroup. All threads together copy 16 rows of eight 16-byte
 // chunks at a time. Few registers are advanced per tile, because that cost recurs for every tile.
+template <int kDim>
 class TileReader {
  public:
   // Starts at `row` of the sequence. Requires: rows aligned to 16 bytes.
@@ -132,6 +194,7 @@ class TileReader {
             16 * chunk;
     rows_apart_ = 16 * stride * 2;
     rows_left_ = 8 * chunk < args.head_dim ? work.count - first : 0;
+    columns_left_ = args.head_dim - 8 * chunk;
     place_ = lane_offset<64>(thread / 8, chunk);
   }
 
@@ -139,7 +202,11 @@ class TileReader {
   __device__ void copy_next(uint32_t tile) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      copy_16(tile + place_ + i * 16 * 128, from_, 16 * i < rows_left_);
+#pragma unroll
+      for (int part = 0; part < kDim / 64; ++part) {
+        copy_16(tile + part * kWgmmaPart + place_ + i * 16 * 128, from_ + 128 * part,
+                16 * i < rows_left_ && (part == 0 || 64 * part < columns_left_));
+      }
       from_ += rows_apart_;
     }
     rows_left_ -= 64;
@@ -148,7 +215,8 @@ class TileReader {
  private:
   const std::byte* from_;
   int64_t rows_apart_;
-  int rows_left_;  // rows of the sequence from this thread's next one on
+  int rows_left_;     // rows of the sequence from this thread's next one on; 0 if its chunk is past the head
+  int columns_left_;  // columns of the head from this thread's first one on
   uint32_t place_;
 };
 

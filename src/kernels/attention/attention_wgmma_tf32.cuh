@@ -10,13 +10,8 @@
 
 namespace plimsoll::attention {
 
-inline constexpr uint32_t kTf32Half = 64 * 32 * 4;  // bytes
+inline constexpr uint32_t kTf32Half = kWgmmaPart;  // bytes
 inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
-
-// Returns the offset of group `chunk` of four floats in a row.
-__device__ inline uint32_t tf32_offset(int row, int chunk) {
-  return static_cast<uint32_t>(chunk / 8) * kTf32Half + lane_offset<64>(row, chunk % 8);
-}
 
 // The part of a tile that one thread copies: chunk threadIdx.x % 16 of rows first + 32 i + 2 j, for 0 <= i <
 // 2 and 0 <= j < 4, which is every other one of eight rows.
@@ -26,7 +21,7 @@ struct Tf32Part {
   __device__ Tf32Part() {
     chunk = static_cast<int>(threadIdx.x) % 16;
     group = static_cast<int>(threadIdx.x) / 16;
-    offset = tf32_offset(first(), chunk);
+    offset = wgmma_offset(first(), chunk);
   }
   __device__ int first() const { return group / 2 * 8 + group % 2; }
   __device__ uint32_t at(uint32_t tile, int i, int j) const {
@@ -58,7 +53,7 @@ enum class Rounded { kStays, kGoes };  // states if products also read the tile 
 // rows, the even ones come first and then the odd ones, in the order of take_fragment.
 template <Rounded kRounded>
 __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
-  const uint32_t to = transposed + tf32_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);
+  const uint32_t to = transposed + wgmma_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     uint4 x[4];
