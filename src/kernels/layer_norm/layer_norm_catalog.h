@@ -37,9 +37,7 @@ constexpr double norm_column_sum_cuda_depth(int64_t T) {
 
 // The CUDA kernels of rms_norm give a vector to the 32 to 256 threads of a group. Each thread keeps at most kRmsNormElements
 // elements of a vector and of the sums of d_gain in registers. The backward kernel has as many groups as fill a current
-// card, each of at least four vectors, and a row of partial sums per group: four blocks of 256 threads for each of 132
-// multiprocessors, because a group waits for its vector, for the sum over the group and for its stores in turn, and only
-// other groups use the memory in the meantime.
+// card, each of at least four vectors, and a row of partial sums per group.
 inline constexpr int64_t kRmsNormElements = 32;
 inline constexpr int64_t kMaxRmsNormCudaColumns = 256 * kRmsNormElements;
 constexpr int64_t rms_norm_cuda_threads(int64_t C) {
@@ -49,7 +47,7 @@ constexpr int64_t rms_norm_cuda_threads(int64_t C) {
 }
 constexpr RowBlocks rms_norm_cuda_groups(int64_t vectors, int64_t C) {
   if (vectors <= 0) return {0, 1};
-  const int64_t most = 4 * 132 * 256 / rms_norm_cuda_threads(C);
+  const int64_t most = 264 * 256 / rms_norm_cuda_threads(C);
   const int64_t rows = std::max((vectors + most - 1) / most, int64_t{4});
   return {(vectors + rows - 1) / rows, rows};
 }

@@ -238,7 +238,6 @@ void with_packs(const RmsNormDims& dims, std::initializer_list<const void*> poin
   using Wide = std::integral_constant<int, kN>;
   if (dims.C % kN == 0 && dims.N % kN == 0 && aligned_to_packs(pointers)) {
     if (dims.C <= 8 * threads) return launch(Wide(), std::integral_constant<int, 8 / kN>(), threads);
-    if (dims.C <= 16 * threads) return launch(Wide(), std::integral_constant<int, 16 / kN>(), threads);
     return launch(Wide(), std::integral_constant<int, kElements / kN>(), threads);
   }
   launch(std::integral_constant<int, 1>(), std::integral_constant<int, kElements>(), threads);
