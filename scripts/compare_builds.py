@@ -17,7 +17,7 @@ speed  Trains the models of bench/gpu/compare.py (of bench/cpu/compare.py on a C
        median tokens per second of the second half of the steps, and compares losses and planned memory. A row that is more
        than 1 % slower is reported; on a busy machine it may be noise, so repeat it alone.
 
-The methods are read from src/plan/search/methods.cc, so that a new one is compared as well. Times and wording are not
+The methods are read from src/plan/search/methods.cc and src/base/optimizer_table.inc, so that a new one is compared as well. Times and wording are not
 compared: IGNORED_KEYS lists the keys of plan.json that hold them.
 """
 import argparse
@@ -44,13 +44,18 @@ TINY_CONFIG = {"model_type": "bert", "vocab_size": 150, "hidden_size": 16, "num_
 
 
 def methods():
-    """Returns {name: words} from the table of methods."""
-    text = (ROOT / "src/plan/search/methods.cc").read_text()
+    """Returns {name: words} from the table of methods and from that of optimizers."""
     table = {}
+    text = (ROOT / "src/plan/search/methods.cc").read_text()
     for name, words in re.findall(r'\.name = "(\w+)",\s*\.words = \{(.*?)\}', text, re.S):
         table[name] = re.findall(r'"((?:[^"\\]|\\.)*)"', words)
-    if len(table) < 20:
-        sys.exit("compare_builds: src/plan/search/methods.cc has fewer than 20 methods; its layout has changed")
+    text = (ROOT / "src/base/optimizer_table.inc").read_text()
+    for name, optim, optim_args in re.findall(
+            r'\.name = "(\w+)",\s*\.position = \d+,\s*\.optim = "(\w+)",(?:\s*\.optim_args = "([^"]*)",)?', text):
+        table[name] = ["--optim", optim] + (["--optim_args", optim_args] if optim_args else [])
+    if len(table) < 20 or "adamw_8bit" not in table:
+        sys.exit("compare_builds: it found too few methods in src/plan/search/methods.cc and "
+                 "src/base/optimizer_table.inc; their layout has changed")
     return table
 
 

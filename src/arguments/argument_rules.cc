@@ -6,7 +6,7 @@
 #include "arguments/argument_table.h"
 #include "arguments/value.h"
 #include "base/check.h"
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 #include "base/problem_type.h"
 
 namespace plimsoll {

@@ -1,13 +1,18 @@
 #include "arguments/argument_table.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <string>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
+#include "base/optimizer_table.h"
 #include "base/problem_type.h"
 
 namespace plimsoll {
@@ -84,6 +89,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kForeign
     {"memory", "memory_limit"},
     {"threads", "num_threads"},
 }};
+
+// Returns the help of --optim, which lists the usual name of each optimizer.
+std::string_view optimizer_help() {
+  static const std::string kHelp = [] {
+    std::vector<std::string_view> names;
+    for (const OptimizerRow& row : optimizer_rows()) names.push_back(row.names.front());
+    return fmt::format("Optimizer: {} or a synonym of one.", fmt::join(names, ", "));
+  }();
+  return kHelp;
+}
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 
 #include "arguments/value.h"
 #include "base/check.h"
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 
 namespace plimsoll {
 namespace {
@@ -30,19 +30,21 @@ std::string of_few_bits(const Arguments& a) {
   return a.load_in_4bit || a.load_in_8bit ? "" : "without --load_in_8bit or --load_in_4bit";
 }
 
-std::string_view optimizer_of(const Arguments& a) {
+// Returns the row of the optimizer, or null for a name that does not run.
+const OptimizerRow* optimizer_of(const Arguments& a) {
   const OptimizerName* name = find_optimizer_name(a.optim);
-  return name == nullptr ? std::string_view() : name->runs;
+  return name == nullptr ? nullptr : find_optimizer_row(name->runs);
 }
 
 std::string of_betas(const Arguments& a) {
-  const std::string_view runs = optimizer_of(a);
-  if (runs.starts_with("adamw") || runs.starts_with("lion")) return {};
+  const OptimizerRow* optimizer = optimizer_of(a);
+  if (optimizer != nullptr && optimizer->reads_betas) return {};
   return fmt::format("with --optim {}; use --optim_args for its settings", a.optim);
 }
 
 std::string of_epsilon(const Arguments& a) {
-  if (optimizer_of(a).starts_with("adamw")) return {};
+  const OptimizerRow* optimizer = optimizer_of(a);
+  if (optimizer != nullptr && optimizer->reads_epsilon) return {};
   return fmt::format("with --optim {}, only with AdamW", a.optim);
 }
 

@@ -10,7 +10,7 @@
 #include "arguments/argument_table.h"
 #include "arguments/value.h"
 #include "base/check.h"
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 #include "plimsoll/commands.h"
 
 namespace plimsoll {

@@ -36,19 +36,16 @@ LoweredOp describe_adafactor(const OpView& op, const Bucket&, const KernelTarget
 }  // namespace
 
 std::vector<Lowering> optimizer_lowerings() {
-  return {{&global_norm_op(), "global_norm", describe_type<GlobalNormOp::kGradient>},
-          {&clip_coefficient_op(), "clip_coefficient", describe_type<ClipCoefficientOp::kNorm>},
-          {&adjust_loss_scale_op(), "adjust_loss_scale", describe_type<AdjustLossScaleOp::kNorm>},
-          {&fill_op(), "fill", describe_type<FillOp::kLike>},
-          {&adamw_op(), "adamw", describe_update},
-          {&sgd_op(), "sgd", describe_update},
-          {&lion_op(), "lion", describe_update},
-          {&adagrad_op(), "adagrad", describe_update},
-          {&adamw_8bit_op(), "adamw_8bit", describe_update},
-          {&lion_8bit_op(), "lion_8bit", describe_update},
-          {&sgd_8bit_op(), "sgd_8bit", describe_update},
-          {&adagrad_8bit_op(), "adagrad_8bit", describe_update},
-          {&adafactor_op(), "adafactor", describe_adafactor}};
+  std::vector<Lowering> lowerings{
+      {&global_norm_op(), "global_norm", describe_type<GlobalNormOp::kGradient>},
+      {&clip_coefficient_op(), "clip_coefficient", describe_type<ClipCoefficientOp::kNorm>},
+      {&adjust_loss_scale_op(), "adjust_loss_scale", describe_type<AdjustLossScaleOp::kNorm>},
+      {&fill_op(), "fill", describe_type<FillOp::kLike>}};
+  for (const OptimizerRow& row : optimizer_rows()) {
+    const bool is_factored = row.frame == UpdateFrame::kFactored;
+    lowerings.push_back({&update_op(row.kind), row.name, is_factored ? describe_adafactor : describe_update});
+  }
+  return lowerings;
 }
 
 }  // namespace plimsoll

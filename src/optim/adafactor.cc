@@ -6,7 +6,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "optim/emit_update.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 
 namespace plimsoll {
 namespace {
@@ -14,9 +14,9 @@ namespace {
 // Appends the update of matrices (factored) or of vectors. A matrix has one state per row and one per column
 // of each tensor of the checkpoint; a vector has one per element. With beta1 both also have a momentum in
 // their shape. All states are fp32 (fp64 in an f64 graph).
-void add_group(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-               double weight_decay, ValueId clip, ValueId finite, bool factored) {
-  const AdafactorOptions& options = config.adafactor;
+void add_group(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
+               const OptimizerConfig& config, double weight_decay, ValueId clip, ValueId finite,
+               bool factored) {
   const auto states = [&](const Parameter& parameter, const ValueType& weight) {
     const DType dtype = whole_state_dtype(weight);
     std::vector<UpdateState> of;
@@ -27,35 +27,38 @@ void add_group(Graph& graph, std::span<const Parameter> group, const OptimizerCo
     } else {
       of.push_back({"adafactor.v", {dtype, weight.shape}});
     }
-    if (options.beta1) of.push_back({"adafactor.m", {dtype, weight.shape}});
+    if (config.adafactor.beta1) of.push_back({"adafactor.m", {dtype, weight.shape}});
     return of;
   };
-  Attributes attributes{{"epsilon1", options.epsilon1},
-                        {"epsilon2", options.epsilon2},
-                        {"clip_threshold", options.clip_threshold},
-                        {"decay_rate", options.decay_rate},
-                        {"beta1", options.beta1.value_or(-1.0)},
-                        {"weight_decay", weight_decay},
-                        {"scale_parameter", int64_t{options.scale_parameter}},
-                        {"factored", int64_t{factored}},
-                        {kPartRows, format_part_rows(graph, group)}};
+  Attributes attributes = optimizer_settings(row.kind).constants(config);
+  attributes.set("weight_decay", weight_decay);
+  attributes.set("factored", int64_t{factored});
+  attributes.set(kPartRows, format_part_rows(graph, group));
   set_noise(graph, group, config, attributes);
-  emit_update(graph, adafactor_op(), group, states, std::move(attributes), clip, finite);
+  emit_update(graph, update_op(row.kind), group, states, std::move(attributes), clip, finite);
 }
 
 bool is_factored(const Graph& graph, const Parameter& parameter) {
   return graph.value(parameter.weight).type.shape.rank() == 2;
 }
 
-}  // namespace
+std::vector<std::string> adafactor_state_names(const OptimizerRow&, const OptimizerConfig& config) {
+  std::vector<std::string> names{"adafactor.row", "adafactor.column", "adafactor.v"};
+  if (config.adafactor.beta1) names.emplace_back("adafactor.m");
+  return names;
+}
+
+int64_t adafactor_state_bytes(const OptimizerRow&, const OptimizerConfig&) {
+  return 0;
+}
 
 TakenSites adafactor_sites(const Graph& graph, const Parameter& parameter) {
   return {is_factored(graph, parameter) ? NoiseSites::kFirst : NoiseSites::kSecond,
           std::ssize(part_rows(graph, parameter))};
 }
 
-void add_adafactor(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                   double weight_decay, ValueId clip, ValueId finite) {
+void add_adafactor_update(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
+                          const OptimizerConfig& config, double weight_decay, ValueId clip, ValueId finite) {
   for (const bool factored : {true, false}) {
     std::vector<Parameter> part;
     for (const Parameter& parameter : group) {
@@ -64,9 +67,14 @@ void add_adafactor(Graph& graph, std::span<const Parameter> group, const Optimiz
                      weight.name, weight.type.shape.rank());
       if (is_factored(graph, parameter) == factored) part.push_back(parameter);
     }
-    if (!part.empty()) add_group(graph, part, config, weight_decay, clip, finite, factored);
+    if (!part.empty()) add_group(graph, row, part, config, weight_decay, clip, finite, factored);
   }
 }
+
+}  // namespace
+
+const UpdateBuilder kAdafactorUpdates{add_adafactor_update, adafactor_state_names, adafactor_state_bytes,
+                                      adafactor_sites};
 
 double learning_rate_of_step(const OptimizerConfig& config, double scheduled, int64_t step) {
   if (config.kind != OptimizerKind::kAdafactor || !config.adafactor.relative_step) return scheduled;

@@ -1,4 +1,4 @@
-// The updates of AdamW, Lion, SGD and Adagrad with states in 8 bits: one code per element, and one fp32
+// The updates of the optimizers with states in 8 bits (AdamW, Lion, SGD, Adagrad): one code per element, and one fp32
 // number per block of 256 elements of a tensor of the checkpoint. The states of embeddings and of tensors
 // with fewer than 4096 elements stay in fp32, as in bitsandbytes and Trainer.
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "optim/emit_update.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 
 namespace plimsoll {
 namespace {
@@ -40,81 +40,75 @@ Split split(const Graph& graph, std::span<const Parameter> group) {
   return parts;
 }
 
-// Appends the update of `group` with these states. Each state is a value of codes and one of absmax.
-void add_update(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                const OpSchema& op, std::span<const std::string> states, Attributes attributes, ValueId clip,
-                ValueId finite) {
-  const auto states_of = [&](const Parameter& parameter, const ValueType& weight) {
+// Returns the names of the states with codes: "adamw_8bit.m".
+std::vector<std::string> code_names(const OptimizerRow& row) {
+  std::vector<std::string> names;
+  for (const std::string_view state : row.states) names.push_back(fmt::format("{}.{}", row.name, state));
+  return names;
+}
+std::string absmax_name(const std::string& state) {
+  return state + ".absmax";
+}
+
+// The names of fp32 states are listed too, because small tensors and embeddings keep their states in fp32.
+std::vector<std::string> eight_bit_state_names(const OptimizerRow& row, const OptimizerConfig& config) {
+  std::vector<std::string> names;
+  for (const std::string& state : code_names(row)) {
+    names.push_back(state);
+    names.push_back(absmax_name(state));
+  }
+  for (std::string& state : kPlainUpdates.states(optimizer_row(row.family), config)) {
+    names.push_back(std::move(state));
+  }
+  return names;
+}
+
+int64_t eight_bit_state_bytes(const OptimizerRow& row, const OptimizerConfig&) {
+  return std::ssize(row.states);
+}
+
+// Appends the update of parameters with states in 8 bits. Each state is a value of codes and one of absmax.
+void add_part_in_eight_bits(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
+                            const OptimizerConfig& config, double weight_decay, ValueId clip,
+                            ValueId finite) {
+  const auto states = [&](const Parameter& parameter, const ValueType& weight) {
     int64_t blocks = 0;
     for (const int64_t elements : part_elements(graph, parameter)) blocks += (elements + kBlock - 1) / kBlock;
     std::vector<UpdateState> of;
-    for (const std::string& state : states) {
+    for (const std::string& state : code_names(row)) {
       of.push_back({state, {DType::kU8, weight.shape}});
-      of.push_back({state + ".absmax", {whole_state_dtype(weight), Shape{blocks}}});
+      of.push_back({absmax_name(state), {whole_state_dtype(weight), Shape{blocks}}});
     }
     return of;
   };
+  Attributes attributes = optimizer_settings(row.kind).constants(config);
+  attributes.set("weight_decay", weight_decay);
   attributes.set(kPartRows, format_part_rows(graph, group));
   set_noise(graph, group, config, attributes);
-  emit_update(graph, op, group, states_of, std::move(attributes), clip, finite);
+  emit_update(graph, update_op(row.kind), group, states, std::move(attributes), clip, finite);
 }
 
-}  // namespace
+void add_eight_bit_update(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
+                          const OptimizerConfig& config, double weight_decay, ValueId clip, ValueId finite) {
+  PLIMSOLL_CHECK(!row.needs_momentum() || config.momentum > 0.0, "{} needs a momentum, this one is {}",
+                 row.label, config.momentum);
+  const Split parts = split(graph, group);
+  if (!parts.fp32.empty()) {
+    kPlainUpdates.add(graph, optimizer_row(row.family), parts.fp32, config, weight_decay, clip, finite);
+  }
+  if (!parts.eight_bit.empty()) {
+    add_part_in_eight_bits(graph, row, parts.eight_bit, config, weight_decay, clip, finite);
+  }
+}
 
 TakenSites eight_bit_sites(const Graph& graph, const Parameter& parameter) {
   if (!is_eight_bit(graph, parameter)) return {};
   return {NoiseSites::kSecond, std::ssize(part_rows(graph, parameter))};
 }
 
-void add_adamw_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                    double weight_decay, ValueId clip, ValueId finite) {
-  const Split parts = split(graph, group);
-  if (!parts.fp32.empty()) add_adamw(graph, parts.fp32, config, weight_decay, clip, finite);
-  if (parts.eight_bit.empty()) return;
-  const std::string states[] = {"adamw_8bit.m", "adamw_8bit.v"};
-  add_update(graph, parts.eight_bit, config, adamw_8bit_op(), states,
-             {{"beta1", config.beta1},
-              {"beta2", config.beta2},
-              {"epsilon", config.epsilon},
-              {"weight_decay", weight_decay}},
-             clip, finite);
-}
+}  // namespace
 
-void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                   double weight_decay, ValueId clip, ValueId finite) {
-  const Split parts = split(graph, group);
-  if (!parts.fp32.empty()) add_lion(graph, parts.fp32, config, weight_decay, clip, finite);
-  if (parts.eight_bit.empty()) return;
-  const std::string states[] = {"lion_8bit.m"};
-  add_update(graph, parts.eight_bit, config, lion_8bit_op(), states,
-             {{"beta1", config.beta1}, {"beta2", config.beta2}, {"weight_decay", weight_decay}}, clip,
-             finite);
-}
-
-void add_sgd_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                  double weight_decay, ValueId clip, ValueId finite) {
-  PLIMSOLL_CHECK(config.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", config.momentum);
-  const Split parts = split(graph, group);
-  if (!parts.fp32.empty()) add_sgd(graph, parts.fp32, config, weight_decay, clip, finite);
-  if (parts.eight_bit.empty()) return;
-  const std::string states[] = {"sgd_8bit.momentum"};
-  add_update(
-      graph, parts.eight_bit, config, sgd_8bit_op(), states,
-      {{"momentum", config.momentum}, {"nesterov", int64_t{config.nesterov}}, {"weight_decay", weight_decay}},
-      clip, finite);
-}
-
-void add_adagrad_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                      double weight_decay, ValueId clip, ValueId finite) {
-  const Split parts = split(graph, group);
-  if (!parts.fp32.empty()) add_adagrad(graph, parts.fp32, config, weight_decay, clip, finite);
-  if (parts.eight_bit.empty()) return;
-  const std::string states[] = {"adagrad_8bit.sum"};
-  add_update(graph, parts.eight_bit, config, adagrad_8bit_op(), states,
-             {{"lr_decay", config.adagrad.lr_decay},
-              {"epsilon", config.adagrad.epsilon},
-              {"weight_decay", weight_decay}},
-             clip, finite);
-}
+const UpdateBuilder kEightBitUpdates{add_eight_bit_update, eight_bit_state_names, eight_bit_state_bytes,
+                                     eight_bit_sites};
 
 }  // namespace plimsoll

@@ -1,5 +1,7 @@
 #include "optim/optimizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -45,7 +47,8 @@ std::set<double> rate_factors(std::span<const Parameter> parameters) {
 // taken from `taken` on.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, SitesTaken& taken) {
-  const Optimizer& optimizer = optimizer_of_kind(config.kind);
+  const OptimizerRow& row = optimizer_row(config.kind);
+  const UpdateBuilder& builder = update_builder(row.frame);
   for (const bool decays : {true, false}) {
     for (const WeightFormat format : {WeightFormat::kSplit, WeightFormat::kWithCopy, WeightFormat::kWhole}) {
       for (const double factor : rate_factors(parameters)) {
@@ -55,7 +58,7 @@ void add_updates(Graph& graph, std::span<const Parameter> parameters, const Opti
               parameter.decays == decays && format_of(parameter) == format && parameter.rate_factor == factor;
           if (!is_of_group) continue;
           if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
-          const TakenSites its = optimizer.sites(graph, parameter);
+          const TakenSites its = builder.sites(graph, parameter);
           int64_t& next_site = taken[static_cast<size_t>(its.sites)];
           parameter.sites = its.sites;
           parameter.first_site = next_site;
@@ -64,8 +67,8 @@ void add_updates(Graph& graph, std::span<const Parameter> parameters, const Opti
         }
         for (size_t first = 0; first < group.size();) {
           const size_t end = end_of_op(graph, group, first, config.most_elements_at_once);
-          optimizer.add(graph, std::span(group).subspan(first, end - first), config,
-                        decays ? config.weight_decay : 0.0, clip, finite);
+          builder.add(graph, row, std::span(group).subspan(first, end - first), config,
+                      decays ? config.weight_decay : 0.0, clip, finite);
           first = end;
         }
       }
@@ -162,6 +165,35 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
 std::vector<int64_t> part_rows(const Graph& graph, const Parameter& parameter) {
   if (!parameter.part_rows.empty()) return parameter.part_rows;
   return {graph.value(parameter.weight).type.shape[0].offset};
+}
+
+const UpdateBuilder& update_builder(UpdateFrame frame) {
+  switch (frame) {
+    case UpdateFrame::kPlain:
+      return kPlainUpdates;
+    case UpdateFrame::kEightBit:
+      return kEightBitUpdates;
+    case UpdateFrame::kFactored:
+      return kAdafactorUpdates;
+  }
+  PLIMSOLL_CHECK(false, "the frame {} has no builder", static_cast<int>(frame));
+}
+
+int64_t least_state_bytes(const OptimizerConfig& config) {
+  const OptimizerRow& row = optimizer_row(config.kind);
+  return update_builder(row.frame).least_state_bytes(row, config);
+}
+
+std::vector<std::string> optimizer_state_names(const OptimizerConfig& config) {
+  const OptimizerRow& row = optimizer_row(config.kind);
+  return update_builder(row.frame).states(row, config);
+}
+
+std::string describe_optimizer(const OptimizerConfig& config) {
+  const OptimizerRow& row = optimizer_row(config.kind);
+  const bool has_momentum = row.needs_momentum() || (row.has_optional_momentum && config.momentum > 0.0);
+  if (!has_momentum) return std::string(row.label);
+  return fmt::format("{} with momentum {:g}", row.label, config.momentum);
 }
 
 }  // namespace plimsoll

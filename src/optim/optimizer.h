@@ -1,5 +1,5 @@
 // Optimizers as graph builders: they append the updates of all parameters to a graph that has gradients. The
-// table of optimizers is in optimizers.h. Learning-rate schedules are host functions (schedule.h).
+// table of optimizers is in base/optimizer_table.h. Learning-rate schedules are host functions (schedule.h).
 // Thread-safe: pure functions of their arguments and the graph.
 #pragma once
 
@@ -10,24 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/optimizer_table.h"
 #include "graph/ir/graph.h"
 #include "optim/dynamic_loss_scale.h"
 
 namespace plimsoll {
-
-enum class OptimizerKind : uint8_t {
-  kAdamW,
-  kSgd,
-  kLion,
-  kAdagrad,
-  kAdafactor,
-  kAdamW8Bit,
-  kLion8Bit,
-  kSgd8Bit,
-  kAdagrad8Bit
-};
-// Returns the name of the row in optimizers.h: "adamw".
-std::string_view optimizer_kind_name(OptimizerKind kind);
 
 // The options of transformers.optimization.Adafactor, with the defaults of Trainer, which turns
 // scale_parameter and relative_step off.
@@ -105,9 +92,6 @@ struct Parameter {
   int64_t first_site = 0;
 };
 
-// Returns true if the optimizer updates split weights.
-bool takes_split_weights(const OptimizerConfig& config);
-
 // The outputs of the optimizer segment for the host: the norm before clipping, and `finite`, which is 1 if
 // the loss and all gradients are finite. Another output is "first_bad": the index of the first gradient that
 // is not finite, or -1.
@@ -145,29 +129,5 @@ double learning_rate_of_step(const OptimizerConfig& config, double scheduled, in
 // unknown name or key, or a bad value.
 OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args);
-
-// Return the sites of parameters whose ops treat a parameter as several tensors.
-TakenSites adafactor_sites(const Graph& graph, const Parameter& parameter);
-TakenSites eight_bit_sites(const Graph& graph, const Parameter& parameter);
-
-// Each appends the update of one group of parameters with one weight decay.
-void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-               double weight_decay, ValueId clip, ValueId finite);
-void add_adafactor(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                   double weight_decay, ValueId clip, ValueId finite);
-void add_adamw_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                    double weight_decay, ValueId clip, ValueId finite);
-void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                   double weight_decay, ValueId clip, ValueId finite);
-void add_sgd_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                  double weight_decay, ValueId clip, ValueId finite);
-void add_adagrad_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                      double weight_decay, ValueId clip, ValueId finite);
-void add_adagrad(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-                 double weight_decay, ValueId clip, ValueId finite);
-void add_lion(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-              double weight_decay, ValueId clip, ValueId finite);
-void add_sgd(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-             double weight_decay, ValueId clip, ValueId finite);
 
 }  // namespace plimsoll

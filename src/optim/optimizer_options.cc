@@ -1,9 +1,9 @@
-// Reading --optim and --optim_args, with the names and keys of Trainer.
+// Reads --optim and --optim_args, with the names and keys of Trainer, and lists the settings of each optimizer.
 #include <algorithm>
 #include <charconv>
 #include <span>
 
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 #include "optim/optimizers.h"
 
 namespace plimsoll {
@@ -48,26 +48,35 @@ DType moment_dtype(const std::string& key, const std::string& text) {
 }
 
 constexpr OptimizerOption kAdamwOptions[] = {
-    {"momentum_dtype", [](OptimizerConfig& c, const std::string& key,
-                          const std::string& text) { c.momentum_dtype = moment_dtype(key, text); }},
-    {"variance_dtype", [](OptimizerConfig& c, const std::string& key,
-                          const std::string& text) { c.variance_dtype = moment_dtype(key, text); }},
-    {"use_kahan_summation",
-     [](OptimizerConfig&, const std::string& key, const std::string& text) {
-       if (!truth_of(key, text)) return;
-       throw_error(
-           ErrorCode::kUsage,
-           "--optim_args: {} is {}, but Plimsoll has no Kahan summation. With --bf16 it stores weights in "
-           "two halves that together are exact (master_weights=split), in the same 4 bytes",
-           key, text);
-     }},
-    {"master_weights", [](OptimizerConfig& c, const std::string&, const std::string& text) {
-       if (text != "whole" && text != "split") {
-         throw_error(ErrorCode::kUsage, "--optim_args: master_weights is '{}', but it must be whole or split",
-                     text);
-       }
-       c.master_weights = text == "whole" ? MasterWeights::kWhole : MasterWeights::kSplit;
-     }}};
+    {.key = "momentum_dtype",
+     .set = [](OptimizerConfig& c, const std::string& key,
+               const std::string& text) { c.momentum_dtype = moment_dtype(key, text); },
+     .is_of_storage = true},
+    {.key = "variance_dtype",
+     .set = [](OptimizerConfig& c, const std::string& key,
+               const std::string& text) { c.variance_dtype = moment_dtype(key, text); },
+     .is_of_storage = true},
+    {.key = "use_kahan_summation",
+     .set =
+         [](OptimizerConfig&, const std::string& key, const std::string& text) {
+           if (!truth_of(key, text)) return;
+           throw_error(ErrorCode::kUsage,
+                       "--optim_args: {} is {}, but Plimsoll has no Kahan summation. With --bf16 it stores "
+                       "weights in two halves that together are exact (master_weights=split), in the same 4 "
+                       "bytes",
+                       key, text);
+         },
+     .is_of_storage = true},
+    {.key = "master_weights",
+     .set =
+         [](OptimizerConfig& c, const std::string&, const std::string& text) {
+           if (text != "whole" && text != "split") {
+             throw_error(ErrorCode::kUsage,
+                         "--optim_args: master_weights is '{}', but it must be whole or split", text);
+           }
+           c.master_weights = text == "whole" ? MasterWeights::kWhole : MasterWeights::kSplit;
+         },
+     .is_of_storage = true}};
 constexpr OptimizerOption kSgdOptions[] = {
     {"momentum", [](OptimizerConfig& c, const std::string& key,
                     const std::string& text) { c.momentum = share_of(key, text); }},
@@ -131,45 +140,75 @@ constexpr OptimizerOption kAdafactorOptions[] = {
        c.adafactor.warmup_init = truth_of(key, text);
      }}};
 
-[[noreturn]] void refuse_key(const std::string& key, const std::string& optim, const Optimizer& optimizer) {
+constexpr OptimizerSettings adamw_settings{
+    .options = kAdamwOptions, .constants = [](const OptimizerConfig& c) -> Attributes {
+      return {{"beta1", c.beta1}, {"beta2", c.beta2}, {"epsilon", c.epsilon}};
+    }};
+constexpr OptimizerSettings lion_settings{.constants = [](const OptimizerConfig& c) -> Attributes {
+  return {{"beta1", c.beta1}, {"beta2", c.beta2}};
+}};
+constexpr OptimizerSettings sgd_settings{
+    .options = kSgdOptions, .constants = [](const OptimizerConfig& c) -> Attributes {
+      return {{"momentum", c.momentum}, {"nesterov", int64_t{c.nesterov}}};
+    }};
+constexpr OptimizerSettings adagrad_settings{
+    .options = kAdagradOptions, .constants = [](const OptimizerConfig& c) -> Attributes {
+      return {{"lr_decay", c.adagrad.lr_decay}, {"epsilon", c.adagrad.epsilon}};
+    }};
+constexpr OptimizerSettings adafactor_settings{
+    .options = kAdafactorOptions, .constants = [](const OptimizerConfig& c) -> Attributes {
+      return {{"epsilon1", c.adafactor.epsilon1},
+              {"epsilon2", c.adafactor.epsilon2},
+              {"clip_threshold", c.adafactor.clip_threshold},
+              {"decay_rate", c.adafactor.decay_rate},
+              {"beta1", c.adafactor.beta1.value_or(-1.0)},
+              {"scale_parameter", int64_t{c.adafactor.scale_parameter}}};
+    }};
+
+// Returns the keys of --optim_args of an optimizer.
+std::vector<OptimizerOption> options_of(const OptimizerRow& row) {
+  std::vector<OptimizerOption> options;
+  for (const OptimizerOption& option : optimizer_settings(row.kind).options) {
+    if (row.frame != UpdateFrame::kEightBit || !option.is_of_storage) options.push_back(option);
+  }
+  return options;
+}
+
+[[noreturn]] void refuse_key(const std::string& key, const std::string& optim, const OptimizerRow& row) {
   std::string known;
-  for (const OptimizerOption& option : optimizer.options()) {
+  for (const OptimizerOption& option : options_of(row)) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", option.key);
   }
   throw_error(ErrorCode::kUsage, "--optim_args: '{}' is no argument of {} ({}{})", key, optim,
-              known.empty() ? "" : fmt::format("it has {}; ", known), optimizer.other_arguments);
+              known.empty() ? "" : fmt::format("it has {}; ", known), row.other_arguments);
 }
 
 }  // namespace
 
-std::span<const OptimizerOption> adamw_options() {
-  return kAdamwOptions;
+#define PLIMSOLL_OPTIMIZER(kind, name, frame, settings, ...) &settings,
+const OptimizerSettings& optimizer_settings(OptimizerKind kind) {
+  static constexpr const OptimizerSettings* kSettings[] = {
+#include "base/optimizer_table.inc"
+  };
+  return *kSettings[static_cast<size_t>(kind)];
 }
-std::span<const OptimizerOption> sgd_options() {
-  return kSgdOptions;
-}
-std::span<const OptimizerOption> adagrad_options() {
-  return kAdagradOptions;
-}
-std::span<const OptimizerOption> adafactor_options() {
-  return kAdafactorOptions;
-}
+#undef PLIMSOLL_OPTIMIZER
 
 OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args) {
   const OptimizerName* name = find_optimizer_name(optim);
-  const Optimizer* optimizer = name == nullptr ? nullptr : find_optimizer(name->runs);
+  const OptimizerRow* optimizer = name == nullptr ? nullptr : find_optimizer_row(name->runs);
   if (optimizer == nullptr)
     throw_error(ErrorCode::kUsage,
                 "--optim {}: there is no such optimizer; plimsoll train --help optim lists them", optim);
   OptimizerConfig config{.kind = optimizer->kind};
-  const std::span<const OptimizerOption> options = optimizer->options();
+  const std::vector<OptimizerOption> options = options_of(*optimizer);
   for (const auto& [key, text] : optim_args) {
     const auto option = std::ranges::find(options, std::string_view(key), &OptimizerOption::key);
     if (option == options.end()) refuse_key(key, optim, *optimizer);
     option->set(config, key, text);
   }
-  if (optimizer->needs_momentum && config.momentum == 0.0) {
+  if (optimizer->needs_momentum() && config.momentum == 0.0) {
     throw_error(ErrorCode::kUsage,
                 "--optim {}: without momentum there is no state to keep in 8 bits; give --optim_args "
                 "momentum=0.9, or --optim sgd",

@@ -1,10 +1,15 @@
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "base/check.h"
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 #include "optim/optimizers.h"
 
 namespace plimsoll {
@@ -25,25 +30,69 @@ TEST(OptimizerOptions, EveryNameThatRunsHasAnOptimizer) {
   for (const OptimizerName& row : optimizer_names()) {
     if (!row.is_here()) continue;
     std::map<std::string, std::string> args;
-    if (row.runs == "sgd_8bit") args["momentum"] = "0.9";  // 8-bit SGD needs it
-    EXPECT_EQ(optimizer_kind_name(parse_optimizer(std::string(row.name), args).kind), row.runs) << row.name;
+    if (find_optimizer_row(row.runs)->needs_momentum()) args["momentum"] = "0.9";
+    EXPECT_EQ(optimizer_row(parse_optimizer(std::string(row.name), args).kind).name, row.runs) << row.name;
     ++checked;
   }
   EXPECT_GE(checked, 8);
 }
 
-TEST(Optimizers, EveryRowHasANameForOptimAndAFamilyWithStatesInFp32) {
-  for (const Optimizer& optimizer : optimizers()) {
-    const auto names = optimizer_names();
-    EXPECT_TRUE(std::ranges::any_of(names, [&](const OptimizerName& n) { return n.runs == optimizer.name; }))
-        << optimizer.name << " has no name for --optim";
-    EXPECT_EQ(find_optimizer(optimizer.name), &optimizer_of_kind(optimizer.kind));
-    const Optimizer& family = optimizer_of_kind(optimizer.family);
-    EXPECT_EQ(family.family, family.kind) << optimizer.name;
-    EXPECT_TRUE(optimizer.label.ends_with(family.label)) << optimizer.name;
-    EXPECT_FALSE(optimizer.rules.empty()) << optimizer.name;
+// The rows are data. This test checks what their fields promise about each other and about the code.
+TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb) {
+  ASSERT_GE(optimizer_rows().size(), 9u);
+  for (const OptimizerRow& row : optimizer_rows()) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(&optimizer_row(row.kind), &row);
+    EXPECT_EQ(find_optimizer_row(row.name), &row);
+    ASSERT_FALSE(row.names.empty());
+    const OptimizerRow& family = optimizer_row(row.family);
+    EXPECT_EQ(family.family, family.kind);
+    EXPECT_NE(family.frame, UpdateFrame::kEightBit);
+    EXPECT_EQ(row.frame == UpdateFrame::kEightBit, row.kind != row.family);
+    EXPECT_EQ(row.states, family.states);
+    EXPECT_TRUE(row.label.ends_with(family.label));
+    EXPECT_EQ(&optimizer_settings(row.kind), &optimizer_settings(row.family));
+    EXPECT_GT(row.flops_per_element, 0.0);
+    EXPECT_FALSE(row.rules.empty());
+    for (const StateRule& rule : row.rules) EXPECT_TRUE(rule.variant.starts_with(row.label)) << rule.variant;
+    // The first rule counts the states that a run with all of them has. Adafactor has a state less without beta1.
+    if (row.frame != UpdateFrame::kFactored) {
+      OptimizerConfig config{.kind = row.kind, .momentum = row.has_optional_momentum ? 0.9 : 0.0};
+      EXPECT_EQ(row.rules.front().num_kinds, std::ssize(optimizer_state_names(config)));
+      EXPECT_EQ(row.rules.front().bytes, least_state_bytes(config));
+    }
   }
-  EXPECT_EQ(find_optimizer(""), nullptr);
+  EXPECT_EQ(find_optimizer_row(""), nullptr);
+}
+
+TEST(Optimizers, HaveTheNamesAndBytesOfTheirStates) {
+  const auto names = [](const OptimizerConfig& config) {
+    return fmt::format("{}", fmt::join(optimizer_state_names(config), " "));
+  };
+  EXPECT_EQ(names({.kind = OptimizerKind::kAdamW}), "adamw.m adamw.v");
+  EXPECT_EQ(names({.kind = OptimizerKind::kSgd}), "");
+  EXPECT_EQ(names({.kind = OptimizerKind::kSgd, .momentum = 0.9}), "sgd.momentum");
+  EXPECT_EQ(names({.kind = OptimizerKind::kAdagrad8Bit}),
+            "adagrad_8bit.sum adagrad_8bit.sum.absmax adagrad.sum");
+  EXPECT_EQ(names({.kind = OptimizerKind::kAdafactor}), "adafactor.row adafactor.column adafactor.v");
+  OptimizerConfig adafactor{.kind = OptimizerKind::kAdafactor};
+  adafactor.adafactor.beta1 = 0.9;
+  EXPECT_EQ(names(adafactor), "adafactor.row adafactor.column adafactor.v adafactor.m");
+  EXPECT_EQ(least_state_bytes({.kind = OptimizerKind::kSgd}), 0);
+  EXPECT_EQ(least_state_bytes({.kind = OptimizerKind::kAdafactor}), 0);
+  EXPECT_EQ(least_state_bytes({.kind = OptimizerKind::kAdamW8Bit}), 2);
+  EXPECT_EQ(least_state_bytes({.momentum_dtype = DType::kBF16, .variance_dtype = DType::kF32}), 6);
+}
+
+// docs/OPTIMIZERS.md describes every optimizer by hand.
+TEST(Optimizers, ThePageOfOptimizersHasEveryNameOfEveryRow) {
+  std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/docs/OPTIMIZERS.md");
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  for (const OptimizerName& name : optimizer_names()) {
+    if (!name.is_here()) continue;
+    EXPECT_NE(page.find(fmt::format("`{}`", name.name)), std::string::npos)
+        << "docs/OPTIMIZERS.md does not have `" << name.name << "`";
+  }
 }
 
 TEST(Optimizers, ReportsNameTheMomentumThatARunHas) {

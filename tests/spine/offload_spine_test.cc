@@ -155,8 +155,8 @@ bool may_be_late(const TinyCase& test) {
 
 TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   for (const TinyCase& test : cases()) {
-    SCOPED_TRACE(fmt::format("{} {} accumulated {}", optimizer_kind_name(test.optimizer.kind),
-                             test.model_type, test.accumulation));
+    SCOPED_TRACE(fmt::format("{} {} accumulated {}", optimizer_row(test.optimizer.kind).name, test.model_type,
+                             test.accumulation));
     TinySteps without(test, plan_of(test, Kept::kOnDevice));
     without.steps(1, 12);
     for (const Kept kept : kWays) {

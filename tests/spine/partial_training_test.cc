@@ -54,7 +54,7 @@ std::vector<Named> optimizers() {
        {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion, OptimizerKind::kAdagrad,
         OptimizerKind::kAdafactor, OptimizerKind::kAdamW8Bit, OptimizerKind::kLion8Bit,
         OptimizerKind::kSgd8Bit, OptimizerKind::kAdagrad8Bit}) {
-    list.push_back({std::string(optimizer_kind_name(kind)), [kind](TinyCase& test) {
+    list.push_back({std::string(optimizer_row(kind).name), [kind](TinyCase& test) {
                       test.optimizer = {.kind = kind, .weight_decay = 0.01};
                       if (kind == OptimizerKind::kSgd8Bit) test.optimizer.momentum = 0.9;
                     }});

@@ -242,7 +242,7 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
         point.optimizer = kind;
         point.activations = dtype;
         point.accumulation = accumulation;
-        SCOPED_TRACE(fmt::format("{}, {}", text_of(point), optimizer_kind_name(kind)));
+        SCOPED_TRACE(fmt::format("{}, {}", text_of(point), optimizer_row(kind).name));
         const Plan without = plan_of(point);
         point.offload_optimizer = true;
         const Plan plan = plan_of(point);

@@ -110,7 +110,7 @@ double momentum_of(OptimizerKind kind) {
 
 TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
   for (const OtherOptimizer& other : kOthers) {
-    SCOPED_TRACE(optimizer_kind_name(other.kind));
+    SCOPED_TRACE(optimizer_row(other.kind).name);
     TinyCase test{.dtype = DType::kBF16, .dropout = 0.0, .hidden = 64, .activations = DType::kBF16};
     test.optimizer.kind = other.kind;
     test.optimizer.momentum = momentum_of(other.kind);
@@ -128,7 +128,7 @@ TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
 // on where an op starts nor on which tensors one op combines.
 TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
   for (const OtherOptimizer& other : kOthers) {
-    SCOPED_TRACE(optimizer_kind_name(other.kind));
+    SCOPED_TRACE(optimizer_row(other.kind).name);
     TinyCase test{.dtype = DType::kBF16, .dropout = 0.0, .hidden = 64, .activations = DType::kBF16};
     test.optimizer.kind = other.kind;
     if (other.kind == OptimizerKind::kSgd8Bit) test.optimizer.momentum = momentum_of(other.kind);
@@ -151,7 +151,7 @@ TEST(PureBf16, StatesOfEveryOptimizerAreNotIn16Bits) {
       if (buffer.storage != Storage::kOptimizerState) continue;
       ++states;
       EXPECT_TRUE(buffer.type.dtype == DType::kF32 || buffer.type.dtype == DType::kU8)
-          << optimizer_kind_name(other.kind) << " " << dtype_name(buffer.type.dtype);
+          << optimizer_row(other.kind).name << " " << dtype_name(buffer.type.dtype);
     }
     EXPECT_GE(states, 1);
   }

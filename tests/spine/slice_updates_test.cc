@@ -72,7 +72,7 @@ std::vector<TinyCase> cases() {
 
 TEST(SliceUpdates, TheSameBitsAsWhole) {
   for (const TinyCase& test : cases()) {
-    SCOPED_TRACE(fmt::format("{} {}", optimizer_kind_name(test.optimizer.kind), dtype_name(test.dtype)));
+    SCOPED_TRACE(fmt::format("{} {}", optimizer_row(test.optimizer.kind).name, dtype_name(test.dtype)));
     TinySteps whole(test, plan_of(test, kAllAtOnce));
     EXPECT_EQ(num_slices(whole.plan), 0);
     whole.steps(1, 8);

@@ -17,6 +17,9 @@ using BindCpu = std::function<void()> (*)(const BindContext&);
   {&op##_op(), bind_call<kernel##_ref, kernel##_cpu, args __VA_OPT__(, ) __VA_ARGS__>},
 #define PLIMSOLL_TENSORS_BINDING(op, kernel, args, tensors) \
   {&op##_op(), bind_tensors_call<kernel##_ref, kernel##_cpu, args, tensors>},
+#define PLIMSOLL_UPDATE_BINDING(kind, name, frame) \
+  {&update_op(OptimizerKind::kind),                \
+   bind_tensors_call<name##_ref, name##_cpu, update_args<name##_ref>, update_tensors<UpdateFrame::frame>>},
 #define PLIMSOLL_OWN_BINDING(op) {&op##_op(), bind_##op##_cpu},
 const std::unordered_map<const OpDef*, BindCpu>& cpu_bindings() {
   static const std::unordered_map<const OpDef*, BindCpu> bindings{
@@ -25,6 +28,7 @@ const std::unordered_map<const OpDef*, BindCpu>& cpu_bindings() {
   return bindings;
 }
 #undef PLIMSOLL_OWN_BINDING
+#undef PLIMSOLL_UPDATE_BINDING
 #undef PLIMSOLL_TENSORS_BINDING
 #undef PLIMSOLL_BINDING
 
@@ -38,6 +42,7 @@ std::function<void()> bind_cpu(const BindContext& context) {
 
 #define PLIMSOLL_BINDING(op, kernel, args, ...) {&op##_op(), #kernel},
 #define PLIMSOLL_TENSORS_BINDING(op, kernel, args, tensors) {&op##_op(), #kernel},
+#define PLIMSOLL_UPDATE_BINDING(kind, name, frame) {&update_op(OptimizerKind::kind), #name},
 #define PLIMSOLL_OWN_BINDING(op) {&op##_op(), ""},
 std::span<const ListedBinding> listed_bindings() {
   static const std::vector<ListedBinding> bindings{
@@ -46,6 +51,7 @@ std::span<const ListedBinding> listed_bindings() {
   return bindings;
 }
 #undef PLIMSOLL_OWN_BINDING
+#undef PLIMSOLL_UPDATE_BINDING
 #undef PLIMSOLL_TENSORS_BINDING
 #undef PLIMSOLL_BINDING
 

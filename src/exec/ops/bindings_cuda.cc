@@ -19,6 +19,9 @@ using BindCuda = std::function<void()> (*)(const BindContext&, CudaStream);
   {&op##_op(), bind_launch<kernel##_cuda, args __VA_OPT__(, ) __VA_ARGS__>},
 #define PLIMSOLL_TENSORS_BINDING(op, kernel, args, tensors) \
   {&op##_op(), bind_tensors_launch<kernel##_cuda, args, tensors>},
+#define PLIMSOLL_UPDATE_BINDING(kind, name, frame) \
+  {&update_op(OptimizerKind::kind),                \
+   bind_tensors_launch<name##_cuda, update_args<name##_ref>, update_tensors<UpdateFrame::frame>>},
 #define PLIMSOLL_OWN_BINDING(op) {&op##_op(), bind_##op##_cuda},
 const std::unordered_map<const OpDef*, BindCuda>& cuda_bindings() {
   static const std::unordered_map<const OpDef*, BindCuda> bindings{
@@ -27,6 +30,7 @@ const std::unordered_map<const OpDef*, BindCuda>& cuda_bindings() {
   return bindings;
 }
 #undef PLIMSOLL_OWN_BINDING
+#undef PLIMSOLL_UPDATE_BINDING
 #undef PLIMSOLL_TENSORS_BINDING
 #undef PLIMSOLL_BINDING
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "exec/bound_op.h"
@@ -177,21 +179,47 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 // that make arguments leave the list empty. Thread-safe: pure functions.
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
-std::vector<OptimizerTensor> adamw_tensors(const BindContext& context);
-std::vector<OptimizerTensor> sgd_tensors(const BindContext& context);
-std::vector<OptimizerTensor> one_state_tensors(const BindContext& context);  // lion, adagrad
-// If states are stored in 8 bits, the list contains one tensor per part of a parameter (graph/ops/update.h) instead
-// of one per parameter.
-std::vector<OptimizerTensor> adamw_8bit_tensors(const BindContext& context);
-std::vector<OptimizerTensor> one_state_8bit_tensors(const BindContext& context);  // lion, sgd, adagrad
-std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context);
+// The list of an update: the parameter, its gradient, its states and perhaps a copy or a remainder, for each parameter. If
+// states are not one number per element, the list contains one tensor per part of a parameter (graph/ops/update.h).
+std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context);
+std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context);
+std::vector<AdafactorTensor> factored_update_tensors(const BindContext& context);
+template <UpdateFrame kFrame>
+auto update_tensors(const BindContext& context) {
+  if constexpr (kFrame == UpdateFrame::kPlain) {
+    return plain_update_tensors(context);
+  } else if constexpr (kFrame == UpdateFrame::kEightBit) {
+    return eight_bit_update_tensors(context);
+  } else {
+    static_assert(kFrame == UpdateFrame::kFactored, "the frame has no list of tensors");
+    return factored_update_tensors(context);
+  }
+}
+
+// Returns the arguments of the update that kReference computes.
+template <auto kReference>
+auto update_args(const BindContext& context) {
+  const auto make = []<typename Args>(void (*)(const Args&)) { return Args(); };
+  auto args = make(kReference);
+  args.learning_rate = context.input(UpdateOp::kLearningRate);
+  args.step = context.input(UpdateOp::kStep);
+  args.clip_coefficient = context.input(UpdateOp::kClip);
+  args.finite = context.input(UpdateOp::kFinite);
+  const Attributes& attributes = context.attributes();
+  args.read_constants([&]<typename Constant>(std::string_view name, Constant& constant) {
+    if constexpr (std::is_enum_v<Constant>) {
+      constant = attributes.integer(name) != 0 ? Constant{1} : Constant{0};
+    } else if (std::is_same_v<Constant, double> || attributes.number(name) >= 0.0) {
+      constant = attributes.number(name);
+    }
+  });
+  args.noise_seed = static_cast<uint64_t>(attributes.integer_or("noise_seed", 0));
+  args.noise_site = static_cast<uint32_t>(attributes.integer_or("noise_site", 0));
+  if constexpr (requires { args.scratch; }) args.scratch = context.scratch();
+  return args;
+}
 
 GlobalNormArgs global_norm_args(const BindContext& context);
-AdamwArgs adamw_args(const BindContext& context);
-SgdArgs sgd_args(const BindContext& context);
-LionArgs lion_args(const BindContext& context);
-AdagradArgs adagrad_args(const BindContext& context);
-AdafactorArgs adafactor_args(const BindContext& context);
 ClipCoefficientArgs clip_coefficient_args(const BindContext& context);
 AdjustLossScaleArgs adjust_loss_scale_args(const BindContext& context);
 

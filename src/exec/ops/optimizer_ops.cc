@@ -14,32 +14,6 @@ View at_element(ConstView view, int64_t element) {
   return {start + element * dtype_bytes(view.dtype), view.dtype};
 }
 
-// Returns the list of tensors of an update: the parameter, its gradient, its states and perhaps a copy or a remainder, for
-// each parameter.
-std::vector<OptimizerTensor> update_tensors(const BindContext& context, int states) {
-  const bool copies = context.attributes().integer_or("copies", 0) != 0;
-  const bool split = context.attributes().integer_or("split", 0) != 0;
-  const int stride = context.schema().repeated_inputs(context.view());
-  const std::optional<Slice> slice = slice_of(context.attributes());
-  const auto input = [&](int i, int64_t numbers_per_element) {
-    const int64_t first = slice ? slice->first_in(context.input_elements(i), numbers_per_element) : 0;
-    return at_element(context.input(i), first);
-  };
-  std::vector<OptimizerTensor> tensors;
-  for (int i = UpdateOp::kParameter; i < context.view().num_inputs(); i += stride) {
-    OptimizerTensor tensor{.param = input(i, 1),
-                           .grad = input(i + 1, 1),
-                           .m = states > 0 ? input(i + 2, 1) : View{},
-                           .v = states > 1 ? input(i + 3, 1) : View{},
-                           .count = slice ? slice->elements : context.input_elements(i),
-                           .first = slice ? slice->first : 0};
-    if (copies) tensor.low = input(i + stride - 1, 1);
-    if (split) tensor.remainder = input(i + stride - 1, 2);
-    tensors.push_back(tensor);
-  }
-  return tensors;
-}
-
 // One part of a parameter of an update op: the rows that are one tensor in a checkpoint.
 struct UpdatePart {
   int input = 0;  // index of the op's input: the first value of the parameter
@@ -70,23 +44,45 @@ std::vector<UpdatePart> update_parts(const BindContext& context) {
   return parts;
 }
 
-// Returns the arguments that the updates of all optimizers share.
-template <typename Args>
-Args update_args(const BindContext& context) {
-  Args args;
-  args.learning_rate = context.input(UpdateOp::kLearningRate);
-  args.step = context.input(UpdateOp::kStep);
-  args.clip_coefficient = context.input(UpdateOp::kClip);
-  args.finite = context.input(UpdateOp::kFinite);
-  args.weight_decay = context.attributes().number("weight_decay");
-  args.noise_seed = static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0));
-  args.noise_site = static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0));
-  return args;
+}  // namespace
+
+std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
+  std::vector<OptimizerTensor> tensors;
+  const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
+  tensors.reserve(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
+  }
+  return tensors;
+}
+std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context) {
+  const bool copies = context.attributes().integer_or("copies", 0) != 0;
+  const bool split = context.attributes().integer_or("split", 0) != 0;
+  const int stride = context.schema().repeated_inputs(context.view());
+  const int states = stride - 2 - (copies || split ? 1 : 0);
+  const std::optional<Slice> slice = slice_of(context.attributes());
+  const auto input = [&](int i, int64_t numbers_per_element) {
+    const int64_t first = slice ? slice->first_in(context.input_elements(i), numbers_per_element) : 0;
+    return at_element(context.input(i), first);
+  };
+  std::vector<OptimizerTensor> tensors;
+  for (int i = UpdateOp::kParameter; i < context.view().num_inputs(); i += stride) {
+    OptimizerTensor tensor{.param = input(i, 1),
+                           .grad = input(i + 1, 1),
+                           .m = states > 0 ? input(i + 2, 1) : View{},
+                           .v = states > 1 ? input(i + 3, 1) : View{},
+                           .count = slice ? slice->elements : context.input_elements(i),
+                           .first = slice ? slice->first : 0};
+    if (copies) tensor.low = input(i + stride - 1, 1);
+    if (split) tensor.remainder = input(i + stride - 1, 2);
+    tensors.push_back(tensor);
+  }
+  return tensors;
 }
 
-// Returns the list of tensors of an update whose states are codes with an absmax per block. A parameter has the values:
-// itself, its gradient, and the codes and the absmax of each state.
-std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context, int states) {
+std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context) {
+  const bool copies = context.attributes().integer_or("copies", 0) != 0;
+  const int states = (context.schema().repeated_inputs(context.view()) - 2 - (copies ? 1 : 0)) / 2;
   const bool has_v = states > 1;
   std::vector<OptimizerTensor> tensors;
   int64_t block = 0;  // number of the first block in the parameter's absmax
@@ -109,36 +105,7 @@ std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context, int s
   return tensors;
 }
 
-}  // namespace
-
-std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
-  std::vector<OptimizerTensor> tensors;
-  const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
-  tensors.reserve(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) {
-    tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
-  }
-  return tensors;
-}
-std::vector<OptimizerTensor> adamw_tensors(const BindContext& context) {
-  return update_tensors(context, 2);
-}
-std::vector<OptimizerTensor> sgd_tensors(const BindContext& context) {
-  return update_tensors(context, context.attributes().number("momentum") > 0.0 ? 1 : 0);
-}
-
-std::vector<OptimizerTensor> one_state_tensors(const BindContext& context) {
-  return update_tensors(context, 1);
-}
-
-std::vector<OptimizerTensor> adamw_8bit_tensors(const BindContext& context) {
-  return eight_bit_tensors(context, 2);
-}
-std::vector<OptimizerTensor> one_state_8bit_tensors(const BindContext& context) {
-  return eight_bit_tensors(context, 1);
-}
-
-std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context) {
+std::vector<AdafactorTensor> factored_update_tensors(const BindContext& context) {
   const bool factored = context.attributes().integer("factored") != 0;
   const bool has_m = context.attributes().number("beta1") >= 0.0;
   std::vector<AdafactorTensor> tensors;
@@ -171,43 +138,6 @@ GlobalNormArgs global_norm_args(const BindContext& context) {
                       .finite = context.output(GlobalNormOp::kFinite),
                       .first_bad = context.output(GlobalNormOp::kFirstBad)};
   args.scratch = context.scratch();
-  return args;
-}
-AdamwArgs adamw_args(const BindContext& context) {
-  auto args = update_args<AdamwArgs>(context);
-  args.beta1 = context.attributes().number("beta1");
-  args.beta2 = context.attributes().number("beta2");
-  args.epsilon = context.attributes().number("epsilon");
-  return args;
-}
-SgdArgs sgd_args(const BindContext& context) {
-  auto args = update_args<SgdArgs>(context);
-  args.momentum = context.attributes().number("momentum");
-  args.nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff;
-  return args;
-}
-LionArgs lion_args(const BindContext& context) {
-  auto args = update_args<LionArgs>(context);
-  args.beta1 = context.attributes().number("beta1");
-  args.beta2 = context.attributes().number("beta2");
-  return args;
-}
-AdagradArgs adagrad_args(const BindContext& context) {
-  auto args = update_args<AdagradArgs>(context);
-  args.lr_decay = context.attributes().number("lr_decay");
-  args.epsilon = context.attributes().number("epsilon");
-  return args;
-}
-AdafactorArgs adafactor_args(const BindContext& context) {
-  const Attributes& attributes = context.attributes();
-  auto args = update_args<AdafactorArgs>(context);
-  args.epsilon1 = attributes.number("epsilon1");
-  args.epsilon2 = attributes.number("epsilon2");
-  args.clip_threshold = attributes.number("clip_threshold");
-  args.decay_rate = attributes.number("decay_rate");
-  args.scratch = context.scratch();
-  if (attributes.number("beta1") >= 0.0) args.beta1 = attributes.number("beta1");
-  if (attributes.integer("scale_parameter") != 0) args.scale_by_parameter = ScaleByParameter::kYes;
   return args;
 }
 ClipCoefficientArgs clip_coefficient_args(const BindContext& context) {

@@ -13,7 +13,8 @@ namespace {
 
 class Adafactor final : public Update {
  public:
-  std::string_view name() const override { return "adafactor"; }
+  explicit Adafactor(const OptimizerRow& row) : row_(row) {}
+  std::string_view name() const override { return row_.name; }
   OpWork work() const override { return OpWork::kFactoredUpdate; }
   // The gradient is read three times: for the states, for the size of the update and for the update itself. The
   // parameter is read once more if it scales the learning rate.
@@ -32,14 +33,16 @@ class Adafactor final : public Update {
     const int states = op.attributes().integer("factored") != 0 ? 2 : 1;
     return 2 + states + (op.attributes().number("beta1") >= 0.0 ? 1 : 0) + copies(op);
   }
-  double flops_per_element() const override { return 14.0; }
+  double flops_per_element() const override { return row_.flops_per_element; }
+
+ private:
+  const OptimizerRow& row_;
 };
 
 }  // namespace
 
-const OpSchema& adafactor_op() {
-  static const Adafactor op;
-  return op;
+std::unique_ptr<const OpSchema> make_adafactor_op(const OptimizerRow& row) {
+  return std::make_unique<Adafactor>(row);
 }
 
 }  // namespace plimsoll

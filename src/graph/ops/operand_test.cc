@@ -123,7 +123,7 @@ TEST(OpWork, DefaultsFollowTheGroup) {
     EXPECT_EQ(is_contraction, is_product) << op->name();
     EXPECT_EQ(op->is_update(), op->inputs().front().name == "learning_rate") << op->name();
   }
-  EXPECT_TRUE(adamw_8bit_op().is_update());
+  EXPECT_TRUE(update_op(OptimizerKind::kAdamW8Bit).is_update());
   EXPECT_TRUE(copy_op().is_copy());
   EXPECT_FALSE(cast_op().is_copy());
 }

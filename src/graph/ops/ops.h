@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/optimizer_table.h"
 #include "graph/ops/op.h"
 
 namespace plimsoll {
@@ -242,8 +243,8 @@ struct LogSoftmaxBwdOp {
   enum Out { kDX };
 };
 
-// Optimizers. UpdateOp: adafactor, adagrad, adamw, lion, sgd and their 8-bit forms; parameter, gradient and states
-// repeat for each parameter (update.h).
+// Optimizers. UpdateOp: the updates of all optimizers; parameter, gradient and states repeat for each parameter
+// (update.h).
 struct UpdateOp {
   enum In { kLearningRate, kStep, kClip, kFinite, kParameter, kGradient, kState };
   enum Out { kNewParameter, kNewState };
@@ -280,11 +281,6 @@ struct FillOp {
 };
 
 const OpSchema& accumulate_op();
-const OpSchema& adafactor_op();
-const OpSchema& adagrad_op();
-const OpSchema& adagrad_8bit_op();
-const OpSchema& adamw_op();
-const OpSchema& adamw_8bit_op();
 const OpSchema& adjust_loss_scale_op();
 const OpSchema& add_columns_op();
 const OpSchema& add_op();
@@ -328,8 +324,6 @@ const OpSchema& linear_cross_entropy_with_gradients_op();
 const OpSchema& linear_add_op();
 const OpSchema& linear_gelu_op();
 const OpSchema& linear_norm_op();
-const OpSchema& lion_op();
-const OpSchema& lion_8bit_op();
 const OpSchema& log_softmax_op();
 const OpSchema& log_softmax_bwd_op();
 const OpSchema& matmul_op();
@@ -354,13 +348,13 @@ const OpSchema& scale_shift_bwd_op();
 const OpSchema& scaled_matmul_op();
 const OpSchema& sequence_mean_op();
 const OpSchema& sequence_mean_bwd_op();
-const OpSchema& sgd_op();
-const OpSchema& sgd_8bit_op();
 const OpSchema& softmax_cross_entropy_op();
 const OpSchema& softmax_cross_entropy_bwd_op();
 const OpSchema& sort_ids_op();
 const OpSchema& tanh_op();
 const OpSchema& tanh_bwd_op();
+// Returns the update of an optimizer.
+const OpSchema& update_op(OptimizerKind kind);
 
 // Returns the gradients of a global_norm: all inputs except the loss, which only contributes to `finite`.
 std::span<const ValueId> gradients_of_norm(const Op& norm);

@@ -10,11 +10,6 @@ namespace {
 const std::vector<const OpSchema*>& registry() {
   static const std::vector<const OpSchema*> ops = [] {
     std::vector<const OpSchema*> list{&accumulate_op(),
-                                      &adafactor_op(),
-                                      &adagrad_op(),
-                                      &adagrad_8bit_op(),
-                                      &adamw_op(),
-                                      &adamw_8bit_op(),
                                       &adjust_loss_scale_op(),
                                       &add_columns_op(),
                                       &add_op(),
@@ -55,8 +50,6 @@ const std::vector<const OpSchema*>& registry() {
                                       &linear_add_op(),
                                       &linear_gelu_op(),
                                       &linear_norm_op(),
-                                      &lion_op(),
-                                      &lion_8bit_op(),
                                       &log_softmax_op(),
                                       &log_softmax_bwd_op(),
                                       &matmul_op(),
@@ -79,13 +72,12 @@ const std::vector<const OpSchema*>& registry() {
                                       &scaled_matmul_op(),
                                       &sequence_mean_op(),
                                       &sequence_mean_bwd_op(),
-                                      &sgd_op(),
-                                      &sgd_8bit_op(),
                                       &softmax_cross_entropy_op(),
                                       &softmax_cross_entropy_bwd_op(),
                                       &sort_ids_op(),
                                       &tanh_op(),
                                       &tanh_bwd_op()};
+    for (const OptimizerRow& row : optimizer_rows()) list.push_back(&update_op(row.kind));
     std::sort(list.begin(), list.end(),
               [](const OpSchema* a, const OpSchema* b) { return a->name() < b->name(); });
     return list;

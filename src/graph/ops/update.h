@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -116,6 +117,9 @@ class Update : public OpSchema, public UpdateOp {
     return slice.is_of(op.in_shape(input).elements({}), numbers_per_element(op, input - kParameter));
   }
 };
+
+// Returns the op of Adafactor, for update_op() (adafactor_op.cc).
+std::unique_ptr<const OpSchema> make_adafactor_op(const OptimizerRow& row);
 
 // The parts of parameters that consist of several tensors of a checkpoint, one after the other along the first
 // dimension: q, k and v in one matrix. An optimizer whose states are sums over a tensor, or blocks of it, treats

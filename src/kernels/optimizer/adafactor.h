@@ -77,6 +77,19 @@ struct AdafactorArgs {
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
   View scratch = {};  // scratch memory of all tensors, one after the other
+
+  // Calls read(name, field) for each constant of the update, with the name of the op's attribute. A
+  // negative beta1 means that there is none.
+  template <typename Read>
+  void read_constants(const Read& read) {
+    read("epsilon1", epsilon1);
+    read("epsilon2", epsilon2);
+    read("clip_threshold", clip_threshold);
+    read("decay_rate", decay_rate);
+    read("beta1", beta1);
+    read("weight_decay", weight_decay);
+    read("scale_parameter", scale_by_parameter);
+  }
 };
 
 // Returns 1 - b, the weight of the new squares. Errors: kInternal for a step below 1.

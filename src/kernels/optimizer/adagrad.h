@@ -43,6 +43,14 @@ struct AdagradArgs {
   // The noise for parameters in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
+
+  // Calls read(name, field) for each constant of the update, with the name of the op's attribute.
+  template <typename Read>
+  void read_constants(const Read& read) {
+    read("lr_decay", lr_decay);
+    read("epsilon", epsilon);
+    read("weight_decay", weight_decay);
+  }
 };
 
 // Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24:

@@ -49,6 +49,15 @@ struct AdamwArgs {
   // The noise for bf16 parameters without a remainder and for v in bf16.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
+
+  // Calls read(name, field) for each constant of the update, with the name of the op's attribute.
+  template <typename Read>
+  void read_constants(const Read& read) {
+    read("beta1", beta1);
+    read("beta2", beta2);
+    read("epsilon", epsilon);
+    read("weight_decay", weight_decay);
+  }
 };
 
 // The coefficients of one call, in double. Errors: kInternal for a step below 1 or a beta outside [0, 1).

@@ -42,6 +42,14 @@ struct LionArgs {
   // The noise for parameters in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
+
+  // Calls read(name, field) for each constant of the update, with the name of the op's attribute.
+  template <typename Read>
+  void read_constants(const Read& read) {
+    read("beta1", beta1);
+    read("beta2", beta2);
+    read("weight_decay", weight_decay);
+  }
 };
 
 // The coefficients of one call, in double. Errors: kInternal for a beta outside [0, 1).

@@ -44,6 +44,14 @@ struct SgdArgs {
   // The noise for parameters in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
+
+  // Calls read(name, field) for each constant of the update, with the name of the op's attribute.
+  template <typename Read>
+  void read_constants(const Read& read) {
+    read("momentum", momentum);
+    read("weight_decay", weight_decay);
+    read("nesterov", nesterov);
+  }
 };
 
 // Bounds on the absolute error in fp32 of one update from the same starting values; p, m and g are magnitudes

@@ -29,7 +29,7 @@ struct Rule {
 // parameters at once), and those for inference and for weights in bf16 alone.
 std::vector<Rule> quoted_rules() {
   std::vector<Rule> rules;
-  for (const Optimizer& optimizer : optimizers()) {
+  for (const OptimizerRow& optimizer : optimizer_rows()) {
     for (const StateRule& rule : optimizer.rules) {
       const std::string states = rule.states.empty() ? std::string() : fmt::format(" + {}", rule.states);
       rules.push_back({fmt::format("{} in fp32", rule.variant), "4 weights + 4 gradients" + states,

@@ -396,7 +396,7 @@ ProgramPlan build_generate_graph(const PlanRequest& request) {
 bool splits_weights(const PlanRequest& request) {
   return request.train && request.precision.activation_dtype == DType::kBF16 &&
          request.update.optimizer.master_weights != MasterWeights::kWhole &&
-         takes_split_weights(request.update.optimizer);
+         optimizer_row(request.update.optimizer.kind).takes_split_weights;
 }
 
 std::string remainder_name(const std::string& weight) {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 #include "optim/optimizer.h"
 #include "plan/compile/generation_sizes.h"
 #include "plan/compile/graphs.h"

@@ -6,7 +6,7 @@
 #include "arguments/argument_table.h"
 #include "arguments/value.h"
 #include "base/check.h"
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 #include "base/units.h"
 #include "optim/optimizers.h"
 
@@ -63,7 +63,7 @@ bool stores_states_on_host(const RunSpec& run) {
 
 // Returns the optimizer with the same update and states in fp32.
 OptimizerKind family_of(OptimizerKind kind) {
-  return optimizer_of_kind(kind).family;
+  return optimizer_row(kind).family;
 }
 
 Effect effect_of_optimizer(const Method& method, const OptimizerConfig& own) {

@@ -205,9 +205,7 @@ int64_t MethodSpace::least_bytes(const MethodSet& set, int64_t accumulation) con
   const double frozen_bytes = is_quantized ? 0.5 : request.precision.activation_dtype ? 2 : whole;
   const OptimizerConfig& optimizer = request.update.optimizer;
   const double state_bytes =
-      request.update.offload_states
-          ? 0
-          : static_cast<double>(optimizer_of_kind(optimizer.kind).least_state_bytes(optimizer));
+      request.update.offload_states ? 0 : static_cast<double>(least_state_bytes(optimizer));
   double gradient_bytes = 0;
   if (!request.update.in_backward) {
     const bool adds_in_f32 =

@@ -1,12 +1,49 @@
 #include "plimsoll/methods.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/optimizer_table.h"
 
 namespace plimsoll {
+namespace {
 
-const std::vector<Method>& method_table() {
-  static const std::vector<Method> kMethods{
+// Returns the method that selects an optimizer, as its row describes it.
+Method method_of(const OptimizerRow& row, const OptimizerMethod& selection) {
+  // The optimizer that runs by default. Another way to store its states only rounds them differently.
+  const bool is_default = row.family == OptimizerKind::kAdamW;
+  Method method{.name = selection.name,
+                .words = {"--optim", selection.optim},
+                .kind = "optimizer",
+                .effect = is_default ? MethodEffect::kRounding : MethodEffect::kOtherPath,
+                .help = selection.help};
+  if (!selection.optim_args.empty()) {
+    method.words.insert(method.words.end(), {"--optim_args", selection.optim_args});
+  }
+  if (std::ranges::find(row.paged_names, selection.optim) != row.paged_names.end()) {
+    method.not_on_cpu = "optimizer states are already in host memory on a CPU";
+  }
+  return method;
+}
+
+std::vector<Method> methods_of_optimizers() {
+  std::map<int, Method> by_position;
+  for (const OptimizerRow& row : optimizer_rows()) {
+    for (const OptimizerMethod& selection : row.methods) {
+      const bool is_new = by_position.emplace(selection.position, method_of(row, selection)).second;
+      PLIMSOLL_CHECK(is_new, "two methods of optimizers have position {}", selection.position);
+    }
+  }
+  std::vector<Method> methods;
+  for (auto& [position, method] : by_position) methods.push_back(std::move(method));
+  return methods;
+}
+
+std::vector<Method> make_method_table() {
+  std::vector<Method> methods{
       {.name = "accumulation",
        .words = {"--gradient_accumulation_steps", "2"},
        .kind = "accumulation",
@@ -100,58 +137,9 @@ const std::vector<Method>& method_table() {
        .not_on_cpu = "activations are already in host memory on a CPU",
        .help =
            "Stores values that are saved for the backward pass in pinned host memory between the passes."},
-      {.name = "bf16_moments",
-       .words = {"--optim", "adamw_torch_fused", "--optim_args",
-                 "momentum_dtype=bfloat16,variance_dtype=bfloat16"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kRounding,
-       .help = "AdamW with moments in bf16, the second rounded stochastically."},
-      {.name = "adamw_8bit",
-       .words = {"--optim", "adamw_8bit"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kRounding,
-       .help = "AdamW with states of 8 bits in blocks of 256."},
-      {.name = "paged_adamw_8bit",
-       .words = {"--optim", "paged_adamw_8bit"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kRounding,
-       .not_on_cpu = "optimizer states are already in host memory on a CPU",
-       .help = "8-bit AdamW with its states in pinned host memory."},
-      {.name = "adafactor",
-       .words = {"--optim", "adafactor"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kOtherPath,
-       .help = "One state per row and per column of a matrix instead of one per weight."},
-      {.name = "lion",
-       .words = {"--optim", "lion_32bit"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kOtherPath,
-       .help = "The sign of a mean of gradients: one state per weight."},
-      {.name = "lion_8bit",
-       .words = {"--optim", "lion_8bit"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kOtherPath,
-       .help = "Lion with its state in 8 bits."},
-      {.name = "adagrad",
-       .words = {"--optim", "adagrad"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kOtherPath,
-       .help = "One state per weight: the sum of squared gradients."},
-      {.name = "sgd",
-       .words = {"--optim", "sgd"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kOtherPath,
-       .help = "Gradient descent without states."},
-      {.name = "sgd_8bit",
-       .words = {"--optim", "sgd_8bit", "--optim_args", "momentum=0.9"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kOtherPath,
-       .help = "Gradient descent with momentum, which is stored in 8 bits."},
-      {.name = "adagrad_8bit",
-       .words = {"--optim", "adagrad_8bit"},
-       .kind = "optimizer",
-       .effect = MethodEffect::kOtherPath,
-       .help = "Adagrad with its state in 8 bits."},
+  };
+  for (Method& method : methods_of_optimizers()) methods.push_back(std::move(method));
+  const std::vector<Method> of_trained_part{
       {.name = "freeze",
        .words = {"--freeze", "*embeddings*"},
        .kind = "trained part",
@@ -169,6 +157,14 @@ const std::vector<Method>& method_table() {
        .effect = MethodEffect::kOtherPath,
        .help = "The same with linear modules stored in 4 bits per weight."},
   };
+  methods.insert(methods.end(), of_trained_part.begin(), of_trained_part.end());
+  return methods;
+}
+
+}  // namespace
+
+const std::vector<Method>& method_table() {
+  static const std::vector<Method> kMethods = make_method_table();
   return kMethods;
 }
 

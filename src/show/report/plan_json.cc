@@ -200,7 +200,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"fp8", request.precision.fp8},
       {"train", request.train},
       {"evaluate", request.evaluate},
-      {"optimizer", optimizer_kind_name(request.update.optimizer.kind)},
+      {"optimizer", optimizer_row(request.update.optimizer.kind).name},
       {"freeze", request.model.freeze},
       {"gradient_accumulation_steps", request.batches.accumulation_steps},
       {"train_bucket", bucket_json(request.batches.train)},

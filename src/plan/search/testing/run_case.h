@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 #include "optim/optimizers.h"
 #include "plan/compile/testing/plan_case.h"
 #include "plan/request/request_of.h"
@@ -15,7 +15,7 @@ namespace plimsoll {
 
 inline void set_optimizer(const OptimizerConfig& config, Arguments& arguments) {
   const auto name = std::ranges::find_if(optimizer_names(), [&](const OptimizerName& each) {
-    return !each.is_paged && each.runs == optimizer_of_kind(config.kind).name;
+    return !each.is_paged && each.runs == optimizer_row(config.kind).name;
   });
   arguments.optim = name->name;
   if (config.momentum > 0) arguments.optim_args["momentum"] = fmt::format("{}", config.momentum);

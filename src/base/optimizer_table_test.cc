@@ -1,4 +1,4 @@
-#include "base/optimizer_names.h"
+#include "base/optimizer_table.h"
 
 #include <gtest/gtest.h>
 
