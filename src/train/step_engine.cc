@@ -97,7 +97,7 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   info.num_sequences += batch.size().sequences;
   const Bucket& bucket = session_.executor().current_bucket(kTrainProgram);
   info.num_rows_computed += bucket.tokens;
-  BucketFlops& flops = flops_by_bucket_[bucket.tokens];
+  BucketFlops& flops = flops_by_bucket_[{bucket.tokens, bucket.label_rows()}];
   if (flops.all == 0) {
     step.meets_bucket = true;
     flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket),

@@ -170,6 +170,12 @@ std::map<std::string, double> rate_factors_of(const Arguments& arguments) {
   return factors;
 }
 
+// Returns the share of tokens that have a label. A prediction needs the logits of every token.
+double label_share_of(const Arguments& arguments, const RunFacts& facts) {
+  const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
+  return is_masked && !facts.predicts ? arguments.mlm_probability : 1.0;
+}
+
 }  // namespace
 
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device) {
@@ -188,6 +194,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.model = {.config = facts.model,
                    .problem_type = facts.problem_type,
                    .label_smoothing = arguments.label_smoothing_factor,
+                   .label_share = label_share_of(arguments, facts),
                    .outputs_logits = task_of(facts.problem_type).has_logits || facts.predicts,
                    .freeze = arguments.freeze,
                    .rate_factors = rate_factors_of(arguments),
