@@ -6,6 +6,7 @@
 
 #include "graph/ops/op.h"
 #include "plan/anatomy/operations.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -112,6 +113,8 @@ void StepEngine::read_loss(Step& step) {
   const EnqueuedBatch enqueued = *std::exchange(step.unread, std::nullopt);
   const double loss = session_.executor().fetched("loss").load(0);
   step.info.loss += loss;
+  if (session_.plan().request.model.z_coefficient > 0.0)
+    step.info.z_loss += session_.executor().fetched(std::string(kZLossOutput)).load(0);
   if (!std::isfinite(loss)) throw_bad_loss(step, enqueued, loss);
 }
 

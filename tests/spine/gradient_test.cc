@@ -159,6 +159,10 @@ std::vector<GradientCase> gradient_cases() {
   cases.push_back({"language model, untied, chunked loss", language});
   language.tied = true;
   cases.push_back({"language model, chunked loss", language});
+  language.z_coefficient = 0.05;
+  cases.push_back({"language model, z-loss, chunked loss", language});
+  language.chunked_loss = ChunkedLoss::kNever;
+  cases.push_back({"language model, z-loss", language});
   for (const GradientCase& item : masked_cases()) cases.push_back(item);
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
   cases.push_back({"chunked loss", {.label_smoothing = 0.1, .chunked_loss = ChunkedLoss::kAlways}});

@@ -52,6 +52,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.model.problem_type = test.problem_type;
   request.model.config.problem_type = test.problem_type;
   request.model.label_smoothing = test.label_smoothing;
+  request.model.z_coefficient = test.z_coefficient;
   request.model.label_share = test.label_share;
   request.model.outputs_logits = !record_of(test.problem_type).head->predicts_tokens;
   request.precision.dtype = test.dtype;

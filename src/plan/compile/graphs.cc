@@ -75,7 +75,8 @@ ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
   forward.loss = add_loss(forward.graph, forward.logits, task_of(request.model.problem_type),
                           {.dtype = request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32,
                            .num_labels = request.model.config.num_outputs(),
-                           .label_smoothing = request.model.label_smoothing});
+                           .label_smoothing = request.model.label_smoothing,
+                           .z_coefficient = mode == Mode::kTrain ? request.model.z_coefficient : 0.0});
   if (mode == Mode::kEvaluate && !task_of(request.model.problem_type).has_logits)
     add_num_correct(forward.graph, forward.logits);
   if (request.model.lora) {
