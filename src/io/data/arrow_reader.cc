@@ -122,7 +122,7 @@ void require_every_shard(const std::vector<fs::path>& files) {
 }
 
 // Returns the files of a data set in several Parquet files, as Hugging Face's hub has them: those of a folder, which must be of
-// one split, or those that a pattern stands for. Errors: kUsage for several splits; kBadData if a file is missing.
+// one split, or those whose names match a pattern. Errors: kUsage for several splits; kBadData if a file is missing.
 std::vector<std::string> parquet_shards(const fs::path& path) {
   const bool is_pattern = is_parquet_pattern(path);
   std::vector<fs::path> files =
