@@ -29,6 +29,7 @@ struct StepInfo {
   int64_t max_steps = 0;
   double epoch = 0;          // progress through the data, in epochs
   double loss = 0;           // mean over the real samples of this step
+  double z_loss = 0;         // the part of it that is the z-loss, with --z_loss_coef
   double grad_norm = 0;      // the norm before clipping
   double learning_rate = 0;  // used by this step
   int64_t num_tokens = 0;    // real tokens of this step

@@ -127,9 +127,11 @@ constexpr std::string_view kPageRules = R"(
   together with a model that has a head for language modelling and states no task, make the run train a language model. A `task_name`, or a
   `train_file` with a label column or with tags, makes such a checkpoint the base of a classifier.
 - Each line of a `.txt` file is a document, with its line break unless `keep_linebreaks` is False. Other files have a document per row, in the column given by
-  `text_column_names`, otherwise in `text`, otherwise in the first column that can be text; or lists of ids in `input_ids`.
+  `text_column_names`, otherwise in `text`, otherwise in the first column that can be text; or lists of ids in `input_ids`. With a list of
+  the same length in `labels` (the id of each token, or -100 for a token that is not trained), each row is a sequence of its own, as transformers' default collator reads it.
 - Parquet and Arrow files, and folders that `save_to_disk` of Hugging Face's datasets wrote, have the same rows as JSONL files, if Plimsoll was built with Apache Arrow; otherwise they are
   refused with the line of Python that converts them. Large ones are read part by part. A folder with several splits is refused: give the folder of one.
+  A data set in several Parquet files (`data/train-00000-of-00002.parquet`) is given by its folder, or by a pattern in quotes, `'data/train-*.parquet'`, if the folder has several splits.
 - All documents are concatenated and cut into blocks of `block_size` tokens, as in run_clm, but over the whole file instead of 1000 documents at a time, and
   the last, shorter block is kept: every token is trained on. With `packing`, documents are never mixed: each is a sequence of its own within
   a block, and is cut only if it is longer than a block. `max_train_samples` and `max_eval_samples` count blocks.
@@ -140,7 +142,8 @@ constexpr std::string_view kPageRules = R"(
 - A causal language model is fine-tuned on conversations if the rows of its JSON or JSONL file have `messages` (a list of `{"role": ..., "content": ...}`), `conversations` (the same, also with
   ShareGPT's keys `from` and `value` and its roles `human` and `gpt`), or `prompt` and `completion` (two such lists, or two texts). `text_column_names` selects another column.
 - The tokens are those of `apply_chat_template()` of transformers with the tokenizer's own template. Plimsoll knows published templates by a fingerprint of their text: white space that is
-  not rendered, comments and quotes do not matter. Any other template is refused; `chat_template` names the one that it equals. Templates that state today's date state 26 Jul 2024, which they
+  not rendered, comments and quotes do not matter. Any other template is refused; `chat_template` names the one that it equals, and its name is saved
+  with the model, so that `generate --chat` uses the same. Templates that state today's date state 26 Jul 2024, which they
   have for systems without a clock.
 - Only what the assistant writes is trained: from the end of the header of its turn to its end-of-turn token, inclusive. All other tokens have no label, and the loss of an optimizer step is the
   mean over the labels of all its micro-batches. Of two texts, the completion and an end-of-text token that follows it are trained; of two lists, the turns of the completion.

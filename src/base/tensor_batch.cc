@@ -22,6 +22,8 @@ void TensorBatch::resize(const BatchSize& size) {
   PLIMSOLL_CHECK(size.tokens <= capacity_.tokens && size.sequences <= capacity_.sequences,
                  "a batch of {} tokens in {} sequences in memory for {} in {}", size.tokens, size.sequences,
                  capacity_.tokens, capacity_.sequences);
+  PLIMSOLL_CHECK(size.label_rows() <= capacity_.label_rows(), "a batch of {} labels in memory for {}",
+                 size.label_rows(), capacity_.label_rows());
   size_ = size;
 }
 

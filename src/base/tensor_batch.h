@@ -3,7 +3,7 @@
 // tensor means, so that a new input is a declaration in the model or the task. Not thread-safe: one thread uses an
 // object at a time.
 //
-// Legend: T tokens of the batch, B sequences.
+// Legend: T tokens of the batch, B sequences, L rows that have a label.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,25 @@ struct BatchSize {
   int64_t tokens = 0;
   int64_t sequences = 0;
   int64_t longest = 0;  // number of tokens of the longest sequence
+  // The number of tokens with a label, if a program computes its loss for only these. kEachToken: as many as there are tokens.
+  static constexpr int64_t kEachToken = -1;
+  int64_t labels = kEachToken;
+  constexpr int64_t label_rows() const { return labels == kEachToken ? tokens : labels; }
   friend bool operator==(const BatchSize&, const BatchSize&) = default;
 };
 
-// One tensor of a batch. It has per_token * T + per_sequence * B + constant elements: ids T, the labels of K
+// One tensor of a batch. It has per_token * T + per_sequence * B + per_label * L + constant elements: ids T, the labels of K
 // classes K * B, the start of each sequence and their end B + 1.
 struct BatchTensorSpec {
   std::string name;
   DType dtype = DType::kI32;  // kI32 or kF32
   int64_t per_token = 0;
   int64_t per_sequence = 0;
+  int64_t per_label = 0;
   int64_t constant = 0;
   int32_t position_padding_id = -1;  // the padding id in positions, as in InputRule of graph/ir/graph.h
   int64_t elements(const BatchSize& size) const {
-    return per_token * size.tokens + per_sequence * size.sequences + constant;
+    return per_token * size.tokens + per_sequence * size.sequences + per_label * size.label_rows() + constant;
   }
   friend bool operator==(const BatchTensorSpec&, const BatchTensorSpec&) = default;
 };

@@ -33,22 +33,31 @@ void Progress::clear_bar() {
 
 ProgressContext Progress::context() const {
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const auto done = static_cast<double>(last_.step - first_step_);
-  return {.tokens_per_second = tokens_per_second_,
+  const double ms = recent_.step_ms;
+  const auto left = static_cast<double>(max_steps_ - recent_.step);
+  return {.tokens_per_second = ms > 0 ? 1000.0 * static_cast<double>(recent_.num_tokens) / ms : 0,
           .memory_bytes = plan_bytes_,
           .elapsed_s = elapsed,
-          .remaining_s = done > 0 ? elapsed / done * static_cast<double>(max_steps_ - last_.step) : -1,
+          .remaining_s = num_recent_ > 0 ? 1e-3 * ms / static_cast<double>(num_recent_) * left : -1,
           .ascii = is_ascii_only()};
 }
 
 void Progress::on_step_end(const StepInfo& info, TrainControl&) {
-  if (first_step_ < 0) first_step_ = info.step - 1;
-  const double now = 1000.0 * static_cast<double>(info.num_tokens) / (info.step_ms > 0 ? info.step_ms : 1);
-  tokens_per_second_ = tokens_per_second_ == 0 ? now : 0.9 * tokens_per_second_ + 0.1 * now;
-  last_ = info;
+  if (starts_anew_) {
+    recent_ = info;
+    num_recent_ = 1;
+  } else {
+    StepInfo sums = info;
+    sums.step_ms += recent_.step_ms;
+    sums.num_tokens += recent_.num_tokens;
+    sums.model_flops += recent_.model_flops;
+    recent_ = sums;
+    ++num_recent_;
+  }
+  starts_anew_ = false;
   if (!bar_ || verbosity() != Verbosity::kAll) return;
   // Two columns stay free for the terminal's echo of Ctrl-C.
-  std::fprintf(stderr, "\r\033[K%s", format_progress_bar(info, context(), terminal_columns() - 2).c_str());
+  std::fprintf(stderr, "\r\033[K%s", format_progress_bar(recent_, context(), terminal_columns() - 2).c_str());
   std::fflush(stderr);
   bar_drawn_ = true;
 }
@@ -62,9 +71,10 @@ void Progress::on_log(const LogRecord& record) {
   clear_bar();
   char line[256];
   if (record.values.contains("loss")) {
-    StepInfo info = last_;
+    StepInfo info = recent_;
     info.loss = get("loss");
     say(format_progress_line(info, context(), bar_ ? terminal_columns() : 0));
+    starts_anew_ = true;
     return;
   }
   std::string text = "eval @ " + std::to_string(record.step) + ":";

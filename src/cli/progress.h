@@ -29,10 +29,12 @@ class Progress : public Callback {
   bool bar_;
   bool bar_drawn_ = false;
   int64_t plan_bytes_;
-  StepInfo last_;
+  // The last step, with the sums of the tokens, the time and the operations of all steps since the last line of the log, from
+  // which the speed, the utilization and the remaining time are computed. log.jsonl has the same figures.
+  StepInfo recent_;
+  int64_t num_recent_ = 0;
+  bool starts_anew_ = true;  // true if the next step is the first one after a line of the log
   int64_t max_steps_ = 0;
-  int64_t first_step_ = -1;
-  double tokens_per_second_ = 0;
   std::chrono::steady_clock::time_point start_;
 };
 

@@ -99,6 +99,16 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
   }
 }
 
+// Checks the ends of rows of a value with `tokens` rows.
+void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
+  PLIMSOLL_CHECK(!ends.empty() && ends.front() == 0 && ends.back() <= tokens,
+                 "'{}' has {} ends and leads beyond {} tokens", input.name, ends.size(), tokens);
+  for (size_t i = 1; i < ends.size(); ++i) {
+    PLIMSOLL_CHECK(ends[i] > ends[i - 1], "{} after {} in the '{}' of a batch", ends[i], ends[i - 1],
+                   input.name);
+  }
+}
+
 // The halves of a part of a split weight while it is read or written.
 struct Halves {
   std::vector<uint16_t> high, low;
@@ -166,6 +176,10 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
     check_sequences(input, values, bucket);
     unused = static_cast<int32_t>(batch.size().tokens);
   }
+  if (input.input.content == InputContent::kRowEnds) {
+    check_row_ends(input, values, batch.size().tokens);
+    unused = values.back();
+  }
   int32_t* destination = to.as<int32_t>();
   std::copy(values.begin(), values.end(), destination);
   std::fill(destination + values.size(), destination + count, unused);
@@ -175,11 +189,12 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   Program& target = program_of(name);
   const int64_t tokens = batch.size().tokens;
   const int64_t sequences = batch.size().sequences;
-  const Bucket bucket = bucket_for(*target.plan, tokens);
+  const Bucket bucket = bucket_for(*target.plan, batch.size());
   PLIMSOLL_CHECK(sequences >= 1 && sequences <= bucket.sequences, "a batch of {} sequences in a bucket of {}",
                  sequences, bucket.sequences);
   target.bucket = bucket;
-  target.staged = {.tokens = tokens, .sequences = sequences, .longest = bucket.longest};
+  target.staged = {
+      .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
   target.bound = &bound_for(target, bucket);
   backend_->before_host_writes(Inputs::kBatch);
   for (const PersistentBuffer* input : target.inputs) {
@@ -260,7 +275,7 @@ StepOutputs Executor::fetched_step() {
 }
 
 BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
-  BoundProgram& bound = target.by_tokens[bucket.tokens];
+  BoundProgram& bound = target.by_size[{bucket.tokens, bucket.label_rows()}];
   if (!bound.ops.empty()) return bound;
   bound.plan = target.plan;
   bound.bucket = bucket;

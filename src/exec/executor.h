@@ -147,8 +147,9 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    std::map<int64_t, BoundProgram> by_tokens;  // bound at the first use of a bucket
-    BoundProgram* bound = nullptr;              // program of the staged batch
+    // By the numbers of tokens and of labels of a bucket; bound at its first use.
+    std::map<std::pair<int64_t, int64_t>, BoundProgram> by_size;
+    BoundProgram* bound = nullptr;  // program of the staged batch
     Bucket bucket;
     Bucket staged;  // the part of the bucket that the batch fills
     std::vector<OpTime> times;

@@ -30,6 +30,13 @@ LoweredOp describe_linear_cross_entropy(const OpView& op, const Bucket& bucket, 
           .family = linear_cross_entropy_problem(op, bucket, target)};
 }
 
+// A GPU keeps the z-loss of each row next to its loss.
+LoweredOp describe_cross_entropy(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  LoweredOp lowered = describe_rows_of(op.input(ClassLossOp::kLogits), bucket);
+  if (z_coefficient_of(op.attributes()) > 0.0) std::get<RowsProblem>(lowered.family).sums_per_row = 2;
+  return lowered;
+}
+
 }  // namespace
 
 LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
@@ -46,6 +53,7 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const B
                             : DType::kF32,
           .bias = op.has_input(LinearCrossEntropyOp::kBias) ? MatmulBias::kRow : MatmulBias::kNone,
           .label_smoothing = op.attributes().number("smoothing"),
+          .z_coefficient = z_coefficient_of(op.attributes()),
           .num_threads = target.num_threads,
           .isa = target.isa,
           .fp32 = target.fp32_products == Fp32Products::kTf32 ? Fp32Products::kTf32 : Fp32Products::kF32,
@@ -58,7 +66,7 @@ std::vector<Lowering> loss_lowerings() {
       {&log_softmax_bwd_op(), "log_softmax_bwd", describe_rows<LogSoftmaxBwdOp::kY>},
       {&nll_op(), "nll_fwd", describe_rows<ClassLossOp::kLogits>},
       {&nll_bwd_op(), "nll_bwd", describe_rows<ClassLossBwdOp::kLogits>},
-      {&softmax_cross_entropy_op(), "softmax_cross_entropy_fwd", describe_rows<ClassLossOp::kLogits>},
+      {&softmax_cross_entropy_op(), "softmax_cross_entropy_fwd", describe_cross_entropy},
       {&softmax_cross_entropy_bwd_op(), "softmax_cross_entropy_bwd", describe_rows<ClassLossBwdOp::kLogits>},
       {&count_correct_op(), "count_correct", describe_rows<CountCorrectOp::kLogits>},
       {&top_logits_op(), "top_logits", describe_rows<TopLogitsOp::kLogits>},

@@ -100,6 +100,10 @@ ForwardGraph build_forward(const ModelConfig& config, const ForwardOptions& opti
     builder.graph().set_module("last_token");
     x = builder.last_token(x, "last_token");
   }
+  if (options.head_rows == HeadRows::kLabelled) {
+    builder.graph().set_module("labelled_rows");
+    x = builder.labelled_rows(x, "labelled_rows");
+  }
   const ValueId logits = head_of(config).build(builder, x);
   return std::move(builder).finish(logits);
 }

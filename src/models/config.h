@@ -52,6 +52,7 @@ struct LocalAttentionSettings {
   RopeParameters local_rope;               // used by the local layers; `rope` is used by the others
   bool norm_bias = false;
   bool classifier_bias = false;  // true if the dense layer of the head has a bias
+  bool decoder_bias = true;      // bias of the product in the head for masked language modelling
   std::string classifier_activation = "gelu";
   std::string classifier_pooling = "cls";           // "cls" or "mean"
   std::optional<double> initializer_cutoff_factor;  // in standard deviations; absent: 3

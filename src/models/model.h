@@ -25,10 +25,15 @@ struct KvCacheSizes {
   int64_t pages_per_sequence = 0;  // number of pages of the longest sequence
 };
 
+// The tokens for which a head that predicts tokens computes logits: each of them, or those with a label. Their rows are the
+// input label_ends i32[L+1]: 0, then one more than the number of each row, in ascending order.
+enum class HeadRows : uint8_t { kEach, kLabelled };
+
 struct ForwardOptions {
   Mode mode = Mode::kTrain;
   DType dtype = DType::kF32;   // type of weights and activations; f64 runs on the reference kernels
   bool outputs_logits = true;  // true if an evaluation copies the logits to the host
+  HeadRows head_rows = HeadRows::kEach;
   // If it is set, each sequence of a batch continues the tokens that the cache has of it, and there are logits for its last
   // token only: logits_BK. Requires: kEvaluate and a head for language modelling.
   std::optional<KvCacheSizes> cache = {};

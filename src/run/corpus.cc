@@ -233,7 +233,18 @@ class CorpusReading {
   }
 
   TokenSet tokens_of(const TextSplit& part) {
-    if (part.has_ids()) return part.tokens(document_length());
+    if (part.has_ids()) {
+      TokenSet tokens = part.tokens(document_length());
+      has_ready_labels_ = has_ready_labels_ || is_chat(tokens);
+      if (is_chat(tokens) && is_masked_language_model(config_)) {
+        throw_error(
+            ErrorCode::kBadData,
+            "{}: the rows have labels, but a masked language model is trained on the tokens that Plimsoll "
+            "hides; remove the column 'labels'",
+            part.table().file_name());
+      }
+      return tokens;
+    }
     const Tokenizer& tokenizer = require_tokenizer();
     if (part.chat() != ChatColumns::kNone) return chat_tokens_of(part, tokenizer);
     check_token_types(tokenizer, TextsPerRow::kOne, part.table().file_name(), config_);
@@ -311,13 +322,14 @@ class CorpusReading {
   }
 
   TokenCacheKey cache_key(const std::string& path) const {
+    constexpr uint64_t kLabelsAreRead = 1;  // caches of earlier versions have no labels of rows of ids
     const DocumentOptions options = document_options();
     const Tokenizer* tokenizer = source_.tokenizer.tokenizer.get();
     return {
         .text_hash =
             hash_of_all({hash_file(files_, path).hash.low, options.line_breaks == LineBreaks::kKeep ? 1u : 0u,
                          options.quotes == QuoteRule::kNone ? 1u : 0u, hash64(options.column.value_or("")),
-                         hash64(data_extension(path))}),
+                         hash64(data_extension(path)), kLabelsAreRead}),
         .encoder_hash = hash_of_all(
             {tokenizer != nullptr ? TokenizerEncoder(*tokenizer).content_hash() : 0,
              static_cast<uint64_t>(tokenizer != nullptr ? end_token().value_or(-1) : -1), template_hash()}),
@@ -437,11 +449,9 @@ class CorpusReading {
                   *arguments_.stride);
     }
     if (is_chat(documents)) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--stride {}: {} has conversations, and each is evaluated alone, not in overlapping blocks; omit "
-          "it",
-          *arguments_.stride, name);
+      throw_error(ErrorCode::kUsage,
+                  "--stride {}: {} has {}, and each is evaluated alone, not in overlapping blocks; omit it",
+                  *arguments_.stride, name, has_ready_labels_ ? "rows with labels" : "conversations");
     }
     const int64_t size = block_size(arguments_, config_);
     if (*arguments_.stride > size) {
@@ -488,23 +498,22 @@ class CorpusReading {
       cut.tokens += std::max<int64_t>(0, excess);
     }
     const std::string size = counted(options.block_size, "token");
+    const char* what = has_ready_labels_ ? "row" : "conversation";
     if (data.num_rows() == 0) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{}: no answer of the assistant begins within the first {} of its conversation; use a larger "
-          "--block_size",
-          name, size);
+      throw_error(ErrorCode::kBadData, "{}: no {} within the first {} of its {}; use a larger --block_size{}",
+                  name, has_ready_labels_ ? "token has a label" : "answer of the assistant begins", size,
+                  what, has_ready_labels_ ? ", or give labels other than -100" : "");
     }
     if (cut.rows == 0) return;
     const int64_t num_left_out =
         options.max_blocks ? 0 : documents.num_rows() - std::ssize(data.packed.sequences);
     diagnostics_.warn(fmt::format("{}: {} of {} {} cut to {} (--block_size), which leaves out {}{}", name,
-                                  cut.rows, counted(documents.num_rows(), "conversation"),
+                                  cut.rows, counted(documents.num_rows(), what),
                                   cut.rows == 1 ? "was" : "were", size, counted(cut.tokens, "token"),
-                                  num_left_out == 0
-                                      ? ""
-                                      : fmt::format("; {} in which no answer is left are not used",
-                                                    counted(num_left_out, "conversation"))));
+                                  num_left_out == 0 ? ""
+                                                    : fmt::format("; {} in which no {} is left are not used",
+                                                                  counted(num_left_out, what),
+                                                                  has_ready_labels_ ? "label" : "answer")));
   }
 
   // Reads the documents that the program provides.
@@ -535,7 +544,9 @@ class CorpusReading {
   ReadingMemory& reading_;
   DataSets& data_;
   std::string chat_template_;  // the name of the one that was used
-  int64_t num_left_out_ = 0;   // messages of the file that is read
+  bool has_ready_labels_ =
+      false;  // true if a file has rows of ids with labels, which are treated as conversations are
+  int64_t num_left_out_ = 0;  // messages of the file that is read
 };
 
 }  // namespace
@@ -616,6 +627,17 @@ bool has_conversations(const std::string& path) {
   }
 }
 
+// Returns true if the rows of a JSONL or Arrow file are ids of tokens with a label for each.
+bool has_labelled_ids(const std::string& path) {
+  const std::string extension = data_extension(path);
+  if (extension != ".jsonl" && extension != ".ndjson" && !is_arrow_data(path)) return false;
+  try {
+    return choose_document_column(first_rows(path), std::nullopt).has_token_labels;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // Decides for a checkpoint of a masked language model, which in most trainings is the base of a classifier: it remains one if
 // the data is running text, and in a run that trains nothing, unless the classifier is that of an adapter.
 TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
@@ -660,6 +682,11 @@ TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, c
   if (has_language_head(config) && has_conversations(arguments.train_file)) {
     return {.problem_type = ProblemType::kCausalLm,
             .note = fmt::format("{} has conversations, so the run trains a causal language model",
+                                arguments.train_file)};
+  }
+  if (has_language_head(config) && has_labelled_ids(arguments.train_file)) {
+    return {.problem_type = ProblemType::kCausalLm,
+            .note = fmt::format("{} has a label for each token, so the run trains a causal language model",
                                 arguments.train_file)};
   }
   return {};

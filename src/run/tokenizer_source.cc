@@ -148,7 +148,8 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
       pair ? "Read one text per row (--text_column_names NAME), " : "To read these texts, ");
 }
 
-std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const TokenizerSource& source) {
+std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const TokenizerSource& source,
+                                               const std::string& chat_template) {
   const std::string config_path = join_path(source.folder, text::kTokenizerConfigJson);
   std::vector<CopiedFile> copied;
   bool has_config = false;
@@ -159,14 +160,16 @@ std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const Tokenize
     has_json = has_json || name == text::kTokenizerJson;
   }
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  // vocab.txt alone is BERT's in every folder.
+  bool has_class = !has_config && !has_json && source.tokenizer->transformers_class() == "BertTokenizer";
   if (has_config) {
     config = nlohmann::ordered_json::parse(read_text_file(files, config_path, text::kMaxTokenizerFileBytes));
     const auto stated = config.find("tokenizer_class");
-    if (stated != config.end() && !stated->is_null()) return copied;
-  } else if (!has_json && source.tokenizer->transformers_class() == "BertTokenizer") {
-    return copied;  // vocab.txt alone is BERT's in every folder
+    has_class = stated != config.end() && !stated->is_null();
   }
-  config["tokenizer_class"] = source.tokenizer->transformers_class();
+  if (has_class && chat_template.empty()) return copied;
+  if (!has_class) config["tokenizer_class"] = source.tokenizer->transformers_class();
+  if (!chat_template.empty()) config[kTrainedChatTemplate] = chat_template;
   const std::string text = config.dump(2) + "\n";
   if (!has_config) copied.push_back({.source_path = config_path});
   for (CopiedFile& file : copied) {

@@ -62,8 +62,9 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
 
 // Returns the files of the tokenizer for the folder of a saved model. If no tokenizer_config.json names the class of
 // the tokenizer, the class is added to the saved one, because the architecture of the saved model may imply another
-// class. Requires: a folder.
-std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const TokenizerSource& source);
+// class. If a training was given a chat template by name, the name is added too, so that later runs use it. Requires: a folder.
+std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const TokenizerSource& source,
+                                               const std::string& chat_template = {});
 
 // Returns the number of tokens of a block of a language model: --block_size or 1024, but no more than the model has
 // positions.

@@ -43,6 +43,43 @@ TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
   }
 }
 
+// A template that was chosen by name is that of the saved model, also if its files have another one.
+TEST(TokenizerSource, ASavedTokenizerNamesTheChatTemplateOfItsTraining) {
+  const test::ScratchFolder folder;
+  folder.write("tokenizer.json", kJson);
+  folder.write("chat_template.jinja", "{{ messages }}");
+  folder.write(
+      "tokenizer_config.json",
+      R"({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "A", "chat_template": "{{ 1 }}"})");
+  const TokenizerSource source = load(folder);
+  for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), source)) EXPECT_FALSE(file.text);
+  EXPECT_THROW(find_chat_template({}, source), Error) << "neither of the files has a known template";
+  for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), source, "zephyr")) {
+    if (file.text) folder.write("tokenizer_config.json", *file.text);
+  }
+  const TokenizerSource saved = load(folder);
+  EXPECT_EQ(find_chat_template({}, saved).name(), "zephyr");
+  Arguments other;
+  other.chat_template = "chatml";
+  EXPECT_EQ(find_chat_template(other, saved).name(), "chatml");
+  // A model that was trained further is saved with the same name, or with that of the new choice.
+  for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved)) EXPECT_FALSE(file.text);
+  for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved, "chatml")) {
+    if (file.text) folder.write("tokenizer_config.json", *file.text);
+  }
+  EXPECT_EQ(find_chat_template({}, load(folder)).name(), "chatml");
+  folder.write("tokenizer_config.json", R"({"plimsoll_chat_template": "of a later version"})");
+  try {
+    find_chat_template({}, saved);
+    ADD_FAILURE() << "an unknown name is accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("knows no chat template of this name; known are chatml"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(TokenizerSource, AVocabularyAloneIsBertsEverywhere) {
   const test::ScratchFolder folder;
   folder.write("vocab.txt", "[UNK]\n[CLS]\n[SEP]\n");

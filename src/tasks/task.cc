@@ -46,6 +46,14 @@ ValueId build_class_loss(Graph& graph, ValueId logits, const LossOptions& option
   const ValueId denominator = add_denominator(graph, options);
   const Dim rows = graph.value(logits).type.shape[0];
   const ValueId labels = graph.add_input("labels", {DType::kI32, Shape{rows}}, {.unused = kNoLabel});
+  if (options.z_coefficient > 0.0) {
+    const std::array<std::string, 2> names{"loss", std::string(kZLossOutput)};
+    const std::vector<ValueId> losses =
+        emit_all(graph, softmax_cross_entropy_op(), {logits, labels, denominator},
+                 {{"smoothing", options.label_smoothing}, {kZCoefficient, options.z_coefficient}}, names);
+    graph.value(losses[ClassLossOp::kZLoss]).storage = Storage::kOutput;
+    return losses[ClassLossOp::kLoss];
+  }
   const ValueId log_p = emit(graph, log_softmax_op(), {logits}, {}, "log_p");
   return emit(graph, nll_op(), {log_p, labels, denominator}, {{"smoothing", options.label_smoothing}},
               "loss");

@@ -23,6 +23,7 @@ struct LossOptions {
   DType dtype = DType::kF32;  // type of labels that are numbers, and of the denominator
   int64_t num_labels = 0;
   double label_smoothing = 0.0;
+  double z_coefficient = 0.0;  // of the z-loss; Requires: 0 unless the task predicts tokens
 };
 
 // A batch of an evaluation. A row is what has a prediction: a sequence, or a token if tokens have labels. If the task has no
@@ -94,6 +95,9 @@ size_t most_likely_class(std::span<const float> logits);
 
 // Adds the task's loss over logits_BK to a forward graph, marks it as an output and returns it.
 ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options);
+
+// The output of a training with a z-loss: the part of the loss that it is.
+inline constexpr std::string_view kZLossOutput = "z_loss";
 
 // Adds the output kNumCorrect to the graph of an evaluation that has a loss. Requires: one class per row.
 void add_num_correct(Graph& graph, ValueId logits);

@@ -93,6 +93,7 @@ std::string hyperparameters(const RunSetup& setup) {
   text += a.max_steps > 0 ? fmt::format("- training_steps: {}\n", a.max_steps)
                           : fmt::format("- num_epochs: {}\n", a.num_train_epochs);
   if (a.weight_decay != 0) text += fmt::format("- weight_decay: {}\n", a.weight_decay);
+  if (a.z_loss_coef != 0) text += fmt::format("- z_loss_coef: {}\n", a.z_loss_coef);
   if (a.label_smoothing_factor != 0)
     text += fmt::format("- label_smoothing_factor: {}\n", a.label_smoothing_factor);
   if (a.bf16 || a.fp16) text += fmt::format("- mixed_precision_training: {}\n", a.bf16 ? "bf16" : "fp16");

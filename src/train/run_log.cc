@@ -29,6 +29,8 @@ void RunLog::add_step(const FinishedStep& step) {
   skipped_steps_ = step.skipped_steps;
   state_.since_log.loss_sum += info.loss;
   ++state_.since_log.steps;
+  sums_.z_loss += info.z_loss;
+  ++sums_.steps;
   sums_.rows += info.num_rows_computed;
   sums_.tokens += info.num_tokens;
   sums_.wait_ms += info.data_wait_ms;
@@ -66,6 +68,8 @@ void RunLog::log_step(const StepInfo& info) {
   LogRecord entry{.step = info.step, .epoch = info.epoch, .values = {}};
   entry.values["loss"] =
       state_.since_log.loss_sum / static_cast<double>(std::max<int64_t>(state_.since_log.steps, 1));
+  if (arguments_.z_loss_coef > 0.0)
+    entry.values["z_loss"] = sums_.z_loss / static_cast<double>(std::max<int64_t>(sums_.steps, 1));
   // Gradients that overflowed have no norm; the files contain null.
   entry.values["grad_norm"] = std::isfinite(info.grad_norm) ? info.grad_norm : std::nan("");
   entry.values["learning_rate"] = info.learning_rate;

@@ -40,6 +40,8 @@ class RunLog {
  private:
   // Sums over the steps since the last record.
   struct Sums {
+    double z_loss = 0;
+    int64_t steps = 0;
     int64_t tokens = 0;
     int64_t rows = 0;  // computed, including unused rows of buckets
     double wait_ms = 0;

@@ -442,7 +442,9 @@ ModelContents Session::model_contents() const {
 
 std::vector<CopiedFile> Session::tokenizer_files() const {
   if (setup_.tokenizer.folder.empty()) return {};
-  return copied_tokenizer_files(files_, setup_.tokenizer);
+  const bool has_conversations = setup_.data.labels.kind == LabelKind::kNextToken;
+  return copied_tokenizer_files(files_, setup_.tokenizer,
+                                has_conversations ? setup_.arguments.chat_template : std::string());
 }
 
 MemoryFigures Session::memory() const {

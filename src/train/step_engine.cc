@@ -6,6 +6,7 @@
 
 #include "graph/ops/op.h"
 #include "plan/anatomy/operations.h"
+#include "tasks/task.h"
 
 namespace plimsoll {
 namespace {
@@ -97,7 +98,7 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   info.num_sequences += batch.size().sequences;
   const Bucket& bucket = session_.executor().current_bucket(kTrainProgram);
   info.num_rows_computed += bucket.tokens;
-  BucketFlops& flops = flops_by_bucket_[bucket.tokens];
+  BucketFlops& flops = flops_by_bucket_[{bucket.tokens, bucket.label_rows()}];
   if (flops.all == 0) {
     step.meets_bucket = true;
     flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket),
@@ -112,6 +113,8 @@ void StepEngine::read_loss(Step& step) {
   const EnqueuedBatch enqueued = *std::exchange(step.unread, std::nullopt);
   const double loss = session_.executor().fetched("loss").load(0);
   step.info.loss += loss;
+  if (session_.plan().request.model.z_coefficient > 0.0)
+    step.info.z_loss += session_.executor().fetched(std::string(kZLossOutput)).load(0);
   if (!std::isfinite(loss)) throw_bad_loss(step, enqueued, loss);
 }
 

@@ -138,7 +138,7 @@ class StepEngine {
   Clock::time_point start_;
   Clock::time_point
       last_finish_;  // time of the last finished step, moved forward by the length of each pause since then
-  std::map<int64_t, BucketFlops> flops_by_bucket_;
+  std::map<std::pair<int64_t, int64_t>, BucketFlops> flops_by_bucket_;
   StepTimes first_steps_;  // met a bucket for the first time in this object
   StepTimes later_steps_;
 };

@@ -134,7 +134,7 @@ std::vector<std::string> tensor_names(const std::string& path) {
 // The steps of more than one epoch, whose masks the reference computes by itself. The class of the checkpoint and the text
 // file choose the task. The saved model has the tensors of the checkpoint.
 TEST(MaskedParity, EveryStepAndTheEvaluationAtTheEnd) {
-  ASSERT_EQ(masked_fixtures().at("cases").size(), 7u);
+  ASSERT_EQ(masked_fixtures().at("cases").size(), 9u);
   for (const json& item : masked_fixtures().at("cases")) {
     for (const char* chunked : {"never", "always"}) {
       const std::string model = item.at("model");

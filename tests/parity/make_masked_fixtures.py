@@ -15,10 +15,11 @@ import sys
 import torch
 import transformers
 from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, CamembertConfig, CamembertForMaskedLM, DistilBertConfig, DistilBertForMaskedLM,
-                          ElectraConfig, ElectraForMaskedLM, RobertaConfig, RobertaForMaskedLM, XLMRobertaConfig, XLMRobertaForMaskedLM)
+                          ElectraConfig, ElectraForMaskedLM, ModernBertConfig, ModernBertForMaskedLM, RobertaConfig, RobertaForMaskedLM, XLMRobertaConfig, XLMRobertaForMaskedLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "sets"))
+from modernbert import byte_level_file
 from roberta import SPECIAL, byte_level_files, replace_tokenizer, unigram_files
 from tiny import vocabulary, write_model
 
@@ -51,11 +52,24 @@ def write_models():
     replace_tokenizer("models/xlm_roberta_mlm", files, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
     write_model("models/camembert_mlm", CamembertForMaskedLM, CamembertConfig(vocab_size=size + 3, **pieces, **SIZES))
     replace_tokenizer("models/camembert_mlm", files, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
+    write_modernbert_models()
+
+
+def write_modernbert_models():
+    tokenizer, size = byte_level_file()
+    sizes = dict(vocab_size=size, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=64,
+                 initializer_range=0.15, local_attention=6, pad_token_id=3, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    unusual = dict(tie_word_embeddings=False, decoder_bias=False, norm_bias=True, classifier_bias=True, classifier_activation="silu")
+    for name, settings in (("modernbert_mlm", {"sparse_prediction": True}), ("modernbert_untied_mlm", unusual)):
+        write_model(f"models/{name}", ModernBertForMaskedLM, ModernBertConfig(**sizes, **settings))
+        replace_tokenizer(f"models/{name}", {"tokenizer.json": tokenizer}, {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64, **names})
 
 
 CASES = [("bert_mlm", {}), ("bert_untied_mlm", {"mlm_probability": 0.4}), ("distilbert_mlm", {"line_by_line": True}),
          ("electra_mlm", {"gradient_accumulation_steps": 3}), ("roberta_mlm", {}), ("xlm_roberta_mlm", {"line_by_line": True, "data_seed": 7}),
-         ("camembert_mlm", {"mlm_probability": 0.25, "gradient_accumulation_steps": 2})]
+         ("camembert_mlm", {"mlm_probability": 0.25, "gradient_accumulation_steps": 2}), ("modernbert_mlm", {}),
+         ("modernbert_untied_mlm", {"line_by_line": True, "mlm_probability": 0.3, "gradient_accumulation_steps": 2})]
 
 
 def philox(counter, key):
@@ -103,11 +117,16 @@ def rows_of(tokenizer, settings):
 def loss_of(model, tokenizer, rows):
     """Returns the sum of the losses of the hidden tokens, their number, and the number that is predicted correctly."""
     longest = max(len(inputs) for inputs, _ in rows)
+    if model.config.model_type == "modernbert" and any(len(inputs) < longest for inputs, _ in rows):
+        # A window around padding has no token, and transformers' eager attention then gives no number.
+        return tuple(sum(parts) for parts in zip(*(loss_of(model, tokenizer, [row]) for row in rows)))
     ids = torch.tensor([inputs + [tokenizer.pad_token_id] * (longest - len(inputs)) for inputs, _ in rows])
     mask = torch.tensor([[1] * len(inputs) + [0] * (longest - len(inputs)) for inputs, _ in rows])
     labels = torch.tensor([labels + [NO_LABEL] * (longest - len(labels)) for _, labels in rows]).flatten()
     output = model(input_ids=ids, attention_mask=mask, labels=labels.view_as(ids))
-    logits = output.logits.flatten(0, 1)
+    # With sparse_prediction, a call with labels returns the logits of the hidden tokens only; the loss is the same.
+    logits = output.logits if output.logits.dim() == 3 else model(input_ids=ids, attention_mask=mask).logits
+    logits = logits.flatten(0, 1)
     total = torch.nn.functional.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL)
     count = int((labels != NO_LABEL).sum())
     assert count == 0 or abs(total.item() / count - output.loss.item()) < 1e-4
@@ -118,7 +137,8 @@ def run(name, settings, dtype):
     path = f"models/{name}"
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = {"bert": BertForMaskedLM, "distilbert": DistilBertForMaskedLM, "electra": ElectraForMaskedLM, "roberta": RobertaForMaskedLM,
-             "xlm_roberta": XLMRobertaForMaskedLM, "camembert": CamembertForMaskedLM}[name.removesuffix("_mlm").removesuffix("_untied")]
+             "xlm_roberta": XLMRobertaForMaskedLM, "camembert": CamembertForMaskedLM,
+             "modernbert": ModernBertForMaskedLM}[name.removesuffix("_mlm").removesuffix("_untied")]
     model = model.from_pretrained(path, dtype=dtype, attn_implementation="eager").train()
     masks, rows = Masks(tokenizer, settings), rows_of(tokenizer, settings)
     steps_rows = BATCH * settings.get("gradient_accumulation_steps", 1)

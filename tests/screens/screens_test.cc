@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -203,6 +204,39 @@ TEST_F(FirstTryOnATerminal, StepsLeaveLinesAndTheBarShowsTheTime) {
     }
   }
   EXPECT_NE(file_text(folder_.path() + "/runs/mine/loss.svg").find("<path"), std::string::npos);
+}
+
+// A line shows the speed of the steps since the last one, as log.jsonl does. The time that is left follows from it.
+TEST_F(FirstTry, TheSpeedOfALineIsThatOfTheLog) {
+  const TerminalRun result =
+      run({"train", "--model_name_or_path", "data/demo/minilm", "--train_file", "train.tsv", "--output_dir",
+           "runs/mine", "--use_cpu", "--logging_steps", "4"},
+          Output::kPipe);
+  ASSERT_EQ(result.exit_code, 0) << result.bytes;
+  std::vector<long> shown;
+  std::istringstream lines(rendered(result.bytes).text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch speed;
+    if (!line.starts_with("step ") || !std::regex_search(line, speed, std::regex("([0-9,]+) tok/s")))
+      continue;
+    std::string digits = speed[1];
+    std::erase(digits, ',');
+    shown.push_back(std::stol(digits));
+  }
+  std::vector<long> logged;
+  std::istringstream records(file_text(folder_.path() + "/runs/mine/log.jsonl"));
+  for (std::string record; std::getline(records, record);) {
+    std::smatch speed;
+    if (std::regex_search(record, speed, std::regex("\"tokens_per_second\": ?([0-9.e+]+)")))
+      logged.push_back(std::lround(std::stod(speed[1])));
+  }
+  ASSERT_GE(shown.size(), 3u) << result.bytes;
+  ASSERT_EQ(shown.size(), logged.size());
+  for (size_t i = 0; i < shown.size(); ++i) {
+    // The file has six digits.
+    EXPECT_NEAR(static_cast<double>(shown[i]), static_cast<double>(logged[i]),
+                1.0 + 1e-5 * static_cast<double>(logged[i]));
+  }
 }
 
 bool has_escape(const TerminalRun& run) {

@@ -32,12 +32,17 @@ std::vector<GradientCase> masked_cases() {
     TinyCase masked{.model_type = std::string(architecture->model_type),
                     .problem_type = ProblemType::kMaskedLm};
     cases.push_back({"masked language model", masked});
+    masked.label_share = 0.15;
+    cases.push_back({"masked language model, rows with a label", masked});
     masked.chunked_loss = ChunkedLoss::kAlways;
     masked.label_smoothing = 0.1;
     masked.hidden_act = "silu";
     cases.push_back({"masked language model, chunked loss", masked});
     masked.tied = false;
     cases.push_back({"masked language model, untied, chunked loss", masked});
+    masked.label_share = 1.0;
+    cases.push_back({"masked language model, untied, chunked loss, each row", masked});
+    masked.label_share = 0.15;
     masked.lora = LoraConfig{.r = 3, .alpha = 5.0};
     masked.lora->target_modules = {"all-linear"};
     cases.push_back({"masked language model, lora", masked});
@@ -154,6 +159,10 @@ std::vector<GradientCase> gradient_cases() {
   cases.push_back({"language model, untied, chunked loss", language});
   language.tied = true;
   cases.push_back({"language model, chunked loss", language});
+  language.z_coefficient = 0.05;
+  cases.push_back({"language model, z-loss, chunked loss", language});
+  language.chunked_loss = ChunkedLoss::kNever;
+  cases.push_back({"language model, z-loss", language});
   for (const GradientCase& item : masked_cases()) cases.push_back(item);
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
   cases.push_back({"chunked loss", {.label_smoothing = 0.1, .chunked_loss = ChunkedLoss::kAlways}});
@@ -242,6 +251,59 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
     }
   }
   EXPECT_GT(checked, 500);
+}
+
+// Returns the bucket in which a batch runs.
+Bucket bucket_of_batch(const Plan& plan, const TinyBatch& batch) {
+  const ProgramPlan& program = plan.programs.at(kTrainProgram);
+  return bucket_for(program, batch.tensors(program).size());
+}
+
+// A head that computes only the rows with a label has the loss and the gradients of one that computes every row: the other rows
+// add zeros to every sum. This holds in the usual bucket and in the largest one, in which a batch with too many labels runs.
+TEST(Gradient, RowsWithoutALabelAddNothing) {
+  constexpr Bucket kLarge{.tokens = 480, .sequences = 60, .longest = 8};
+  std::vector<int> lengths;
+  for (int i = 0; i < 60; ++i) lengths.push_back(i % 9 == 8 ? 0 : 1 + i % 8);
+  int checked = 0;
+  for (GradientCase& item : masked_cases()) {
+    if (item.test.label_share == 1.0) continue;
+    item.test.dropout = 0.0;
+    item.test.dtype = DType::kF64;
+    item.test.reference_kernels = true;
+    const TinyBatch batch = testing::tiny_batch(item.test, lengths, 11);
+    const auto run = [&](double label_share, int64_t label_rows) {
+      TinyCase test = item.test;
+      test.label_share = label_share;
+      test.optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 0.0};
+      const Plan plan = build_plan(testing::tiny_request(test, kLarge));
+      EXPECT_EQ(bucket_of_batch(plan, batch).label_rows(), label_rows);
+      Executor executor(plan, {.fill = 0xFF});
+      testing::fill_weights(executor);
+      std::vector<double> results{testing::forward_backward(executor, batch, 3, 7.0)};
+      executor.set_update(1.0, 1);
+      executor.run(kTrainProgram, Segment::kOptimizer);
+      if (label_share < 1.0 && label_rows == kLarge.tokens) {
+        EXPECT_EQ(executor.high_water_bytes(), plan.arena_bytes);
+      }
+      for (const WeightSpec& spec : plan.weights) {
+        const std::vector<double> values = testing::values_of(executor, spec.name);
+        results.insert(results.end(), values.begin(), values.end());
+      }
+      return results;
+    };
+    SCOPED_TRACE(std::string(item.name) + " " + item.test.model_type);
+    const std::vector<double> each = run(1.0, 256);
+    for (const auto& [label_share, label_rows] : {std::pair{0.3, int64_t{160}}, {0.01, int64_t{480}}}) {
+      const std::vector<double> few = run(label_share, label_rows);
+      ASSERT_EQ(few.size(), each.size());
+      // Sums of at most 480 terms of the size of the results, in double.
+      for (size_t i = 0; i < each.size(); ++i)
+        ASSERT_NEAR(few[i], each[i], 480 * 0x1p-53 * (1.0 + std::fabs(each[i]))) << i;
+      ++checked;
+    }
+  }
+  EXPECT_GE(checked, 20);
 }
 
 // The fast kernels compute the same gradient in fp32. The limit applies to the whole vector: each element

@@ -78,5 +78,26 @@ TEST(Plan, LadderWastesLessThanASixteenth) {
   }
 }
 
+// The labels of each bucket are a bound that batches exceed in practice never; if one does, it runs in the largest bucket.
+TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {
+  const std::vector<Bucket> ladder =
+      make_ladder({.tokens = 16384, .sequences = 32, .longest = 512}, 16, 0.15);
+  EXPECT_EQ(ladder.back().label_rows(), 16384);
+  const Bucket& usual = ladder[ladder.size() - 2];
+  EXPECT_EQ(usual.tokens, 16384);
+  // The mean is 2457.6 and the deviation 45.7.
+  EXPECT_EQ(usual.label_rows(), 2800);
+  for (size_t i = 1; i < ladder.size(); ++i) {
+    EXPECT_LE(ladder[i - 1].tokens, ladder[i].tokens);
+    EXPECT_LE(ladder[i - 1].label_rows(), ladder[i].label_rows());
+    EXPECT_LE(ladder[i].label_rows(), ladder[i].tokens);
+  }
+  const ProgramPlan program{.bucket = ladder.back(), .ladder = ladder};
+  EXPECT_EQ(bucket_for(program, {.tokens = 16000, .sequences = 32, .labels = 2800}), usual);
+  EXPECT_EQ(bucket_for(program, {.tokens = 16000, .sequences = 32, .labels = 2801}), ladder.back());
+  EXPECT_EQ(bucket_for(program, {.tokens = 300, .sequences = 1, .labels = 290}).tokens, 1280);
+  EXPECT_EQ(bucket_for(program, {.tokens = 16000, .sequences = 32}), ladder.back());
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -52,6 +52,8 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.model.problem_type = test.problem_type;
   request.model.config.problem_type = test.problem_type;
   request.model.label_smoothing = test.label_smoothing;
+  request.model.z_coefficient = test.z_coefficient;
+  request.model.label_share = test.label_share;
   request.model.outputs_logits = !record_of(test.problem_type).head->predicts_tokens;
   request.precision.dtype = test.dtype;
   request.precision.activation_dtype = test.activations;
@@ -135,15 +137,28 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
 }
 
 TensorBatch TinyBatch::tensors(const ProgramPlan& program) const {
-  const std::map<std::string, const std::vector<int32_t>*> by_name = {{"ids", &ids},
-                                                                      {"token_types", &token_types},
-                                                                      {"positions", &positions},
-                                                                      {"cu_seqlens", &cu_seqlens},
-                                                                      {"labels", &class_labels}};
+  std::map<std::string, const std::vector<int32_t>*> by_name = {{"ids", &ids},
+                                                                {"token_types", &token_types},
+                                                                {"positions", &positions},
+                                                                {"cu_seqlens", &cu_seqlens},
+                                                                {"labels", &class_labels}};
+  const std::vector<BatchTensorSpec> specs = batch_tensors(program.graph);
   // The capacity is the size of this batch and not that of the plan, because some tests pass a batch that is too
   // large.
-  const BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
-  TensorBatch batch({.tensors = batch_tensors(program.graph), .capacity = size});
+  BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
+  std::vector<int32_t> label_ends{0};
+  std::vector<int32_t> labels;
+  if (std::ranges::any_of(specs, [](const BatchTensorSpec& spec) { return spec.per_label > 0; })) {
+    for (size_t i = 0; i < class_labels.size(); ++i) {
+      if (class_labels[i] == kNoLabel) continue;
+      label_ends.push_back(static_cast<int32_t>(i) + 1);
+      labels.push_back(class_labels[i]);
+    }
+    size.labels = std::ssize(labels);
+    by_name["labels"] = &labels;
+    by_name["label_ends"] = &label_ends;
+  }
+  TensorBatch batch({.tensors = specs, .capacity = size});
   batch.resize(size);
   for (const BatchTensorSpec& spec : batch.specs()) {
     if (spec.dtype == DType::kI32) {

@@ -163,7 +163,8 @@ TEST(MaskedRuns, MethodsCombine) {
     EXPECT_TRUE(std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss) && loss > 1.0; }));
     if (method.tolerance > 0) expect_near(losses, values_of(expected, "loss"), method.tolerance);
     const MemoryFigures figures = trainer.memory();
-    EXPECT_EQ(figures.arena_high_water_bytes, figures.arena_bytes);
+    // The arena has room for a label at each token, which no batch of this run has. spine_gradient_test fills it.
+    EXPECT_LE(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);
   }
 }

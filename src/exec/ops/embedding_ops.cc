@@ -79,7 +79,7 @@ FirstTokenFwdArgs first_token_args(const BindContext& context) {
           .out = context.output(FirstTokenOp::kY),
           .T = context.bucket().tokens,
           .C = context.output_size(FirstTokenOp::kY, 1),
-          .B = context.bucket().sequences,
+          .B = context.output_size(FirstTokenOp::kY, 0),
           .row = sequence_row(context)};
 }
 FirstTokenBwdArgs first_token_bwd_args(const BindContext& context) {
@@ -88,7 +88,7 @@ FirstTokenBwdArgs first_token_bwd_args(const BindContext& context) {
           .d_x = context.output(FirstTokenBwdOp::kDX),
           .T = context.bucket().tokens,
           .C = context.output_size(FirstTokenBwdOp::kDX, 1),
-          .B = context.bucket().sequences,
+          .B = context.input_size(FirstTokenBwdOp::kDY, 0),
           .row = sequence_row(context)};
 }
 

@@ -103,10 +103,16 @@ SoftmaxCrossEntropyFwdArgs cross_entropy_args(const BindContext& context) {
   args.logits_BK = context.input(ClassLossOp::kLogits);
   args.loss = context.output(ClassLossOp::kLoss);
   args.scratch = context.scratch();
+  args.z_coefficient = z_coefficient_of(context.attributes());
+  if (args.z_coefficient > 0.0) {
+    args.z_loss = context.output(ClassLossOp::kZLoss);
+    args.z_scratch = view_from(View{args.scratch.data, DType::kF64}, args.num_rows);
+  }
   return args;
 }
 SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
   auto args = class_loss_args<SoftmaxCrossEntropyBwdArgs>(context);
+  args.z_coefficient = z_coefficient_of(context.attributes());
   args.logits_BK = context.input(ClassLossBwdOp::kLogits);
   args.d_loss = context.input(ClassLossBwdOp::kDLoss);
   args.d_logits_BK = context.output(ClassLossBwdOp::kDLogits);
@@ -137,7 +143,9 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& contex
 LinearCrossEntropyFwdArgs linear_cross_entropy_args(const BindContext& context) {
   auto args = classifier_args<LinearCrossEntropyFwdArgs, LinearCrossEntropyOp>(context);
   args.loss = context.output(LinearCrossEntropyOp::kLoss);
-  if (context.op().outputs.size() > LinearCrossEntropyOp::kNumCorrect)
+  if (z_coefficient_of(context.attributes()) > 0.0)
+    args.z_loss = context.output(LinearCrossEntropyOp::kZLoss);
+  else if (context.op().outputs.size() > LinearCrossEntropyOp::kNumCorrect)
     args.num_correct = context.output(LinearCrossEntropyOp::kNumCorrect);
   return args;
 }
@@ -160,6 +168,7 @@ LinearCrossEntropyWithGradientsArgs linear_cross_entropy_with_gradients_args(con
   auto args = classifier_args<LinearCrossEntropyWithGradientsArgs, Operands>(context);
   args.d_loss = context.input(Operands::kDLoss);
   args.loss = context.output(Operands::kLoss);
+  args.z_loss = context.output(Operands::kZLoss);
   args.d_x_BH = context.output(Operands::kDX);
   args.d_w_KH = context.output(Operands::kDW);
   args.d_bias_K = context.output(Operands::kDBias);

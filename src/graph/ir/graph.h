@@ -78,8 +78,9 @@ constexpr bool is_written_before_update(InputSource source) {
 // The meaning of the elements of an input, as far as the code that fills the input depends on it.
 enum class InputContent : uint8_t {
   kAny,
-  kTableRows,      // numbers of rows of a table, which kernels use without checking them
-  kSequenceStarts  // the start of each sequence, then the number of tokens
+  kTableRows,       // numbers of rows of a table, which kernels use without checking them
+  kSequenceStarts,  // the start of each sequence, then the number of tokens
+  kRowEnds          // 0, then one more than the number of each row that is read, in ascending order
 };
 
 // The declaration of how an input is filled.
@@ -87,8 +88,8 @@ struct InputRule {
   InputSource source = InputSource::kBatch;
   InputContent content = InputContent::kAny;
   int64_t table_rows = 0;  // kTableRows: number of rows of the table
-  // The value that is written into elements of the input which the batch does not fill. For kSequenceStarts it is not
-  // used: there these elements are set to the number of tokens.
+  // The value that is written into elements of the input which the batch does not fill. For kSequenceStarts and kRowEnds it is
+  // not used: there these elements are set to the number of tokens, and to the last element of the batch.
   int32_t unused = 0;
   // For an input of positions: a token with this id has the id as its position, and the others count from the position after
   // it. -1: every token counts, from 0.

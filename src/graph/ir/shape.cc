@@ -15,6 +15,7 @@ std::optional<int64_t> parse_number(std::string_view text) {
 std::optional<Symbol> parse_symbol(std::string_view text) {
   if (text == "T") return Symbol::kTokens;
   if (text == "B") return Symbol::kSequences;
+  if (text == "L") return Symbol::kLabels;
   return std::nullopt;
 }
 
@@ -23,7 +24,7 @@ std::optional<Symbol> parse_symbol(std::string_view text) {
 std::string format_dim(const Dim& dim) {
   if (dim.is_constant()) return std::to_string(dim.offset);
   std::string text = dim.factor == 1 ? "" : std::to_string(dim.factor) + "*";
-  text += dim.symbol == Symbol::kTokens ? "T" : "B";
+  text += dim.symbol == Symbol::kTokens ? "T" : dim.symbol == Symbol::kSequences ? "B" : "L";
   if (dim.offset != 0) text += "+" + std::to_string(dim.offset);
   return text;
 }

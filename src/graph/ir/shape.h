@@ -18,8 +18,9 @@
 
 namespace plimsoll {
 
-// T: tokens of the bucket (rows). B: sequences of the bucket.
-enum class Symbol : uint8_t { kNone, kTokens, kSequences };
+// T: tokens of the bucket (rows). B: sequences of the bucket. L: tokens with a label, in programs that compute a loss for only
+// these.
+enum class Symbol : uint8_t { kNone, kTokens, kSequences, kLabels };
 
 // The capacity of a bucket. `longest` bounds the length of one sequence; scratch may depend on it, but no shape does.
 using Bucket = BatchSize;
@@ -43,6 +44,8 @@ struct Dim {
         return factor * bucket.tokens + offset;
       case Symbol::kSequences:
         return factor * bucket.sequences + offset;
+      case Symbol::kLabels:
+        return factor * bucket.label_rows() + offset;
     }
     return offset;
   }
@@ -51,6 +54,7 @@ struct Dim {
 
 inline constexpr Dim kDimT{1, Symbol::kTokens};
 inline constexpr Dim kDimB{1, Symbol::kSequences};
+inline constexpr Dim kDimL{1, Symbol::kLabels};
 
 // "T", "4*T", "B+1", "384".
 std::string format_dim(const Dim& dim);

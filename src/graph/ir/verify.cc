@@ -67,7 +67,7 @@ std::optional<std::string> check_values(const Graph& graph) {
     if (older.space != value.space) {
       return fmt::format("'{}' takes the bytes of '{}' in another memory space", value.name, older.name);
     }
-    const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4};
+    const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4, .labels = 2};
     if (older.bytes(probe) < value.bytes(probe)) {
       return fmt::format("'{}' ({}) does not fit into the bytes of '{}' ({})", value.name,
                          format_type(value.type), older.name, format_type(older.type));

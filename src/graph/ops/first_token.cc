@@ -1,5 +1,6 @@
 // first_token(x, cu_seqlens) {last}: y_BC = x[cu_seqlens[b]], the row that BERT's classifier reads, or, if {last} is 1,
-// x[cu_seqlens[b + 1] - 1], the row that a decoder's classifier reads; zero for an empty sequence.
+// x[cu_seqlens[b + 1] - 1], the row that a decoder's classifier reads; zero for an empty sequence. If "cu_seqlens" has the ends
+// of other ranges of rows, {last} selects any rows in ascending order: those with a label, y_LC.
 //
 // first_token_bwd(d_y, cu_seqlens) {last}: d_x_TC, which is zero except on those rows.
 #include <array>
@@ -16,9 +17,12 @@ class FirstToken final : public OpSchema, private FirstTokenOp {
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
   std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(op.in_shape(kX).rank() == 2 && op.in_shape(kX).has_token_rows(), op,
-                    "x[T,C], cu_seqlens[B+1]");
-    return {{op.input(kX).type.dtype, Shape{kDimB, op.in_shape(kX)[1]}}};
+    expect_operands(op.in_shape(kX).rank() == 2 && op.in_shape(kX).has_token_rows() &&
+                        op.in_shape(kCuSeqlens).rank() == 1 && op.in_shape(kCuSeqlens)[0].offset >= 1,
+                    op, "x[T,C], cu_seqlens[B+1]");
+    Dim rows = op.in_shape(kCuSeqlens)[0];
+    rows.offset -= 1;
+    return {{op.input(kX).type.dtype, Shape{rows, op.in_shape(kX)[1]}}};
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
   double bytes(const OpView& op, const Bucket& bucket) const override {

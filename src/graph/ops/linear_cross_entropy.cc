@@ -2,7 +2,7 @@
 // classifier's last product, softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a time, in
 // scratch; the backward ops compute those of each chunk again. Logits are rounded to the type of x, as the product
 // alone would round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is
-// count_correct(logits, labels).
+// count_correct(logits, labels). With {z_loss}, as for softmax_cross_entropy, the second output is the z-loss instead.
 //
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
 //
@@ -11,7 +11,7 @@
 // again, because the gradient of the weight is larger than the logits if B < H: this way it is produced only when the
 // activations are no longer live.
 //
-// linear_cross_entropy_with_gradients(the inputs of grad) {computes_d_x, computes_d_w}: loss, d_x, d_w and d_bias, from logits
+// linear_cross_entropy_with_gradients(the inputs of grad) {computes_d_x, computes_d_w}: loss, z-loss, d_x, d_w and d_bias, from logits
 // that are computed once. The pass loss_with_gradients emits it; an output that nothing reads takes no memory and is not
 // computed, which the attributes state for the estimate of time.
 //
@@ -79,7 +79,10 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
     std::vector<ValueType> types{{sum_dtype(op.input(kX).type.dtype), Shape{1}}};
+    const bool has_z_loss = z_coefficient_of(op.attributes()) > 0.0;
+    PLIMSOLL_CHECK(!has_z_loss || !counts_correct(op.attributes()), "an evaluation has no z-loss");
     if (counts_correct(op.attributes())) types.push_back({DType::kI32, Shape{1}});
+    if (has_z_loss) types.push_back(types.front());
     return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
@@ -113,9 +116,9 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const ValueId logits = emit_logits(graph, op);
-    std::vector<ValueId> out{emit(graph, softmax_cross_entropy_op(),
-                                  {logits, op.inputs[kLabels], op.inputs[kDenominator]},
-                                  {{"smoothing", op.attributes.number("smoothing")}})};
+    std::vector<ValueId> out =
+        emit_all(graph, softmax_cross_entropy_op(), {logits, op.inputs[kLabels], op.inputs[kDenominator]},
+                 class_loss_attributes(op.attributes));
     if (counts_correct(op.attributes))
       out.push_back(emit(graph, count_correct_op(), {logits, op.inputs[kLabels]}));
     return out;
@@ -133,7 +136,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
       InputOperand::required(kX, "x"), InputOperand::required(kW, "w"), InputOperand::optional(kBias, "bias"),
       InputOperand::required(kLabels, "labels"), InputOperand::required(kDenominator, "denominator")};
   static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss"),
-                                       OutputOperand::conditional(kNumCorrect, "num_correct")};
+                                       OutputOperand::conditional(kNumCorrect, "num_correct or z_loss")};
 };
 
 // Emits the gradients of the logits in the type in which the products read them.
@@ -141,7 +144,7 @@ ValueId emit_d_logits(Graph& graph, const Op& op) {
   const ValueId d_logits = emit(
       graph, softmax_cross_entropy_bwd_op(),
       {emit_logits(graph, op), op.inputs[In::kLabels], op.inputs[In::kDenominator], op.inputs[In::kDLoss]},
-      {{"smoothing", op.attributes.number("smoothing")}});
+      class_loss_attributes(op.attributes));
   const DType dtype = graph.value(op.inputs[In::kX]).type.dtype;
   if (graph.value(d_logits).type.dtype == dtype) return d_logits;
   return emit(graph, cast_op(), {d_logits}, {{"dtype", std::string(dtype_name(dtype))}});
@@ -278,7 +281,8 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
   OpGroup group() const override { return OpGroup::kContraction; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     std::vector<ValueType> types = parameter_gradient_types(op);
-    types.insert(types.begin(), {{sum_dtype(op.input(kX).type.dtype), Shape{1}}, op.input(kX).type});
+    const ValueType loss{sum_dtype(op.input(kX).type.dtype), Shape{1}};
+    types.insert(types.begin(), {loss, loss, op.input(kX).type});
     return types;
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
@@ -303,14 +307,16 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
                num_logits(op, bucket);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    const ValueId loss = emit(graph, softmax_cross_entropy_op(),
-                              {emit_logits(graph, op), op.inputs[kLabels], op.inputs[kDenominator]},
-                              {{"smoothing", op.attributes.number("smoothing")}});
+    const std::vector<ValueId> losses =
+        emit_all(graph, softmax_cross_entropy_op(),
+                 {emit_logits(graph, op), op.inputs[kLabels], op.inputs[kDenominator]},
+                 class_loss_attributes(op.attributes));
     const ValueId d_logits = emit_d_logits(graph, op);
     std::vector<ValueId> out = emit_parameter_gradients(graph, op, d_logits, kDW);
     const ValueId d_x =
         emit_matmul(graph, d_logits, MatmulTranspose::kNo, op.inputs[kW], MatmulTranspose::kNo);
-    out.insert(out.begin(), {loss, d_x});
+    out.insert(out.begin(),
+               {losses.front(), losses.back(), d_x});  // no op reads the z-loss of a loss without one
     return out;
   }
 
@@ -322,6 +328,7 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
 
   static constexpr auto kInputs = gradient_inputs<LinearCrossEntropyWithGradientsOp>();
   static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss"),
+                                       OutputOperand::required(kZLoss, "z_loss").without_memory(),
                                        OutputOperand::required(kDX, "d_x").without_memory(),
                                        OutputOperand::required(kDW, "d_w").without_memory(),
                                        OutputOperand::conditional(kDBias, "d_bias").without_memory()};

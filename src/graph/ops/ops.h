@@ -192,12 +192,18 @@ struct SequenceMeanBwdOp {
   enum Out { kDX };
 };
 
-// Losses. ClassLossOp: nll (whose logits are log-probabilities) and softmax_cross_entropy. ElementLossOp: mse and
-// bce_with_logits.
+// Losses. ClassLossOp: nll (whose logits are log-probabilities) and softmax_cross_entropy, which has the output kZLoss if it has
+// the attribute kZCoefficient. ElementLossOp: mse and bce_with_logits.
+inline constexpr std::string_view kZCoefficient = "z_loss";
 struct ClassLossOp {
   enum In { kLogits, kLabels, kDenominator };
-  enum Out { kLoss };
+  enum Out { kLoss, kZLoss };
 };
+// Returns the attributes of a loss that determine its value: the label smoothing and, if there is one, the factor of the z-loss.
+Attributes class_loss_attributes(const Attributes& of_op);
+inline double z_coefficient_of(const Attributes& of_op) {
+  return of_op.has(kZCoefficient) ? of_op.number(kZCoefficient) : 0.0;
+}
 struct ClassLossBwdOp {
   enum In { kLogits, kLabels, kDenominator, kDLoss };
   enum Out { kDLogits };
@@ -220,7 +226,8 @@ struct ElementLossBwdOp {
 };
 struct LinearCrossEntropyOp {
   enum In { kX, kW, kBias, kLabels, kDenominator };
-  enum Out { kLoss, kNumCorrect };
+  // An evaluation may count correct predictions, a training may have a z-loss: an op has one of the two.
+  enum Out { kLoss, kNumCorrect, kZLoss = kNumCorrect };
 };
 struct LinearCrossEntropyBwdOp {
   enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss };
@@ -232,7 +239,7 @@ struct LinearCrossEntropyGradOp {
 };
 struct LinearCrossEntropyWithGradientsOp {
   enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss, kIntoW, kIntoBias, kFlag };
-  enum Out { kLoss, kDX, kDW, kDBias };
+  enum Out { kLoss, kZLoss, kDX, kDW, kDBias };
 };
 struct LogSoftmaxOp {
   enum In { kX };

@@ -1,5 +1,6 @@
-// softmax_cross_entropy(logits, labels, denominator) {smoothing}: the fusion of log_softmax and nll (see there). No
-// probabilities are kept; the backward op may write d_logits over the logits.
+// softmax_cross_entropy(logits, labels, denominator) {smoothing, z_loss?}: the fusion of log_softmax and nll (see there). No
+// probabilities are kept; the backward op may write d_logits over the logits. With {z_loss}, the loss contains that factor times
+// the mean of log(Z)^2, where Z is the sum of the exponentials of a row, and this part is a second output.
 #include <array>
 
 #include "graph/ops/loss.h"
@@ -17,7 +18,9 @@ class SoftmaxCrossEntropy final : public OpSchema, private ClassLossOp {
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_operands(op.in_shape(kLogits).rank() == 2 && op.input(kLabels).type.dtype == DType::kI32, op,
                     "logits[B,K], labels i32[B], denominator[1]");
-    return {loss_type(op)};
+    std::vector<ValueType> types{loss_type(op)};
+    if (z_coefficient_of(op.attributes()) > 0.0) types.push_back(loss_type(op));
+    return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 15.0 * static_cast<double>(op.in_shape(kLogits).elements(bucket));
@@ -26,6 +29,7 @@ class SoftmaxCrossEntropy final : public OpSchema, private ClassLossOp {
     set_loss_gradient(context, softmax_cross_entropy_bwd_op());
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
+    PLIMSOLL_CHECK(z_coefficient_of(op.attributes) == 0.0, "a loss over log-probabilities has no z-loss");
     const ValueId log_p = emit(graph, log_softmax_op(), {op.inputs[kLogits]});
     return {emit(graph, nll_op(), {log_p, op.inputs[kLabels], op.inputs[kDenominator]}, op.attributes)};
   }
@@ -34,10 +38,17 @@ class SoftmaxCrossEntropy final : public OpSchema, private ClassLossOp {
   static constexpr std::array kInputs{InputOperand::required(kLogits, "logits"),
                                       InputOperand::required(kLabels, "labels"),
                                       InputOperand::required(kDenominator, "denominator")};
-  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss")};
+  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss"),
+                                       OutputOperand::conditional(kZLoss, "z_loss")};
 };
 
 }  // namespace
+
+Attributes class_loss_attributes(const Attributes& of_op) {
+  Attributes attributes{{"smoothing", of_op.number("smoothing")}};
+  if (of_op.has(kZCoefficient)) attributes.set(kZCoefficient, of_op.number(kZCoefficient));
+  return attributes;
+}
 
 const OpSchema& softmax_cross_entropy_op() {
   static const SoftmaxCrossEntropy op;

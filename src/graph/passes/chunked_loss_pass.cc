@@ -19,8 +19,8 @@ constexpr int64_t kTileRows = 16;
 // correct predictions. It reads their inputs and takes the place of the loss.
 class ChunkedLoss {
  public:
-  ChunkedLoss(Graph& graph, const Bucket& bucket, int64_t most_bytes)
-      : rewriter_(graph), bucket_(bucket), most_bytes_(most_bytes) {}
+  ChunkedLoss(Graph& graph, const Bucket& bucket, int64_t most_bytes, const Bucket& usual)
+      : rewriter_(graph), bucket_(bucket), usual_(usual), most_bytes_(most_bytes) {}
 
   void run() {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
@@ -62,17 +62,18 @@ class ChunkedLoss {
 
   Op fused(const Op& product, const Op& loss, std::optional<uint32_t> count) const {
     const Value& logits = graph().value(loss.inputs[ClassLossOp::kLogits]);
-    const int64_t rows = logits.type.shape[0].at(bucket_);
+    const int64_t rows = logits.type.shape[0].at(usual_);
     Op op = op_instead_of(
         loss, linear_cross_entropy_op(),
         {product.inputs[MatmulOp::kA], product.inputs[MatmulOp::kB], product.inputs[MatmulOp::kBias],
          loss.inputs[ClassLossOp::kLabels], loss.inputs[ClassLossOp::kDenominator]},
         loss.attributes);
     op.module = product.module;
-    const int64_t row_bytes = rows > 0 ? logits.bytes(bucket_) / rows : 1;
-    op.attributes.set("chunk_rows", logits.type.shape.has_token_rows()
-                                        ? loss_chunk_rows(rows, row_bytes, kTokenChunkBytes)
-                                        : loss_chunk_rows(rows, row_bytes));
+    const int64_t row_bytes = rows > 0 ? logits.bytes(usual_) / rows : 1;
+    const bool is_per_token =
+        logits.type.shape.has_token_rows() || logits.type.shape[0].symbol == Symbol::kLabels;
+    op.attributes.set("chunk_rows", is_per_token ? loss_chunk_rows(rows, row_bytes, kTokenChunkBytes)
+                                                 : loss_chunk_rows(rows, row_bytes));
     if (count) {
       op.attributes.set("counts_correct", int64_t{1});
       op.outputs.push_back(rewriter_.op(*count).outputs[CountCorrectOp::kCount]);
@@ -84,6 +85,7 @@ class ChunkedLoss {
 
   Rewriter rewriter_;
   Bucket bucket_;
+  Bucket usual_;
   int64_t most_bytes_;
 };
 
@@ -94,11 +96,13 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
   return std::max<int64_t>(1, std::min((rows + 3) / 4, std::max(by_bytes, kTileRows)));
 }
 
-Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes) {
+Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual) {
   return {.name = "chunked_loss",
           .numerics = Numerics::kChanging,
           .help = "computes large logits for some rows at a time, and again in the backward pass",
-          .run = [bucket, most_bytes](Graph& graph) { ChunkedLoss(graph, bucket, most_bytes).run(); }};
+          .run = [bucket, most_bytes, usual](Graph& graph) {
+            ChunkedLoss(graph, bucket, most_bytes, usual.value_or(bucket)).run();
+          }};
 }
 
 }  // namespace plimsoll

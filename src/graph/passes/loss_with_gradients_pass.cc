@@ -21,8 +21,9 @@ class LossWithGradients {
 
   void run() {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
-      // A second output counts correct predictions, which the fused op does not.
-      if (rewriter_.is(i, linear_cross_entropy_op()) && rewriter_.op(i).outputs.size() == 1) fuse(i);
+      // The fused op does not count correct predictions.
+      if (rewriter_.is(i, linear_cross_entropy_op()) && !rewriter_.op(i).attributes.has("counts_correct"))
+        fuse(i);
     }
     rewriter_.apply();
   }
@@ -84,9 +85,11 @@ class LossWithGradients {
     fused.attributes.set("computes_d_w", int64_t{grad ? 1 : 0});
     fused.outputs.clear();
     const std::vector<ValueType> types = linear_cross_entropy_with_gradients_op().infer({graph_, fused});
-    fused.outputs = {loss.outputs[LinearCrossEntropyOp::kLoss],
-                     output_or_new(bwd, Bwd::kDX, types[Fused::kDX]),
-                     output_or_new(grad, Grad::kDW, types[Fused::kDW])};
+    const bool has_z_loss = loss.outputs.size() > LinearCrossEntropyOp::kZLoss;
+    fused.outputs = {
+        loss.outputs[LinearCrossEntropyOp::kLoss],
+        has_z_loss ? loss.outputs[LinearCrossEntropyOp::kZLoss] : output_or_new({}, 0, types[Fused::kZLoss]),
+        output_or_new(bwd, Bwd::kDX, types[Fused::kDX]), output_or_new(grad, Grad::kDW, types[Fused::kDW])};
     if (types.size() > Fused::kDBias)
       fused.outputs.push_back(output_or_new(grad, Grad::kDBias, types[Fused::kDBias]));
     rewriter_.replace(at, std::move(fused));

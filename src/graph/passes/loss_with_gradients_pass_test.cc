@@ -53,7 +53,8 @@ TEST(LossWithGradients, OneOpComputesTheLossAndAllGradients) {
   const std::string text = after(differentiated({"x", "w", "b"}));
   EXPECT_TRUE(
       contains(text,
-               "%loss: f32[1] !output, %d_x: f32[B,4] !output !gradient, %d_w: f32[6,4] !output !gradient, "
+               "%loss: f32[1] !output, %unread: f32[1], %d_x: f32[B,4] !output !gradient, %d_w: f32[6,4] "
+               "!output !gradient, "
                "%d_b: f32[6] !output !gradient = "
                "linear_cross_entropy_with_gradients(%x, %w, %b, %labels, %denominator, %d_loss, _, _, _) "
                "{chunk_rows=2, computes_d_w=1, computes_d_x=1, smoothing=0.1}"))
@@ -101,6 +102,23 @@ TEST(LossWithGradients, LeavesOtherGraphs) {
       replaced(replaced(kClassifier, "%loss: f32[1] !output", "%loss: f32[1] !output, %n: i32[1] !output"),
                "chunk_rows=2", "chunk_rows=2, counts_correct=1");
   expect_same(differentiated({"x", "w"}, counted));
+}
+
+// The z-loss of the op without gradients is that of the fused op.
+TEST(LossWithGradients, KeepsTheZLoss) {
+  const std::string with_z =
+      replaced(replaced(kClassifier, "%loss: f32[1] !output", "%loss: f32[1] !output, %z: f32[1] !output"),
+               "smoothing=0.1", "smoothing=0.1, z_loss=0.01");
+  Graph graph = differentiated({"x", "w"}, with_z);
+  loss_with_gradients_pass(kBucket).run(graph);
+  const std::string text = print_graph(graph);
+  EXPECT_TRUE(contains(text, "%loss: f32[1] !output, %z: f32[1] !output, %d_x: f32[B,4] !output !gradient"))
+      << text;
+  EXPECT_TRUE(contains(text, "computes_d_x=1, smoothing=0.1, z_loss=0.01}")) << text;
+  for (const Op& op : std::vector<Op>(graph.ops())) {
+    if (op.def != &linear_cross_entropy_with_gradients_op()) continue;
+    EXPECT_EQ(schema_of(op).decompose(graph, op).size(), op.outputs.size());
+  }
 }
 
 TEST(LossWithGradients, TheOpDecomposesAndTheTextRoundTrips) {

@@ -141,8 +141,9 @@ Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` in this bucket, classifier, loss and the
-// count of correct predictions become one op, which computes the logits of a few rows at a time.
-Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
+// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of the
+// bucket `usual`, in which most batches run.
+Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual = {});
 // loss_with_gradients_pass.cc: a chunked loss and the ops that compute its gradients become one op, which computes the logits
 // once instead of three times.
 Pass loss_with_gradients_pass(const Bucket& bucket);

@@ -1,10 +1,13 @@
 #include "io/data/arrow_reader.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <set>
 #include <span>
 #include <utility>
@@ -34,11 +37,130 @@ bool is_saved_dataset(const fs::path& path) {
   return fs::exists(path / "dataset_info.json", ignored) || fs::exists(path / "dataset_dict.json", ignored);
 }
 
+// Returns the Parquet files in a folder, in the order of their names.
+std::vector<fs::path> parquet_files_in(const fs::path& folder) {
+  std::error_code ignored;
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored) && data_extension(entry.path()) == ".parquet")
+      files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+// Returns those of a folder or, if it has none, of its folder `data`.
+std::vector<fs::path> parquet_files_of(const fs::path& folder) {
+  std::vector<fs::path> files = parquet_files_in(folder);
+  return files.empty() ? parquet_files_in(folder / "data") : files;
+}
+
+bool is_parquet_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) && !is_saved_dataset(path) && !parquet_files_of(path).empty();
+}
+
+// Returns true for a name such as data/train-*.parquet that is not that of a file.
+bool is_parquet_pattern(const fs::path& path) {
+  std::error_code ignored;
+  return path.filename().string().find('*') != std::string::npos && data_extension(path) == ".parquet" &&
+         !fs::exists(path, ignored);
+}
+
+// Returns true if `name` is `pattern` with any text for each *.
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  for (size_t at = star; at <= name.size(); ++at) {
+    if (matches(pattern.substr(star + 1), name.substr(at))) return true;
+  }
+  return false;
+}
+
+// The place of a file among those of a split: train-00000-of-00002.parquet is the first of two of "train".
+struct Shard {
+  std::string split;  // empty if the name states none
+  int64_t index = 0;
+  int64_t count = 0;  // 0 if the name states none
+};
+Shard shard_of(const fs::path& file) {
+  static const std::regex kNumbered("(.+)-([0-9]+)-of-([0-9]+)");
+  const std::string stem = file.stem().string();
+  std::smatch parts;
+  if (std::regex_match(stem, parts, kNumbered) && parts[2].length() <= 9 && parts[3].length() <= 9)
+    return {parts[1], std::stol(parts[2]), std::stol(parts[3])};
+  for (const char* split : {"train", "validation", "valid", "dev", "test"})
+    if (stem == split) return {stem};
+  return {};
+}
+
+// Throws an error if a numbered file of a split is missing. Requires: all files are of one split.
+void require_every_shard(const std::vector<fs::path>& files) {
+  const Shard first = shard_of(files.front());
+  std::set<int64_t> found;
+  for (const fs::path& file : files) {
+    const Shard shard = shard_of(file);
+    if (shard.count != first.count) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{} and {} belong to different data sets: they state {} and {} files; remove one of the data sets",
+          files.front().string(), file.string(), first.count, shard.count);
+    }
+    found.insert(shard.index);
+  }
+  for (int64_t index = 0; index < first.count; ++index) {
+    if (found.contains(index)) continue;
+    const fs::path folder = files.front().parent_path();
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the folder has {} of the {} files of the data set, without {}-{:05}-of-{:05}.parquet; copy the "
+        "missing files, or give '{}' to read the others",
+        folder.string(), found.size(), first.count, first.split, index, first.count,
+        (folder / (first.split + "-*.parquet")).string());
+  }
+}
+
+// Returns the files of a data set in several Parquet files, as Hugging Face's hub has them: those of a folder, which must be of
+// one split, or those whose names match a pattern. Errors: kUsage for several splits; kBadData if a file is missing.
+std::vector<std::string> parquet_shards(const fs::path& path) {
+  const bool is_pattern = is_parquet_pattern(path);
+  std::vector<fs::path> files =
+      is_pattern ? parquet_files_in(path.parent_path() / ".") : parquet_files_of(path);
+  if (is_pattern) {
+    std::erase_if(files, [&](const fs::path& file) {
+      return !matches(path.filename().string(), file.filename().string());
+    });
+    if (files.empty())
+      throw_error(ErrorCode::kBadData, "{}: no file has such a name; check the folder and the name",
+                  path.string());
+  } else {
+    std::set<std::string> splits;
+    for (const fs::path& file : files) splits.insert(shard_of(file).split);
+    if (splits.size() > 1) {
+      throw_error(ErrorCode::kUsage,
+                  "{}: the folder has Parquet files of several splits ({}); name those to read, such as '{}'",
+                  path.string(), fmt::join(splits, ", "),
+                  (files.front().parent_path() / (*splits.rbegin() + "-*.parquet")).string());
+    }
+    require_every_shard(files);
+  }
+  std::vector<std::string> names;
+  for (const fs::path& file : files) names.push_back(file.lexically_normal().string());
+  return names;
+}
+
+bool is_in_shards(const fs::path& path) {
+  return is_parquet_folder(path) || is_parquet_pattern(path);
+}
+
 // Returns the hash of a file, or of all files of a folder. Those that cannot be read have none: reading them fails later.
 uint64_t hash_of_files(const fs::path& path) {
   std::error_code ignored;
   std::vector<std::string> names;
-  if (fs::is_directory(path, ignored)) {
+  if (is_in_shards(path)) {
+    names = parquet_shards(path);
+  } else if (fs::is_directory(path, ignored)) {
     for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored))
       if (entry.is_regular_file(ignored)) names.push_back(entry.path().string());
     std::ranges::sort(names);
@@ -61,7 +183,7 @@ uint64_t hash_of_files(const fs::path& path) {
 bool is_arrow_data(const fs::path& path) {
   const std::string extension = data_extension(path);
   return extension == ".parquet" || extension == ".arrow" || extension == ".feather" ||
-         is_saved_dataset(path);
+         is_saved_dataset(path) || is_parquet_folder(path);
 }
 
 Table read_arrow_table(const fs::path& path, const ArrowOptions& options) {
@@ -87,7 +209,12 @@ void read_arrow(const fs::path& path, const ArrowOptions&, const std::function<v
     const bool has_splits = fs::exists(path / "dataset_dict.json", ignored);
     python = fmt::format("import datasets; datasets.load_from_disk('{}'){}.to_json('train.jsonl')", name,
                          has_splits ? "['train']" : "");
-  } else if (data_extension(path) == ".parquet") {
+  } else if (is_parquet_pattern(path)) {
+    python = fmt::format(
+        "import datasets; datasets.load_dataset('parquet', data_files='{}', "
+        "split='train').to_json('train.jsonl')",
+        name);
+  } else if (data_extension(path) == ".parquet" || is_parquet_folder(path)) {
     python = fmt::format(
         "import pandas; pandas.read_parquet('{}').to_json('train.jsonl', orient='records', lines=True)",
         name);
@@ -95,8 +222,8 @@ void read_arrow(const fs::path& path, const ArrowOptions&, const std::function<v
     python = fmt::format("import datasets; datasets.Dataset.from_file('{}').to_json('train.jsonl')", name);
   }
   const char* const kind = is_saved_dataset(path) ? "Folders of Hugging Face's datasets (save_to_disk)"
-                           : data_extension(path) == ".parquet" ? "Parquet files"
-                                                                : "Arrow files";
+                           : data_extension(path) == ".parquet" || is_parquet_folder(path) ? "Parquet files"
+                                                                                           : "Arrow files";
   throw_error(ErrorCode::kUsage,
               "{}: {} are not read, because this Plimsoll was built without Apache Arrow; convert it to "
               "JSONL: python -c "
@@ -273,16 +400,24 @@ class Parts {
   Parts(std::string name, const ArrowOptions& options, const std::function<void(Table)>& visit)
       : name_(std::move(name)), options_(options), visit_(visit) {}
 
-  // Returns the columns of a schema that are read. Errors: kBadData.
-  std::vector<int> columns_of(const arrow::Schema& schema) const {
+  // Returns the columns of the schema of a file that are read. Errors: kBadData, also if an earlier file has others.
+  std::vector<int> columns_of(const arrow::Schema& schema, const std::string& file) {
     std::vector<int> columns;
+    std::vector<std::string> chosen;
     std::set<std::string> names;
     for (int i = 0; i < schema.num_fields(); ++i) {
       const std::string& column = schema.field(i)->name();
       if (!names.insert(column).second)
         throw_error(ErrorCode::kBadData, "{}: two columns are called '{}'; rename one", name_, column);
       if (options_.columns.empty() || std::ranges::find(options_.columns, column) != options_.columns.end())
-        columns.push_back(i);
+        columns.push_back(i), chosen.push_back(column);
+    }
+    if (!chosen_) chosen_ = chosen;
+    if (chosen != *chosen_) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: the file has the columns '{}', but the files before it have '{}'; give files of one data set",
+          file, fmt::join(chosen, "', '"), fmt::join(*chosen_, "', '"));
     }
     return columns;
   }
@@ -325,6 +460,7 @@ class Parts {
   const std::string name_;
   const ArrowOptions& options_;
   const std::function<void(Table)>& visit_;
+  std::optional<std::vector<std::string> > chosen_;  // the columns of the first file
   std::optional<Table> table_;
   int64_t num_rows_ = 0;
 };
@@ -357,7 +493,7 @@ void read_parquet(const std::string& name, Parts& parts) {
   std::shared_ptr<arrow::Schema> schema;
   require(reader->GetSchema(&schema), name);
   const std::vector<int> leaves =
-      leaves_of(*reader->parquet_reader()->metadata(), *schema, parts.columns_of(*schema));
+      leaves_of(*reader->parquet_reader()->metadata(), *schema, parts.columns_of(*schema, name));
   for (int group = 0; group < reader->num_row_groups() && !parts.is_done(); ++group) {
     const auto batches = require(reader->GetRecordBatchReader({group}, leaves), name);
     std::shared_ptr<arrow::RecordBatch> batch;
@@ -382,14 +518,14 @@ void add_slices(const arrow::RecordBatch& batch, const std::vector<int>& columns
 void read_ipc(const std::string& name, Parts& parts) {
   const std::shared_ptr<arrow::io::ReadableFile> file = open(name);
   if (const auto reader = arrow::ipc::RecordBatchFileReader::Open(file.get()); reader.ok()) {
-    const std::vector<int> columns = parts.columns_of(*(*reader)->schema());
+    const std::vector<int> columns = parts.columns_of(*(*reader)->schema(), name);
     for (int i = 0; i < (*reader)->num_record_batches() && !parts.is_done(); ++i)
       add_slices(*require((*reader)->ReadRecordBatch(i), name), columns, name, parts);
     return;
   }
   require(file->Seek(0), name);
   const auto reader = require(arrow::ipc::RecordBatchStreamReader::Open(file), name);
-  const std::vector<int> columns = parts.columns_of(*reader->schema());
+  const std::vector<int> columns = parts.columns_of(*reader->schema(), name);
   std::shared_ptr<arrow::RecordBatch> batch;
   while (!parts.is_done()) {
     require(reader->ReadNext(&batch), name);
@@ -434,6 +570,10 @@ void read_arrow(const fs::path& path, const ArrowOptions& options, const std::fu
   try {
     if (is_saved_dataset(path)) {
       for (const std::string& file : files_of_dataset(path)) read_ipc(file, parts);
+    } else if (is_in_shards(path)) {
+      for (const std::string& file : parquet_shards(path)) {
+        if (!parts.is_done()) read_parquet(file, parts);
+      }
     } else if (data_extension(path) == ".parquet") {
       read_parquet(path.string(), parts);
     } else {

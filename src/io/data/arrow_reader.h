@@ -1,4 +1,5 @@
-// Reads Parquet files, Arrow files and streams, and folders of Hugging Face's datasets (save_to_disk) as typed tables, part by part, so
+// Reads Parquet files, Arrow files and streams, folders of Hugging Face's datasets (save_to_disk), and data sets in several Parquet
+// files, as the hub has them (data/train-00000-of-00002.parquet), as typed tables, part by part, so
 // that they need not fit into memory. It needs the libraries Arrow and Parquet of Apache Arrow, which are optional when Plimsoll is
 // built; without them every function that reads throws kUsage with the way to convert the file. Thread-safe: functions of the file.
 //
@@ -20,7 +21,8 @@ namespace plimsoll {
 // Returns true if the libraries were found when Plimsoll was built.
 bool has_arrow();
 
-// Returns true for a file with the extension .parquet, .arrow or .feather, and for a folder that datasets' save_to_disk() wrote.
+// Returns true for a file with the extension .parquet, .arrow or .feather, for a pattern of such Parquet files (train-*.parquet), for a
+// folder that datasets' save_to_disk() wrote, and for a folder that has Parquet files, or whose folder `data` has.
 bool is_arrow_data(const std::filesystem::path& path);
 
 struct ArrowOptions {
@@ -31,7 +33,7 @@ struct ArrowOptions {
 };
 
 // Passes on the rows in one or more parts. Memory: a part, and the pages of a row group that are decoded. Errors: kBadData for data that is
-// damaged or cut short, without rows, or with two columns of one name, and for a file that cannot be opened; kUsage for a folder with several splits (the message names
+// damaged or cut short, without rows, or with two columns of one name, for a file that cannot be opened, and for several files of which one is missing or has other columns; kUsage for a folder with several splits (the message names
 // them), and if Plimsoll was built without Arrow.
 void read_arrow(const std::filesystem::path& path, const ArrowOptions& options,
                 const std::function<void(Table table)>& visit);

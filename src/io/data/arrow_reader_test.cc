@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/check.h"
 #include "io/data/document_reader.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_file.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string path_of(const std::string& name) {
   return PLIMSOLL_SOURCE_DIR "/src/io/data/fixtures/arrow/" + name;
@@ -96,6 +101,73 @@ TEST_F(ArrowReader, DocumentsConversationsAndIds) {
   }
 }
 
+// Several files are the rows of all of them, in the order of their numbers.
+TEST_F(ArrowReader, ReadsTheFilesOfASplit) {
+  const test::ScratchFolder folder;
+  const auto copy = [&](const char* from, const std::string& to) {
+    fs::create_directories(fs::path(folder.path() + "/" + to).parent_path());
+    fs::copy_file(path_of(from), folder.path() + "/" + to);
+  };
+  copy("rows.parquet", "hub/data/train-00000-of-00002.parquet");
+  copy("large.parquet", "hub/data/train-00001-of-00002.parquet");
+  copy("rows.parquet", "plain/part-a.parquet");
+  copy("rows.parquet", "plain/part-b.parquet");
+  const std::string hub = folder.path() + "/hub";
+  for (const std::string& name : {hub, hub + "/data", hub + "/data/train-*.parquet",
+                                  hub + "/data/*0000*.parquet", folder.path() + "/plain"}) {
+    SCOPED_TRACE(name);
+    EXPECT_TRUE(is_arrow_data(name));
+    EXPECT_TRUE(is_data_file(name));
+    const Table table = read_table(name);
+    ASSERT_EQ(table.num_rows(), 2 * wanted_.num_rows());
+    EXPECT_NE(table.content_hash(), 0u);
+    for (int64_t row = 0; row < table.num_rows(); ++row) {
+      EXPECT_EQ(table.line(row), row + 1);
+      EXPECT_EQ(table.cell(row, table.find_column("text")),
+                wanted_.cell(row % wanted_.num_rows(), wanted_.find_column("text")));
+    }
+    int64_t num_rows = 0;
+    read_arrow(name, {.columns = {"text"}, .part_bytes = 1},
+               [&](const Table& part) { num_rows += part.num_rows(); });
+    EXPECT_EQ(num_rows, 2 * wanted_.num_rows());
+    EXPECT_EQ(read_arrow_table(name, {.max_rows = 51}).num_rows(), 51);
+  }
+  EXPECT_EQ(read_table(hub + "/data/train-00001*.parquet").num_rows(), wanted_.num_rows())
+      << "a pattern may leave files out";
+  const auto fault = [&](const std::string& name) {
+    const Error error = error_of([&] { read_table(folder.path() + "/" + name); });
+    return std::to_string(static_cast<int>(error.code())) + " " + error.what();
+  };
+  copy("rows.parquet", "hub/data/test-00000-of-00001.parquet");
+  EXPECT_NE(fault("hub").find("several splits (test, train); name those to read, such as '"),
+            std::string::npos)
+      << fault("hub");
+  EXPECT_EQ(read_table(hub + "/data/train-*.parquet").num_rows(), 2 * wanted_.num_rows());
+  copy("rows.parquet", "missing/train-00000-of-00003.parquet");
+  copy("rows.parquet", "missing/train-00001-of-00003.parquet");
+  EXPECT_NE(
+      fault("missing").find("has 2 of the 3 files of the data set, without train-00002-of-00003.parquet"),
+      std::string::npos)
+      << fault("missing");
+  copy("rows.parquet", "gap/train-00001-of-00002.parquet");
+  EXPECT_NE(fault("gap").find("has 1 of the 2 files of the data set, without train-00000-of-00002.parquet"),
+            std::string::npos)
+      << fault("gap");
+  copy("rows.parquet", "two/train-00000-of-00001.parquet");
+  copy("rows.parquet", "two/train-00000-of-00002.parquet");
+  EXPECT_NE(fault("two").find("belong to different data sets: they state 1 and 2 files"), std::string::npos)
+      << fault("two");
+  copy("rows.parquet", "columns/a.parquet");
+  copy("other.parquet", "columns/b.parquet");
+  EXPECT_NE(fault("columns").find("b.parquet: the file has the columns"), std::string::npos)
+      << fault("columns");
+  EXPECT_NE(fault("nothing/train-*.parquet").find("no file has such a name"), std::string::npos);
+  copy("rows.parquet", "cut/a.parquet");
+  copy("cut.parquet", "cut/b.parquet");
+  EXPECT_NE(fault("cut").find("b.parquet: the file is damaged, cut short"), std::string::npos)
+      << fault("cut");
+}
+
 TEST_F(ArrowReader, RefusesWhatIsDamagedOrUnreadable) {
   const auto fault = [](const std::string& name) {
     const Error error = error_of([&] { read_table(path_of(name)); });
@@ -119,9 +191,11 @@ TEST_F(ArrowReader, RefusesWhatIsDamagedOrUnreadable) {
 
 TEST(ArrowReaderWithoutArrow, SaysHowToConvertTheFile) {
   if (has_arrow()) GTEST_SKIP() << "Plimsoll was built with Apache Arrow";
-  for (const auto& [name, python] : {std::pair("rows.parquet", "pandas.read_parquet("),
-                                     std::pair("rows.arrow", "datasets.Dataset.from_file("),
-                                     std::pair("saved", "datasets.load_from_disk(")}) {
+  for (const auto& [name, python] :
+       {std::pair("rows.parquet", "pandas.read_parquet("),
+        std::pair("*.parquet", "datasets.load_dataset('parquet', data_files="),
+        std::pair(".", "pandas.read_parquet("), std::pair("rows.arrow", "datasets.Dataset.from_file("),
+        std::pair("saved", "datasets.load_from_disk(")}) {
     const Error error = error_of([&, path = path_of(name)] { read_table(path); });
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_NE(std::string(error.what()).find(python), std::string::npos) << error.what();

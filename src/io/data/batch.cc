@@ -101,6 +101,46 @@ void write_hidden_tokens(const BatchRows& from, std::span<int32_t> out) {
   });
 }
 
+// Calls visit(number of a token in the batch, label) for every token with a label: those that a mask hides, or those that the
+// program that made the rows gives one.
+template <typename Visit>
+void each_label(const BatchRows& from, const Visit& visit) {
+  const Dataset& data = from.data;
+  const Labels& labels = data.labels;
+  PLIMSOLL_CHECK(labels.masking || labels.is_per_token, "the tokens of a batch have no labels");
+  int64_t first = 0;
+  data.each_sequence(from.rows, [&](int32_t sequence) {
+    const int64_t length = data.tokens.length(sequence);
+    if (labels.masking) {
+      const auto id_at = [&](size_t i) { return data.tokens.id(sequence, static_cast<int64_t>(i)); };
+      for_each_hidden(*labels.masking, {from.epoch, sequence}, static_cast<size_t>(length), id_at,
+                      [&](size_t i) { visit(first + static_cast<int64_t>(i), id_at(i)); });
+    } else {
+      int64_t token = first;
+      for (const int32_t label : data.of_row(labels.classes, sequence)) {
+        if (label != kNoLabel) visit(token, label);
+        ++token;
+      }
+    }
+    first += length;
+  });
+}
+
+// Writes one more than the number of each token with a label, after a 0.
+void write_label_ends(const BatchRows& from, TensorBatch& out) {
+  const std::span<int32_t> ends = out.ints("label_ends");
+  size_t count = 0;
+  ends[count++] = 0;
+  each_label(from, [&](int64_t token, int32_t) { ends[count++] = static_cast<int32_t>(token + 1); });
+  PLIMSOLL_CHECK(count == ends.size(), "{} ends of rows in a tensor of {}", count, ends.size());
+}
+
+void write_labels_only(const BatchRows& from, std::span<int32_t> out) {
+  size_t count = 0;
+  each_label(from, [&](int64_t, int32_t label) { out[count++] = label; });
+  PLIMSOLL_CHECK(count == out.size(), "{} labels in a tensor of {}", count, out.size());
+}
+
 void write_classes(const BatchRows& from, std::span<int32_t> out) {
   const Dataset& data = from.data;
   const std::span<const int32_t> rows = from.rows;
@@ -138,7 +178,9 @@ void write_values(const Labels& labels, std::span<const int32_t> rows, std::span
 }
 
 void write_labels(const BatchRows& from, TensorBatch& out) {
-  if (out.has_ints("labels")) {
+  if (out.spec("labels").per_label > 0) {
+    write_labels_only(from, out.ints("labels"));
+  } else if (out.has_ints("labels")) {
     write_classes(from, out.ints("labels"));
   } else {
     write_values(from.data.labels, from.rows, out.floats("labels"));
@@ -149,11 +191,9 @@ struct TensorWriter {
   std::string_view name;
   void (*write)(const BatchRows& from, TensorBatch& out);
 };
-constexpr TensorWriter kWriters[] = {{"ids", write_ids},
-                                     {"token_types", write_token_types},
-                                     {"positions", write_positions},
-                                     {"cu_seqlens", write_starts},
-                                     {"labels", write_labels}};
+constexpr TensorWriter kWriters[] = {
+    {"ids", write_ids},           {"token_types", write_token_types}, {"positions", write_positions},
+    {"cu_seqlens", write_starts}, {"label_ends", write_label_ends},   {"labels", write_labels}};
 
 }  // namespace
 
@@ -177,15 +217,20 @@ BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows) {
 }
 
 void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBatch& batch) {
-  batch.tensors.resize(size_of_batch(data, rows));
+  const int64_t epoch = batch.info.position.epoch;
+  batch.info.num_labels = data.num_labels(rows, epoch);
+  BatchSize size = size_of_batch(data, rows);
+  const bool selects_rows = std::ranges::any_of(
+      batch.tensors.specs(), [](const BatchTensorSpec& spec) { return spec.per_label > 0; });
+  if (selects_rows) size.labels = batch.info.num_labels;
+  batch.tensors.resize(size);
   batch.rows.assign(rows.begin(), rows.end());
-  const BatchRows from{.data = data, .rows = rows, .epoch = batch.info.position.epoch};
+  const BatchRows from{.data = data, .rows = rows, .epoch = epoch};
   for (const BatchTensorSpec& spec : batch.tensors.specs()) {
     const auto* writer = std::ranges::find(kWriters, std::string_view(spec.name), &TensorWriter::name);
     PLIMSOLL_CHECK(writer != std::end(kWriters), "no data for the tensor '{}' of a batch", spec.name);
     writer->write(from, batch.tensors);
   }
-  batch.info.num_labels = data.num_labels(rows, from.epoch);
   data.tokens.release_pages();
 }
 

@@ -39,7 +39,8 @@ BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows);
 // Fills the tensors, the rows and info.num_labels; the caller sets the rest of info, of which
 // masks read the epoch. The names of the tensors say what
 // they contain: ids, token_types, positions (0, 1, ... within each sequence), cu_seqlens (the start of each sequence, then
-// the number of tokens) and labels (kNoLabel or 0 if the data set has none). Allocates nothing. Errors: kInternal for a
+// the number of tokens) and labels (kNoLabel or 0 if the data set has none). If a tensor has elements per label, label_ends
+// has the ends of the tokens with a label, and labels only their labels. Allocates nothing. Errors: kInternal for a
 // batch without enough room, a row that is not in the data set, or a tensor of another name.
 void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBatch& batch);
 

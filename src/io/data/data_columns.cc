@@ -295,8 +295,9 @@ std::optional<ColumnChoice> choose_id_columns(const Table& table, const ColumnOp
   if (num_ids >= 2 && num_ids == find_json_list(table.cell(0, label)).value().size()) {
     throw_error(
         ErrorCode::kBadData,
-        "{}: the column '{}' has one label per token of 'input_ids', which is not supported; give rows of "
-        "words with tags, {{\"tokens\": [\"EU\"], \"ner_tags\": [\"B-ORG\"]}}",
+        "{}: the column '{}' has one label per token of 'input_ids', which a language model reads "
+        "(--problem_type "
+        "causal_lm); for tags, give rows of words, {{\"tokens\": [\"EU\"], \"ner_tags\": [\"B-ORG\"]}}",
         place_of_columns(table), choice.label);
   }
   return choice;
@@ -344,7 +345,11 @@ ColumnChoice choose_document_column(const Table& table, const std::optional<std:
   choice.has_ids = ids >= 0 && table.num_rows() > 0 && table.kind(0, ids) == CellKind::kList &&
                    named.value_or("input_ids") == "input_ids";
   if (named || choice.has_ids) {
-    if (choice.has_ids) choice.first = "input_ids";
+    if (!choice.has_ids) return choice;
+    choice.first = "input_ids";
+    const int64_t labels = table.find_column("labels");
+    choice.has_token_labels = labels >= 0 && table.kind(0, labels) == CellKind::kList;
+    if (choice.has_token_labels) choice.label = "labels";
     return choice;
   }
   if (table.find_column("text") >= 0) {

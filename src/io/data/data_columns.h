@@ -50,6 +50,8 @@ struct ColumnChoice {
   bool has_label = false;
   bool has_words = false;  // `first` has lists of words, and `label` lists of tags
   bool has_ids = false;    // `first` has lists of token ids (input_ids), which need no tokenizer
+  bool has_token_labels =
+      false;  // `label` has a list with a label for each of these ids, for a language model
   ChatColumns chat = ChatColumns::kNone;  // conversations are in `first`, and in `second` if there is one
   std::string note = {};                  // what was inferred, if it is not obvious; otherwise empty
 };
@@ -59,7 +61,7 @@ struct ColumnChoice {
 // label; kBadData if rows of words are requested and the table cannot have them.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 
-// Selects the column of the documents of a corpus: `named`; else "input_ids" if it has lists; else "text"; else the first
+// Selects the column of the documents of a corpus: `named`; else "input_ids" if it has lists, with "labels" if that has lists too; else "text"; else the first
 // column that has a text, as run_clm takes the first one, with a note if there are others. Errors: kBadData if the column
 // does not exist, or if no column has a text; the message lists the columns.
 ColumnChoice choose_document_column(const Table& table, const std::optional<std::string>& named);

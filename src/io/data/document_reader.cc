@@ -42,6 +42,7 @@ std::vector<std::string> columns_read(const ColumnChoice& columns) {
   std::vector<std::string> names{columns.first};
   if (columns.second) names.push_back(*columns.second);
   if (columns.has_ids) names.insert(names.end(), {"token_type_ids", "attention_mask"});
+  if (columns.has_token_labels) names.push_back(columns.label);
   if (columns.chat != ChatColumns::kNone) names.insert(names.end(), {"tools", "chat_template_kwargs"});
   return names;
 }

@@ -191,6 +191,38 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
   }
 }
 
+// The ends of hidden tokens and their ids are the labels of all tokens without those that have none.
+TEST(Masking, ABatchMayHaveTheRowsWithALabelOnly) {
+  for (const BlockRule rule : {BlockRule::kConcatenate, BlockRule::kPack, BlockRule::kSeparate}) {
+    const Dataset data = masked_lines({9, 16, 3, 12, 7, 16, 16, 1, 5, 16, 14, 11, 2, 13}, rule);
+    const BatchLayout all = layout_of(4096);
+    BatchLayout few = all;
+    few.tensors.back() = {.name = "labels", .per_label = 1};
+    few.tensors.push_back({.name = "label_ends", .per_label = 1, .constant = 1});
+    MicroBatch dense = make_micro_batch(all);
+    MicroBatch sparse = make_micro_batch(few);
+    for (int32_t first = 0; first + 2 <= data.num_rows(); ++first) {
+      const std::vector<int32_t> rows{first, first + 1};
+      dense.info.position.epoch = sparse.info.position.epoch = first;
+      assemble_batch(data, rows, dense);
+      assemble_batch(data, rows, sparse);
+      EXPECT_EQ(dense.size().labels, BatchSize::kEachToken);
+      EXPECT_EQ(sparse.size().labels, dense.info.num_labels);
+      std::vector<int32_t> ends{0};
+      std::vector<int32_t> labels;
+      const auto of_tokens = dense.tensors.ints("labels");
+      for (size_t i = 0; i < of_tokens.size(); ++i) {
+        if (of_tokens[i] == kNoLabel) continue;
+        ends.push_back(static_cast<int32_t>(i) + 1);
+        labels.push_back(of_tokens[i]);
+      }
+      EXPECT_TRUE(std::ranges::equal(sparse.tensors.ints("label_ends"), ends));
+      EXPECT_TRUE(std::ranges::equal(sparse.tensors.ints("labels"), labels));
+      EXPECT_TRUE(std::ranges::equal(sparse.tensors.ints("ids"), dense.tensors.ints("ids")));
+    }
+  }
+}
+
 TEST(Masking, HidesOtherTokensInEachEpoch) {
   const Dataset data = masked_lines({64}, BlockRule::kConcatenate);
   const Read read = read_all(data, 4, 0);

@@ -83,8 +83,11 @@ TextSplit::TextSplit(Table table, const ColumnChoice& columns) {
   rows_.resize(index(table_.num_rows()));
   std::iota(rows_.begin(), rows_.end(), 0);
   if (columns.has_ids) {
-    ids_ = read_token_rows(table_, first_, table_.find_column("token_type_ids"),
-                           table_.find_column("attention_mask"));
+    ids_ = read_token_rows(table_,
+                           {.ids = first_,
+                            .types = table_.find_column("token_type_ids"),
+                            .mask = table_.find_column("attention_mask"),
+                            .labels = columns.has_token_labels ? table_.find_column(columns.label) : -1});
     has_ids_ = true;
     return;
   }

@@ -17,10 +17,10 @@ namespace {
 
 class TokenRowReader {
  public:
-  TokenRowReader(const Table& table, int64_t id_column, int64_t type_column, int64_t mask_column)
-      : table_(table), id_column_(id_column), type_column_(type_column), mask_column_(mask_column) {}
+  TokenRowReader(const Table& table, const TokenColumns& columns) : table_(table), columns_(columns) {}
 
   TokenRows read() && {
+    if (columns_.labels >= 0) result_.type_use = TypeUse::kTrained;
     for (row_ = 0; row_ < table_.num_rows(); ++row_) read_row();
     return std::move(result_);
   }
@@ -34,8 +34,8 @@ class TokenRowReader {
                   fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Reads a list of integers between 0 and `largest`. The cell is minified JSON.
-  void read_list(int64_t column, int64_t largest, std::vector<int64_t>& values) const {
+  // Reads a list of integers between 0 and `largest`, or equal to `other`. The cell is minified JSON.
+  void read_list(int64_t column, int64_t largest, std::vector<int64_t>& values, int64_t other = 0) const {
     values.clear();
     const CellKind kind = table_.kind(row_, column);
     if (is_unreadable(kind)) fail_unreadable(table_, row_, column);
@@ -48,9 +48,10 @@ class TokenRowReader {
       const std::string_view item = rest.substr(0, std::min(rest.find(','), rest.size()));
       int64_t value = 0;
       const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-      if (error != std::errc() || end != item.data() + item.size() || value < 0 || value > largest) {
-        fail("entry {} of column '{}' is {}, but an integer from 0 to {} is expected", values.size() + 1,
-             name(column), excerpt(item), largest);
+      const bool is_number = error == std::errc() && end == item.data() + item.size();
+      if (!is_number || ((value < 0 || value > largest) && value != other)) {
+        fail("entry {} of column '{}' is {}, but an integer from 0 to {}{} is expected", values.size() + 1,
+             name(column), excerpt(item), largest, other == 0 ? "" : fmt::format(", or {},", other));
       }
       values.push_back(value);
       rest.remove_prefix(std::min(item.size() + 1, rest.size()));
@@ -59,38 +60,62 @@ class TokenRowReader {
 
   void require_length(int64_t column, size_t size) const {
     if (size == ids_.size()) return;
-    fail("the row has {} in '{}', but {} in '{}'", counted(ids_.size(), "id"), name(id_column_),
+    fail("the row has {} in '{}', but {} in '{}'", counted(ids_.size(), "id"), name(columns_.ids),
          counted(size, "value"), name(column));
   }
 
-  void read_row() {
-    read_list(id_column_, std::numeric_limits<int32_t>::max(), ids_);
-    if (type_column_ >= 0) {
-      read_list(type_column_, std::numeric_limits<uint8_t>::max(), types_);
-      require_length(type_column_, types_.size());
+  // Returns 1 for a token whose label is its id, and 0 for one without a label.
+  uint8_t trained(size_t i) const {
+    if (columns_.types >= 0 && types_[i] != 0) {
+      fail(
+          "entry {} of column '{}' is {}, but the tokens of a language model with labels have the type 0; "
+          "remove the column",
+          i + 1, name(columns_.types), types_[i]);
     }
-    if (mask_column_ >= 0) {
-      read_list(mask_column_, 1, mask_);
-      require_length(mask_column_, mask_.size());
+    if (labels_[i] == kNoLabel) return 0;
+    if (labels_[i] == ids_[i]) return 1;
+    fail(
+        "entry {} of column '{}' is {}, but the id in '{}' is {}: a label is the id of its token, or {} for "
+        "a token that is not "
+        "trained",
+        i + 1, name(columns_.labels), labels_[i], name(columns_.ids), ids_[i], kNoLabel);
+  }
+
+  void read_row() {
+    read_list(columns_.ids, std::numeric_limits<int32_t>::max(), ids_);
+    if (columns_.types >= 0) {
+      read_list(columns_.types, std::numeric_limits<uint8_t>::max(), types_);
+      require_length(columns_.types, types_.size());
+    }
+    if (columns_.mask >= 0) {
+      read_list(columns_.mask, 1, mask_);
+      require_length(columns_.mask, mask_.size());
+    }
+    if (columns_.labels >= 0) {
+      read_list(columns_.labels, std::numeric_limits<int32_t>::max(), labels_, kNoLabel);
+      require_length(columns_.labels, labels_.size());
     }
     for (size_t i = 0; i < ids_.size(); ++i) {
-      if (mask_column_ >= 0 && mask_[i] == 0) continue;
+      if (columns_.mask >= 0 && mask_[i] == 0) continue;
       result_.ids.push_back(static_cast<int32_t>(ids_[i]));
-      if (type_column_ >= 0) result_.types.push_back(static_cast<uint8_t>(types_[i]));
+      if (columns_.labels >= 0) {
+        result_.types.push_back(trained(i));
+      } else if (columns_.types >= 0) {
+        result_.types.push_back(static_cast<uint8_t>(types_[i]));
+      }
     }
     const auto end = static_cast<int64_t>(result_.ids.size());
-    if (end == result_.offsets.back()) fail("the row has no tokens in '{}'; remove it", name(id_column_));
+    if (end == result_.offsets.back()) fail("the row has no tokens in '{}'; remove it", name(columns_.ids));
     result_.offsets.push_back(end);
   }
 
   const Table& table_;
-  const int64_t id_column_;
-  const int64_t type_column_;
-  const int64_t mask_column_;
+  const TokenColumns columns_;
   int64_t row_ = 0;
   std::vector<int64_t> ids_;  // the ids of this row
   std::vector<int64_t> types_;
   std::vector<int64_t> mask_;
+  std::vector<int64_t> labels_;
   TokenRows result_;
 };
 
@@ -101,8 +126,8 @@ int64_t TokenRows::held_bytes() const {
                               offsets.capacity() * sizeof(int64_t));
 }
 
-TokenRows read_token_rows(const Table& table, int64_t id_column, int64_t type_column, int64_t mask_column) {
-  return TokenRowReader(table, id_column, type_column, mask_column).read();
+TokenRows read_token_rows(const Table& table, const TokenColumns& columns) {
+  return TokenRowReader(table, columns).read();
 }
 
 TokenSet take_tokens(const TokenRows& rows, const std::vector<int64_t>& wanted, int64_t max_length) {
@@ -124,11 +149,18 @@ TokenSet take_tokens(const TokenRows& rows, const std::vector<int64_t>& wanted, 
     }
     offsets.push_back(static_cast<int64_t>(ids.size()));
   }
-  if (std::ranges::all_of(types, [](uint8_t type) { return type == 0; })) types.clear();
+  const bool marks_trained = rows.type_use == TypeUse::kTrained;
+  if (!marks_trained && std::ranges::all_of(types, [](uint8_t type) { return type == 0; })) types.clear();
+  const auto with_use = [&](TokenSet set) {
+    set.set_type_use(rows.type_use);
+    return set;
+  };
   const bool is_wide = std::ranges::any_of(ids, [](int32_t id) { return id > 0xFFFF; });
   if (is_wide)
-    return TokenSet::from_parts({}, std::move(ids), std::move(types), std::move(offsets), truncation);
-  return TokenSet::from_parts({ids.begin(), ids.end()}, {}, std::move(types), std::move(offsets), truncation);
+    return with_use(
+        TokenSet::from_parts({}, std::move(ids), std::move(types), std::move(offsets), truncation));
+  return with_use(
+      TokenSet::from_parts({ids.begin(), ids.end()}, {}, std::move(types), std::move(offsets), truncation));
 }
 
 }  // namespace plimsoll

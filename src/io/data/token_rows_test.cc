@@ -76,6 +76,64 @@ TEST(TokenRows, AreNotReadIfTextsAreSelected) {
   EXPECT_FALSE(ids_of(row, {{"sentence"}, "label"}).has_ids());
 }
 
+TextSplit documents_of(const std::string& rows) {
+  Table table = read_jsonl(text_file_from_memory("f.jsonl", rows));
+  const ColumnChoice columns = choose_document_column(table, std::nullopt);
+  return TextSplit(std::move(table), columns);
+}
+
+// A label is the id of its token or -100, and padding is left out with its labels. Types mark the tokens with a label.
+TEST(TokenRows, HaveLabelsOfALanguageModel) {
+  const TokenSet tokens =
+      documents_of(
+          "{\"input_ids\": [5, 6, 7, 8, 0], \"labels\": [-100, -100, 7, 8, -100], \"attention_mask\": [1, 1, "
+          "1, 1, 0]}\n"
+          "{\"input_ids\": [9, 70000, 3], \"labels\": [-100, 70000, 3], \"attention_mask\": [1, 1, 1]}\n")
+          .tokens(128);
+  EXPECT_EQ(tokens.type_use(), TypeUse::kTrained);
+  EXPECT_EQ(row_ids(tokens, 0), (std::vector<int32_t>{5, 6, 7, 8}));
+  EXPECT_EQ(row_types(tokens, 0), (std::vector<int32_t>{0, 0, 1, 1}));
+  EXPECT_EQ(row_types(tokens, 1), (std::vector<int32_t>{0, 1, 1}));
+  const TokenSet none = documents_of("{\"input_ids\": [5, 6], \"labels\": [-100, -100]}\n").tokens(128);
+  EXPECT_EQ(none.type_use(), TypeUse::kTrained);
+  EXPECT_EQ(documents_of("{\"input_ids\": [5, 6]}\n").tokens(128).type_use(), TypeUse::kSegments);
+  EXPECT_EQ(documents_of("{\"input_ids\": [5, 6], \"labels\": 1}\n").tokens(128).type_use(),
+            TypeUse::kSegments)
+      << "one label of the row is that of a classifier";
+}
+
+TEST(TokenRows, SayWhichLabelIsWrong) {
+  const std::string first = "{\"input_ids\": [1, 2], \"labels\": [1, 2], \"token_type_ids\": [0, 0]}\n";
+  const struct {
+    const char* row;
+    const char* message;
+  } cases[] = {
+      {R"({"input_ids": [1, 2], "labels": [1], "token_type_ids": [0, 0]})",
+       "4: f.jsonl:2: the row has 2 ids in 'input_ids', but 1 value in 'labels'"},
+      {R"({"input_ids": [1, 2], "labels": [1, 2, 3], "token_type_ids": [0, 0]})",
+       "4: f.jsonl:2: the row has 2 ids in 'input_ids', but 3 values in 'labels'"},
+      {R"({"input_ids": [1, 2], "labels": [1, 3], "token_type_ids": [0, 0]})",
+       "4: f.jsonl:2: entry 2 of column 'labels' is 3, but the id in 'input_ids' is 2: a label is the id of "
+       "its token"},
+      {R"({"input_ids": [1, 2], "labels": [1, -1], "token_type_ids": [0, 0]})",
+       "4: f.jsonl:2: entry 2 of column 'labels' is -1, but an integer from 0 to 2147483647, or -100, is "
+       "expected"},
+      {R"({"input_ids": [1, 2], "labels": 1, "token_type_ids": [0, 0]})",
+       "4: f.jsonl:2: expected a list of integers in column 'labels'"},
+      {R"({"input_ids": [1, 2], "labels": null, "token_type_ids": [0, 0]})",
+       "4: f.jsonl:2: expected a list of integers in column 'labels', found null"},
+      {R"({"input_ids": [1, 2], "labels": [1, 2], "token_type_ids": [0, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'token_type_ids' is 1, but the tokens of a language model"},
+      {R"({"input_ids": [1, -100], "labels": [1, -100], "token_type_ids": [0, 0]})",
+       "4: f.jsonl:2: entry 2 of column 'input_ids' is -100, but an integer from 0 to 2147483647 is "
+       "expected"},
+  };
+  for (const auto& c : cases) {
+    const std::string error = error_of([&] { documents_of(first + c.row); });
+    EXPECT_TRUE(error.starts_with(c.message)) << error << "\n  expected " << c.message;
+  }
+}
+
 TEST(TokenRows, SayWhatIsWrongAndWhere) {
   const std::string first =
       "{\"input_ids\": [1, 2], \"token_type_ids\": [0, 0], \"attention_mask\": [1, 1]}\n";
@@ -108,7 +166,8 @@ TEST(TokenRows, SayWhatIsWrongAndWhere) {
       {first + R"({"token_type_ids": [0], "attention_mask": [0]})",
        "4: f.jsonl:2: expected a list of integers in column 'input_ids', found null"},
       {R"({"input_ids": [1, 2, 3], "labels": [0, 1, -100]})",
-       "4: f.jsonl:1: the column 'labels' has one label per token of 'input_ids', which is not supported"},
+       "4: f.jsonl:1: the column 'labels' has one label per token of 'input_ids', which a language model "
+       "reads"},
   };
   for (const auto& c : cases) {
     const std::string error = error_of([&] { ids_of(c.rows); });

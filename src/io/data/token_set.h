@@ -143,22 +143,33 @@ class TokenJoiner {
 };
 
 // Rows of ready-made token ids, as Hugging Face's tokenizers write them: the columns input_ids and, optionally,
-// token_type_ids and attention_mask. They need no tokenizer. Thread-safe after construction; owns its memory.
+// token_type_ids and attention_mask, and labels of a language model. They need no tokenizer. Thread-safe after construction;
+// owns its memory.
 //
 // Memory: 4 bytes per token, 1 more if there are token types, 8 per row.
 
 struct TokenRows {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> types;          // empty, or one per id
+  std::vector<uint8_t> types;          // empty, or one per id; with kTrained, 1 for an id that is a label
   std::vector<int64_t> offsets = {0};  // the ids of row r begin at offsets[r]
+  TypeUse type_use = TypeUse::kSegments;
 
   int64_t held_bytes() const;
 };
 
-// Reads the columns of a table; -1 for one that it does not have. Padding (attention_mask 0) is left out.
+// The columns of such rows; -1 for one that the table does not have.
+struct TokenColumns {
+  int64_t ids = -1;
+  int64_t types = -1;
+  int64_t mask = -1;
+  int64_t labels = -1;
+};
+// Reads the columns of a table. Padding (attention_mask 0) is left out. A label is the id itself, or kNoLabel for a token that
+// is not trained, as causal language models of transformers read them: the label of a token is predicted from those before it.
 // Errors: kBadData with file:line for a cell that is not a list of integers, an id below 0 or beyond 31 bits,
-// a type beyond 8 bits, a mask other than 0 and 1, lists of different lengths, and a row without tokens.
-TokenRows read_token_rows(const Table& table, int64_t id_column, int64_t type_column, int64_t mask_column);
+// a type beyond 8 bits, a type other than 0 in a row with labels, a mask other than 0 and 1, another label, lists of different
+// lengths, and a row without tokens.
+TokenRows read_token_rows(const Table& table, const TokenColumns& columns);
 
 // Returns the tokens of some rows, each cut to max_length: the last id of a row, which ends a sequence, is
 // kept. Requires: max_length >= 1.

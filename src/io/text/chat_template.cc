@@ -450,17 +450,37 @@ std::optional<StatedTemplate> template_in_config(const std::string& path, const 
               fields.name_of("chat_template"));
 }
 
-std::optional<StatedTemplate> template_of_folder(const std::string& folder) {
+// Returns the content of a file of a folder, if there is one.
+std::optional<std::string> content_of(const std::string& path) {
   FileSystem& files = posix_file_system();
-  const auto read = [&](const std::string& path) -> std::optional<std::string> {
-    const auto status = files.status(path);
-    if (!status || status->kind == FileKind::kFolder) return std::nullopt;
-    return read_text_file(files, path, kMaxTokenizerFileBytes);
-  };
+  const auto status = files.status(path);
+  if (!status || status->kind == FileKind::kFolder) return std::nullopt;
+  return read_text_file(files, path, kMaxTokenizerFileBytes);
+}
+
+// Returns the template that a training was given by name. Errors: kUsage for a name that is not known.
+const ChatRecord* trained_template(const std::string& folder) {
+  const std::string path = join_path(folder, kTokenizerConfigJson);
+  const std::optional<std::string> content = content_of(path);
+  if (!content) return nullptr;
+  const Json document = parse_json(*content, path);
+  const JsonFields fields(document, path, "");
+  const Json* name = fields.find(kTrainedChatTemplate);
+  if (name == nullptr) return nullptr;
+  if (const ChatRecord* record = name->is_string() ? find_record(name->get<std::string>()) : nullptr)
+    return record;
+  throw_error(ErrorCode::kUsage,
+              "{} is {}, but this version knows no chat template of this name; known are {}: give one with "
+              "--chat_template",
+              fields.name_of(kTrainedChatTemplate), name->dump(), chat_template_names());
+}
+
+std::optional<StatedTemplate> template_of_folder(const std::string& folder) {
   const std::string jinja = join_path(folder, "chat_template.jinja");
-  if (std::optional<std::string> content = read(jinja)) return StatedTemplate{jinja, *std::move(content)};
+  if (std::optional<std::string> content = content_of(jinja))
+    return StatedTemplate{jinja, *std::move(content)};
   const std::string config = join_path(folder, kTokenizerConfigJson);
-  const std::optional<std::string> content = read(config);
+  const std::optional<std::string> content = content_of(config);
   return content ? template_in_config(config, *content) : std::nullopt;
 }
 
@@ -505,6 +525,7 @@ ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokeniz
 }
 
 ChatTemplate ChatTemplate::of_folder(const std::string& folder, const Tokenizer& tokenizer) {
+  if (const text::ChatRecord* record = text::trained_template(folder)) return {*record, tokenizer};
   const std::optional<text::StatedTemplate> stated = text::template_of_folder(folder);
   if (!stated) {
     throw_error(

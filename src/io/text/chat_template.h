@@ -43,12 +43,15 @@ namespace text {
 struct ChatRecord;
 }
 
+// The key of tokenizer_config.json under which a training saves the name of the template that --chat_template gave it.
+inline constexpr const char* kTrainedChatTemplate = "plimsoll_chat_template";
+
 class ChatTemplate {
  public:
   // Returns the template of this name. Errors: kUsage for an unknown name (the message lists the known ones), and if the
   // template ends turns with the end-of-text token and the tokenizer has none.
   static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
-  // Returns the template of a folder: that in chat_template.jinja, else chat_template in tokenizer_config.json (if these are
+  // Returns the template of a folder: the one that kTrainedChatTemplate names, else that in chat_template.jinja, else chat_template in tokenizer_config.json (if these are
   // several, the one called "default"). Errors: kUsage if there is none or if it is not known, with the file, the first line,
   // the fingerprint and the names of known templates; as named().
   static ChatTemplate of_folder(const std::string& folder, const Tokenizer& tokenizer);

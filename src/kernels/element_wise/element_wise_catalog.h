@@ -13,8 +13,9 @@ namespace plimsoll {
 // The problem of an element-wise, row-wise or loss kernel: the shape of the operand that it works on. A value that is
 // not a matrix is one row.
 struct RowsProblem {
-  int64_t rows = 0;     // T, or B for a loss
-  int64_t columns = 0;  // C, or K for a loss
+  int64_t rows = 0;          // T, or B for a loss
+  int64_t columns = 0;       // C, or K for a loss
+  int64_t sums_per_row = 1;  // numbers that a loss on a GPU keeps per row until they are added
 };
 
 // Block i holds rows [i * rows_per_block, min(T, (i + 1) * rows_per_block)).

@@ -6,7 +6,7 @@
 //
 // Shape letters: B rows, H width, K classes; dense, row-major. With z = x w^T + bias, rounded to the type of
 // x:
-//   loss      = softmax_cross_entropy(z, labels)           (softmax_cross_entropy.h)
+//   loss      = softmax_cross_entropy(z, labels)           (softmax_cross_entropy.h), with its z-loss
 //   correct   = count_correct(z, labels), if it is wanted  (count_correct.h)
 //   d_z       = its gradient, rounded to the type of x
 //   bwd:  d_x_BH = d_z w
@@ -49,6 +49,7 @@ struct LinearCrossEntropyFwdArgs {
   ConstView labels_B = {};
   ConstView denominator = {};  // 1 element, > 0
   View loss = {};              // 1 element
+  View z_loss = {};            // 1 element; null: not stored
   View num_correct = {};       // i32, 1 element; null: not counted
   std::span<std::byte> scratch = {};
 };
@@ -85,6 +86,7 @@ struct LinearCrossEntropyWithGradientsArgs {
   ConstView denominator = {};
   ConstView d_loss = {};
   View loss = {};    // 1 element
+  View z_loss = {};  // 1 element; null: not stored
   View d_x_BH = {};  // null: not computed
   View d_w_KH = {};  // null: not computed
   View d_bias_K = {};
@@ -99,8 +101,11 @@ constexpr double linear_cross_entropy_row_error(int64_t num_classes, double logi
 }
 // Returns the bound for one element of d_z, with scale = |d_loss / denominator|, without the rounding of its
 // store. Requires: logit_error <= 1/8, so that exp(2 e) - 1 <= 2.3 e.
-constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double logit_error, double scale) {
-  return 2.3 * logit_error * scale + softmax_cross_entropy_bwd_error(num_classes, scale);
+// A z-loss multiplies the probability, and its factor has the error of log Z.
+constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double logit_error, double scale,
+                                                    const ZLossBound& z = {}) {
+  return (2.3 * logit_error * z.gradient_factor() + 2.0 * z.coefficient * logit_error) * scale +
+         softmax_cross_entropy_bwd_error(num_classes, scale, z);
 }
 
 // The references process the same chunks with the references of their parts.

@@ -59,6 +59,9 @@ class Chunks {
   }
 
   View sum() const { return {scratch_ + parts_.losses, DType::kF64}; }
+  View z_sum() const {
+    return problem_.z_coefficient > 0.0 ? View{scratch_ + parts_.z_losses, DType::kF64} : View();
+  }
   View wide() const { return {scratch_ + parts_.wide, DType::kF32}; }
   View narrow() const {
     return problem_.x == DType::kF32 ? wide() : View{scratch_ + parts_.narrow, problem_.x};
@@ -88,7 +91,9 @@ class Chunks {
                                    .num_rows = rows,
                                    .num_classes = problem_.classes,
                                    .label_smoothing = problem_.label_smoothing,
-                                   .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+                                   .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite,
+                                   .z_coefficient = problem_.z_coefficient,
+                                   .z_loss = z_sum()});
     if (args.num_correct) count_correct_cpu(count_of_chunk(args, wide(), first, rows, problem_.classes));
   }
 
@@ -100,11 +105,19 @@ class Chunks {
                                         .denominator = args.denominator,
                                         .d_loss = args.d_loss,
                                         .loss = computes_loss(part_) ? sum() : View{},
+                                        .z_loss = computes_loss(part_) ? z_sum() : View{},
                                         .num_rows = rows,
                                         .num_classes = problem_.classes,
                                         .label_smoothing = problem_.label_smoothing,
+                                        .z_coefficient = problem_.z_coefficient,
                                         .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite,
                                         .wide_row = problem_.x == DType::kF32 ? View{} : wide()});
+  }
+
+  template <typename Args>
+  void store_losses(const Args& args) const {
+    args.loss.store(0, sum().load(0));
+    if (args.z_loss) args.z_loss.store(0, problem_.z_coefficient > 0.0 ? z_sum().load(0) : 0.0);
   }
 
   // The functions below read the gradients of the logits of the current chunk.
@@ -169,7 +182,7 @@ class Forward final : public PreparedLossChunks<LinearCrossEntropyFwdArgs>, priv
       compute_logits(args, first, rows);
       add_loss(args, first, rows);
     });
-    args.loss.store(0, sum().load(0));
+    store_losses(args);
   }
 };
 
@@ -213,7 +226,7 @@ class WithGradients final : public PreparedLossChunks<LinearCrossEntropyWithGrad
       if (args.d_x_BH) compute_d_x(args, first, rows);
       compute_parameter_gradients(args, first, rows);
     });
-    args.loss.store(0, sum().load(0));
+    store_losses(args);
   }
 };
 

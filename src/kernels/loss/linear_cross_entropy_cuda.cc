@@ -70,6 +70,9 @@ class Chunks {
   }
   View logits(std::span<std::byte> scratch) const { return {scratch.data() + parts_.wide, problem_.x}; }
   View losses(std::span<std::byte> scratch) const { return {scratch.data() + parts_.losses, DType::kF64}; }
+  View z_losses(std::span<std::byte> scratch) const {
+    return problem_.z_coefficient > 0.0 ? View{scratch.data() + parts_.z_losses, DType::kF64} : View();
+  }
   std::span<std::byte> workspace(std::span<std::byte> scratch) const {
     return scratch.subspan(static_cast<size_t>(parts_.workspace),
                            static_cast<size_t>(parts_.workspace_bytes));
@@ -98,8 +101,11 @@ class Chunks {
                                     .num_rows = problem_.rows,
                                     .num_classes = problem_.classes,
                                     .label_smoothing = problem_.label_smoothing,
+                                    .z_coefficient = problem_.z_coefficient,
+                                    .z_loss = problem_.z_coefficient > 0.0 ? args.z_loss : View(),
                                     .row_stride = stride_};
     loss.scratch = losses(args.scratch);
+    loss.z_scratch = z_losses(args.scratch);
     return loss;
   }
   // Computes the losses of the rows of a chunk, whose logits exist.
@@ -108,13 +114,15 @@ class Chunks {
     SoftmaxCrossEntropyFwdArgs chunk = whole_loss(args);
     chunk.labels_B = view_from(chunk.labels_B, first);
     chunk.scratch = view_from(chunk.scratch, first);
+    chunk.z_scratch = view_from(chunk.z_scratch, first);
     chunk.num_rows = rows;
     softmax_cross_entropy_rows_cuda(chunk, stream);
   }
 
-  // Replaces the logits of a chunk with their gradients. `row_losses` receives the losses, unless it is null.
+  // Replaces the logits of a chunk with their gradients. `row_losses` and `row_z_losses` receive the losses, unless they are null.
   template <typename Args>
-  void compute_d_logits(const Args& args, int64_t first, int64_t rows, View row_losses, CudaStream stream) {
+  void compute_d_logits(const Args& args, int64_t first, int64_t rows, View row_losses, View row_z_losses,
+                        CudaStream stream) {
     const View d_logits = logits(args.scratch);
     softmax_cross_entropy_bwd_cuda({.logits_BK = d_logits,
                                     .labels_B = view_from(args.labels_B, first),
@@ -124,8 +132,10 @@ class Chunks {
                                     .num_rows = rows,
                                     .num_classes = problem_.classes,
                                     .label_smoothing = problem_.label_smoothing,
+                                    .z_coefficient = problem_.z_coefficient,
                                     .row_stride = stride_,
-                                    .row_losses = row_losses},
+                                    .row_losses = row_losses,
+                                    .row_z_losses = row_z_losses},
                                    stream);
   }
 
@@ -206,7 +216,7 @@ class Backward final : public CudaLossChunks<LinearCrossEntropyBwdArgs>, private
     check(args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows, stream);
-      compute_d_logits(args, first, rows, {}, stream);
+      compute_d_logits(args, first, rows, {}, {}, stream);
       compute_d_x(args, first, rows, stream);
     });
   }
@@ -220,7 +230,7 @@ class Gradient final : public CudaLossChunks<LinearCrossEntropyGradArgs>, privat
     check(args.scratch);
     for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
       compute_logits(args, first, rows, stream);
-      compute_d_logits(args, first, rows, {}, stream);
+      compute_d_logits(args, first, rows, {}, {}, stream);
       compute_parameter_gradients(args, first, rows, accumulate, stream);
     });
   }
@@ -238,7 +248,7 @@ class WithGradients final : public CudaLossChunks<LinearCrossEntropyWithGradient
       compute_logits(args, first, rows, stream);
       if (!in_one_pass) compute_losses(args, first, rows, stream);
       compute_d_logits(args, first, rows, in_one_pass ? view_from(losses(args.scratch), first) : View(),
-                       stream);
+                       in_one_pass ? view_from(z_losses(args.scratch), first) : View(), stream);
       if (args.d_x_BH) compute_d_x(args, first, rows, stream);
       compute_parameter_gradients(args, first, rows, accumulate, stream);
     });

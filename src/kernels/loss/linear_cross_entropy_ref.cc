@@ -29,7 +29,7 @@ void logits_ref(const LinearCrossEntropyProblem& problem, const MatmulProblem& p
 
 template <typename Args>
 void loss_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
-              View logits, View sum) {
+              View logits, View sum, View z_sum) {
   softmax_cross_entropy_fwd_ref({.logits_BK = logits,
                                  .labels_B = view_from(args.labels_B, first),
                                  .denominator = args.denominator,
@@ -37,7 +37,20 @@ void loss_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_
                                  .num_rows = rows,
                                  .num_classes = problem.classes,
                                  .label_smoothing = problem.label_smoothing,
-                                 .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+                                 .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite,
+                                 .z_coefficient = problem.z_coefficient,
+                                 .z_loss = z_sum});
+}
+
+// Returns the place of the sum of the z-loss, if there is one.
+View z_sum_of(const LinearCrossEntropyProblem& problem, const LinearCrossEntropyScratch& parts,
+              std::span<std::byte> scratch) {
+  return problem.z_coefficient > 0.0 ? scratch_view(scratch, parts.z_losses, DType::kF64) : View();
+}
+template <typename Args>
+void store_losses_ref(const Args& args, View sum, View z_sum) {
+  args.loss.store(0, sum.load(0));
+  if (args.z_loss) args.z_loss.store(0, z_sum ? z_sum.load(0) : 0.0);
 }
 
 // Replaces the logits with their gradients.
@@ -51,7 +64,8 @@ void replace_logits_ref(const LinearCrossEntropyProblem& problem, const Args& ar
                                  .d_logits_BK = logits,
                                  .num_rows = rows,
                                  .num_classes = problem.classes,
-                                 .label_smoothing = problem.label_smoothing});
+                                 .label_smoothing = problem.label_smoothing,
+                                 .z_coefficient = problem.z_coefficient});
 }
 
 template <typename Args>
@@ -98,12 +112,13 @@ void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
   const LinearCrossEntropyScratch parts = checked_scratch(problem, args.scratch);
   const View logits = scratch_view(args.scratch, parts.wide, problem.x);
   const View sum = scratch_view(args.scratch, parts.losses, DType::kF64);
+  const View z_sum = z_sum_of(problem, parts, args.scratch);
   for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
     logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
-    loss_ref(problem, args, first, rows, logits, sum);
+    loss_ref(problem, args, first, rows, logits, sum, z_sum);
     if (args.num_correct) count_correct_ref(count_of_chunk(args, logits, first, rows, problem.classes));
   });
-  args.loss.store(0, sum.load(0));
+  store_losses_ref(args, sum, z_sum);
 }
 
 void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
@@ -129,14 +144,15 @@ void linear_cross_entropy_with_gradients_ref(const LinearCrossEntropyProblem& pr
   const LinearCrossEntropyScratch parts = checked_scratch(problem, args.scratch);
   const View logits = scratch_view(args.scratch, parts.wide, problem.x);
   const View sum = scratch_view(args.scratch, parts.losses, DType::kF64);
+  const View z_sum = z_sum_of(problem, parts, args.scratch);
   for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
     logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
-    loss_ref(problem, args, first, rows, logits, sum);
+    loss_ref(problem, args, first, rows, logits, sum, z_sum);
     replace_logits_ref(problem, args, first, rows, logits);
     if (args.d_x_BH) d_x_ref(problem, args, first, rows, logits);
     add_parameter_gradients_ref(problem, args, first, rows, logits);
   });
-  args.loss.store(0, sum.load(0));
+  store_losses_ref(args, sum, z_sum);
 }
 
 }  // namespace plimsoll

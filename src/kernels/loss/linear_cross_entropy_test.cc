@@ -83,10 +83,11 @@ struct Case {
 struct Results {
   Results(const Case& c, const std::string& which, bool doubles)
       : loss(c.name + which + "/loss", doubles ? DType::kF64 : DType::kF32, 1),
+        z_loss(c.name + which + "/z_loss", doubles ? DType::kF64 : DType::kF32, 1),
         d_x(c.name + which + "/d_x", doubles ? DType::kF64 : c.problem.x, c.x.count()),
         d_w(c.name + which + "/d_w", doubles ? DType::kF64 : c.problem.d_w, c.w.count()),
         d_bias(c.name + which + "/d_bias", doubles ? DType::kF64 : DType::kF32, c.bias.count()) {}
-  GuardedBuffer loss, d_x, d_w, d_bias;
+  GuardedBuffer loss, z_loss, d_x, d_w, d_bias;
 };
 
 // The kernels: three that compute a part each, or one that computes everything.
@@ -115,6 +116,7 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
     auto args = c.operands<LinearCrossEntropyWithGradientsArgs>(scratch);
     args.d_loss = {&c.d_loss, DType::kF64};
     args.loss = results.loss.view();
+    args.z_loss = results.z_loss.view();
     args.d_x_BH = results.d_x.view();
     if (wants != Wants::kBias) args.d_w_KH = results.d_w.view();
     if (wants != Wants::kWeight && problem.bias == MatmulBias::kRow) args.d_bias_K = results.d_bias.view();
@@ -131,6 +133,7 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
                                scratch_of(LossPart::kParameters)};
   auto fwd = c.operands<LinearCrossEntropyFwdArgs>(scratches[0]);
   fwd.loss = results.loss.view();
+  fwd.z_loss = results.z_loss.view();
   auto bwd = c.operands<LinearCrossEntropyBwdArgs>(scratches[1]);
   bwd.d_loss = {&c.d_loss, DType::kF64};
   bwd.d_x_BH = results.d_x.view();
@@ -182,7 +185,9 @@ struct Exact {
                                    .loss = results.loss.view(),
                                    .num_rows = B,
                                    .num_classes = K,
-                                   .label_smoothing = p.label_smoothing});
+                                   .label_smoothing = p.label_smoothing,
+                                   .z_coefficient = p.z_coefficient,
+                                   .z_loss = results.z_loss.view()});
     softmax_cross_entropy_bwd_ref({.logits_BK = {z.data(), DType::kF64},
                                    .labels_B = c.labels.view(),
                                    .denominator = {&c.denominator, DType::kF64},
@@ -190,7 +195,8 @@ struct Exact {
                                    .d_logits_BK = {d_z.data(), DType::kF64},
                                    .num_rows = B,
                                    .num_classes = K,
-                                   .label_smoothing = p.label_smoothing});
+                                   .label_smoothing = p.label_smoothing,
+                                   .z_coefficient = p.z_coefficient});
     const bool narrow = p.x == DType::kBF16;
     // Error bounds of one logit and of one gradient of a logit, each including its store.
     MatmulProblem stored = product;
@@ -205,10 +211,14 @@ struct Exact {
             std::max(logit_error, matmul_error_bound(stored, sum, z[static_cast<size_t>(b * K + k)]));
       }
     }
+    double largest_logit = 0.0;
+    for (const double logit : z) largest_logit = std::max(largest_logit, std::abs(logit));
+    const ZLossBound of_z{p.z_coefficient, largest_logit + std::log(static_cast<double>(K))};
     const double scale = c.d_loss / c.denominator;
-    const double d_error =
-        linear_cross_entropy_d_logit_error(K, logit_error, scale) + (narrow ? 0x1p-8 * scale : 0.0);
-    loss_limit = static_cast<double>(B) / c.denominator * linear_cross_entropy_row_error(K, logit_error) +
+    const double d_error = linear_cross_entropy_d_logit_error(K, logit_error, scale, of_z) +
+                           (narrow ? 0x1p-8 * of_z.gradient_factor() * scale : 0.0);
+    const double row_error = linear_cross_entropy_row_error(K, logit_error);
+    loss_limit = static_cast<double>(B) / c.denominator * (row_error + z_loss_row_error(of_z, row_error)) +
                  0x1p-23 * results.loss.load(0);
     const double u = 0x1p-24;
     const double chunks = std::ceil(static_cast<double>(B) / static_cast<double>(p.chunk_rows));
@@ -257,6 +267,9 @@ struct Exact {
 void expect_near(const Case& c, const Results& got, const Exact& want) {
   const auto result = compare(got.loss, want.results.loss, {.absolute = want.loss_limit});
   EXPECT_TRUE(result.ok()) << result;
+  const auto z_loss = compare(got.z_loss, want.results.z_loss,
+                              {.absolute = want.loss_limit, .zeros = test::Zeros::kExpected});
+  EXPECT_TRUE(z_loss.ok()) << z_loss;
   const LinearCrossEntropyProblem& p = c.problem;
   const auto d_x =
       compare(got.d_x, want.results.d_x, {.per_element = want.x_limits, .shape = {p.rows, p.hidden}});
@@ -270,8 +283,9 @@ void expect_near(const Case& c, const Results& got, const Exact& want) {
 }
 
 void check(LinearCrossEntropyProblem problem, const std::string& test) {
-  for (const double smoothing : {0.0, 0.1}) {
+  for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.0, 1e-3}, {0.1, 0.1}}) {
     problem.label_smoothing = smoothing;
+    problem.z_coefficient = z_coefficient;
     for (const MatmulBias bias : {MatmulBias::kRow, MatmulBias::kNone}) {
       problem.bias = bias;
       Case c(problem, test);
@@ -337,7 +351,7 @@ TEST(LinearCrossEntropy, SameBitsInEveryRun) {
     Results first(c, " first", false), second(c, " second", false);
     run(c, Way::kCpu, first, Accumulate::kOverwrite);
     run(c, Way::kCpu, second, Accumulate::kOverwrite);
-    for (auto part : {&Results::loss, &Results::d_x, &Results::d_w, &Results::d_bias}) {
+    for (auto part : {&Results::loss, &Results::z_loss, &Results::d_x, &Results::d_w, &Results::d_bias}) {
       const auto result = test::compare_bits(first.*part, second.*part);
       EXPECT_TRUE(result.ok()) << c.name << " " << result;
     }
@@ -347,6 +361,8 @@ TEST(LinearCrossEntropy, SameBitsInEveryRun) {
 TEST(LinearCrossEntropy, TheLossWithItsGradientsHasTheBitsOfTheParts) {
   std::vector<LinearCrossEntropyProblem> all = problems();
   for (LinearCrossEntropyProblem problem : problems()) {
+    problem.z_coefficient = 1e-3;
+    all.push_back(problem);
     problem.x = DType::kBF16;
     if (cpu_isa() >= CpuIsa::kAvx512) all.push_back(problem);
   }
@@ -357,7 +373,7 @@ TEST(LinearCrossEntropy, TheLossWithItsGradientsHasTheBitsOfTheParts) {
       Results first(c, " apart", false), second(c, " together", false);
       run(c, apart, first, Accumulate::kOverwrite);
       run(c, together, second, Accumulate::kOverwrite);
-      for (auto part : {&Results::loss, &Results::d_x, &Results::d_w, &Results::d_bias}) {
+      for (auto part : {&Results::loss, &Results::z_loss, &Results::d_x, &Results::d_w, &Results::d_bias}) {
         const auto result = test::compare_bits(first.*part, second.*part);
         EXPECT_TRUE(result.ok()) << c.name << " " << result;
       }
@@ -366,9 +382,10 @@ TEST(LinearCrossEntropy, TheLossWithItsGradientsHasTheBitsOfTheParts) {
 }
 
 TEST(LinearCrossEntropy, GradientsAreFiniteDifferences) {
-  for (const double smoothing : {0.0, 0.2}) {
+  for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.2, 0.0}, {0.0, 0.05}, {0.2, 0.05}}) {
     LinearCrossEntropyProblem problem = problem_of(7, 6, 5, 3);
     problem.label_smoothing = smoothing;
+    problem.z_coefficient = z_coefficient;
     problem.x = problem.w = problem.d_w = problem.bias_dtype = DType::kF64;
     Case c(problem, "linear_ce_difference");
     Results results(c, " gradient", true);

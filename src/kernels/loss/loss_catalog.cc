@@ -96,6 +96,7 @@ LinearCrossEntropyScratch linear_cross_entropy_ref_scratch(const LinearCrossEntr
   Parts parts(kCpuAlignment);
   LinearCrossEntropyScratch scratch;
   scratch.losses = parts.take(dtype_bytes(DType::kF64));
+  scratch.z_losses = parts.take(problem.z_coefficient > 0.0 ? dtype_bytes(DType::kF64) : 0);
   scratch.wide =
       parts.take(chunk_sizes(problem, problem.chunk_rows).full * problem.classes * dtype_bytes(problem.x));
   scratch.bytes = parts.end();
@@ -109,7 +110,10 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
   const bool copies = linear_cross_entropy_copies_weight(problem);
   Parts parts(kCpuAlignment);
   LinearCrossEntropyScratch scratch;
-  if (computes_loss(part)) scratch.losses = parts.take(dtype_bytes(DType::kF64));
+  if (computes_loss(part)) {
+    scratch.losses = parts.take(dtype_bytes(DType::kF64));
+    scratch.z_losses = parts.take(problem.z_coefficient > 0.0 ? dtype_bytes(DType::kF64) : 0);
+  }
   scratch.narrow = parts.take(problem.x == DType::kF32 ? 0 : chunk * dtype_bytes(problem.x));
   // Only the forward computation keeps wide logits of a whole chunk, which counting correct predictions also reads.
   const bool keeps_rows = problem.x != DType::kF32 && part != LossPart::kLoss;
@@ -143,7 +147,11 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
   const ChunkSizes sizes = chunk_sizes(problem, linear_cross_entropy_cuda_chunk_rows(problem));
   Parts parts(kCudaAlignment);
   LinearCrossEntropyScratch scratch;
-  if (computes_loss(part)) scratch.losses = parts.take(row_loss_cuda_scratch_bytes(problem.rows));
+  if (computes_loss(part)) {
+    scratch.losses = parts.take(row_loss_cuda_scratch_bytes(problem.rows));
+    scratch.z_losses =
+        parts.take(problem.z_coefficient > 0.0 ? row_loss_cuda_scratch_bytes(problem.rows) : 0);
+  }
   scratch.wide =
       parts.take(sizes.full * linear_cross_entropy_cuda_logit_stride(problem) * dtype_bytes(problem.x));
   scratch.workspace_bytes = problem.workspace_bytes;
@@ -174,7 +182,7 @@ Support products_support(const LinearCrossEntropyProblem& loss, const Supports& 
 }  // namespace
 
 int64_t row_loss_cuda_scratch(const RowsProblem& rows) {
-  return row_loss_cuda_scratch_bytes(rows.rows);
+  return rows.sums_per_row * row_loss_cuda_scratch_bytes(rows.rows);
 }
 
 Support linear_cross_entropy_cpu_support(const LinearCrossEntropyProblem& loss) {

@@ -27,6 +27,7 @@ struct LinearCrossEntropyProblem {
   DType bias_dtype = DType::kF32;
   MatmulBias bias = MatmulBias::kNone;
   double label_smoothing = 0.0;
+  double z_coefficient = 0.0;  // of the z-loss, which is then stored too
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   Fp32Products fp32 = Fp32Products::kF32;             // must not be kTf32x3
@@ -59,6 +60,7 @@ LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, 
 // The byte at which each part of the scratch begins. Parts that a kernel does not use have no bytes.
 struct LinearCrossEntropyScratch {
   int64_t losses = 0;         // forward: the sum so far (f64); on a GPU one f64 per row
+  int64_t z_losses = 0;       // the same of the z-loss, if there is one
   int64_t narrow = 0;         // a chunk of logits in the type of x, if `wide` has another type
   int64_t wide = 0;           // logits in the type that the loss reads: a chunk, or a row per thread of a CPU
   int64_t weight = 0;         // w in the type of x

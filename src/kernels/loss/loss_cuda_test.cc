@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -59,11 +60,22 @@ struct Classified {
   }
 };
 
-void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing) {
+// Returns the z-loss of these logits with a bound on the |log Z| of their rows.
+ZLossBound z_bound_of(const GuardedBuffer& logits, int64_t num_classes, double coefficient) {
+  double largest = 0.0;
+  for (int64_t i = 0; i < logits.count(); ++i) {
+    if (std::isfinite(logits.load(i))) largest = std::max(largest, std::abs(logits.load(i)));
+  }
+  return {coefficient, largest + std::log(static_cast<double>(num_classes))};
+}
+
+void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing, double z_coefficient) {
   Classified problem(shape, dtype);
+  GuardedBuffer want_z("want z_loss", DType::kF64, 1), z_loss("z_loss", DType::kF32, 1),
+      z_scratch = scratch_of(row_loss_cuda_scratch_bytes(shape.T));
   GuardedBuffer want_loss("want loss", DType::kF64, 1), want_rows("want rows", DType::kF64, shape.T),
       want_d("want d_logits", DType::kF64, shape.size());
-  const auto fwd = [&](const auto& at, View loss, View rows, View scratch) {
+  const auto fwd = [&](const auto& at, View loss, View rows, View z, View scratch, View z_rows) {
     return SoftmaxCrossEntropyFwdArgs{.logits_BK = at(problem.logits),
                                       .labels_B = at(problem.labels),
                                       .denominator = at(problem.denominator),
@@ -72,7 +84,10 @@ void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing) {
                                       .num_rows = shape.T,
                                       .num_classes = shape.C,
                                       .label_smoothing = smoothing,
-                                      .scratch = scratch};
+                                      .z_coefficient = z_coefficient,
+                                      .z_loss = z,
+                                      .scratch = scratch,
+                                      .z_scratch = z_rows};
   };
   const auto bwd = [&](const auto& at, View d_logits) {
     return SoftmaxCrossEntropyBwdArgs{.logits_BK = at(problem.logits),
@@ -82,25 +97,30 @@ void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing) {
                                       .d_logits_BK = d_logits,
                                       .num_rows = shape.T,
                                       .num_classes = shape.C,
-                                      .label_smoothing = smoothing};
+                                      .label_smoothing = smoothing,
+                                      .z_coefficient = z_coefficient};
   };
   const auto on_host = [](GuardedBuffer& buffer) { return buffer.view(); };
-  softmax_cross_entropy_fwd_ref(fwd(on_host, want_loss.view(), want_rows.view(), {}));
+  softmax_cross_entropy_fwd_ref(fwd(on_host, want_loss.view(), want_rows.view(), want_z.view(), {}, {}));
   softmax_cross_entropy_bwd_ref(bwd(on_host, want_d.view()));
   GuardedBuffer loss("loss", DType::kF32, 1), rows("rows", DType::kF32, shape.T), d("d", dtype, shape.size()),
       scratch = scratch_of(row_loss_cuda_scratch_bytes(shape.T));
   Twins gpu;
   const auto on_gpu = [&](GuardedBuffer& buffer) { return gpu(buffer); };
-  run_twice(gpu, {&loss, &rows, &d}, [&] {
-    softmax_cross_entropy_fwd_cuda(fwd(on_gpu, gpu(loss), gpu(rows), gpu(scratch)), nullptr);
+  run_twice(gpu, {&loss, &rows, &z_loss, &d}, [&] {
+    softmax_cross_entropy_fwd_cuda(
+        fwd(on_gpu, gpu(loss), gpu(rows), gpu(z_loss), gpu(scratch), gpu(z_scratch)), nullptr);
     softmax_cross_entropy_bwd_cuda(bwd(on_gpu, gpu(d)), nullptr);
   });
-  const double row_error = softmax_cross_entropy_row_error(shape.C);
+  const ZLossBound z = z_bound_of(problem.logits, shape.C, z_coefficient);
+  const double row_error = softmax_cross_entropy_row_error(shape.C) +
+                           z_loss_row_error(z, softmax_cross_entropy_row_error(shape.C));
   const Limit limit{.absolute = row_error, .relative = 0x1p-24, .zeros = Zeros::kExpected};
   EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
+  EXPECT_TRUE(compare(z_loss, want_z, limit).ok()) << compare(z_loss, want_z, limit);
   EXPECT_TRUE(compare(rows, want_rows, limit).ok()) << compare(rows, want_rows, limit);
   const double scale = problem.d_loss.load(0) / problem.denominator.load(0);
-  expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale)));
+  expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale, z)));
   softmax_cross_entropy_bwd_cuda(bwd(on_gpu, gpu(problem.logits)),
                                  nullptr);  // d_logits overwrites the logits
   gpu.download();
@@ -110,14 +130,16 @@ void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing) {
 TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
   for (const RowsAndColumns shape : kShapes) {
     for (const DType dtype : cuda_types()) {
-      for (const double smoothing : {0.0, 0.1}) check_cross_entropy(shape, dtype, smoothing);
+      for (const auto& [smoothing, z_coefficient] :
+           {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.0, 1e-3}, {0.1, 0.1}})
+        check_cross_entropy(shape, dtype, smoothing, z_coefficient);
     }
   }
 }
 
 // Rows that begin at whole packs although the number of classes is no multiple of one: the padding between rows is not read,
 // and the gradients, the losses and the count are those of the reference.
-void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype) {
+void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double z_coefficient) {
   Classified problem(shape, dtype);
   GuardedBuffer padded(tensor_name("padded", shape, dtype), dtype, shape.T * stride);
   padded.fill(std::numeric_limits<double>::quiet_NaN());
@@ -131,14 +153,16 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype) {
                                  .loss = want_loss.view(),
                                  .row_loss_B = want_rows.view(),
                                  .num_rows = shape.T,
-                                 .num_classes = shape.C};
+                                 .num_classes = shape.C,
+                                 .z_coefficient = z_coefficient};
   SoftmaxCrossEntropyBwdArgs bwd{.logits_BK = problem.logits.view(),
                                  .labels_B = problem.labels.view(),
                                  .denominator = problem.denominator.view(),
                                  .d_loss = problem.d_loss.view(),
                                  .d_logits_BK = want_d.view(),
                                  .num_rows = shape.T,
-                                 .num_classes = shape.C};
+                                 .num_classes = shape.C,
+                                 .z_coefficient = z_coefficient};
   CountCorrectArgs count{.logits_BK = problem.logits.view(),
                          .labels_B = problem.labels.view(),
                          .count = want_count.view(),
@@ -162,7 +186,9 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype) {
   count_correct_cuda(count, nullptr);
   softmax_cross_entropy_bwd_cuda(bwd, nullptr);  // overwrites the logits
   gpu.download();
-  const double row_error = softmax_cross_entropy_row_error(shape.C);
+  const ZLossBound z = z_bound_of(problem.logits, shape.C, z_coefficient);
+  const double row_error = softmax_cross_entropy_row_error(shape.C) +
+                           z_loss_row_error(z, softmax_cross_entropy_row_error(shape.C));
   const Limit limit{.absolute = row_error, .relative = 0x1p-24, .zeros = Zeros::kExpected};
   EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
   EXPECT_TRUE(compare(rows, want_rows, limit).ok()) << compare(rows, want_rows, limit);
@@ -172,7 +198,7 @@ void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype) {
   for (int64_t i = 0; i < shape.size(); ++i)
     d.view().store(i, padded.load(i / shape.C * stride + i % shape.C));
   const double scale = problem.d_loss.load(0) / problem.denominator.load(0);
-  expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale)));
+  expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale, z)));
 }
 
 TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
@@ -181,7 +207,9 @@ TEST(SoftmaxCrossEntropyCuda, DoesNotReadThePaddingBetweenRows) {
                                       {RowsAndColumns{5, 1025}, 1032},
                                       {RowsAndColumns{9, 30522}, 30528},
                                       {RowsAndColumns{4, 50257}, 50304}}) {
-    for (const DType dtype : cuda_types()) check_padded_rows(shape, stride, dtype);
+    for (const DType dtype : cuda_types()) {
+      for (const double z_coefficient : {0.0, 1e-3}) check_padded_rows(shape, stride, dtype, z_coefficient);
+    }
   }
 }
 

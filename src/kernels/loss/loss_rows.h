@@ -31,13 +31,25 @@ void for_each_row(int64_t num_rows, int64_t num_classes, Body&& body) {
   });
 }
 
-// Returns the sum over rows of body(row) or body(row, thread), which returns a double. Requires: body does not throw.
-template <typename Body>
-double sum_over_rows(int64_t num_rows, int64_t num_classes, Body&& body) {
+// The loss of a row, or the sum of several, and the part of it that is the z-loss.
+struct RowLoss {
+  double loss = 0.0;
+  double z_loss = 0.0;
+  RowLoss& operator+=(const RowLoss& other) {
+    loss += other.loss;
+    z_loss += other.z_loss;
+    return *this;
+  }
+};
+
+// Returns the sum over rows of body(row) or body(row, thread), which returns a double or a RowLoss. Requires: body does not
+// throw.
+template <typename Sum = double, typename Body>
+Sum sum_over_rows(int64_t num_rows, int64_t num_classes, Body&& body) {
   const int64_t blocks = num_row_blocks(num_rows, num_classes);
-  double partial[kLossRowBlocks] = {};
+  Sum partial[kLossRowBlocks] = {};
   parallel_for(blocks, [&](int64_t block, [[maybe_unused]] int thread) {
-    double sum = 0.0;
+    Sum sum{};
     for (int64_t row = num_rows * block / blocks; row < num_rows * (block + 1) / blocks; ++row) {
       if constexpr (std::is_invocable_v<Body, int64_t, int>) {
         sum += body(row, thread);
@@ -47,7 +59,7 @@ double sum_over_rows(int64_t num_rows, int64_t num_classes, Body&& body) {
     }
     partial[block] = sum;
   });
-  double total = 0.0;
+  Sum total{};
   for (int64_t block = 0; block < blocks; ++block) total += partial[block];
   return total;
 }

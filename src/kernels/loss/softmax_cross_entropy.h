@@ -4,13 +4,16 @@
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //
-// Formula, with e = label_smoothing and log p = log_softmax(logits), over rows whose label is not negative:
-//   row_loss_b = -(1-e) log p[b, label_b] - e/K * sum_k log p[b,k]
+// Formula, with e = label_smoothing, c = z_coefficient, log p = log_softmax(logits) and log Z = log sum_k exp(logits[b,k]), over
+// rows whose label is not negative:
+//   row_loss_b = -(1-e) log p[b, label_b] - e/K * sum_k log p[b,k] + c log(Z)^2
 //   loss       = sum_b row_loss_b / denominator
-//   d_logits[b,k] = (p[b,k] - (1-e) [k == label_b] - e/K) * d_loss / denominator
+//   z_loss     = sum_b c log(Z)^2 / denominator, the part of the loss that keeps log Z near 0
+//   d_logits[b,k] = (p[b,k] (1 + 2 c log Z) - (1-e) [k == label_b] - e/K) * d_loss / denominator
 // A row with a negative label (by convention -100, also used for the unused rows of a bucket) contributes 0:
 // its logits are never read, and its row_loss and d_logits are 0.
-// Source: torch.nn.functional.cross_entropy(ignore_index=-100); for e > 0 transformers' LabelSmoother. The
+// Source: torch.nn.functional.cross_entropy(ignore_index=-100); for e > 0 transformers' LabelSmoother; for c > 0 the z-loss of
+// PaLM (Chowdhery et al., arXiv 2204.02311, section 5). The
 // denominator is the number of real samples (or tokens) of the whole optimizer step, which makes gradient
 // accumulation exact.
 // Types: references take any floating type; CPU kernels take f32 for logits, row_loss and d_logits; labels
@@ -20,6 +23,7 @@
 // Special values: as in softmax.h; a row whose logits contain a NaN or +inf makes the loss NaN. Finite logits
 // of any size give a finite loss (up to about 2 FLT_MAX, where fp32 ends).
 // Aliasing: d_logits may be the same buffer as logits.
+// With c = 0 the results have the bits of the formula without it.
 // Scratch: none.
 // Repeatability: the same bits for any number of threads; rows are never split.
 // Cost: fwd reads 4BK bytes, bwd reads 4BK and writes 4BK bytes; about 20 BK FLOPs each.
@@ -45,8 +49,11 @@ struct SoftmaxCrossEntropyFwdArgs {
   int64_t num_classes = 0;                         // Requires: >= 1
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
   Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
+  double z_coefficient = 0.0;                      // Requires: >= 0
+  View z_loss = {};                                // 1 element, as loss; null: not stored
   int64_t row_stride = 0;  // CUDA only: elements from a row of logits to the next; 0: num_classes
   View scratch = {};       // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
+  View z_scratch = {};     // CUDA only, if z_loss is stored: as many bytes
 };
 
 struct SoftmaxCrossEntropyBwdArgs {
@@ -58,11 +65,13 @@ struct SoftmaxCrossEntropyBwdArgs {
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;
+  double z_coefficient = 0.0;
   // CUDA only. row_stride: elements from a row of logits or d_logits to the next, 0: num_classes. Elements between
-  // num_classes and row_stride are padding, which may be written. row_losses: f64[num_rows], the losses as
-  // softmax_cross_entropy_rows_cuda() writes them into its scratch, or null; Requires: label_smoothing is 0.
+  // num_classes and row_stride are padding, which may be written. row_losses and row_z_losses: f64[num_rows], the losses as
+  // softmax_cross_entropy_rows_cuda() writes them into its scratch and its z_scratch, or null; Requires: label_smoothing is 0.
   int64_t row_stride = 0;
   View row_losses = {};
+  View row_z_losses = {};
 };
 
 // The arguments of a computation that replaces logits with their gradients, and computes the loss from the same sums of exponentials.
@@ -71,10 +80,12 @@ struct SoftmaxCrossEntropyInPlaceArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  View loss = {};  // null: not computed
+  View loss = {};    // null: not computed
+  View z_loss = {};  // null: not stored; Requires: loss is computed
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;
+  double z_coefficient = 0.0;
   Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
   View wide_row = {};  // f32, for bf16 logits: cross_entropy_wide_row_floats(num_classes) per thread
 };
@@ -84,12 +95,25 @@ struct SoftmaxCrossEntropyInPlaceArgs {
 constexpr double softmax_cross_entropy_row_error(int64_t num_classes) {
   return softmax_sum_error(num_classes);
 }
+// A z-loss of rows whose |log Z| is at most `largest_log_z`.
+struct ZLossBound {
+  double coefficient = 0.0;
+  double largest_log_z = 0.0;
+  constexpr double gradient_factor() const { return 1.0 + 2.0 * coefficient * largest_log_z; }
+};
+// Returns a bound on the error of a row's z-loss if log Z has an error of at most `error`.
+constexpr double z_loss_row_error(const ZLossBound& z, double error) {
+  return z.coefficient * error * (2.0 * z.largest_log_z + error);
+}
 
 // Returns a bound on the absolute error of one element of d_logits, with scale = |d_loss / denominator|: the
 // probability's error and the roundings of the two differences and the product (their terms are at most 1,
-// and so is their sum).
-constexpr double softmax_cross_entropy_bwd_error(int64_t num_classes, double scale) {
-  return (softmax_fwd_error(num_classes) + 0x1p-21) * scale;
+// and so is their sum). A z-loss multiplies the probability by at most z.gradient_factor(), which has the error of log Z.
+constexpr double softmax_cross_entropy_bwd_error(int64_t num_classes, double scale,
+                                                 const ZLossBound& z = {}) {
+  return ((softmax_fwd_error(num_classes) + 0x1p-21) * z.gradient_factor() +
+          2.0 * z.coefficient * softmax_sum_error(num_classes)) *
+         scale;
 }
 
 void softmax_cross_entropy_fwd_ref(const SoftmaxCrossEntropyFwdArgs& args);

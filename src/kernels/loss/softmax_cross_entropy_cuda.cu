@@ -16,6 +16,13 @@ struct CrossEntropyRows {
   int64_t num_classes = 0;
   int64_t stride = 0;  // elements from a row to the next
   double smoothing = 0.0;
+  double z_coefficient = 0.0;
+};
+
+// The places where kernels write the loss of each row and the part of it that is the z-loss; null: not written.
+struct RowLosses {
+  double* all = nullptr;
+  double* z = nullptr;
 };
 
 // Returns the rows of SoftmaxCrossEntropyFwdArgs or SoftmaxCrossEntropyBwdArgs.
@@ -25,7 +32,8 @@ CrossEntropyRows rows_of(const Args& args) {
           .num_rows = args.num_rows,
           .num_classes = args.num_classes,
           .stride = args.row_stride == 0 ? args.num_classes : args.row_stride,
-          .smoothing = args.label_smoothing};
+          .smoothing = args.label_smoothing,
+          .z_coefficient = args.z_coefficient};
 }
 
 // Small blocks process more rows at once and wait less at the ends of rows: 4096 rows of 30528 bf16 logits
@@ -34,13 +42,13 @@ inline constexpr int kForwardThreads = 128;
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
-    cross_entropy_fwd_kernel(const T* logits, const CrossEntropyRows a, float* row_loss, double* losses) {
+    cross_entropy_fwd_kernel(const T* logits, const CrossEntropyRows a, float* row_loss, RowLosses losses) {
   __shared__ RowExponentials row_slots[kLossWarps];
   __shared__ double sum_slots[kLossWarps];
   const int64_t row = loss_row();
   if (row >= a.num_rows) return;
   const int32_t label = a.labels[row];
-  double loss = 0.0;
+  double loss = 0.0, z_loss = 0.0;
   if (label >= 0) {  // the same for all threads of the row
     const T* x = logits + row * a.stride;
     const RowExponentials all = row_exponentials<T, N>(x, a.num_classes, row_slots);
@@ -60,35 +68,56 @@ __global__ void __launch_bounds__(kLossThreads)
           block_sum(differences, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x) / 32, sum_slots);
       loss += a.smoothing / static_cast<double>(a.num_classes) * differences;
     }
+    z_loss = a.z_coefficient * normalizer * normalizer;
+    loss += z_loss;
   }
   if (threadIdx.x > 0) return;
-  losses[row] = loss;
+  losses.all[row] = loss;
+  if (losses.z != nullptr) losses.z[row] = z_loss;
   if (row_loss != nullptr) row_loss[row] = static_cast<float>(loss);
 }
 
 // The parts of a row's gradient: exp(x - max) * factor + shift, and the element at the label, where most of p
 // - 1 may cancel.
 struct CrossEntropyGradient {
-  double scale, off_target;
+  double scale, off_target, z_coefficient;
 
   __device__ __forceinline__ CrossEntropyGradient(const CrossEntropyRows& a, const Scalar& denominator,
                                                   const Scalar& d_loss)
       : scale(d_loss.get() / denominator.get()),
-        off_target(a.smoothing / static_cast<double>(a.num_classes)) {}
+        off_target(a.smoothing / static_cast<double>(a.num_classes)),
+        z_coefficient(a.z_coefficient) {}
+  // Returns the factor by which a z-loss multiplies each probability.
+  __device__ __forceinline__ double z_factor(const RowExponentials& row) const {
+    return z_coefficient == 0.0
+               ? 1.0
+               : 1.0 + 2.0 * z_coefficient * (static_cast<double>(row.reference) + log(row.sum));
+  }
   __device__ __forceinline__ float factor(const RowExponentials& row) const {
-    return static_cast<float>(scale / row.sum);
+    return static_cast<float>(scale * z_factor(row) / row.sum);
   }
   __device__ __forceinline__ float shift() const { return static_cast<float>(-off_target * scale); }
   __device__ __forceinline__ float at_label(const CrossEntropyRows& a, const RowExponentials& row,
                                             float logit) const {
-    const double p = exp(static_cast<double>(logit) - static_cast<double>(row.reference)) / row.sum;
+    const double p =
+        z_factor(row) * (exp(static_cast<double>(logit) - static_cast<double>(row.reference)) / row.sum);
     return static_cast<float>((p - (1.0 - a.smoothing) - off_target) * scale);
   }
 };
 
-// Returns the loss of a row without label smoothing. The difference is computed in double, so nothing cancels in fp32.
-__device__ __forceinline__ double loss_of_row(const RowExponentials& row, float label_logit) {
-  return static_cast<double>(row.reference) + log(row.sum) - static_cast<double>(label_logit);
+// Writes the loss of a row without label smoothing. The difference is computed in double, so nothing cancels in fp32.
+__device__ __forceinline__ void store_loss(const RowLosses& losses, int64_t row, const CrossEntropyRows& a,
+                                           const RowExponentials& exponentials, float label_logit) {
+  if (losses.all == nullptr) return;
+  const double normalizer = static_cast<double>(exponentials.reference) + log(exponentials.sum);
+  const double z_loss = a.z_coefficient * normalizer * normalizer;
+  losses.all[row] = normalizer - static_cast<double>(label_logit) + z_loss;
+  if (losses.z != nullptr) losses.z[row] = z_loss;
+}
+// Writes the loss of a row without a label.
+__device__ __forceinline__ void store_no_loss(const RowLosses& losses, int64_t row) {
+  if (losses.all != nullptr) losses.all[row] = 0.0;
+  if (losses.z != nullptr) losses.z[row] = 0.0;
 }
 
 template <typename T, int N>
@@ -98,11 +127,11 @@ __device__ __forceinline__ void store_zeros(T* d_x, int64_t num_classes) {
 }
 
 // d_logits may be the logits: the whole row, including the label's logit, is read before the first element is
-// written. `losses` receives the loss of each row, unless it is null.
+// written. `losses` receives the loss of each row, unless its places are null.
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
     cross_entropy_bwd_kernel(const T* logits, T* d_logits, const CrossEntropyRows a, Scalar denominator,
-                             Scalar d_loss, double* losses) {
+                             Scalar d_loss, RowLosses losses) {
   __shared__ RowExponentials slots[kLossWarps];
   const int64_t row = loss_row();
   if (row >= a.num_rows) return;
@@ -110,13 +139,13 @@ __global__ void __launch_bounds__(kLossThreads)
   const T* x = logits + row * a.stride;
   T* d_x = d_logits + row * a.stride;
   if (label < 0) {
-    if (losses != nullptr && threadIdx.x == 0) losses[row] = 0.0;
+    if (threadIdx.x == 0) store_no_loss(losses, row);
     return store_zeros<T, N>(d_x, a.num_classes);
   }
   float label_logit[1];
   load_floats<T, 1>(x + label, label_logit);
   const RowExponentials all = row_exponentials<T, N>(x, a.num_classes, slots);
-  if (losses != nullptr && threadIdx.x == 0) losses[row] = loss_of_row(all, label_logit[0]);
+  if (threadIdx.x == 0) store_loss(losses, row, a, all, label_logit[0]);
   const CrossEntropyGradient gradient(a, denominator, d_loss);
   const float factor = gradient.factor(all), shift = gradient.shift();
   for (uint32_t first = threadIdx.x * N; first < a.num_classes; first += kRowBatch * blockDim.x * N) {
@@ -171,7 +200,7 @@ struct HeldRow {
 template <typename T>
 __global__ void __launch_bounds__(kHeldThreads, 1)
     cross_entropy_bwd_held_kernel(const T* logits, T* d_logits, const CrossEntropyRows a, Scalar denominator,
-                                  Scalar d_loss, double* losses) {
+                                  Scalar d_loss, RowLosses losses) {
   using Held = HeldRow<T>;
   constexpr int N = Held::kN, kPacks = Held::kPacks;
   extern __shared__ uint4 shared_rows[];
@@ -201,7 +230,7 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
     Held::fetch(places, logits, a, next, next_label);
     T* d_x = d_logits + row * a.stride;
     if (label < 0) {
-      if (losses != nullptr && threadIdx.x == 0) losses[row] = 0.0;
+      if (threadIdx.x == 0) store_no_loss(losses, row);
       store_zeros<T, N>(d_x, a.num_classes);
     } else {
       float label_logit = 0.0f;
@@ -246,7 +275,7 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
       if (has_label) {
         const float at_label[1] = {gradient.at_label(a, all, label_logit)};
         store_floats<T, 1>(d_x + label, at_label);
-        if (losses != nullptr) losses[row] = loss_of_row(all, label_logit);
+        store_loss(losses, row, a, all, label_logit);
       }
     }
     row = next;
@@ -269,7 +298,7 @@ bool rows_are_held(const CrossEntropyRows& rows) {
 
 template <typename T>
 void launch_bwd_held(const T* logits, T* d_logits, const CrossEntropyRows& rows, const Scalar& denominator,
-                     const Scalar& d_loss, double* losses, CudaStream stream) {
+                     const Scalar& d_loss, const RowLosses& losses, CudaStream stream) {
   const auto kernel = cross_entropy_bwd_held_kernel<T>;
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, kHeldBytes<T>));
@@ -284,7 +313,9 @@ void launch_bwd_held(const T* logits, T* d_logits, const CrossEntropyRows& rows,
 void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "softmax_cross_entropy_rows_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"logits", args.logits_BK}});
-  double* losses = cuda::row_losses(kKernel, args.scratch, args.num_rows);
+  const cuda::RowLosses losses{
+      cuda::row_losses(kKernel, args.scratch, args.num_rows),
+      args.z_scratch ? cuda::row_losses(kKernel, args.z_scratch, args.num_rows) : nullptr};
   const cuda::CrossEntropyRows rows = cuda::rows_of(args);
   if (args.num_rows <= 0) return;
   cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);
@@ -300,11 +331,15 @@ void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, Cud
 
 void softmax_cross_entropy_total_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "softmax_cross_entropy_total_cuda";
-  cuda::add_row_losses(cuda::row_losses(kKernel, args.scratch, args.num_rows), args.num_rows,
-                       {.loss = cuda::scalar_of(kKernel, "loss", args.loss),
-                        .denominator = cuda::scalar_of(kKernel, "denominator", args.denominator),
-                        .adds = args.accumulate == Accumulate::kAdd},
-                       stream);
+  const auto add = [&](const View& rows, const View& loss) {
+    cuda::add_row_losses(cuda::row_losses(kKernel, rows, args.num_rows), args.num_rows,
+                         {.loss = cuda::scalar_of(kKernel, "loss", loss),
+                          .denominator = cuda::scalar_of(kKernel, "denominator", args.denominator),
+                          .adds = args.accumulate == Accumulate::kAdd},
+                         stream);
+  };
+  add(args.scratch, args.loss);
+  if (args.z_loss) add(args.z_scratch, args.z_loss);
 }
 
 void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream) {
@@ -320,7 +355,8 @@ void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, Cuda
   const cuda::CrossEntropyRows rows = cuda::rows_of(args);
   PLIMSOLL_CHECK(!args.row_losses || args.label_smoothing == 0.0,
                  "{} computes losses only without label smoothing", kKernel);
-  auto* losses = static_cast<double*>(args.row_losses.data);
+  const cuda::RowLosses losses{static_cast<double*>(args.row_losses.data),
+                               static_cast<double*>(args.row_z_losses.data)};
   const cuda::Scalar denominator = cuda::scalar_of(kKernel, "denominator", args.denominator);
   const cuda::Scalar d_loss = cuda::scalar_of(kKernel, "d_loss", args.d_loss);
   const cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);

@@ -26,7 +26,7 @@ int32_t checked_label(const ConstView& labels, int64_t row, int64_t num_classes)
 void softmax_cross_entropy_fwd_ref(const SoftmaxCrossEntropyFwdArgs& args) {
   const int64_t num_classes = args.num_classes;
   const double smoothing = args.label_smoothing;
-  double sum = 0.0;
+  double sum = 0.0, z_sum = 0.0;
   for (int64_t b = 0; b < args.num_rows; ++b) {
     const int32_t label = checked_label(args.labels_B, b, num_classes);
     double row_loss = 0.0;
@@ -38,12 +38,19 @@ void softmax_cross_entropy_fwd_ref(const SoftmaxCrossEntropyFwdArgs& args) {
       const double log_p = args.logits_BK.load(b * num_classes + label) - normalizer;
       row_loss = -(1.0 - smoothing) * log_p;
       if (smoothing > 0.0) row_loss -= smoothing / static_cast<double>(num_classes) * sum_log_p;
+      const double z_loss = args.z_coefficient * normalizer * normalizer;
+      row_loss += z_loss;
+      z_sum += z_loss;
     }
     if (args.row_loss_B) args.row_loss_B.store(b, row_loss);
     sum += row_loss;
   }
-  const double loss = sum / args.denominator.load(0);
-  args.loss.store(0, args.accumulate == Accumulate::kAdd ? args.loss.load(0) + loss : loss);
+  const auto store = [&](const View& to, double of_rows) {
+    const double loss = of_rows / args.denominator.load(0);
+    to.store(0, args.accumulate == Accumulate::kAdd ? to.load(0) + loss : loss);
+  };
+  store(args.loss, sum);
+  if (args.z_loss) store(args.z_loss, z_sum);
 }
 
 void softmax_cross_entropy_bwd_ref(const SoftmaxCrossEntropyBwdArgs& args) {
@@ -53,12 +60,13 @@ void softmax_cross_entropy_bwd_ref(const SoftmaxCrossEntropyBwdArgs& args) {
   for (int64_t b = 0; b < args.num_rows; ++b) {
     const int32_t label = checked_label(args.labels_B, b, num_classes);
     const double normalizer = label < 0 ? 0.0 : log_sum_exp(args.logits_BK, b, num_classes);
+    const double factor = 1.0 + 2.0 * args.z_coefficient * normalizer;
     for (int64_t k = 0; k < num_classes; ++k) {
       const int64_t i = b * num_classes + k;
       const double target =
           (k == label ? 1.0 - smoothing : 0.0) + smoothing / static_cast<double>(num_classes);
       args.d_logits_BK.store(
-          i, label < 0 ? 0.0 : (std::exp(args.logits_BK.load(i) - normalizer) - target) * scale);
+          i, label < 0 ? 0.0 : (factor * std::exp(args.logits_BK.load(i) - normalizer) - target) * scale);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -54,7 +55,8 @@ struct Problem {
             .row_loss_B = row_loss,
             .num_rows = shape.B,
             .num_classes = shape.K,
-            .label_smoothing = smoothing};
+            .label_smoothing = smoothing,
+            .z_coefficient = z_coefficient};
   }
   SoftmaxCrossEntropyBwdArgs bwd(View d_logits, double smoothing) {
     return {.logits_BK = logits.view(),
@@ -64,38 +66,60 @@ struct Problem {
             .d_logits_BK = d_logits,
             .num_rows = shape.B,
             .num_classes = shape.K,
-            .label_smoothing = smoothing};
+            .label_smoothing = smoothing,
+            .z_coefficient = z_coefficient};
+  }
+  // Returns the z-loss with the largest |log Z| of a row, which the largest logit and the number of classes bound.
+  ZLossBound z_bound() const {
+    double largest = 0.0;
+    for (int64_t i = 0; i < shape.B * shape.K; ++i) {
+      if (labels.load(i / shape.K) >= 0.0) largest = std::max(largest, std::abs(logits.load(i)));
+    }
+    return {z_coefficient, largest + std::log(static_cast<double>(shape.K))};
   }
   Shape shape;
   GuardedBuffer logits, labels;
+  double z_coefficient = 0.0;
   float denominator = 0.0f;
   double d_loss = 1.5;
 };
 
-void check_against_reference(Shape shape, double smoothing) {
+void check_against_reference(Shape shape, double smoothing, double z_coefficient) {
   const int64_t n = shape.B * shape.K;
   const std::string name = "ce_" + std::to_string(shape.B) + "x" + std::to_string(shape.K);
   Problem problem(name, shape, DType::kF32);
+  problem.z_coefficient = z_coefficient;
   GuardedBuffer loss_want(name + "/loss_want", DType::kF64, 1),
       rows_want(name + "/rows_want", DType::kF64, shape.B);
   GuardedBuffer d_want(name + "/d_want", DType::kF64, n);
-  softmax_cross_entropy_fwd_ref(problem.fwd(loss_want.view(), rows_want.view(), smoothing));
+  GuardedBuffer z_want(name + "/z_want", DType::kF64, 1);
+  SoftmaxCrossEntropyFwdArgs reference = problem.fwd(loss_want.view(), rows_want.view(), smoothing);
+  reference.z_loss = z_want.view();
+  softmax_cross_entropy_fwd_ref(reference);
   softmax_cross_entropy_bwd_ref(problem.bwd(d_want.view(), smoothing));
-  // With one class its probability is 1: no loss and no gradient.
-  const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
-  const double row_error = softmax_cross_entropy_row_error(shape.K);
+  // With one class its probability is 1: no loss and no gradient but those of the z-loss.
+  const test::Zeros zeros =
+      shape.K == 1 || z_coefficient == 0.0 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
+  const ZLossBound z = problem.z_bound();
+  const double row_error = softmax_cross_entropy_row_error(shape.K) +
+                           z_loss_row_error(z, softmax_cross_entropy_row_error(shape.K));
   const double scale = problem.d_loss / static_cast<double>(problem.denominator);
   test::for_each_simd_target([&] {
     GuardedBuffer loss(name + "/loss", DType::kF32, 1), rows(name + "/rows", DType::kF32, shape.B);
     GuardedBuffer d_logits(name + "/d_logits", DType::kF32, n);
-    softmax_cross_entropy_fwd_cpu(problem.fwd(loss.view(), rows.view(), smoothing));
+    GuardedBuffer z_loss(name + "/z_loss", DType::kF32, 1);
+    SoftmaxCrossEntropyFwdArgs args = problem.fwd(loss.view(), rows.view(), smoothing);
+    args.z_loss = z_loss.view();
+    softmax_cross_entropy_fwd_cpu(args);
     softmax_cross_entropy_bwd_cpu(problem.bwd(d_logits.view(), smoothing));
+    const auto part = compare(z_loss, z_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
+    EXPECT_TRUE(part.ok()) << name << " " << part;
     const auto total = compare(loss, loss_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
     EXPECT_TRUE(total.ok()) << name << " " << total;
     const auto each = compare(rows, rows_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
     EXPECT_TRUE(each.ok()) << name << " " << each;
     const auto gradient = compare(d_logits, d_want,
-                                  {.absolute = softmax_cross_entropy_bwd_error(shape.K, scale),
+                                  {.absolute = softmax_cross_entropy_bwd_error(shape.K, scale, z),
                                    .zeros = zeros,
                                    .shape = {shape.B, shape.K}});
     EXPECT_TRUE(gradient.ok()) << name << " " << gradient;
@@ -104,7 +128,10 @@ void check_against_reference(Shape shape, double smoothing) {
 
 TEST(SoftmaxCrossEntropy, MatchesTheReferenceOnEveryInstructionSet) {
   for (const Shape& shape : kShapes) {
-    for (const double smoothing : {0.0, 0.1}) check_against_reference(shape, smoothing);
+    for (const double smoothing : {0.0, 0.1}) {
+      for (const double z_coefficient : {0.0, 1e-4, 0.1})
+        check_against_reference(shape, smoothing, z_coefficient);
+    }
   }
 }
 
@@ -180,10 +207,31 @@ TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   }
 }
 
+// The z-loss is that of its definition, and the loss is the sum of it and of the loss without it.
+TEST(SoftmaxCrossEntropy, TheZLossIsTheMeanOfTheSquaredNormalizer) {
+  Problem problem("z_loss", {11, 23}, DType::kF64);
+  double expected = 0.0;
+  for (int64_t b = 0; b < 11; ++b) {
+    if (problem.labels.load(b) < 0.0) continue;
+    double sum = 0.0;
+    for (int64_t k = 0; k < 23; ++k) sum += std::exp(problem.logits.load(b * 23 + k));
+    expected += 0.02 * std::log(sum) * std::log(sum) / static_cast<double>(problem.denominator);
+  }
+  double without = 0.0, with = 0.0, z_loss = 0.0;
+  softmax_cross_entropy_fwd_ref(problem.fwd({&without, DType::kF64}, {}, 0.1));
+  problem.z_coefficient = 0.02;
+  SoftmaxCrossEntropyFwdArgs args = problem.fwd({&with, DType::kF64}, {}, 0.1);
+  args.z_loss = {&z_loss, DType::kF64};
+  softmax_cross_entropy_fwd_ref(args);
+  EXPECT_NEAR(z_loss, expected, 1e-13 * expected);
+  EXPECT_NEAR(with, without + expected, 1e-13 * with);
+}
+
 TEST(SoftmaxCrossEntropy, BackwardMatchesFiniteDifferences) {
-  for (const double smoothing : {0.0, 0.1}) {
+  for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.0, 0.05}, {0.1, 0.05}}) {
     const Shape shape{5, 4};
     Problem problem("fd", shape, DType::kF64);
+    problem.z_coefficient = z_coefficient;
     GuardedBuffer loss("fd/loss", DType::kF64, 1), d_logits("fd/d_logits", DType::kF64, 20);
     const auto value = [&] {
       softmax_cross_entropy_fwd_ref(problem.fwd(loss.view(), {}, smoothing));
@@ -323,32 +371,39 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
   const int before = num_threads();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Shape shape : kShapes) {
-      for (const double smoothing : {0.0, 0.1}) {
+      for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.1, 1e-3}}) {
         const int64_t n = shape.B * shape.K;
         Problem given("in_place/given", shape, dtype);
         Problem wide("in_place/given", shape, DType::kF32);  // the same labels
+        wide.z_coefficient = z_coefficient;
         wide.logits.assign(given.logits.to_doubles());
         GuardedBuffer loss("in_place/loss", DType::kF64, 1), d_wide("in_place/d_wide", DType::kF32, n);
-        softmax_cross_entropy_fwd_cpu(wide.fwd(loss.view(), {}, smoothing));
+        GuardedBuffer z_loss("in_place/z_loss", DType::kF64, 1);
+        SoftmaxCrossEntropyFwdArgs args = wide.fwd(loss.view(), {}, smoothing);
+        args.z_loss = z_loss.view();
+        softmax_cross_entropy_fwd_cpu(args);
         softmax_cross_entropy_bwd_cpu(wide.bwd(d_wide.view(), smoothing));
         GuardedBuffer expected("in_place/d_logits", dtype, n);
         expected.assign(d_wide.to_doubles());
         for (const int threads : {1, 3}) {
           set_num_threads(threads);
           Problem problem("in_place/given", shape, dtype);
-          GuardedBuffer got("in_place/got", DType::kF64, 1);
+          GuardedBuffer got("in_place/got", DType::kF64, 1), got_z("in_place/got_z", DType::kF64, 1);
           GuardedBuffer rows("in_place/rows", DType::kF32, threads * cross_entropy_wide_row_floats(shape.K));
           softmax_cross_entropy_in_place_cpu({.logits_BK = problem.logits.view(),
                                               .labels_B = problem.labels.view(),
                                               .denominator = {&problem.denominator, DType::kF32},
                                               .d_loss = {&problem.d_loss, DType::kF64},
                                               .loss = got.view(),
+                                              .z_loss = got_z.view(),
                                               .num_rows = shape.B,
                                               .num_classes = shape.K,
                                               .label_smoothing = smoothing,
+                                              .z_coefficient = z_coefficient,
                                               .wide_row = rows.view()});
           const auto loss_bits = test::compare_bits(got, loss);
           EXPECT_TRUE(loss_bits.ok()) << loss_bits;
+          EXPECT_TRUE(test::compare_bits(got_z, z_loss).ok());
           const auto bits = test::compare_bits(problem.logits, expected);
           EXPECT_TRUE(bits.ok()) << bits << " " << shape.B << "x" << shape.K;
         }

@@ -54,6 +54,12 @@ class ModelBuilder {
   ValueId last_token(ValueId x_TC, const std::string& name) {
     return emit(graph_, first_token_op(), {x_TC, cu_seqlens_}, {{"last", int64_t{1}}}, name);
   }
+  // x_TC -> [L, C], the rows of tokens with a label. Declares the input with their ends.
+  ValueId labelled_rows(ValueId x_TC, const std::string& name) {
+    const ValueId ends = graph_.add_input("label_ends", {DType::kI32, Shape{Dim(1, Symbol::kLabels, 1)}},
+                                          {.content = InputContent::kRowEnds});
+    return emit(graph_, first_token_op(), {x_TC, ends}, {{"last", int64_t{1}}}, name);
+  }
   // Declares an input that has the row of a table for every token.
   ValueId table_rows(const char* name, int64_t num_rows) {
     return graph_.add_input(name, {DType::kI32, Shape{kDimT}},

@@ -6,7 +6,8 @@
 //
 // Heads: linear, activation, norm, dropout, linear. The head for sequences reads the first token or the mean of all tokens
 // (classifier_pooling), the head for tokens every token. The first three modules are also those of the head for masked
-// language modelling, so that a checkpoint of that provides them.
+// language modelling, so that a checkpoint of that provides them: linear, activation, norm, and a product with the table of words,
+// or with a matrix of its own. transformers' sparse_prediction leaves out tokens without a label, which changes no loss.
 #include "models/modernbert/modernbert_config.h"
 
 #include <array>
@@ -26,6 +27,7 @@ constexpr const char* kLastNorm = "final_norm";
 constexpr const char* kDense = "head.dense";
 constexpr const char* kHeadNorm = "head.norm";
 constexpr const char* kClassifier = "classifier";
+constexpr const char* kDecoder = "decoder";
 
 const std::vector<std::string>& disk_prefixes() {
   static const std::vector<std::string> prefixes{"model.", ""};
@@ -61,8 +63,22 @@ class SpecWriter {
     linear(name, out, in, bias, disk);
   }
   void output(const std::string& name, int64_t in, bool bias, const std::vector<std::string>& disk) {
-    linear(name, config_.hidden_size, in, bias, disk).normal_scale =
-        1.0 / std::sqrt(2.0 * static_cast<double>(config_.num_hidden_layers));
+    linear(name, config_.hidden_size, in, bias, disk).normal_scale = output_scale();
+  }
+  // The product of the head for masked language modelling: a matrix of its own if it is not tied, and a bias.
+  void decoder(const std::string& name) {
+    const int64_t rows = config_.vocab_size;
+    if (!config_.tie_word_embeddings) {
+      add_table_spec(specs_, name, rows, config_.hidden_size, {""});
+      specs_.back().cutoff = cutoff();
+      specs_.back().normal_scale = output_scale();
+    }
+    if (!config_.decoder_bias) return;
+    specs_.push_back({.name = name + ".bias",
+                      .shape = {rows},
+                      .initializer = Initializer::kZeros,
+                      .decays = false,
+                      .parts = {{.disk_names = {name + ".bias"}, .num_rows = rows}}});
   }
   void classifier(const std::string& name) {
     linear(name, config_.num_labels, config_.hidden_size, true, {""}).deviation =
@@ -82,6 +98,9 @@ class SpecWriter {
     add_packed_specs(specs_, name, {{name, out}}, in, bias ? LinearBias::kYes : LinearBias::kNo, disk);
     specs_[at].cutoff = cutoff();
     return specs_[at];
+  }
+  double output_scale() const {
+    return 1.0 / std::sqrt(2.0 * static_cast<double>(config_.num_hidden_layers));
   }
   double cutoff() const { return config_.initializer_cutoff_factor.value_or(3.0); }
 
@@ -148,23 +167,48 @@ ValueId build_encoder(ModelBuilder& builder) {
   return builder.norm(x, kLastNorm);
 }
 
-void add_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
-  SpecWriter writer(specs, config);
+void add_prediction_weights(SpecWriter& writer, const ModelConfig& config) {
   writer.output(kDense, config.hidden_size, config.classifier_bias, {""});
   writer.norm(kHeadNorm, {""});
+}
+
+void add_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  SpecWriter writer(specs, config);
+  add_prediction_weights(writer, config);
   writer.classifier(kClassifier);
+}
+
+void add_masked_weights(std::vector<WeightSpec>& specs, const ModelConfig& config) {
+  SpecWriter writer(specs, config);
+  add_prediction_weights(writer, config);
+  writer.decoder(kDecoder);
+}
+
+// [N, C] -> [N, C]: linear, activation, norm.
+ValueId build_prediction(ModelBuilder& builder, ValueId x) {
+  const Activation activation = find_activation(builder.config().classifier_activation).value();
+  const ValueId activated = emit(builder.graph(), gelu_op(), {builder.linear(x, kDense)},
+                                 activation_attributes(activation), "head.activated");
+  return builder.norm(activated, kHeadNorm);
 }
 
 // [N, C] -> logits_NK.
 ValueId build_classifier(ModelBuilder& builder, ValueId x) {
-  const ModelConfig& config = builder.config();
-  Graph& graph = builder.graph();
-  const Activation activation = find_activation(config.classifier_activation).value();
-  const ValueId activated = emit(graph, gelu_op(), {builder.linear(x, kDense)},
-                                 activation_attributes(activation), "head.activated");
-  const ValueId normalized = builder.norm(activated, kHeadNorm);
-  graph.set_module(kClassifier);
-  return builder.linear(builder.dropout(normalized, config.classifier_dropout.value_or(0.0)), kClassifier);
+  const ValueId normalized = build_prediction(builder, x);
+  builder.graph().set_module(kClassifier);
+  const double p = builder.config().classifier_dropout.value_or(0.0);
+  return builder.linear(builder.dropout(normalized, p), kClassifier);
+}
+
+// x_TC -> logits_TV.
+ValueId build_masked_lm_head(ModelBuilder& builder, ValueId x) {
+  builder.graph().set_module("head");
+  const ValueId normalized = build_prediction(builder, x);
+  builder.graph().set_module(kDecoder);
+  const std::string table = builder.config().tie_word_embeddings ? kWords : kDecoder;
+  const std::string bias = std::string(kDecoder) + ".bias";
+  return emit_linear(builder.graph(), normalized, builder.weight(table + ".weight"),
+                     builder.has_weight(bias) ? builder.weight(bias) : kNoValue, kDecoder);
 }
 
 ValueId build_sequence_head(ModelBuilder& builder, ValueId x) {
@@ -182,7 +226,10 @@ ValueId build_token_classifier(ModelBuilder& builder, ValueId x) {
 constexpr std::array kHeads{
     Head{.kind = &kSequenceClassificationHead, .add_weights = add_head_weights, .build = build_sequence_head},
     Head{.kind = &kTokenClassificationHead, .add_weights = add_head_weights, .build = build_token_classifier},
+    Head{.kind = &kMaskedLmHead, .add_weights = add_masked_weights, .build = build_masked_lm_head},
 };
+
+constexpr std::array<std::string_view, 2> kIgnored{"decoder.weight", "decoder.bias"};
 
 }  // namespace
 
@@ -199,7 +246,8 @@ const Architecture& modernbert_architecture() {
       .build_encoder = build_encoder,
       .heads = kHeads,
       .presets = modernbert_presets(),
-      .lora_targets = {}};
+      .lora_targets = {},
+      .ignored_on_disk = kIgnored};
   return record;
 }
 

@@ -28,6 +28,7 @@ constexpr std::array kKeys{
     ConfigKey{"norm_bias", &ModelConfig::norm_bias},
     ConfigKey{"mlp_bias", &ModelConfig::mlp_bias},
     ConfigKey{"classifier_bias", &ModelConfig::classifier_bias},
+    ConfigKey{"decoder_bias", &ModelConfig::decoder_bias},
     ConfigKey{"classifier_activation", &ModelConfig::classifier_activation},
     ConfigKey{"classifier_pooling", &ModelConfig::classifier_pooling},
     ConfigKey{"embedding_dropout", &ModelConfig::embedding_dropout_prob},

@@ -21,12 +21,12 @@ struct OpFigures {
 std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) {
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
+  const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
   for (const Op& op : program.graph.ops()) {
     const OpView view{program.graph, op};
     const OpSchema& schema = schema_of(op);
-    const Cost cost = schema.cost(view, program.bucket);
-    figures.push_back(
-        {cost.flops, cost.bytes, estimated_ms(schema, view, cost, program.bucket, plan.request)});
+    const Cost cost = schema.cost(view, usual);
+    figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
   }
   if (!plan.is_on_gpu() || program.ops.size() != figures.size()) return figures;
   std::vector<double> op_ms;

@@ -21,7 +21,10 @@ namespace plimsoll {
 namespace {
 
 ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
-  return {.mode = mode, .dtype = request.precision.dtype, .outputs_logits = request.model.outputs_logits};
+  return {.mode = mode,
+          .dtype = request.precision.dtype,
+          .outputs_logits = request.model.outputs_logits,
+          .head_rows = request.model.label_share < 1.0 ? HeadRows::kLabelled : HeadRows::kEach};
 }
 
 // Returns the weights of the run's model and of its adapters, and marks those that are trained.
@@ -72,7 +75,8 @@ ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
   forward.loss = add_loss(forward.graph, forward.logits, task_of(request.model.problem_type),
                           {.dtype = request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32,
                            .num_labels = request.model.config.num_outputs(),
-                           .label_smoothing = request.model.label_smoothing});
+                           .label_smoothing = request.model.label_smoothing,
+                           .z_coefficient = mode == Mode::kTrain ? request.model.z_coefficient : 0.0});
   if (mode == Mode::kEvaluate && !task_of(request.model.problem_type).has_logits)
     add_num_correct(forward.graph, forward.logits);
   if (request.model.lora) {
@@ -236,7 +240,8 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   verify(graph, "after building the model");
   lower(graph, request, passes);
   if (request.chunked_loss != ChunkedLoss::kNever)
-    passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request)));
+    passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request),
+                                        usual_bucket(request.batches.train, request.model.label_share)));
   auto [wanted, parameters] = trained_parameters(graph, weights, request);
   // A scale in the gradients keeps small fp16 values from becoming zero.
   const LossScale loss_scale =
@@ -256,7 +261,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
     graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
     passes.run(graph, accumulate_pass());
   }
-  passes.run(graph, loss_with_gradients_pass(request.batches.train));
+  passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
@@ -338,7 +343,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   passes.run(graph, linear_add_pass(has_kernel));
   passes.run(graph, first_token_attention_pass(has_kernel));
   if (request.chunked_loss != ChunkedLoss::kNever && !request.model.outputs_logits)
-    passes.run(graph, chunked_loss_pass(request.batches.evaluate, most_logits_bytes(request)));
+    passes.run(graph, chunked_loss_pass(request.batches.evaluate, most_logits_bytes(request),
+                                        usual_bucket(request.batches.evaluate, request.model.label_share)));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());

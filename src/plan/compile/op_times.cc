@@ -138,13 +138,14 @@ double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, 
 }
 
 std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request) {
+  const Bucket usual = usual_bucket(request.batches.train, request.model.label_share);
   std::vector<double> kind_ms;
   kind_ms.reserve(kinds.first_op.size());
   for (const uint32_t first : kinds.first_op) {
     const OpView op{graph, graph.ops()[first]};
     const OpSchema& schema = schema_of(op.op);
-    const Cost cost = schema.cost(op, request.batches.train);
-    kind_ms.push_back(estimated_ms(schema, op, cost, request.batches.train, request));
+    const Cost cost = schema.cost(op, usual);
+    kind_ms.push_back(estimated_ms(schema, op, cost, usual, request));
   }
   std::vector<double> op_ms;
   op_ms.reserve(kinds.of_op.size());

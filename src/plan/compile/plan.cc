@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace plimsoll {
@@ -118,16 +119,30 @@ std::vector<BatchTensorSpec> batch_tensors(const Graph& graph) {
                        .dtype = is_floating(value.type.dtype) ? DType::kF32 : value.type.dtype,
                        .per_token = rows.symbol == Symbol::kTokens ? rows.factor * row_elements : 0,
                        .per_sequence = rows.symbol == Symbol::kSequences ? rows.factor * row_elements : 0,
+                       .per_label = rows.symbol == Symbol::kLabels ? rows.factor * row_elements : 0,
                        .constant = rows.offset * row_elements,
                        .position_padding_id = value.input.position_padding_id});
   }
   return tensors;
 }
 
-std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest) {
+Bucket usual_bucket(const Bucket& largest, double label_share) {
+  Bucket bucket = largest;
+  if (label_share >= 1.0) return bucket;
+  const auto tokens = static_cast<double>(largest.tokens);
+  const double deviation = std::sqrt(tokens * label_share * (1.0 - label_share));
+  constexpr int64_t kStep = 16;
+  const auto most = static_cast<int64_t>(std::ceil(tokens * label_share + 7.0 * deviation)) + kStep;
+  const int64_t labels = (most + kStep - 1) / kStep * kStep;
+  if (labels < largest.tokens) bucket.labels = labels;
+  return bucket;
+}
+
+std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest, double label_share) {
   std::vector<Bucket> ladder;
   const auto add = [&](int64_t tokens) {
-    ladder.push_back({.tokens = tokens, .sequences = largest.sequences, .longest = largest.longest});
+    ladder.push_back(usual_bucket(
+        {.tokens = tokens, .sequences = largest.sequences, .longest = largest.longest}, label_share));
   };
   for (int64_t tokens = smallest; tokens < std::min<int64_t>(16, largest.tokens); tokens *= 2) add(tokens);
   int64_t tokens = 16;
@@ -137,17 +152,18 @@ std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest) {
     while (octave * 2 <= tokens) octave *= 2;
     tokens += std::max<int64_t>(16, octave / 16);
   }
+  if (const Bucket usual = usual_bucket(largest, label_share); usual != largest) ladder.push_back(usual);
   ladder.push_back(largest);
   return ladder;
 }
 
-const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens) {
-  const auto it =
-      std::lower_bound(program.ladder.begin(), program.ladder.end(), tokens,
-                       [](const Bucket& bucket, int64_t wanted) { return bucket.tokens < wanted; });
+const Bucket& bucket_for(const ProgramPlan& program, const BatchSize& batch) {
+  const auto it = std::ranges::partition_point(program.ladder, [&](const Bucket& bucket) {
+    return bucket.tokens < batch.tokens || bucket.label_rows() < batch.label_rows();
+  });
   PLIMSOLL_CHECK(it != program.ladder.end(),
-                 "a batch of {} tokens does not fit into the largest bucket of {}", tokens,
-                 program.bucket.tokens);
+                 "a batch of {} tokens with {} labels does not fit into the largest bucket of {}",
+                 batch.tokens, batch.label_rows(), program.bucket.tokens);
   return *it;
 }
 

@@ -30,6 +30,9 @@ struct ModelOptions {
   ModelConfig config = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
+  double z_coefficient = 0.0;  // of the z-loss of a training; Requires: 0 unless the task predicts tokens
+  // The share of tokens that have a label, on average. If it is below 1, heads compute only the rows of tokens with a label.
+  double label_share = 1.0;
   bool outputs_logits = true;  // an evaluation copies the logits to the host; Requires: the task has logits
   std::vector<std::string> freeze = {};  // patterns for names of parameters that are not trained
   // Factors on the learning rate, by patterns for names of parameters.

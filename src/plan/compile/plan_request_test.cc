@@ -14,8 +14,8 @@ namespace {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation] =
       request;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
-  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, outputs_logits, freeze, rate_factors,
-                                lora] = model;
+  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
+                                outputs_logits, freeze, rate_factors, lora] = model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, fp8, fp8_codes_at_use, gradient_dtype, fp32_products,
                                 weight_copies, copies_at_use] = precision;
   [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
@@ -34,6 +34,8 @@ constexpr FieldChange kChanges[] = {
     {"model.config", [](PlanRequest& r) { ++r.model.config.num_hidden_layers; }},
     {"model.problem_type", [](PlanRequest& r) { r.model.problem_type = ProblemType::kRegression; }},
     {"model.label_smoothing", [](PlanRequest& r) { r.model.label_smoothing = 0.1; }},
+    {"model.z_coefficient", [](PlanRequest& r) { r.model.z_coefficient = 1e-4; }},
+    {"model.label_share", [](PlanRequest& r) { r.model.label_share = 0.15; }},
     {"model.outputs_logits", [](PlanRequest& r) { r.model.outputs_logits = false; }},
     {"model.freeze", [](PlanRequest& r) { r.model.freeze = {"*embeddings*"}; }},
     {"model.rate_factors",

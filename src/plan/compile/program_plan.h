@@ -136,9 +136,14 @@ class Programs {
 std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
 
 // Returns the ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
-// less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on come before them.
-std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16);
-// Returns the smallest bucket that holds this number of tokens. Requires: they fit into the largest bucket.
-const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens);
+// less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on come before them. Every
+// bucket but the largest has room for the labels of usual_bucket(); the largest one has room for a label at each token.
+std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16, double label_share = 1.0);
+// Returns the bucket with the labels that a batch of largest.tokens tokens has at most, if each token has a label with the
+// probability `label_share`: the mean, seven standard deviations and 16, rounded up to 16. A batch has more in fewer than one of
+// 1e11 cases, and then runs in the largest bucket, whose memory the plan reserves.
+Bucket usual_bucket(const Bucket& largest, double label_share);
+// Returns the smallest bucket that holds the tokens and the labels of a batch. Requires: the tokens fit into the largest bucket.
+const Bucket& bucket_for(const ProgramPlan& program, const BatchSize& batch);
 
 }  // namespace plimsoll

@@ -170,6 +170,22 @@ std::map<std::string, double> rate_factors_of(const Arguments& arguments) {
   return factors;
 }
 
+double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
+  if (arguments.z_loss_coef == 0.0 || record_of(facts.problem_type).head->predicts_tokens)
+    return arguments.z_loss_coef;
+  throw_error(ErrorCode::kUsage,
+              "--z_loss_coef {} needs a language model, whose loss is over its vocabulary, but this is a {} "
+              "run: remove "
+              "it, or give --problem_type causal_lm",
+              arguments.z_loss_coef, problem_type_name(facts.problem_type));
+}
+
+// Returns the share of tokens that have a label. A prediction needs the logits of every token.
+double label_share_of(const Arguments& arguments, const RunFacts& facts) {
+  const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
+  return is_masked && !facts.predicts ? arguments.mlm_probability : 1.0;
+}
+
 }  // namespace
 
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device) {
@@ -188,6 +204,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.model = {.config = facts.model,
                    .problem_type = facts.problem_type,
                    .label_smoothing = arguments.label_smoothing_factor,
+                   .z_coefficient = z_coefficient_of(arguments, facts),
+                   .label_share = label_share_of(arguments, facts),
                    .outputs_logits = task_of(facts.problem_type).has_logits || facts.predicts,
                    .freeze = arguments.freeze,
                    .rate_factors = rate_factors_of(arguments),

@@ -99,6 +99,7 @@ struct Implied {
 const std::vector<Implied>& implied_methods() {
   static const std::vector<Implied> kImplied{{bit_of("bf16_gradients"), bit_of("bf16")},
                                              {bit_of("fp16_gradients"), bit_of("fp16")},
+                                             {bit_of("fp8"), bit_of("bf16")},
                                              {bit_of("qlora"), bit_of("lora")}};
   return kImplied;
 }

@@ -35,6 +35,7 @@ inline RunSpec run_of(const PlanRequest& request) {
   Arguments& arguments = run.arguments;
   set_optimizer(request.update.optimizer, arguments);
   arguments.label_smoothing_factor = request.model.label_smoothing;
+  arguments.z_loss_coef = request.model.z_coefficient;
   arguments.freeze = request.model.freeze;
   arguments.dtype = request.precision.dtype == DType::kBF16 ? "bfloat16" : arguments.dtype;
   arguments.bf16 = request.precision.has_masters() && request.precision.activation_dtype == DType::kBF16;
