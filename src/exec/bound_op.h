@@ -71,11 +71,6 @@ class BindContext {
   int64_t scratch_bytes() const { return program_.ops[index_].scratch_bytes; }
   std::string_view kernel() const { return program_.ops[index_].kernel->implementation; }
   bool is_reference() const { return program_.ops[index_].kernel->backend == Backend::kRef; }
-  // Returns the reference or the fast function, depending on the kernel that the plan chose.
-  template <typename Function>
-  Function* pick(Function* reference, Function* fast) const {
-    return is_reference() ? reference : fast;
-  }
 
  private:
   View place(ValueId id) const;

@@ -1,6 +1,7 @@
-// The CUDA backend in a program that was built without CUDA: it refuses to run.
+// The CUDA backend in a program that was built without CUDA: it refuses to run and has no kernels.
 #include "base/check.h"
 #include "exec/backend.h"
+#include "exec/ops/bindings.h"
 
 namespace plimsoll {
 
@@ -10,6 +11,13 @@ std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const Execu
               "build again, "
               "or --use_cpu",
               plan.request.device.gpu.name);
+}
+
+std::vector<ListedBinding> listed_cuda_bindings() {
+  return {};
+}
+std::span<const KernelFunction> cuda_functions() {
+  return {};
 }
 
 }  // namespace plimsoll

@@ -105,14 +105,10 @@ PagedAttentionArgs paged_attention_args(const BindContext& context) {
 }
 
 std::function<void()> bind_attention_cpu(const BindContext& context) {
-  return bind_call<attention_fwd_ref, attention_fwd_cpu, attention_args, RandomState>(context);
+  return bind_call<attention_args, RandomState>(context);
 }
 std::function<void()> bind_attention_bwd_cpu(const BindContext& context) {
-  return bind_call<attention_bwd_ref, attention_bwd_cpu, attention_bwd_args, RandomState>(context);
-}
-// The CPU has the reference only.
-std::function<void()> bind_first_token_attention_cpu(const BindContext& context) {
-  return bind_call<first_token_attention_ref, first_token_attention_ref, first_token_attention_args>(context);
+  return bind_call<attention_bwd_args, RandomState>(context);
 }
 
 }  // namespace plimsoll

@@ -12,17 +12,23 @@ namespace plimsoll {
 namespace {
 
 using BindCpu = std::function<void()> (*)(const BindContext&);
+struct CpuBinding {
+  const OpSchema* op;
+  BindCpu bind;
+  const std::type_info* function;  // as in ListedBinding
+};
 
-#define PLIMSOLL_BINDING(op, kernel, args, ...) \
-  {&op##_op(), bind_call<kernel##_ref, kernel##_cpu, args __VA_OPT__(, ) __VA_ARGS__>},
-#define PLIMSOLL_TENSORS_BINDING(op, kernel, args, tensors) \
-  {&op##_op(), bind_tensors_call<kernel##_ref, kernel##_cpu, args, tensors>},
-#define PLIMSOLL_UPDATE_BINDING(kind, name, frame) \
-  {&update_op(OptimizerKind::kind),                \
-   bind_tensors_call<name##_ref, name##_cpu, update_args<name##_ref>, update_tensors<UpdateFrame::frame>>},
-#define PLIMSOLL_OWN_BINDING(op) {&op##_op(), bind_##op##_cpu},
-const std::unordered_map<const OpDef*, BindCpu>& cpu_bindings() {
-  static const std::unordered_map<const OpDef*, BindCpu> bindings{
+#define PLIMSOLL_BINDING(op, args, ...) \
+  {&op##_op(), bind_call<args __VA_OPT__(, ) __VA_ARGS__>, &typeid(CpuCall<args>)},
+#define PLIMSOLL_TENSORS_BINDING(op, args, tensors) \
+  {&op##_op(), bind_tensors_call<args, tensors>, &typeid(CpuCall<args>)},
+#define PLIMSOLL_UPDATE_BINDING(kind, name, frame)                                 \
+  {&update_op(OptimizerKind::kind),                                                \
+   bind_tensors_call<update_args<name##_ref>, update_tensors<UpdateFrame::frame>>, \
+   &typeid(CpuCall<update_args<name##_ref>>)},
+#define PLIMSOLL_OWN_BINDING(op) {&op##_op(), bind_##op##_cpu, nullptr},
+const std::vector<CpuBinding>& cpu_bindings() {
+  static const std::vector<CpuBinding> bindings{
 #include "exec/ops/bindings.inc"
   };
   return bindings;
@@ -35,24 +41,37 @@ const std::unordered_map<const OpDef*, BindCpu>& cpu_bindings() {
 }  // namespace
 
 std::function<void()> bind_cpu(const BindContext& context) {
-  const auto found = cpu_bindings().find(context.op().def);
-  PLIMSOLL_CHECK(found != cpu_bindings().end(), "the op '{}' has no binding", context.op().def->name());
+  static const std::unordered_map<const OpDef*, BindCpu> by_op = [] {
+    std::unordered_map<const OpDef*, BindCpu> map;
+    for (const CpuBinding& binding : cpu_bindings()) map.emplace(binding.op, binding.bind);
+    return map;
+  }();
+  const auto found = by_op.find(context.op().def);
+  PLIMSOLL_CHECK(found != by_op.end(), "the op '{}' has no binding", context.op().def->name());
   return found->second(context);
 }
 
-#define PLIMSOLL_BINDING(op, kernel, args, ...) {&op##_op(), #kernel},
-#define PLIMSOLL_TENSORS_BINDING(op, kernel, args, tensors) {&op##_op(), #kernel},
-#define PLIMSOLL_UPDATE_BINDING(kind, name, frame) {&update_op(OptimizerKind::kind), #name},
-#define PLIMSOLL_OWN_BINDING(op) {&op##_op(), ""},
-std::span<const ListedBinding> listed_bindings() {
-  static const std::vector<ListedBinding> bindings{
-#include "exec/ops/bindings.inc"
-  };
-  return bindings;
+std::vector<ListedBinding> listed_cpu_bindings() {
+  std::vector<ListedBinding> listed;
+  for (const CpuBinding& binding : cpu_bindings()) listed.push_back({binding.op, binding.function});
+  return listed;
 }
-#undef PLIMSOLL_OWN_BINDING
-#undef PLIMSOLL_UPDATE_BINDING
-#undef PLIMSOLL_TENSORS_BINDING
-#undef PLIMSOLL_BINDING
+
+#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
+#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+std::span<const KernelFunction> cpu_functions() {
+  static const KernelFunction kFunctions[] = {
+#include "kernels/catalog/families.inc"
+  };
+  return kFunctions;
+}
+#undef PLIMSOLL_PREPARED_KERNEL
+#undef PLIMSOLL_KERNEL
+
+const KernelFunction& cpu_function(std::string_view implementation) {
+  const KernelFunction* function = find_function(cpu_functions(), implementation);
+  PLIMSOLL_CHECK(function != nullptr, "the kernel '{}' has no function for a CPU", implementation);
+  return *function;
+}
 
 }  // namespace plimsoll

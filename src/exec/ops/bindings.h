@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <span>
-#include <string_view>
+#include <typeinfo>
+#include <vector>
 
 #include "device/cuda/stream.h"
 #include "exec/bound_op.h"
+#include "kernels/catalog/kernel_functions.h"
 
 namespace plimsoll {
 
@@ -15,10 +17,16 @@ std::function<void()> bind_cpu(const BindContext& context);
 
 struct ListedBinding {
   const OpSchema* op = nullptr;
-  std::string_view kernel = {};  // the stem of its kernels' names; empty if the family chooses the function
+  // The type of the functions that it calls; null if the family makes the call.
+  const std::type_info* function = nullptr;
 };
-// Returns the rows of bindings.inc. Each is bound on a CPU and, in a build with CUDA, on a GPU.
-std::span<const ListedBinding> listed_bindings();
+// Returns the rows of bindings.inc with what they call on a CPU and on a GPU. The second list is empty in builds without
+// CUDA.
+std::vector<ListedBinding> listed_cpu_bindings();
+std::vector<ListedBinding> listed_cuda_bindings();
+// Returns the functions of the catalog's rows for a CPU and for a GPU; those of a GPU only in builds with CUDA.
+std::span<const KernelFunction> cpu_functions();
+std::span<const KernelFunction> cuda_functions();
 
 // Binds ops for an NVIDIA GPU, as bind_cpu() does for a CPU. Only for sources that are built with CUDA.
 

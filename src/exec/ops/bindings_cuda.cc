@@ -1,6 +1,8 @@
 #include "exec/ops/bindings.h"
 
+#include <typeinfo>
 #include <unordered_map>
+#include <vector>
 
 #include "exec/ops/call.h"
 #include "exec/ops/call_cuda.h"
@@ -14,17 +16,24 @@ namespace plimsoll {
 namespace {
 
 using BindCuda = std::function<void()> (*)(const BindContext&, CudaStream);
+struct CudaBinding {
+  const OpSchema* op;
+  BindCuda bind;
+  const std::type_info* function;  // as in ListedBinding
+};
 
-#define PLIMSOLL_BINDING(op, kernel, args, ...) \
-  {&op##_op(), bind_launch<kernel##_cuda, args __VA_OPT__(, ) __VA_ARGS__>},
-#define PLIMSOLL_TENSORS_BINDING(op, kernel, args, tensors) \
-  {&op##_op(), bind_tensors_launch<kernel##_cuda, args, tensors>},
-#define PLIMSOLL_UPDATE_BINDING(kind, name, frame) \
-  {&update_op(OptimizerKind::kind),                \
-   bind_tensors_launch<name##_cuda, update_args<name##_ref>, update_tensors<UpdateFrame::frame>>},
-#define PLIMSOLL_OWN_BINDING(op) {&op##_op(), bind_##op##_cuda},
-const std::unordered_map<const OpDef*, BindCuda>& cuda_bindings() {
-  static const std::unordered_map<const OpDef*, BindCuda> bindings{
+#define PLIMSOLL_BINDING(op, args, ...)                      \
+  {&op##_op(), bind_launch<args __VA_OPT__(, ) __VA_ARGS__>, \
+   &typeid(CudaCall<args __VA_OPT__(, ) __VA_ARGS__>)},
+#define PLIMSOLL_TENSORS_BINDING(op, args, tensors) \
+  {&op##_op(), bind_tensors_launch<args, tensors>, &typeid(CudaCall<args>)},
+#define PLIMSOLL_UPDATE_BINDING(kind, name, frame)                                   \
+  {&update_op(OptimizerKind::kind),                                                  \
+   bind_tensors_launch<update_args<name##_ref>, update_tensors<UpdateFrame::frame>>, \
+   &typeid(CudaCall<update_args<name##_ref>>)},
+#define PLIMSOLL_OWN_BINDING(op) {&op##_op(), bind_##op##_cuda, nullptr},
+const std::vector<CudaBinding>& cuda_bindings() {
+  static const std::vector<CudaBinding> bindings{
 #include "exec/ops/bindings.inc"
   };
   return bindings;
@@ -37,9 +46,37 @@ const std::unordered_map<const OpDef*, BindCuda>& cuda_bindings() {
 }  // namespace
 
 std::function<void()> bind_cuda(const BindContext& context, CudaStream stream) {
-  const auto found = cuda_bindings().find(context.op().def);
-  PLIMSOLL_CHECK(found != cuda_bindings().end(), "the op '{}' has no binding", context.op().def->name());
+  static const std::unordered_map<const OpDef*, BindCuda> by_op = [] {
+    std::unordered_map<const OpDef*, BindCuda> map;
+    for (const CudaBinding& binding : cuda_bindings()) map.emplace(binding.op, binding.bind);
+    return map;
+  }();
+  const auto found = by_op.find(context.op().def);
+  PLIMSOLL_CHECK(found != by_op.end(), "the op '{}' has no binding", context.op().def->name());
   return found->second(context, stream);
+}
+
+std::vector<ListedBinding> listed_cuda_bindings() {
+  std::vector<ListedBinding> listed;
+  for (const CudaBinding& binding : cuda_bindings()) listed.push_back({binding.op, binding.function});
+  return listed;
+}
+
+#define PLIMSOLL_KERNEL PLIMSOLL_CUDA_FUNCTION
+#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+std::span<const KernelFunction> cuda_functions() {
+  static const KernelFunction kFunctions[] = {
+#include "kernels/catalog/families.inc"
+  };
+  return kFunctions;
+}
+#undef PLIMSOLL_PREPARED_KERNEL
+#undef PLIMSOLL_KERNEL
+
+const KernelFunction& cuda_function(std::string_view implementation) {
+  const KernelFunction* function = find_function(cuda_functions(), implementation);
+  PLIMSOLL_CHECK(function != nullptr, "the kernel '{}' has no function for a GPU", implementation);
+  return *function;
 }
 
 std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream) {
@@ -52,10 +89,6 @@ std::function<void()> bind_attention_bwd_cuda(const BindContext& context, CudaSt
   return [run = attention_bwd_cuda_of(context.kernel(), args.dims), args, random = RandomState(context),
           stream] { run(args, random.on_device(), stream); };
 }
-std::function<void()> bind_first_token_attention_cuda(const BindContext& context, CudaStream stream) {
-  return bind_launch<first_token_attention_cuda, first_token_attention_args>(context, stream);
-}
-
 std::function<void()> bind_quantize_fp8_cuda(const BindContext& context, CudaStream stream) {
   return [args = quantize_fp8_args(context), num_rows = NumTokens(context).on_device(),
           flag = AccumulateFlag(context).on_device(),

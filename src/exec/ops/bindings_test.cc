@@ -16,25 +16,43 @@ namespace {
 
 TEST(Bindings, EveryOpHasExactlyOne) {
   std::multiset<const OpSchema*> bound;
-  for (const ListedBinding& binding : listed_bindings()) bound.insert(binding.op);
+  for (const ListedBinding& binding : listed_cpu_bindings()) bound.insert(binding.op);
   for (const OpSchema* op : all_ops()) {
     EXPECT_EQ(bound.count(op), 1u) << "the op '" << op->name() << "' needs one row in exec/ops/bindings.inc";
   }
   EXPECT_EQ(bound.size(), all_ops().size());
 }
 
-// A binding calls the functions kernel_ref, kernel_cpu and kernel_cuda. The plan chooses between the rows of the
-// kernel to which the op is lowered, so these rows must name the same three functions.
-TEST(Bindings, CallTheKernelsThatThePlanChoosesFrom) {
-  for (const ListedBinding& binding : listed_bindings()) {
-    if (binding.kernel.empty()) continue;
-    EXPECT_EQ(lowering_of(*binding.op).kernel, binding.kernel) << binding.op->name();
-    std::set<std::string> rows, functions;
-    for (const KernelRow* row : kernel_rows_of(binding.kernel)) rows.emplace(row->implementation);
-    for (const char* backend : {"_cpu", "_cuda", "_ref"})
-      functions.insert(std::string(binding.kernel) + backend);
-    EXPECT_EQ(rows, functions) << binding.op->name();
+// Expects that the rows of the kernel to which an op is lowered name functions of the type that its binding calls.
+void expect_functions(const std::vector<ListedBinding>& bindings, std::span<const KernelFunction> functions,
+                      bool on_gpu) {
+  int checked = 0;
+  for (const ListedBinding& binding : bindings) {
+    if (binding.function == nullptr) continue;
+    for (const KernelRow* row : kernel_rows_of(lowering_of(*binding.op).kernel)) {
+      if ((row->backend == Backend::kCuda) != on_gpu) continue;
+      const KernelFunction* function = find_function(functions, row->implementation);
+      ASSERT_NE(function, nullptr) << row->implementation << " has no function that the binding of '"
+                                   << binding.op->name() << "' could call";
+      EXPECT_TRUE(function->type() == *binding.function)
+          << row->implementation << " takes other arguments than the binding of '" << binding.op->name()
+          << "' passes";
+      ++checked;
+    }
   }
+  EXPECT_GE(checked, bindings.empty() ? 0 : 60);
+}
+
+TEST(Bindings, CallTheFunctionsOfTheRowsThatThePlanChoosesFrom) {
+  expect_functions(listed_cpu_bindings(), cpu_functions(), false);
+}
+
+// A build without CUDA has no functions for a GPU, and nothing to compare.
+TEST(Bindings, CallTheFunctionsOfTheRowsForAGpu) {
+  const std::vector<ListedBinding> bindings = listed_cuda_bindings();
+  if (bindings.empty()) GTEST_SKIP() << "this build has no CUDA";
+  EXPECT_EQ(bindings.size(), listed_cpu_bindings().size());
+  expect_functions(bindings, cuda_functions(), true);
 }
 
 // Families that choose the function themselves must also have kernels for both devices. On a CPU the reference

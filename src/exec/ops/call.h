@@ -5,10 +5,12 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "base/philox.h"
 #include "exec/bound_op.h"
+#include "kernels/catalog/kernel_functions.h"
 
 namespace plimsoll {
 
@@ -80,11 +82,18 @@ class NumSequences {
   ConstView num_sequences_;
 };
 
-// Returns a call of the reference or of the CPU kernel, as the plan chose. kArgs makes the arguments; each of RunTime
-// reads an operand before each run.
-template <auto kReference, auto kFast, auto kArgs, typename... RunTime>
+// The type of the functions of a kernel for the CPU whose arguments kArgs makes.
+template <auto kArgs>
+using CpuCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&);
+
+// Returns the function of a row for the CPU. Errors: kInternal if the row has none.
+const KernelFunction& cpu_function(std::string_view implementation);
+
+// Returns a call of the kernel that the plan chose. kArgs makes the arguments; each of RunTime reads an operand before
+// each run.
+template <auto kArgs, typename... RunTime>
 std::function<void()> bind_call(const BindContext& context) {
-  return [run = context.pick(kReference, kFast), args = kArgs(context),
+  return [run = cpu_function(context.kernel()).as<CpuCall<kArgs>>(), args = kArgs(context),
           ... operands = RunTime(context)]() mutable {
     (operands.read(args), ...);
     run(args);
@@ -93,13 +102,13 @@ std::function<void()> bind_call(const BindContext& context) {
 
 // Returns a call like bind_call() of a kernel that works on a list of tensors. The arguments borrow the list, which is
 // stored in the call.
-template <auto kReference, auto kFast, auto kArgs, auto kTensors>
+template <auto kArgs, auto kTensors>
 std::function<void()> bind_tensors_call(const BindContext& context) {
-  return
-      [run = context.pick(kReference, kFast), args = kArgs(context), tensors = kTensors(context)]() mutable {
-        args.tensors = tensors;
-        run(args);
-      };
+  return [run = cpu_function(context.kernel()).as<CpuCall<kArgs>>(), args = kArgs(context),
+          tensors = kTensors(context)]() mutable {
+    args.tensors = tensors;
+    run(args);
+  };
 }
 
 }  // namespace plimsoll

@@ -2,26 +2,38 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
+#include <utility>
 
 #include "device/cuda/stream.h"
 #include "exec/bound_op.h"
+#include "kernels/catalog/kernel_functions.h"
 
 namespace plimsoll {
 
-// Returns a launch of a CUDA kernel. kArgs makes the arguments; each of RunTime passes an operand in device memory.
-template <auto kRun, auto kArgs, typename... RunTime>
+// The type of the functions of a CUDA kernel whose arguments kArgs makes and that reads the operands RunTime.
+template <auto kArgs, typename... RunTime>
+using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&,
+                      decltype(std::declval<const RunTime&>().on_device())..., CudaStream);
+
+// Returns the function of a row for a GPU. Errors: kInternal if the row has none.
+const KernelFunction& cuda_function(std::string_view implementation);
+
+// Returns a launch of the kernel that the plan chose. kArgs makes the arguments; each of RunTime passes an operand in
+// device memory.
+template <auto kArgs, typename... RunTime>
 std::function<void()> bind_launch(const BindContext& context, CudaStream stream) {
-  return [args = kArgs(context), ... operands = RunTime(context), stream] {
-    kRun(args, operands.on_device()..., stream);
-  };
+  return [run = cuda_function(context.kernel()).as<CudaCall<kArgs, RunTime...>>(), args = kArgs(context),
+          ... operands = RunTime(context), stream] { run(args, operands.on_device()..., stream); };
 }
 
 // Returns a launch like bind_launch() of a kernel that works on a list of tensors, which is stored in the call.
-template <auto kRun, auto kArgs, auto kTensors>
+template <auto kArgs, auto kTensors>
 std::function<void()> bind_tensors_launch(const BindContext& context, CudaStream stream) {
-  return [args = kArgs(context), tensors = kTensors(context), stream]() mutable {
+  return [run = cuda_function(context.kernel()).as<CudaCall<kArgs>>(), args = kArgs(context),
+          tensors = kTensors(context), stream]() mutable {
     args.tensors = tensors;
-    kRun(args, stream);
+    run(args, stream);
   };
 }
 
@@ -32,7 +44,6 @@ std::function<void()> bind_linear_norm_cuda(const BindContext& context, CudaStre
 std::function<void()> bind_linear_add_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_attention_bwd_cuda(const BindContext& context, CudaStream stream);
-std::function<void()> bind_first_token_attention_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_bwd_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_cross_entropy_grad_cuda(const BindContext& context, CudaStream stream);

@@ -193,7 +193,8 @@ QuantizeFp8Args quantize_fp8_args(const BindContext& context) {
 
 std::function<void()> bind_quantize_fp8_cpu(const BindContext& context) {
   const bool has_tokens = context.has_input(QuantizeFp8Op::kCuSeqlens);
-  return [args = quantize_fp8_args(context), flag = AccumulateFlag(context), tokens = NumTokens(context),
+  return [run = cpu_function(context.kernel()).as<void(const QuantizeFp8Args&)>(),
+          args = quantize_fp8_args(context), flag = AccumulateFlag(context), tokens = NumTokens(context),
           has_tokens]() mutable {
     struct {
       int64_t num_tokens = -1;
@@ -201,7 +202,7 @@ std::function<void()> bind_quantize_fp8_cpu(const BindContext& context) {
     if (has_tokens) tokens.read(rows);
     args.num_rows = rows.num_tokens;
     flag.read(args);
-    quantize_fp8_ref(args);
+    run(args);
   };
 }
 
@@ -227,7 +228,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
 }
 
 std::function<void()> bind_copy_cpu(const BindContext& context) {
-  return [copies = copy_args(context), run = context.pick(copy_ref, copy_cpu)] {
+  return [copies = copy_args(context), run = cpu_function(context.kernel()).as<void(const CopyArgs&)>()] {
     for (const CopyArgs& copy : copies) run(copy);
   };
 }

@@ -61,7 +61,6 @@ PagedAttentionArgs paged_attention_args(const BindContext& context);
 
 std::function<void()> bind_attention_cpu(const BindContext& context);
 std::function<void()> bind_attention_bwd_cpu(const BindContext& context);
-std::function<void()> bind_first_token_attention_cpu(const BindContext& context);
 
 // The arguments of element-wise kernels, of copies and of dequantization. Thread-safe: pure functions.
 

@@ -46,20 +46,20 @@ auto row_function(const Problem& problem) {
   return call(kFunction, problem);
 }
 
-#define PLIMSOLL_KERNEL_WITH_LIBRARY(kernel, implementation, backend, dtypes, support, scratch, library) \
-  KernelRow{#kernel,                                                                                     \
-            #implementation,                                                                             \
-            Backend::backend,                                                                            \
-            dtypes,                                                                                      \
-            row_function<support>,                                                                       \
-            row_function<scratch>,                                                                       \
+#define PLIMSOLL_PREPARED_KERNEL(kernel, implementation, backend, dtypes, support, scratch, library) \
+  KernelRow{#kernel,                                                                                 \
+            #implementation,                                                                         \
+            Backend::backend,                                                                        \
+            dtypes,                                                                                  \
+            row_function<support>,                                                                   \
+            row_function<scratch>,                                                                   \
             row_function<library>},
 #define PLIMSOLL_KERNEL(kernel, implementation, backend, dtypes, support, scratch) \
-  PLIMSOLL_KERNEL_WITH_LIBRARY(kernel, implementation, backend, dtypes, support, scratch, no_scratch)
+  PLIMSOLL_PREPARED_KERNEL(kernel, implementation, backend, dtypes, support, scratch, no_scratch)
 constexpr KernelRow kRows[] = {
 #include "kernels/catalog/families.inc"
 };
-#undef PLIMSOLL_KERNEL_WITH_LIBRARY
+#undef PLIMSOLL_PREPARED_KERNEL
 #undef PLIMSOLL_KERNEL
 }  // namespace
 }  // namespace catalog_rows

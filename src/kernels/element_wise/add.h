@@ -96,9 +96,9 @@ inline double column_sum_error_bound(int64_t T, int64_t C, double magnitudes, do
 // `b` may have another type than `a` and `c`.
 void add_fwd_cuda(const AddFwdArgs& args, CudaStream stream);
 
-// Computes c = a + b if *accumulate is not 0, otherwise c = b; b may have another type than a and c. Aliasing
-// and cost: as for add_fwd.
-void accumulate_cuda(const AddFwdArgs& args, const int32_t* accumulate, CudaStream stream);
+// Computes c = a + b if *accumulate is not 0, otherwise c = b; b may have another type than a and c. It does not read
+// args.accumulate. Aliasing and cost: as for add_fwd.
+void accumulate_cuda(const AccumulateArgs& args, const int32_t* accumulate, CudaStream stream);
 
 void bias_add_fwd_cuda(const BiasAddFwdArgs& args, CudaStream stream);
 

@@ -77,7 +77,7 @@ void add_fwd_cuda(const AddFwdArgs& args, CudaStream stream) {
   cuda::launch_sum("add_fwd_cuda", args, {nullptr, true}, stream);
 }
 
-void accumulate_cuda(const AddFwdArgs& args, const int32_t* accumulate, CudaStream stream) {
+void accumulate_cuda(const AccumulateArgs& args, const int32_t* accumulate, CudaStream stream) {
   cuda::launch_sum("accumulate_cuda", args, {accumulate, false}, stream);
 }
 

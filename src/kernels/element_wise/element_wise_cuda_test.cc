@@ -69,7 +69,7 @@ TEST(AccumulateCuda, AddsOrOverwritesByTheFlagOnTheDevice) {
       if (adds) into.fill_uniform();
       for (int64_t i = 0; i < n; ++i) want.view().store(i, d.load(i) + (adds ? into.load(i) : 0.0));
       Twins gpu;
-      accumulate_cuda({gpu(into), gpu(d), gpu(into), n}, gpu(flag).as<int32_t>(), nullptr);
+      accumulate_cuda({{gpu(into), gpu(d), gpu(into), n}}, gpu(flag).as<int32_t>(), nullptr);
       gpu.download();
       expect_same_bits(into, want);
     }

@@ -1,0 +1,77 @@
+// The functions of the catalog's rows. The implementation that a row names is a function, and this file makes lists of
+// these functions from the rows themselves, so that a new row needs no entry elsewhere. A file that includes the
+// declarations of a family's kernels lists them in this way:
+//
+//   const KernelFunction kFunctions[] = {
+//   #define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION  // or PLIMSOLL_CUDA_FUNCTION
+//   #define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+//   #include "kernels/layer_norm/layer_norm_catalog.inc"
+//   #undef PLIMSOLL_PREPARED_KERNEL
+//   #undef PLIMSOLL_KERNEL
+//   };
+//
+// A row whose function is not declared does not compile, and one whose function is not defined does not link. The
+// declarations are written by hand, next to the contract of the kernel. Benchmarks name the functions that they measure,
+// because each chooses its sizes and counts the bytes that must move.
+// Thread-safe: values only.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <typeinfo>
+
+#include "base/check.h"
+
+// Expand a row to its KernelFunction if it runs on that device, and to nothing otherwise.
+#define PLIMSOLL_CPU_FUNCTION(kernel, implementation, backend, ...) \
+  PLIMSOLL_CPU_FUNCTION_##backend(implementation)
+#define PLIMSOLL_CPU_FUNCTION_kRef(implementation) \
+  ::plimsoll::KernelFunction(#implementation, implementation),
+#define PLIMSOLL_CPU_FUNCTION_kCpu(implementation) \
+  ::plimsoll::KernelFunction(#implementation, implementation),
+#define PLIMSOLL_CPU_FUNCTION_kCuda(implementation)
+#define PLIMSOLL_CUDA_FUNCTION(kernel, implementation, backend, ...) \
+  PLIMSOLL_CUDA_FUNCTION_##backend(implementation)
+#define PLIMSOLL_CUDA_FUNCTION_kRef(implementation)
+#define PLIMSOLL_CUDA_FUNCTION_kCpu(implementation)
+#define PLIMSOLL_CUDA_FUNCTION_kCuda(implementation) \
+  ::plimsoll::KernelFunction(#implementation, implementation),
+#define PLIMSOLL_NO_FUNCTION(...)
+
+namespace plimsoll {
+
+// A function of any type with the name of its row.
+class KernelFunction {
+ public:
+  template <typename Function>
+  KernelFunction(std::string_view implementation, Function* function)
+      : implementation_(implementation),
+        type_(&typeid(Function)),
+        function_(reinterpret_cast<void (*)()>(function)) {}
+
+  std::string_view implementation() const { return implementation_; }
+  const std::type_info& type() const { return *type_; }
+  // Returns the function. Errors: kInternal if it is of another type.
+  template <typename Function>
+  Function* as() const {
+    PLIMSOLL_CHECK(*type_ == typeid(Function), "the kernel {} takes other arguments than its caller passes",
+                   implementation_);
+    return reinterpret_cast<Function*>(function_);
+  }
+
+ private:
+  std::string_view implementation_;
+  const std::type_info* type_;
+  void (*function_)();
+};
+
+// Returns the function of a row, or null if the list does not have it.
+inline const KernelFunction* find_function(std::span<const KernelFunction> functions,
+                                           std::string_view implementation) {
+  for (const KernelFunction& function : functions) {
+    if (function.implementation() == implementation) return &function;
+  }
+  return nullptr;
+}
+
+}  // namespace plimsoll
