@@ -12,11 +12,25 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
+#include "kernels/attention/first_token_attention.h"
+#include "kernels/attention/paged_attention.h"
 #include "kernels/attention/testing/attention_case.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/simd_target_cases.h"
 
 namespace plimsoll::test {
 namespace {
+
+// The rows that the tests of this executable run.
+#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
+#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+const TestedRows kTestedRows(
+    {
+#include "kernels/attention/attention_catalog.inc"
+    },
+    {"attention_fwd", "attention_bwd"});
+#undef PLIMSOLL_PREPARED_KERNEL
+#undef PLIMSOLL_KERNEL
 
 Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
                           const std::vector<double>& bound, DType dtype) {
@@ -27,29 +41,33 @@ Comparison compare_values(const std::vector<double>& got, const std::vector<doub
   return compare(view, want, limit);
 }
 
-// Runs both passes of both implementations and compares everything they write.
+// Compares everything that a row of each pass writes with the results of the reference.
 void expect_within_bounds(const AttentionProblem& problem) {
   SCOPED_TRACE(problem.name);
-  AttentionCase fast(problem);
-  const std::unique_ptr<AttentionCase> exact = fast.in_double();
+  AttentionCase inputs(problem);
+  const std::unique_ptr<AttentionCase> exact = inputs.in_double();
   exact->forward(Implementation::kRef);
   exact->backward(Implementation::kRef);
-  const AttentionBounds bounds = attention_bounds(*exact, problem.dtype);
-  fast.forward(Implementation::kCpu);
-  EXPECT_TRUE(fast.guards_intact());
-  fast.backward(Implementation::kCpu);
-  EXPECT_TRUE(fast.guards_intact());
-
   const DType dtype = problem.dtype;
-  const auto lse = compare_values(fast.lse.to_doubles(), exact->lse.to_doubles(), bounds.lse, DType::kF32);
-  EXPECT_TRUE(lse.ok()) << "lse: " << lse;
-  const auto o = compare_values(fast.o.to_doubles(), exact->o.to_doubles(), bounds.o, dtype);
-  EXPECT_TRUE(o.ok()) << "o: " << o;
-  const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
-  for (int part = 0; part < 3; ++part) {
-    const auto d = compare_values(fast.gradient(part), exact->gradient(part), *part_bounds[part], dtype);
-    EXPECT_TRUE(d.ok()) << "gradient of part " << part << ": " << d;
-  }
+  const AttentionBounds bounds = attention_bounds(*exact, dtype);
+  const FastRows passes(attention_fwd_ref, attention_bwd_ref);
+  passes.for_each_on_best_target(dtype, inputs.dims(), [&](const auto& forward, const auto& backward) {
+    AttentionCase fast(problem);
+    forward(fast.fwd_args(Implementation::kCpu));
+    EXPECT_TRUE(fast.guards_intact());
+    backward(fast.bwd_args(Implementation::kCpu));
+    EXPECT_TRUE(fast.guards_intact());
+
+    const auto lse = compare_values(fast.lse.to_doubles(), exact->lse.to_doubles(), bounds.lse, DType::kF32);
+    EXPECT_TRUE(lse.ok()) << "lse: " << lse;
+    const auto o = compare_values(fast.o.to_doubles(), exact->o.to_doubles(), bounds.o, dtype);
+    EXPECT_TRUE(o.ok()) << "o: " << o;
+    const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
+    for (int part = 0; part < 3; ++part) {
+      const auto d = compare_values(fast.gradient(part), exact->gradient(part), *part_bounds[part], dtype);
+      EXPECT_TRUE(d.ok()) << "gradient of part " << part << ": " << d;
+    }
+  });
 }
 
 class AttentionHeadDims : public testing::TestWithParam<int64_t> {};

@@ -7,8 +7,10 @@
 
 #include "device/cpu/parallel.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/testing/paged_attention_case.h"
 #include "kernels/catalog/catalog.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -16,6 +18,17 @@ namespace {
 using test::GuardedBuffer;
 using test::PagedCase;
 using test::PagedShape;
+
+// The rows that the tests of this executable run.
+#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
+#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+const test::TestedRows kTestedRows(
+    {
+#include "kernels/attention/attention_catalog.inc"
+    },
+    {"append_kv", "paged_attention"});
+#undef PLIMSOLL_PREPARED_KERNEL
+#undef PLIMSOLL_KERNEL
 
 // Restores the number of threads.
 class Threads {
@@ -27,37 +40,51 @@ class Threads {
   int before_;
 };
 
-void attend(PagedCase* c, const std::string& name) {
+template <typename Kernel>
+void attend(PagedCase* c, const std::string& name, const Kernel& paged_attention) {
   const int64_t bytes = paged_attention_cpu_scratch_bytes(c->dims, num_threads());
   GuardedBuffer scratch(name + "/scratch", DType::kU8, bytes);
-  paged_attention_cpu(c->attention_args(scratch.view(), bytes));
+  paged_attention(c->attention_args(scratch.view(), bytes));
   EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+}
+void attend(PagedCase* c, const std::string& name) {
+  attend(c, name, paged_attention_cpu);
 }
 
 // Appends with both implementations and compares every byte of the cache, then attends and compares with the reference.
+template <typename Append, typename Attend>
+void check_kernels(const std::string& name, const PagedShape& shape, DType dtype, const Append& append_kv,
+                   const Attend& paged_attention) {
+  PagedCase c(name, shape, dtype);
+  PagedCase by_reference(name, shape, dtype);
+  append_kv(c.append_args());
+  append_kv_ref(by_reference.append_args());
+  EXPECT_EQ(std::memcmp(c.cache->view().data, by_reference.cache->view().data,
+                        static_cast<size_t>(c.cache->size_bytes())),
+            0);
+  EXPECT_EQ(c.cache->broken_guard(), GuardedBuffer::kIntact);
+  const std::vector<double> want = c.expected();
+  const std::vector<double> bounds = c.bounds(want, 0x1p-24);
+  std::vector<double> first;
+  for (const int threads : {1, 2, 5}) {
+    const Threads set(threads);
+    c.o->poison();
+    attend(&c, name, paged_attention);
+    const auto result = test::compare(*c.o, want, {.per_element = bounds, .zeros = test::Zeros::kExpected});
+    EXPECT_TRUE(result.ok()) << result;
+    if (first.empty()) first = c.o->to_doubles();
+    EXPECT_EQ(c.o->to_doubles(), first) << "other bits with " << threads << " threads";
+  }
+}
+
 void check(const std::string& name, const PagedShape& shape) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     SCOPED_TRACE(name + " " + std::string(dtype_name(dtype)));
-    PagedCase c(name, shape, dtype);
-    PagedCase by_reference(name, shape, dtype);
-    append_kv_cpu(c.append_args());
-    append_kv_ref(by_reference.append_args());
-    EXPECT_EQ(std::memcmp(c.cache->view().data, by_reference.cache->view().data,
-                          static_cast<size_t>(c.cache->size_bytes())),
-              0);
-    EXPECT_EQ(c.cache->broken_guard(), GuardedBuffer::kIntact);
-    const std::vector<double> want = c.expected();
-    const std::vector<double> bounds = c.bounds(want, 0x1p-24);
-    std::vector<double> first;
-    for (const int threads : {1, 2, 5}) {
-      const Threads set(threads);
-      c.o->poison();
-      attend(&c, name);
-      const auto result = test::compare(*c.o, want, {.per_element = bounds, .zeros = test::Zeros::kExpected});
-      EXPECT_TRUE(result.ok()) << result;
-      if (first.empty()) first = c.o->to_doubles();
-      EXPECT_EQ(c.o->to_doubles(), first) << "other bits with " << threads << " threads";
-    }
+    const PagedAttentionDims dims = PagedCase(name, shape, dtype).dims;
+    test::FastRows(append_kv_ref, paged_attention_ref)
+        .for_each(dtype, dims, [&](const auto& append_kv, const auto& paged_attention) {
+          check_kernels(name, shape, dtype, append_kv, paged_attention);
+        });
   }
 }
 

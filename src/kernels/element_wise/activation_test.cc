@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -26,9 +27,9 @@ TEST(Tanh, StaysWithinItsBoundOverTheWholeRange) {
   tanh_fwd_ref({x.view(), want.view(), x.count()});
   std::vector<double> bounds;
   for (int64_t i = 0; i < x.count(); ++i) bounds.push_back(tanh_fwd_error_bound(want.load(i), DType::kF32));
-  for_each_simd_target([&] {
+  FastRows(tanh_fwd_ref).for_each(DType::kF32, [&](const auto& tanh_fwd) {
     GuardedBuffer y("y", DType::kF32, x.count());
-    tanh_fwd_cpu({x.view(), y.view(), x.count()});
+    tanh_fwd({x.view(), y.view(), x.count()});
     const Comparison result = compare(y, want, limit_of(bounds));
     EXPECT_TRUE(result.ok()) << result << " at x = " << x.load(std::max<int64_t>(0, result.worst_index));
   });
@@ -74,23 +75,25 @@ TEST(Activations, AgreeWithTheReferences) {
         const double y_squared = x.load(i) * x.load(i);
         d_tanh_bounds.push_back(tanh_bwd_error_bound(x.load(i), d_y.load(i) * (1.0 + y_squared), dtype));
       }
-      for_each_simd_target([&] {
-        GuardedBuffer y("tanh", dtype, n), relu("relu", dtype, n), d_tanh("d_tanh", dtype, n),
-            d_relu("d_relu", dtype, n);
-        run_with_one_and_two_threads({&y, &relu, &d_tanh, &d_relu}, [&] {
-          tanh_fwd_cpu({x.view(), y.view(), n});
-          relu_fwd_cpu({x.view(), relu.view(), n});
-          tanh_bwd_cpu({x.view(), d_y.view(), d_tanh.view(), n});
-          relu_bwd_cpu({x.view(), d_y.view(), d_relu.view(), n});
-        });
-        EXPECT_TRUE(compare(y, want_tanh, limit_of(tanh_bounds)).ok())
-            << compare(y, want_tanh, limit_of(tanh_bounds));
-        EXPECT_TRUE(compare(d_tanh, want_d_tanh, limit_of(d_tanh_bounds)).ok())
-            << compare(d_tanh, want_d_tanh, limit_of(d_tanh_bounds));
-        const Limit exact{.zeros = Zeros::kExpected};
-        EXPECT_TRUE(compare(relu, want_relu, exact).ok()) << compare(relu, want_relu, exact);
-        EXPECT_TRUE(compare(d_relu, want_d_relu, exact).ok()) << compare(d_relu, want_d_relu, exact);
-      });
+      FastRows(tanh_fwd_ref, relu_fwd_ref, tanh_bwd_ref, relu_bwd_ref)
+          .for_each(dtype, [&](const auto& tanh_fwd, const auto& relu_fwd, const auto& tanh_bwd,
+                               const auto& relu_bwd) {
+            GuardedBuffer y("tanh", dtype, n), relu("relu", dtype, n), d_tanh("d_tanh", dtype, n),
+                d_relu("d_relu", dtype, n);
+            run_with_one_and_two_threads({&y, &relu, &d_tanh, &d_relu}, [&] {
+              tanh_fwd({x.view(), y.view(), n});
+              relu_fwd({x.view(), relu.view(), n});
+              tanh_bwd({x.view(), d_y.view(), d_tanh.view(), n});
+              relu_bwd({x.view(), d_y.view(), d_relu.view(), n});
+            });
+            EXPECT_TRUE(compare(y, want_tanh, limit_of(tanh_bounds)).ok())
+                << compare(y, want_tanh, limit_of(tanh_bounds));
+            EXPECT_TRUE(compare(d_tanh, want_d_tanh, limit_of(d_tanh_bounds)).ok())
+                << compare(d_tanh, want_d_tanh, limit_of(d_tanh_bounds));
+            const Limit exact{.zeros = Zeros::kExpected};
+            EXPECT_TRUE(compare(relu, want_relu, exact).ok()) << compare(relu, want_relu, exact);
+            EXPECT_TRUE(compare(d_relu, want_d_relu, exact).ok()) << compare(d_relu, want_d_relu, exact);
+          });
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -19,13 +20,13 @@ TEST(Add, AgreesWithTheReference) {
       add_fwd_ref({a.view(), b.view(), want.view(), n});
       std::vector<double> bounds;
       for (int64_t i = 0; i < n; ++i) bounds.push_back(add_fwd_error_bound(want.load(i), dtype));
-      for_each_simd_target([&] {
+      FastRows(add_fwd_ref).for_each(dtype, [&](const auto& add) {
         GuardedBuffer c("c", dtype, n);
-        run_with_one_and_two_threads({&c}, [&] { add_fwd_cpu({a.view(), b.view(), c.view(), n}); });
+        run_with_one_and_two_threads({&c}, [&] { add({a.view(), b.view(), c.view(), n}); });
         EXPECT_TRUE(compare(c, want, limit_of(bounds)).ok()) << compare(c, want, limit_of(bounds));
         GuardedBuffer in_place("in place", dtype, n);
         in_place.assign(a.to_doubles());
-        add_fwd_cpu({in_place.view(), b.view(), in_place.view(), n});
+        add({in_place.view(), b.view(), in_place.view(), n});
         EXPECT_TRUE(compare_bits(in_place, c).ok());
       });
     }
@@ -35,9 +36,9 @@ TEST(Add, AgreesWithTheReference) {
 TEST(Add, NeedsNoAlignment) {
   GuardedBuffer a(tensor_name("a", {1, 101}, DType::kF32), DType::kF32, 101);
   a.fill_normal();
-  for_each_simd_target([&] {
+  FastRows(add_fwd_ref).for_each(DType::kF32, [&](const auto& add) {
     GuardedBuffer c("c", DType::kF32, 100);
-    add_fwd_cpu({a.view_from(1), a.view_from(1), c.view(), 100});
+    add({a.view_from(1), a.view_from(1), c.view(), 100});
     for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(c.load(i), 2.0 * a.load(i + 1));
   });
 }
@@ -49,10 +50,10 @@ TEST(Accumulate, AddsOrOverwritesAsTheReferenceDoes) {
       into.fill_normal();
       d.fill_normal();
       accumulate_ref({{into.view(), d.view(), want.view(), 101}, accumulate});
-      for_each_simd_target([&] {
+      FastRows(accumulate_ref).for_each(dtype, [&](const auto& accumulate_kernel) {
         GuardedBuffer sum("sum", dtype, 101);
         sum.assign(into.to_doubles());
-        accumulate_cpu({{sum.view(), d.view(), sum.view(), 101}, accumulate});
+        accumulate_kernel({{sum.view(), d.view(), sum.view(), 101}, accumulate});
         EXPECT_TRUE(compare_bits(sum, want).ok()) << compare_bits(sum, want);
       });
     }
@@ -71,10 +72,10 @@ TEST(BiasAdd, AgreesWithTheReference) {
         bias_add_fwd_ref({x.view(), b.view(), want.view(), shape.T, shape.C});
         std::vector<double> bounds;
         for (int64_t i = 0; i < shape.size(); ++i) bounds.push_back(add_fwd_error_bound(want.load(i), dtype));
-        for_each_simd_target([&] {
+        FastRows(bias_add_fwd_ref).for_each(dtype, [&](const auto& bias_add) {
           GuardedBuffer y("y", dtype, shape.size());
           run_with_one_and_two_threads({&y}, [&] {
-            bias_add_fwd_cpu({x.view(), b.view(), y.view(), shape.T, shape.C});
+            bias_add({x.view(), b.view(), y.view(), shape.T, shape.C});
           });
           EXPECT_TRUE(compare(y, want, limit_of(bounds)).ok()) << compare(y, want, limit_of(bounds));
         });
@@ -109,16 +110,18 @@ TEST(BiasGrad, AgreesWithTheReference) {
             bound = column_sum_error_bound(shape.T, shape.C, bound + std::abs(before.load(c)), 0.0,
                                            want.load(c), sum_type);
           }
-          for_each_simd_target([&] {
-            GuardedBuffer d_b("d_b", sum_type, shape.C);
-            if (accumulate == Accumulate::kAdd) d_b.assign(before.to_doubles());
-            GuardedBuffer scratch = scratch_of(bias_grad_scratch_bytes(shape.T, shape.C));
-            run_with_one_and_two_threads({&d_b}, [&] {
-              bias_grad_cpu({d_y.view(), d_b.view(), scratch.view(), shape.T, shape.C, accumulate});
-            });
-            EXPECT_TRUE(compare(d_b, want, limit_of(bounds)).ok()) << compare(d_b, want, limit_of(bounds));
-            EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-          });
+          FastRows(bias_grad_ref)
+              .for_each(dtype, RowsProblem{.rows = shape.T, .columns = shape.C}, [&](const auto& bias_grad) {
+                GuardedBuffer d_b("d_b", sum_type, shape.C);
+                if (accumulate == Accumulate::kAdd) d_b.assign(before.to_doubles());
+                GuardedBuffer scratch = scratch_of(bias_grad.scratch_bytes());
+                run_with_one_and_two_threads({&d_b}, [&] {
+                  bias_grad({d_y.view(), d_b.view(), scratch.view(), shape.T, shape.C, accumulate});
+                });
+                EXPECT_TRUE(compare(d_b, want, limit_of(bounds)).ok())
+                    << compare(d_b, want, limit_of(bounds));
+                EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+              });
         }
       }
     }

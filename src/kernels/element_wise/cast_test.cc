@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -36,9 +37,9 @@ TEST(Cast, EqualsTheReferenceBitForBit) {
     for (const DType to : kTypes) {
       GuardedBuffer want("want", to, n);
       cast_fwd_ref({x.view(), want.view(), n});
-      for_each_simd_target([&] {
+      FastRows(cast_fwd_ref).for_each(from, [&](const auto& cast) {
         GuardedBuffer y("y", to, n);
-        run_with_one_and_two_threads({&y}, [&] { cast_fwd_cpu({x.view(), y.view(), n}); });
+        run_with_one_and_two_threads({&y}, [&] { cast({x.view(), y.view(), n}); });
         EXPECT_TRUE(compare_bits(y, want).ok())
             << dtype_name(from) << " to " << dtype_name(to) << ": " << compare_bits(y, want);
         EXPECT_EQ(y.broken_guard(), GuardedBuffer::kIntact);
@@ -67,10 +68,10 @@ TEST(Cast, NaNStaysNaN) {
     GuardedBuffer x("x", from, 20);
     x.fill(std::nan(""));
     for (const DType to : kTypes) {
-      for_each_simd_target([&] {
+      FastRows(cast_fwd_ref).for_each(from, [&](const auto& cast) {
         GuardedBuffer y("y", to, 20);
         y.fill(0.0);
-        cast_fwd_cpu({x.view(), y.view(), 20});
+        cast({x.view(), y.view(), 20});
         for (int64_t i = 0; i < 20; ++i) EXPECT_TRUE(std::isnan(y.load(i)));
       });
     }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -29,10 +30,10 @@ TEST(Columns, AgreesWithTheReference) {
         }
         std::vector<double> bounds;
         for (int64_t i = 0; i < n; ++i) bounds.push_back(columns_error_bound(want.load(i), dtype));
-        for_each_simd_target([&] {
+        FastRows(columns_fwd_ref).for_each(dtype, [&](const auto& columns) {
           GuardedBuffer y("y", dtype, n);
           run_with_one_and_two_threads({&y}, [&] {
-            columns_fwd_cpu({x.view(), y.view(), shape.T, shape.C, range.K, range.first, scale});
+            columns({x.view(), y.view(), shape.T, shape.C, range.K, range.first, scale});
           });
           EXPECT_TRUE(compare(y, want, limit_of(bounds)).ok()) << compare(y, want, limit_of(bounds));
         });
@@ -53,16 +54,15 @@ TEST(AddColumns, AgreesWithTheReferenceAlsoInPlace) {
         add_columns_fwd_ref({x.view(), y.view(), want.view(), shape.T, shape.C, range.K, range.first});
         std::vector<double> bounds;
         for (int64_t i = 0; i < shape.size(); ++i) bounds.push_back(columns_error_bound(want.load(i), dtype));
-        for_each_simd_target([&] {
+        FastRows(add_columns_fwd_ref).for_each(dtype, [&](const auto& add_columns) {
           GuardedBuffer z("z", dtype, shape.size());
           run_with_one_and_two_threads({&z}, [&] {
-            add_columns_fwd_cpu({x.view(), y.view(), z.view(), shape.T, shape.C, range.K, range.first});
+            add_columns({x.view(), y.view(), z.view(), shape.T, shape.C, range.K, range.first});
           });
           EXPECT_TRUE(compare(z, want, limit_of(bounds)).ok()) << compare(z, want, limit_of(bounds));
           GuardedBuffer in_place("in place", dtype, shape.size());
           in_place.assign(x.to_doubles());
-          add_columns_fwd_cpu(
-              {in_place.view(), y.view(), in_place.view(), shape.T, shape.C, range.K, range.first});
+          add_columns({in_place.view(), y.view(), in_place.view(), shape.T, shape.C, range.K, range.first});
           EXPECT_TRUE(compare_bits(in_place, z).ok());
         });
       }

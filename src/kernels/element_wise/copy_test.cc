@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <vector>
 
-namespace plimsoll {
+#include "tests/support/kernel_rows.h"
+
+namespace plimsoll::test {
 namespace {
 
 TEST(Copy, MovesExactlyTheBytes) {
-  for (const auto run : {copy_ref, copy_cpu}) {
+  const auto check = [](const auto& run) {
     for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{63}, int64_t{4096}, int64_t{100001}}) {
       std::vector<std::byte> from(static_cast<size_t>(bytes) + 1),
           to(static_cast<size_t>(bytes) + 2, std::byte{0xAB});
@@ -19,8 +21,10 @@ TEST(Copy, MovesExactlyTheBytes) {
       EXPECT_EQ(to.back(), std::byte{0xAB});
       EXPECT_TRUE(std::equal(to.begin() + 1, to.end() - 1, from.begin())) << bytes;
     }
-  }
+  };
+  check(copy_ref);
+  FastRows(copy_ref).for_each(DType::kF32, check);
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::test

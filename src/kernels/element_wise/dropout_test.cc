@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -20,9 +21,9 @@ TEST(Dropout, MaskEqualsPhiloxElementExactly) {
         const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= threshold;
         want.push_back(kept ? static_cast<double>(dropout_scale(p)) : 0.0);
       }
-      for_each_simd_target([&] {
+      FastRows(dropout_fwd_ref).for_each(DType::kF32, [&](const auto& dropout) {
         GuardedBuffer y("y", DType::kF32, n);
-        run_with_one_and_two_threads({&y}, [&] { dropout_fwd_cpu({x.view(), y.view(), n, p, kSite}); });
+        run_with_one_and_two_threads({&y}, [&] { dropout({x.view(), y.view(), n, p, kSite}); });
         const Limit exact{.zeros = Zeros::kExpected};
         EXPECT_TRUE(compare(y, want, exact).ok()) << compare(y, want, exact);
       });
@@ -59,14 +60,14 @@ TEST(Dropout, AgreesWithTheReference) {
       dropout_fwd_ref({x.view(), want.view(), n, 0.3, kSite});
       std::vector<double> bounds;
       for (int64_t i = 0; i < n; ++i) bounds.push_back(dropout_fwd_error_bound(want.load(i), dtype));
-      for_each_simd_target([&] {
+      FastRows(dropout_fwd_ref).for_each(dtype, [&](const auto& dropout) {
         GuardedBuffer y("y", dtype, n);
-        dropout_fwd_cpu({x.view(), y.view(), n, 0.3, kSite});
+        dropout({x.view(), y.view(), n, 0.3, kSite});
         const Limit limit = limit_of(bounds, Zeros::kExpected);
         EXPECT_TRUE(compare(y, want, limit).ok()) << compare(y, want, limit);
         GuardedBuffer in_place("in place", dtype, n);
         in_place.assign(x.to_doubles());
-        dropout_fwd_cpu({in_place.view(), in_place.view(), n, 0.3, kSite});
+        dropout({in_place.view(), in_place.view(), n, 0.3, kSite});
         EXPECT_TRUE(compare_bits(in_place, y).ok());
       });
     }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -47,9 +48,9 @@ TEST(Gelu, StaysWithinItsBoundOverTheWholeRange) {
     std::vector<double> bounds;
     for (int64_t i = 0; i < x.count(); ++i)
       bounds.push_back(gelu_fwd_error_bound(x.load(i), activation, DType::kF32));
-    for_each_simd_target([&] {
+    FastRows(gelu_fwd_ref).for_each(DType::kF32, [&](const auto& gelu_fwd) {
       GuardedBuffer y("y", DType::kF32, x.count());
-      gelu_fwd_cpu({x.view(), y.view(), x.count(), activation});
+      gelu_fwd({x.view(), y.view(), x.count(), activation});
       const Comparison result = compare(y, want, limit_of(bounds, Zeros::kExpected));
       EXPECT_TRUE(result.ok()) << result << " at x = " << x.load(std::max<int64_t>(0, result.worst_index));
     });
@@ -66,9 +67,9 @@ TEST(Gelu, SlopeStaysWithinItsBoundOverTheWholeRange) {
     std::vector<double> bounds;
     for (int64_t i = 0; i < x.count(); ++i)
       bounds.push_back(gelu_bwd_error_bound(x.load(i), 1.0, activation, DType::kF32));
-    for_each_simd_target([&] {
+    FastRows(gelu_bwd_ref).for_each(DType::kF32, [&](const auto& gelu_bwd) {
       GuardedBuffer d_x("d_x", DType::kF32, x.count());
-      gelu_bwd_cpu({x.view(), d_y.view(), d_x.view(), x.count(), activation});
+      gelu_bwd({x.view(), d_y.view(), d_x.view(), x.count(), activation});
       const Comparison result = compare(d_x, want, limit_of(bounds, Zeros::kExpected));
       EXPECT_TRUE(result.ok()) << result << " at x = " << x.load(std::max<int64_t>(0, result.worst_index));
     });
@@ -126,12 +127,12 @@ TEST(Gelu, FlatKernelsAgreeWithTheReference) {
           y_bounds.push_back(gelu_fwd_error_bound(x.load(i), activation, dtype));
           d_x_bounds.push_back(gelu_bwd_error_bound(x.load(i), d_y.load(i), activation, dtype));
         }
-        for_each_simd_target([&] {
+        FastRows(gelu_fwd_ref, gelu_bwd_ref).for_each(dtype, [&](const auto& gelu_fwd, const auto& gelu_bwd) {
           GuardedBuffer y("y", dtype, n);
           GuardedBuffer d_x("d_x", dtype, n);
           run_with_one_and_two_threads({&y, &d_x}, [&] {
-            gelu_fwd_cpu({x.view(), y.view(), n, activation});
-            gelu_bwd_cpu({x.view(), d_y.view(), d_x.view(), n, activation});
+            gelu_fwd({x.view(), y.view(), n, activation});
+            gelu_bwd({x.view(), d_y.view(), d_x.view(), n, activation});
           });
           EXPECT_TRUE(compare(y, want_y, limit_of(y_bounds, zeros_of(activation))).ok())
               << compare(y, want_y, limit_of(y_bounds, zeros_of(activation)));
@@ -191,31 +192,33 @@ void check_bias_gelu(const BiasGeluCase& test) {
     d_b_bounds.push_back(column_sum_error_bound(shape.T, shape.C, magnitudes[at] + std::abs(before.load(c)),
                                                 errors[at], want_d_b.load(c), DType::kF32));
   }
-  for_each_simd_target([&] {
-    GuardedBuffer y("y", dtype, shape.size());
-    GuardedBuffer d_h("d_h", dtype, shape.size());
-    GuardedBuffer d_b("d_b", DType::kF32, shape.C);
-    if (accumulate == Accumulate::kAdd) d_b.assign(before.to_doubles());
-    GuardedBuffer scratch = scratch_of(bias_gelu_bwd_scratch_bytes(shape.T, shape.C));
-    run_with_one_and_two_threads({&y, &d_h, &d_b}, [&] {
-      bias_gelu_fwd_cpu({h.view(), b.view(), y.view(), shape.T, shape.C, activation});
-      bias_gelu_bwd_cpu({h.view(), b.view(), d_y.view(), d_h.view(), d_b.view(), scratch.view(), shape.T,
-                         shape.C, activation, accumulate});
-    });
-    EXPECT_TRUE(compare(y, want_y, limit_of(y_bounds, zeros_of(activation))).ok())
-        << compare(y, want_y, limit_of(y_bounds, zeros_of(activation)));
-    EXPECT_TRUE(compare(d_h, want_d_h, limit_of(d_h_bounds, zeros_of(activation))).ok())
-        << compare(d_h, want_d_h, limit_of(d_h_bounds, zeros_of(activation)));
-    EXPECT_TRUE(compare(d_b, want_d_b, limit_of(d_b_bounds)).ok())
-        << compare(d_b, want_d_b, limit_of(d_b_bounds));
-    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-    // d_h overwrites d_y.
-    GuardedBuffer in_place("in place", dtype, shape.size());
-    in_place.assign(d_y.to_doubles());
-    bias_gelu_bwd_cpu({h.view(), b.view(), in_place.view(), in_place.view(), d_b.view(), scratch.view(),
-                       shape.T, shape.C, activation, Accumulate::kOverwrite});
-    EXPECT_TRUE(compare_bits(in_place, d_h).ok());
-  });
+  FastRows(bias_gelu_fwd_ref, bias_gelu_bwd_ref)
+      .for_each(dtype, RowsProblem{.rows = shape.T, .columns = shape.C},
+                [&](const auto& bias_gelu_fwd, const auto& bias_gelu_bwd) {
+                  GuardedBuffer y("y", dtype, shape.size());
+                  GuardedBuffer d_h("d_h", dtype, shape.size());
+                  GuardedBuffer d_b("d_b", DType::kF32, shape.C);
+                  if (accumulate == Accumulate::kAdd) d_b.assign(before.to_doubles());
+                  GuardedBuffer scratch = scratch_of(bias_gelu_bwd.scratch_bytes());
+                  run_with_one_and_two_threads({&y, &d_h, &d_b}, [&] {
+                    bias_gelu_fwd({h.view(), b.view(), y.view(), shape.T, shape.C, activation});
+                    bias_gelu_bwd({h.view(), b.view(), d_y.view(), d_h.view(), d_b.view(), scratch.view(),
+                                   shape.T, shape.C, activation, accumulate});
+                  });
+                  EXPECT_TRUE(compare(y, want_y, limit_of(y_bounds, zeros_of(activation))).ok())
+                      << compare(y, want_y, limit_of(y_bounds, zeros_of(activation)));
+                  EXPECT_TRUE(compare(d_h, want_d_h, limit_of(d_h_bounds, zeros_of(activation))).ok())
+                      << compare(d_h, want_d_h, limit_of(d_h_bounds, zeros_of(activation)));
+                  EXPECT_TRUE(compare(d_b, want_d_b, limit_of(d_b_bounds)).ok())
+                      << compare(d_b, want_d_b, limit_of(d_b_bounds));
+                  EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+                  // d_h overwrites d_y.
+                  GuardedBuffer in_place("in place", dtype, shape.size());
+                  in_place.assign(d_y.to_doubles());
+                  bias_gelu_bwd({h.view(), b.view(), in_place.view(), in_place.view(), d_b.view(),
+                                 scratch.view(), shape.T, shape.C, activation, Accumulate::kOverwrite});
+                  EXPECT_TRUE(compare_bits(in_place, d_h).ok());
+                });
 }
 
 TEST(BiasGelu, AgreesWithTheReference) {

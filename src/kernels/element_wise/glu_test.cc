@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -34,11 +35,11 @@ TEST(Glu, AgreesWithTheReference) {
           d_x_bounds[static_cast<size_t>(gate_at + F)] =
               glu_fwd_error_bound(gate, d_y.load(at), activation, dtype);
         }
-        for_each_simd_target([&] {
+        FastRows(glu_fwd_ref, glu_bwd_ref).for_each(dtype, [&](const auto& glu_fwd, const auto& glu_bwd) {
           GuardedBuffer y("y", dtype, T * F), d_x("d_x", dtype, 2 * T * F);
           run_with_one_and_two_threads({&y, &d_x}, [&] {
-            glu_fwd_cpu({x.view(), y.view(), T, F, activation});
-            glu_bwd_cpu({x.view(), d_y.view(), d_x.view(), T, F, activation});
+            glu_fwd({x.view(), y.view(), T, F, activation});
+            glu_bwd({x.view(), d_y.view(), d_x.view(), T, F, activation});
           });
           EXPECT_TRUE(compare(y, want_y, limit_of(y_bounds, Zeros::kExpected)).ok())
               << activation_name(activation) << " "
@@ -48,7 +49,7 @@ TEST(Glu, AgreesWithTheReference) {
               << compare(d_x, want_d_x, limit_of(d_x_bounds, Zeros::kExpected));
           GuardedBuffer in_place("in place", dtype, 2 * T * F);
           in_place.assign(x.to_doubles());
-          glu_bwd_cpu({in_place.view(), d_y.view(), in_place.view(), T, F, activation});
+          glu_bwd({in_place.view(), d_y.view(), in_place.view(), T, F, activation});
           EXPECT_TRUE(compare_bits(in_place, d_x).ok());
         });
         ++checked;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -30,13 +31,14 @@ void check_forward(const ScaleShiftCase& test) {
     bounds.push_back(
         scale_shift_fwd_error_bound(x_hat.load(i) * gain.load(i % shape.C), want.load(i), dtype));
   }
-  for_each_simd_target([&] {
-    GuardedBuffer y("y", dtype, shape.size());
-    run_with_one_and_two_threads({&y}, [&] {
-      scale_shift_fwd_cpu({x_hat.view(), gain.view(), if_present(bias.view()), y.view(), shape.T, shape.C});
-    });
-    EXPECT_TRUE(compare(y, want, limit_of(bounds)).ok()) << compare(y, want, limit_of(bounds));
-  });
+  FastRows(scale_shift_fwd_ref)
+      .for_each(dtype, RowsProblem{.rows = shape.T, .columns = shape.C}, [&](const auto& scale_shift_fwd) {
+        GuardedBuffer y("y", dtype, shape.size());
+        run_with_one_and_two_threads({&y}, [&] {
+          scale_shift_fwd({x_hat.view(), gain.view(), if_present(bias.view()), y.view(), shape.T, shape.C});
+        });
+        EXPECT_TRUE(compare(y, want, limit_of(bounds)).ok()) << compare(y, want, limit_of(bounds));
+      });
 }
 
 void check_backward(const ScaleShiftCase& test) {
@@ -82,30 +84,31 @@ void check_backward(const ScaleShiftCase& test) {
                                                  bias_magnitudes[static_cast<size_t>(c)] + held, 0.0,
                                                  want_d_bias.load(c), DType::kF32));
   }
-  for_each_simd_target([&] {
-    GuardedBuffer d_x_hat("d_x_hat", dtype, shape.size());
-    GuardedBuffer d_gain("d_gain", DType::kF32, shape.C), d_bias("d_bias", DType::kF32, shape.C);
-    if (accumulate == Accumulate::kAdd) {
-      d_gain.assign(before.to_doubles());
-      d_bias.assign(before.to_doubles());
-    }
-    GuardedBuffer scratch = scratch_of(scale_shift_bwd_scratch_bytes(shape.T, shape.C));
-    std::vector<GuardedBuffer*> outputs{&d_x_hat, &d_gain};
-    if (has_bias) outputs.push_back(&d_bias);
-    run_with_one_and_two_threads(outputs, [&] {
-      scale_shift_bwd_cpu({d_y.view(), x_hat.view(), gain.view(), d_x_hat.view(), d_gain.view(),
+  FastRows(scale_shift_bwd_ref)
+      .for_each(dtype, RowsProblem{.rows = shape.T, .columns = shape.C}, [&](const auto& scale_shift_bwd) {
+        GuardedBuffer d_x_hat("d_x_hat", dtype, shape.size());
+        GuardedBuffer d_gain("d_gain", DType::kF32, shape.C), d_bias("d_bias", DType::kF32, shape.C);
+        if (accumulate == Accumulate::kAdd) {
+          d_gain.assign(before.to_doubles());
+          d_bias.assign(before.to_doubles());
+        }
+        GuardedBuffer scratch = scratch_of(scale_shift_bwd.scratch_bytes());
+        std::vector<GuardedBuffer*> outputs{&d_x_hat, &d_gain};
+        if (has_bias) outputs.push_back(&d_bias);
+        run_with_one_and_two_threads(outputs, [&] {
+          scale_shift_bwd({d_y.view(), x_hat.view(), gain.view(), d_x_hat.view(), d_gain.view(),
                            if_present(d_bias.view()), scratch.view(), shape.T, shape.C, accumulate});
-    });
-    EXPECT_TRUE(compare(d_x_hat, want_d_x_hat, limit_of(d_x_hat_bounds)).ok())
-        << compare(d_x_hat, want_d_x_hat, limit_of(d_x_hat_bounds));
-    EXPECT_TRUE(compare(d_gain, want_d_gain, limit_of(gain_bounds)).ok())
-        << compare(d_gain, want_d_gain, limit_of(gain_bounds));
-    if (has_bias) {
-      EXPECT_TRUE(compare(d_bias, want_d_bias, limit_of(bias_bounds)).ok())
-          << compare(d_bias, want_d_bias, limit_of(bias_bounds));
-    }
-    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-  });
+        });
+        EXPECT_TRUE(compare(d_x_hat, want_d_x_hat, limit_of(d_x_hat_bounds)).ok())
+            << compare(d_x_hat, want_d_x_hat, limit_of(d_x_hat_bounds));
+        EXPECT_TRUE(compare(d_gain, want_d_gain, limit_of(gain_bounds)).ok())
+            << compare(d_gain, want_d_gain, limit_of(gain_bounds));
+        if (has_bias) {
+          EXPECT_TRUE(compare(d_bias, want_d_bias, limit_of(bias_bounds)).ok())
+              << compare(d_bias, want_d_bias, limit_of(bias_bounds));
+        }
+        EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+      });
 }
 
 TEST(ScaleShift, AgreesWithTheReference) {

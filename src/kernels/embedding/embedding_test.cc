@@ -13,6 +13,7 @@
 #include "kernels/catalog/catalog.h"
 #include "kernels/embedding/testing/sort_ids_cases.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -68,8 +69,6 @@ TEST(EmbeddingSumFwd, MatchesTheReferenceWithinItsBound) {
             FwdCase test(num_tables, T, C, num_tokens, table, x);
             test.args.x = test.want.view();
             embedding_sum_fwd_ref(test.args);
-            test.args.x = test.got.view();
-            embedding_sum_fwd_cpu(test.args);
             std::vector<double> limits(static_cast<size_t>(T * C));
             for (int64_t t = 0; t < num_tokens; ++t) {
               for (int64_t c = 0; c < C; ++c) {
@@ -80,8 +79,15 @@ TEST(EmbeddingSumFwd, MatchesTheReferenceWithinItsBound) {
                 limits[static_cast<size_t>(t * C + c)] = embedding_sum_fwd_error_bound(num_tables, x, sum);
               }
             }
-            const auto result = test::compare(test.got, test.want, {.per_element = limits, .shape = {T, C}});
-            EXPECT_TRUE(result.ok()) << result;
+            const EmbeddingProblem problem{.tokens = T, .columns = C};
+            test::FastRows(embedding_sum_fwd_ref).for_each(x, problem, [&](const auto& embedding_sum) {
+              test.got.poison();
+              test.args.x = test.got.view();
+              embedding_sum(test.args);
+              const auto result =
+                  test::compare(test.got, test.want, {.per_element = limits, .shape = {T, C}});
+              EXPECT_TRUE(result.ok()) << result;
+            });
             ++num_cases;
           }
         }
@@ -115,13 +121,15 @@ struct BwdCase {
     args = {
         .d_x = d_x.view(), .sorted = sorted->view(), .d_table = {}, .T = T, .C = C, .V = V, .scratch = {}};
   }
-  void run(Accumulate accumulate) {
+  template <typename Kernel>
+  void run(Accumulate accumulate, const Kernel& kernel) {
     args.accumulate = accumulate;
     args.d_table = want.view();
     embedding_bwd_ref(args);
     args.d_table = got.view();
-    embedding_bwd_cpu(args);
+    kernel(args);
   }
+  void run(Accumulate accumulate) { run(accumulate, embedding_bwd_cpu); }
   // Computes the limit of each element from its terms; `old` is empty when overwriting.
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> sums(static_cast<size_t>(args.V * args.C));
@@ -155,19 +163,22 @@ TEST(EmbeddingBwd, MatchesTheReferenceWithinItsBoundOverwritingAndAdding) {
           BwdCase test(T, C, V, num_tokens, dtype);
           for (const int64_t padding_id : {int64_t{-1}, V / 2}) {
             test.args.padding_id = padding_id;
-            test.got.poison();
-            test.run(Accumulate::kOverwrite);
-            auto limits = test.limits({});
-            auto result =
-                test::compare(test.got, test.want,
-                              {.per_element = limits, .zeros = test::Zeros::kExpected, .shape = {V, C}});
-            EXPECT_TRUE(result.ok()) << result;
-            test.got.fill(0.25);
-            test.want.fill(0.25);
-            test.run(Accumulate::kAdd);
-            limits = test.limits(std::vector<double>(static_cast<size_t>(V * C), 0.25));
-            result = test::compare(test.got, test.want, {.per_element = limits, .shape = {V, C}});
-            EXPECT_TRUE(result.ok()) << result;
+            const EmbeddingProblem problem{.tokens = T, .columns = C};
+            test::FastRows(embedding_bwd_ref).for_each(dtype, problem, [&](const auto& embedding_bwd) {
+              test.got.poison();
+              test.run(Accumulate::kOverwrite, embedding_bwd);
+              auto limits = test.limits({});
+              auto result =
+                  test::compare(test.got, test.want,
+                                {.per_element = limits, .zeros = test::Zeros::kExpected, .shape = {V, C}});
+              EXPECT_TRUE(result.ok()) << result;
+              test.got.fill(0.25);
+              test.want.fill(0.25);
+              test.run(Accumulate::kAdd, embedding_bwd);
+              limits = test.limits(std::vector<double>(static_cast<size_t>(V * C), 0.25));
+              result = test::compare(test.got, test.want, {.per_element = limits, .shape = {V, C}});
+              EXPECT_TRUE(result.ok()) << result;
+            });
             ++num_cases;
           }
         }

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -20,20 +21,21 @@ TEST(FirstToken, TakesTheFirstRowOfEachSequence) {
   int num_cases = 0;
   for (const DType from : {DType::kF32, DType::kBF16}) {
     for (const DType to : {DType::kF32, DType::kBF16}) {
-      GuardedBuffer x("first_token/x", from, T * C), out("first_token/out", to, B * C),
-          want("first_token/want", to, B * C);
+      GuardedBuffer x("first_token/x", from, T * C), want("first_token/want", to, B * C);
       x.fill_normal();
       const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
-      first_token_fwd_cpu(
-          {.x = x.view(), .cu_seqlens = cu_seqlens, .out = out.view(), .T = T, .C = C, .B = B});
       first_token_fwd_ref(
           {.x = x.view(), .cu_seqlens = cu_seqlens, .out = want.view(), .T = T, .C = C, .B = B});
-      const auto result = test::compare_bits(out, want);
-      EXPECT_TRUE(result.ok()) << result;
-      if (to == from) {
-        EXPECT_EQ(out.load(3 * C + 5), x.load(4 * C + 5));
-      }
-      for (int64_t c = 0; c < C; ++c) EXPECT_EQ(out.load(1 * C + c), 0.0);
+      test::FastRows(first_token_fwd_ref).for_each(from, [&](const auto& first_token) {
+        GuardedBuffer out("first_token/out", to, B * C);
+        first_token({.x = x.view(), .cu_seqlens = cu_seqlens, .out = out.view(), .T = T, .C = C, .B = B});
+        const auto result = test::compare_bits(out, want);
+        EXPECT_TRUE(result.ok()) << result;
+        if (to == from) {
+          EXPECT_EQ(out.load(3 * C + 5), x.load(4 * C + 5));
+        }
+        for (int64_t c = 0; c < C; ++c) EXPECT_EQ(out.load(1 * C + c), 0.0);
+      });
       ++num_cases;
     }
   }
@@ -43,21 +45,23 @@ TEST(FirstToken, TakesTheFirstRowOfEachSequence) {
 TEST(FirstToken, WritesGradientsToThoseRowsAndZeroElsewhere) {
   constexpr int64_t T = 10, C = 19, B = 5;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    GuardedBuffer d_out("first_token/d_out", dtype, B * C), d_x("first_token/d_x", dtype, T * C),
-        want("first_token/want", dtype, T * C);
+    GuardedBuffer d_out("first_token/d_out", dtype, B * C), want("first_token/want", dtype, T * C);
     d_out.fill_normal();
     const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
-    first_token_bwd_cpu(
-        {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = d_x.view(), .T = T, .C = C, .B = B});
     first_token_bwd_ref(
         {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = want.view(), .T = T, .C = C, .B = B});
-    const auto result = test::compare_bits(d_x, want);
-    EXPECT_TRUE(result.ok()) << result;
-    for (const auto& [row, b] : {std::pair<int64_t, int64_t>{0, 0}, {3, 2}, {4, 3}}) {
-      EXPECT_EQ(d_x.load(row * C + 7), d_out.load(b * C + 7));
-    }
-    EXPECT_EQ(d_x.load(1 * C), 0.0);
-    EXPECT_EQ(d_x.load(8 * C), 0.0);
+    test::FastRows(first_token_bwd_ref).for_each(dtype, [&](const auto& first_token_bwd) {
+      GuardedBuffer d_x("first_token/d_x", dtype, T * C);
+      first_token_bwd(
+          {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = d_x.view(), .T = T, .C = C, .B = B});
+      const auto result = test::compare_bits(d_x, want);
+      EXPECT_TRUE(result.ok()) << result;
+      for (const auto& [row, b] : {std::pair<int64_t, int64_t>{0, 0}, {3, 2}, {4, 3}}) {
+        EXPECT_EQ(d_x.load(row * C + 7), d_out.load(b * C + 7));
+      }
+      EXPECT_EQ(d_x.load(1 * C), 0.0);
+      EXPECT_EQ(d_x.load(8 * C), 0.0);
+    });
   }
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -43,20 +44,22 @@ TEST(RopeTable, AgreesWithTheReferenceForEveryType) {
   for (const int64_t D : {2, 8, 34, 128}) {
     for (const RopeParameters& parameters : all_types(D)) {
       SCOPED_TRACE(rope_text(parameters));
-      GuardedBuffer want("want", DType::kF64, T * D), table("table", DType::kF32, T * D);
+      GuardedBuffer want("want", DType::kF64, T * D);
       rope_table_ref(table_args(parameters, D, want.view()));
-      run_with_one_and_two_threads({&table},
-                                   [&] { rope_table_cpu(table_args(parameters, D, table.view())); });
       const RopeFrequencies f = rope_frequencies(parameters, D);
       std::vector<double> bounds;
       for (int64_t i = 0; i < T * D; ++i) {
         bounds.push_back(rope_table_error_bound(f.scale, kPositions[i / D], DType::kF32));
       }
-      EXPECT_TRUE(compare(table, want, limit_of(bounds, Zeros::kExpected)).ok())
-          << compare(table, want, limit_of(bounds, Zeros::kExpected));
-      // The row of the fifth token of the longest sequence must have the values of the formula.
-      EXPECT_NEAR(table.load(7 * D), f.scale * std::cos(4.0 * f.frequency(0, D, 9)), 1e-6);
-      EXPECT_NEAR(table.load(7 * D + D / 2), f.scale * std::sin(4.0 * f.frequency(0, D, 9)), 1e-6);
+      FastRows(rope_table_ref).for_each(DType::kF32, [&](const auto& rope_table) {
+        GuardedBuffer table("table", DType::kF32, T * D);
+        run_with_one_and_two_threads({&table}, [&] { rope_table(table_args(parameters, D, table.view())); });
+        EXPECT_TRUE(compare(table, want, limit_of(bounds, Zeros::kExpected)).ok())
+            << compare(table, want, limit_of(bounds, Zeros::kExpected));
+        // The row of the fifth token of the longest sequence must have the values of the formula.
+        EXPECT_NEAR(table.load(7 * D), f.scale * std::cos(4.0 * f.frequency(0, D, 9)), 1e-6);
+        EXPECT_NEAR(table.load(7 * D + D / 2), f.scale * std::sin(4.0 * f.frequency(0, D, 9)), 1e-6);
+      });
       ++checked;
     }
   }
@@ -121,15 +124,15 @@ TEST(Rope, AgreesWithTheReference) {
                                                 table.load(t * D + D / 2 + i), want.load(at), dtype);
           bounds.push_back(n < H * D ? bound : 0.0);
         }
-        for_each_simd_target([&] {
+        FastRows(rope_ref).for_each(dtype, [&](const auto& rope) {
           GuardedBuffer y("y", dtype, T * N), in_place("in place", dtype, T * N);
           args.y = y.view();
-          run_with_one_and_two_threads({&y}, [&] { rope_cpu(args); });
+          run_with_one_and_two_threads({&y}, [&] { rope(args); });
           EXPECT_TRUE(compare(y, want, limit_of(bounds)).ok()) << compare(y, want, limit_of(bounds));
           in_place.assign(x.to_doubles());
           RopeArgs same = args;
           same.x = in_place.view(), same.y = in_place.view();
-          rope_cpu(same);
+          rope(same);
           EXPECT_TRUE(compare_bits(in_place, y).ok());
         });
       }

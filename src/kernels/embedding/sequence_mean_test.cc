@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/element_wise/testing/kernel_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -30,9 +31,9 @@ void check_forward(int64_t C, DType from, DType to) {
       bounds.push_back(sequence_mean_error_bound(rows, mean_abs, want.load(b * C + c), to));
     }
   }
-  for_each_simd_target([&] {
+  FastRows(sequence_mean_fwd_ref).for_each(from, [&](const auto& sequence_mean) {
     run_with_one_and_two_threads({&y}, [&] {
-      sequence_mean_fwd_cpu({x.view(), kOffsets, y.view(), kRows, C, kSequences});
+      sequence_mean({x.view(), kOffsets, y.view(), kRows, C, kSequences});
     });
     const auto result = compare(y, want, limit_of(bounds, Zeros::kExpected));
     EXPECT_TRUE(result.ok()) << result;
@@ -47,9 +48,9 @@ void check_backward(int64_t C, DType from, DType to) {
   sequence_mean_bwd_ref({d_y.view(), kOffsets, want.view(), kRows, C, kSequences});
   std::vector<double> bounds;
   for (int64_t i = 0; i < kRows * C; ++i) bounds.push_back(sequence_mean_bwd_error_bound(want.load(i), to));
-  for_each_simd_target([&] {
+  FastRows(sequence_mean_bwd_ref).for_each(from, [&](const auto& sequence_mean_bwd) {
     run_with_one_and_two_threads({&d_x}, [&] {
-      sequence_mean_bwd_cpu({d_y.view(), kOffsets, d_x.view(), kRows, C, kSequences});
+      sequence_mean_bwd({d_y.view(), kOffsets, d_x.view(), kRows, C, kSequences});
     });
     const auto result = compare(d_x, want, limit_of(bounds, Zeros::kExpected));
     EXPECT_TRUE(result.ok()) << result;

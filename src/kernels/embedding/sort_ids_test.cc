@@ -10,6 +10,7 @@
 #include "kernels/embedding/embedding_catalog.h"
 #include "kernels/embedding/testing/sort_ids_cases.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -44,26 +45,33 @@ TEST(SortIds, PairsRiseByIdAndThenByToken) {
 TEST(SortIds, EqualsTheReferenceForSeveralLists) {
   for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 1}, {90, 61}, {700, 700}}) {
     constexpr int64_t kRows[kMaxEmbeddingTables] = {300, 40, 2, 1};
-    std::vector<GuardedBuffer> ids, got, want;
+    std::vector<GuardedBuffer> ids, want;
     SortIdsArgs args{
         .num_lists = kMaxEmbeddingTables, .T = T, .V = 300, .num_tokens = num_tokens, .scratch = {}};
     SortIdsArgs reference = args;
     for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
       ids.emplace_back(fmt::format("lists/ids{}", k), DType::kI32, T).fill_indices(kRows[k]);
       args.ids[k] = reference.ids[k] = ids.back().view();
-      args.sorted[k] = got.emplace_back("lists/got", DType::kI32, 2 * T).view();
       reference.sorted[k] = want.emplace_back("lists/want", DType::kI32, 2 * T).view();
     }
-    GuardedBuffer scratch("lists/scratch", DType::kU8, sort_ids_scratch_bytes(300));
-    EXPECT_THROW(sort_ids_cpu(args), Error);  // no scratch
-    args.scratch = scratch.view();
-    sort_ids_cpu(args);
     sort_ids_ref(reference);
-    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-    for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
-      const auto result = test::compare_bits(got[k], want[k]);
-      EXPECT_TRUE(result.ok()) << result;
-    }
+    const SortIdsProblem problem{.tokens = T, .rows = 300, .num_lists = kMaxEmbeddingTables};
+    test::FastRows(sort_ids_ref).for_each(DType::kF32, problem, [&](const auto& sort_ids) {
+      std::vector<GuardedBuffer> got;
+      for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
+        args.sorted[k] = got.emplace_back("lists/got", DType::kI32, 2 * T).view();
+      }
+      args.scratch = {};
+      EXPECT_THROW(sort_ids(args), Error);  // no scratch
+      GuardedBuffer scratch("lists/scratch", DType::kU8, sort_ids.scratch_bytes());
+      args.scratch = scratch.view();
+      sort_ids(args);
+      EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+      for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
+        const auto result = test::compare_bits(got[k], want[k]);
+        EXPECT_TRUE(result.ok()) << result;
+      }
+    });
   }
 }
 

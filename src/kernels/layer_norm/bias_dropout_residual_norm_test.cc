@@ -7,6 +7,7 @@
 #include "kernels/element_wise/scale_shift.h"
 #include "kernels/element_wise/testing/kernel_cases.h"
 #include "kernels/layer_norm/testing/norm_cases.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -48,41 +49,42 @@ void check_forward(const NormCase& test) {
   bias_dropout_residual_norm_fwd_ref(args);
   const ForwardBounds bounds = forward_bounds(test, tensors, want_x_hat, want_y, want_rstd);
   const Zeros zeros = shape.C == 1 ? Zeros::kExpected : Zeros::kSuspicious;
-  for_each_simd_target([&] {
-    GuardedBuffer y("y", test.dtype, shape.size()), x_hat("x_hat", test.dtype, shape.size());
-    GuardedBuffer rstd("rstd", DType::kF32, shape.T);
-    args.y = y.view();
-    args.x_hat = x_hat.view();
-    args.rstd = rstd.view();
-    run_with_one_and_two_threads({&y, &x_hat, &rstd}, [&] { bias_dropout_residual_norm_fwd_cpu(args); });
-    const Zeros zeros_of_y = test.has_beta ? Zeros::kSuspicious : zeros;
-    EXPECT_TRUE(compare(y, want_y, limit_of(bounds.y, zeros_of_y)).ok())
-        << compare(y, want_y, limit_of(bounds.y, zeros_of_y));
-    EXPECT_TRUE(compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros)).ok())
-        << compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros));
-    EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
-        << compare(rstd, want_rstd, limit_of(bounds.rstd));
-    // y overwrites x and x_hat overwrites the residual; then y overwrites the residual and x_hat is not kept.
-    GuardedBuffer over_x("over x", test.dtype, shape.size()),
-        over_residual("over r", test.dtype, shape.size());
-    over_x.assign(tensors.x.to_doubles());
-    over_residual.assign(tensors.residual.to_doubles());
-    BiasDropoutResidualNormFwdArgs aliased = args;
-    aliased.x = aliased.y = over_x.view();
-    aliased.x_hat = over_residual.view();
-    if (test.has_residual) aliased.residual = over_residual.view();
-    bias_dropout_residual_norm_fwd_cpu(aliased);
-    EXPECT_TRUE(compare_bits(over_x, y).ok());
-    EXPECT_TRUE(compare_bits(over_residual, x_hat).ok());
-    over_residual.assign(tensors.residual.to_doubles());
-    aliased = args;
-    if (test.has_residual) aliased.residual = over_residual.view();
-    aliased.y = over_residual.view();
-    aliased.x_hat = {};
-    aliased.rstd = {};
-    bias_dropout_residual_norm_fwd_cpu(aliased);
-    EXPECT_TRUE(compare_bits(over_residual, y).ok());
-  });
+  FastRows(bias_dropout_residual_norm_fwd_ref)
+      .for_each(test.dtype, RowsProblem{.rows = shape.T, .columns = shape.C}, [&](const auto& norm_fwd) {
+        GuardedBuffer y("y", test.dtype, shape.size()), x_hat("x_hat", test.dtype, shape.size());
+        GuardedBuffer rstd("rstd", DType::kF32, shape.T);
+        args.y = y.view();
+        args.x_hat = x_hat.view();
+        args.rstd = rstd.view();
+        run_with_one_and_two_threads({&y, &x_hat, &rstd}, [&] { norm_fwd(args); });
+        const Zeros zeros_of_y = test.has_beta ? Zeros::kSuspicious : zeros;
+        EXPECT_TRUE(compare(y, want_y, limit_of(bounds.y, zeros_of_y)).ok())
+            << compare(y, want_y, limit_of(bounds.y, zeros_of_y));
+        EXPECT_TRUE(compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros)).ok())
+            << compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros));
+        EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
+            << compare(rstd, want_rstd, limit_of(bounds.rstd));
+        // y overwrites x and x_hat overwrites the residual; then y overwrites the residual and x_hat is not kept.
+        GuardedBuffer over_x("over x", test.dtype, shape.size()),
+            over_residual("over r", test.dtype, shape.size());
+        over_x.assign(tensors.x.to_doubles());
+        over_residual.assign(tensors.residual.to_doubles());
+        BiasDropoutResidualNormFwdArgs aliased = args;
+        aliased.x = aliased.y = over_x.view();
+        aliased.x_hat = over_residual.view();
+        if (test.has_residual) aliased.residual = over_residual.view();
+        norm_fwd(aliased);
+        EXPECT_TRUE(compare_bits(over_x, y).ok());
+        EXPECT_TRUE(compare_bits(over_residual, x_hat).ok());
+        over_residual.assign(tensors.residual.to_doubles());
+        aliased = args;
+        if (test.has_residual) aliased.residual = over_residual.view();
+        aliased.y = over_residual.view();
+        aliased.x_hat = {};
+        aliased.rstd = {};
+        norm_fwd(aliased);
+        EXPECT_TRUE(compare_bits(over_residual, y).ok());
+      });
 }
 
 TEST(BiasDropoutResidualNorm, ForwardAgreesWithTheReference) {
@@ -97,48 +99,53 @@ TEST(BiasDropoutResidualNorm, TheSumIsStoredAndNormalizedAsItIsStored) {
     const int64_t size = test.shape.size();
     ForwardTensors tensors(test);
     const std::vector<SumAndBound> want = exact_sums(test, tensors);
-    for_each_simd_target([&] {
-      GuardedBuffer y("y", test.dtype, size), x_hat("x_hat", test.dtype, size), sum("sum", test.dtype, size);
-      GuardedBuffer rstd("rstd", DType::kF32, test.shape.T);
-      BiasDropoutResidualNormFwdArgs args = tensors.args;
-      args.y = y.view();
-      args.x_hat = x_hat.view();
-      args.rstd = rstd.view();
-      args.sum = sum.view();
-      run_with_one_and_two_threads({&y, &x_hat, &rstd, &sum},
-                                   [&] { bias_dropout_residual_norm_fwd_cpu(args); });
-      for (int64_t i = 0; i < size; ++i) {
-        ASSERT_NEAR(sum.load(i), want[static_cast<size_t>(i)].sum, want[static_cast<size_t>(i)].bound) << i;
-      }
-      GuardedBuffer of_sum("y of the sum", test.dtype, size),
-          x_hat_of_sum("x_hat of the sum", test.dtype, size);
-      GuardedBuffer rstd_of_sum("rstd of the sum", DType::kF32, test.shape.T);
-      BiasDropoutResidualNormFwdArgs alone = args;
-      alone.x = sum.view();
-      alone.bias = alone.residual = {};
-      alone.p = 0.0;
-      alone.y = of_sum.view();
-      alone.x_hat = x_hat_of_sum.view();
-      alone.rstd = rstd_of_sum.view();
-      alone.sum = {};
-      bias_dropout_residual_norm_fwd_cpu(alone);
-      EXPECT_TRUE(compare_bits(of_sum, y).ok());
-      EXPECT_TRUE(compare_bits(x_hat_of_sum, x_hat).ok());
-      EXPECT_TRUE(compare_bits(rstd_of_sum, rstd).ok());
-      of_sum.assign(tensors.x.to_doubles());
-      x_hat_of_sum.assign(tensors.residual.to_doubles());
-      args.x = args.y = of_sum.view();
-      args.residual = args.sum = x_hat_of_sum.view();
-      bias_dropout_residual_norm_fwd_cpu(args);
-      EXPECT_TRUE(compare_bits(of_sum, y).ok());
-      EXPECT_TRUE(compare_bits(x_hat_of_sum, sum).ok());
-    });
+    FastRows(bias_dropout_residual_norm_fwd_ref)
+        .for_each(
+            test.dtype, RowsProblem{.rows = test.shape.T, .columns = test.shape.C},
+            [&](const auto& norm_fwd) {
+              GuardedBuffer y("y", test.dtype, size), x_hat("x_hat", test.dtype, size),
+                  sum("sum", test.dtype, size);
+              GuardedBuffer rstd("rstd", DType::kF32, test.shape.T);
+              BiasDropoutResidualNormFwdArgs args = tensors.args;
+              args.y = y.view();
+              args.x_hat = x_hat.view();
+              args.rstd = rstd.view();
+              args.sum = sum.view();
+              run_with_one_and_two_threads({&y, &x_hat, &rstd, &sum}, [&] { norm_fwd(args); });
+              for (int64_t i = 0; i < size; ++i) {
+                ASSERT_NEAR(sum.load(i), want[static_cast<size_t>(i)].sum, want[static_cast<size_t>(i)].bound)
+                    << i;
+              }
+              GuardedBuffer of_sum("y of the sum", test.dtype, size),
+                  x_hat_of_sum("x_hat of the sum", test.dtype, size);
+              GuardedBuffer rstd_of_sum("rstd of the sum", DType::kF32, test.shape.T);
+              BiasDropoutResidualNormFwdArgs alone = args;
+              alone.x = sum.view();
+              alone.bias = alone.residual = {};
+              alone.p = 0.0;
+              alone.y = of_sum.view();
+              alone.x_hat = x_hat_of_sum.view();
+              alone.rstd = rstd_of_sum.view();
+              alone.sum = {};
+              norm_fwd(alone);
+              EXPECT_TRUE(compare_bits(of_sum, y).ok());
+              EXPECT_TRUE(compare_bits(x_hat_of_sum, x_hat).ok());
+              EXPECT_TRUE(compare_bits(rstd_of_sum, rstd).ok());
+              of_sum.assign(tensors.x.to_doubles());
+              x_hat_of_sum.assign(tensors.residual.to_doubles());
+              args.x = args.y = of_sum.view();
+              args.residual = args.sum = x_hat_of_sum.view();
+              norm_fwd(args);
+              EXPECT_TRUE(compare_bits(of_sum, y).ok());
+              EXPECT_TRUE(compare_bits(x_hat_of_sum, sum).ok());
+            });
   }
 }
 
 // d_residual may overwrite d_y, and d_x may overwrite d_y2 (or x_hat), with the same bits; each output has
 // the same bits without the others.
-void expect_aliases_and_absences_change_nothing(const NormCase& test, BackwardTensors& tensors,
+void expect_aliases_and_absences_change_nothing(const RowKernel<BiasDropoutResidualNormBwdArgs>& norm_bwd,
+                                                const NormCase& test, BackwardTensors& tensors,
                                                 const GuardedBuffer& before, Gradients& got,
                                                 GuardedBuffer& scratch) {
   Gradients again(test.shape, test.dtype, DType::kF32);
@@ -149,18 +156,18 @@ void expect_aliases_and_absences_change_nothing(const NormCase& test, BackwardTe
   args.scratch = scratch.view();
   args.d_y = again.d_residual.view();
   (test.has_d_y2 ? args.d_y2 : args.x_hat) = again.d_x.view();
-  bias_dropout_residual_norm_bwd_cpu(args);
+  norm_bwd(args);
   EXPECT_TRUE(compare_bits(again.d_residual, got.d_residual).ok());
   EXPECT_TRUE(compare_bits(again.d_x, got.d_x).ok());
   BiasDropoutResidualNormBwdArgs lean = tensors.args;
   GuardedBuffer alone("alone", test.dtype, test.shape.size());
   lean.scratch = scratch.view();
   lean.d_x = alone.view();
-  bias_dropout_residual_norm_bwd_cpu(lean);
+  norm_bwd(lean);
   EXPECT_TRUE(compare_bits(alone, got.d_x).ok());
   lean.d_x = {};
   lean.d_residual = alone.view();
-  bias_dropout_residual_norm_bwd_cpu(lean);
+  norm_bwd(lean);
   EXPECT_TRUE(compare_bits(alone, got.d_residual).ok());
   GuardedBuffer gain("d_gain alone", DType::kF32, test.shape.C),
       bias("d_bias alone", DType::kF32, test.shape.C);
@@ -169,7 +176,7 @@ void expect_aliases_and_absences_change_nothing(const NormCase& test, BackwardTe
   lean.d_gain = gain.view();
   lean.d_bias = bias.view();
   lean.accumulate = test.accumulate;
-  bias_dropout_residual_norm_bwd_cpu(lean);
+  norm_bwd(lean);
   EXPECT_TRUE(compare_bits(gain, got.d_gain).ok());
   EXPECT_TRUE(compare_bits(bias, got.d_bias).ok());
 }
@@ -184,18 +191,19 @@ void check_backward(const NormCase& test) {
   bias_dropout_residual_norm_bwd_ref(want.into(tensors.args));
   const BackwardBounds bounds =
       backward_bounds(test, tensors, want, before, column_sum_depth(shape.T, shape.C));
-  for_each_simd_target([&] {
-    Gradients got(shape, test.dtype, DType::kF32);
-    got.hold(before);
-    GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_scratch_bytes(shape.T, shape.C));
-    BiasDropoutResidualNormBwdArgs args = got.into(tensors.args);
-    args.scratch = scratch.view();
-    run_with_one_and_two_threads({&got.d_residual, &got.d_x, &got.d_bias, &got.d_gain, &got.d_beta},
-                                 [&] { bias_dropout_residual_norm_bwd_cpu(args); });
-    expect_within(got, want, bounds);
-    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-    expect_aliases_and_absences_change_nothing(test, tensors, before, got, scratch);
-  });
+  FastRows(bias_dropout_residual_norm_bwd_ref)
+      .for_each(test.dtype, RowsProblem{.rows = shape.T, .columns = shape.C}, [&](const auto& norm_bwd) {
+        Gradients got(shape, test.dtype, DType::kF32);
+        got.hold(before);
+        GuardedBuffer scratch = scratch_of(norm_bwd.scratch_bytes());
+        BiasDropoutResidualNormBwdArgs args = got.into(tensors.args);
+        args.scratch = scratch.view();
+        run_with_one_and_two_threads({&got.d_residual, &got.d_x, &got.d_bias, &got.d_gain, &got.d_beta},
+                                     [&] { norm_bwd(args); });
+        expect_within(got, want, bounds);
+        EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+        expect_aliases_and_absences_change_nothing(norm_bwd, test, tensors, before, got, scratch);
+      });
 }
 
 TEST(BiasDropoutResidualNorm, BackwardAgreesWithTheReference) {

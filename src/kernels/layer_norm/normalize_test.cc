@@ -7,6 +7,7 @@
 #include "kernels/element_wise/scale_shift.h"
 #include "kernels/element_wise/testing/kernel_cases.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -38,20 +39,21 @@ void check_forward(GuardedBuffer& x, RowsAndColumns shape, double eps) {
   normalize_fwd_ref({x.view(), want.view(), want_rstd.view(), shape.T, shape.C, eps});
   const ForwardBounds bounds = forward_bounds(x, want, want_rstd, shape, dtype);
   const Zeros zeros = shape.C == 1 ? Zeros::kExpected : Zeros::kSuspicious;
-  for_each_simd_target([&] {
-    GuardedBuffer x_hat("x_hat", dtype, shape.size()), rstd("rstd", DType::kF32, shape.T);
-    run_with_one_and_two_threads({&x_hat, &rstd}, [&] {
-      normalize_fwd_cpu({x.view(), x_hat.view(), rstd.view(), shape.T, shape.C, eps});
-    });
-    EXPECT_TRUE(compare(x_hat, want, limit_of(bounds.x_hat, zeros)).ok())
-        << compare(x_hat, want, limit_of(bounds.x_hat, zeros));
-    EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
-        << compare(rstd, want_rstd, limit_of(bounds.rstd));
-    GuardedBuffer in_place("in place", dtype, shape.size());
-    in_place.assign(x.to_doubles());
-    normalize_fwd_cpu({in_place.view(), in_place.view(), rstd.view(), shape.T, shape.C, eps});
-    EXPECT_TRUE(compare_bits(in_place, x_hat).ok());
-  });
+  FastRows(normalize_fwd_ref)
+      .for_each(dtype, RowsProblem{.rows = shape.T, .columns = shape.C}, [&](const auto& normalize_fwd) {
+        GuardedBuffer x_hat("x_hat", dtype, shape.size()), rstd("rstd", DType::kF32, shape.T);
+        run_with_one_and_two_threads({&x_hat, &rstd}, [&] {
+          normalize_fwd({x.view(), x_hat.view(), rstd.view(), shape.T, shape.C, eps});
+        });
+        EXPECT_TRUE(compare(x_hat, want, limit_of(bounds.x_hat, zeros)).ok())
+            << compare(x_hat, want, limit_of(bounds.x_hat, zeros));
+        EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
+            << compare(rstd, want_rstd, limit_of(bounds.rstd));
+        GuardedBuffer in_place("in place", dtype, shape.size());
+        in_place.assign(x.to_doubles());
+        normalize_fwd({in_place.view(), in_place.view(), rstd.view(), shape.T, shape.C, eps});
+        EXPECT_TRUE(compare_bits(in_place, x_hat).ok());
+      });
 }
 
 TEST(Normalize, ForwardAgreesWithTheReference) {
@@ -108,17 +110,18 @@ TEST(Normalize, BackwardAgreesWithTheReference) {
                            store_error_bound(dtype, want.load(i)));
         }
       }
-      for_each_simd_target([&] {
-        GuardedBuffer d_x("d_x", dtype, shape.size());
-        run_with_one_and_two_threads({&d_x}, [&] {
-          normalize_bwd_cpu({g.view(), x_hat.view(), rstd.view(), d_x.view(), shape.T, shape.C});
-        });
-        EXPECT_TRUE(compare(d_x, want, limit_of(bounds)).ok()) << compare(d_x, want, limit_of(bounds));
-        GuardedBuffer in_place("in place", dtype, shape.size());
-        in_place.assign(g.to_doubles());
-        normalize_bwd_cpu({in_place.view(), x_hat.view(), rstd.view(), in_place.view(), shape.T, shape.C});
-        EXPECT_TRUE(compare_bits(in_place, d_x).ok());
-      });
+      FastRows(normalize_bwd_ref)
+          .for_each(dtype, RowsProblem{.rows = shape.T, .columns = shape.C}, [&](const auto& normalize_bwd) {
+            GuardedBuffer d_x("d_x", dtype, shape.size());
+            run_with_one_and_two_threads({&d_x}, [&] {
+              normalize_bwd({g.view(), x_hat.view(), rstd.view(), d_x.view(), shape.T, shape.C});
+            });
+            EXPECT_TRUE(compare(d_x, want, limit_of(bounds)).ok()) << compare(d_x, want, limit_of(bounds));
+            GuardedBuffer in_place("in place", dtype, shape.size());
+            in_place.assign(g.to_doubles());
+            normalize_bwd({in_place.view(), x_hat.view(), rstd.view(), in_place.view(), shape.T, shape.C});
+            EXPECT_TRUE(compare_bits(in_place, d_x).ok());
+          });
     }
   }
 }

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "kernels/catalog/catalog.h"
 #include "kernels/layer_norm/testing/rms_norm_case.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
@@ -26,24 +28,28 @@ TEST(RmsNorm, AgreesWithTheReference) {
         RmsCase test(dims, dtype, gains);
         SCOPED_TRACE(test.name);
         const std::vector<double> y_bounds = test.y_bounds(), d_x_bounds = test.d_x_bounds();
-        for_each_simd_target([&] {
-          GuardedBuffer y("y", dtype, dims.T * dims.N), rstd("rstd", DType::kF32, test.vectors);
-          GuardedBuffer d_x("d_x", dtype, dims.T * dims.N), d_gain("d_gain", DType::kF32, dims.C);
-          GuardedBuffer d_second("d_second", DType::kF32, dims.C),
-              scratch = scratch_of(rms_norm_bwd_scratch_bytes(dims));
-          d_second.fill(0.0);
-          run_with_one_and_two_threads({&y, &rstd, &d_x, &d_gain, &d_second}, [&] {
-            rms_norm_fwd_cpu(test.fwd(y, rstd));
-            rms_norm_bwd_cpu(test.bwd(d_x, d_gain, d_second, scratch.view()));
-          });
-          EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-          expect_near(y, test.want_y, y_bounds);
-          expect_near(rstd, test.want_rstd, test.rstd_bounds());
-          expect_near(d_x, test.want_d_x, d_x_bounds);
-          const double depth = rms_norm_gain_depth(dims);
-          expect_near(d_gain, test.want_gain, test.gain_bounds(test.gain, depth));
-          if (dims.G > 0) expect_near(d_second, test.want_second, test.gain_bounds(test.second_gain, depth));
-        });
+        FastRows(rms_norm_fwd_ref, rms_norm_bwd_ref)
+            .for_each(dtype, RowsProblem{.rows = dims.T * std::max(dims.H, dims.G), .columns = dims.C},
+                      [&](const auto& rms_norm_fwd, const auto& rms_norm_bwd) {
+                        GuardedBuffer y("y", dtype, dims.T * dims.N), rstd("rstd", DType::kF32, test.vectors);
+                        GuardedBuffer d_x("d_x", dtype, dims.T * dims.N),
+                            d_gain("d_gain", DType::kF32, dims.C);
+                        GuardedBuffer d_second("d_second", DType::kF32, dims.C),
+                            scratch = scratch_of(rms_norm_bwd.scratch_bytes());
+                        d_second.fill(0.0);
+                        run_with_one_and_two_threads({&y, &rstd, &d_x, &d_gain, &d_second}, [&] {
+                          rms_norm_fwd(test.fwd(y, rstd));
+                          rms_norm_bwd(test.bwd(d_x, d_gain, d_second, scratch.view()));
+                        });
+                        EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+                        expect_near(y, test.want_y, y_bounds);
+                        expect_near(rstd, test.want_rstd, test.rstd_bounds());
+                        expect_near(d_x, test.want_d_x, d_x_bounds);
+                        const double depth = rms_norm_gain_depth(dims);
+                        expect_near(d_gain, test.want_gain, test.gain_bounds(test.gain, depth));
+                        if (dims.G > 0)
+                          expect_near(d_second, test.want_second, test.gain_bounds(test.second_gain, depth));
+                      });
         ++checked;
       }
     }

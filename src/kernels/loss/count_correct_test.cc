@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll {
 namespace {
 
 using test::GuardedBuffer;
 
-int32_t count(void (*kernel)(const CountCorrectArgs&), const std::vector<double>& logits, DType dtype,
+template <typename Kernel>
+int32_t count(const Kernel& kernel, const std::vector<double>& logits, DType dtype,
               const std::vector<int32_t>& labels, Accumulate accumulate = Accumulate::kOverwrite) {
   GuardedBuffer x("logits", dtype, static_cast<int64_t>(logits.size()));
   x.assign(logits);
@@ -42,11 +44,13 @@ TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
                                       nan, 1,    0,     // NaN at the label: wrong
                                       9,   1,    0};    // no label
   const std::vector<int32_t> labels = {2, 2, 1, 0, 0, 0, 0, -100};
-  for (auto* kernel : {count_correct_ref, count_correct_cpu}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto check = [&](const auto& kernel) {
       EXPECT_EQ(count(kernel, logits, dtype, labels), 4);
       EXPECT_EQ(count(kernel, logits, dtype, labels, Accumulate::kAdd), 9);
-    }
+    };
+    check(count_correct_ref);
+    test::FastRows(count_correct_ref).for_each(dtype, check);
   }
 }
 
@@ -68,7 +72,7 @@ TEST(CountCorrect, MatchesTheReferenceOnRandomRows) {
                        : b % 3 == 1 ? static_cast<int32_t>(K / 2)
                                     : -100);
     }
-    const auto run = [&](void (*kernel)(const CountCorrectArgs&)) {
+    const auto run = [&](const auto& kernel) {
       int32_t result = -1;
       kernel({.logits_BK = x.view(),
               .labels_B = {labels.data(), DType::kI32},
@@ -79,7 +83,9 @@ TEST(CountCorrect, MatchesTheReferenceOnRandomRows) {
     };
     const int32_t want = run(count_correct_ref);
     EXPECT_GE(want, (B + 2) / 3) << name;
-    EXPECT_EQ(run(count_correct_cpu), want) << name;
+    test::FastRows(count_correct_ref).for_each(DType::kF32, [&](const auto& kernel) {
+      EXPECT_EQ(run(kernel), want) << name;
+    });
   }
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/loss/mse.h"
 #include "tests/support/compare.h"
 #include "tests/support/finite_difference.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
@@ -34,8 +35,8 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{1, 1, 1}, {8, 8, 1}, {9, 6, 5}, {4, 3, 64}, {3, 2, 1023}, {600, 599, 41}};
 
-struct Problem {
-  Problem(const std::string& name, Loss l, Shape s, DType dtype)
+struct ElementLossTensors {
+  ElementLossTensors(const std::string& name, Loss l, Shape s, DType dtype)
       : loss(l), shape(s), x(name + "/x", dtype, s.B * s.K), labels(name + "/labels", dtype, s.B * s.K) {
     x.fill_normal(0.0, 4.0);
     labels.fill_uniform(0.0, 1.0);
@@ -120,20 +121,34 @@ TEST(ElementLoss, MatchesTheReferenceOnEveryInstructionSet) {
     for (const Shape& shape : kShapes) {
       const std::string name = name_of(which, shape);
       const int64_t n = shape.B * shape.K;
-      Problem problem(name, which, shape, DType::kF32);
+      ElementLossTensors problem(name, which, shape, DType::kF32);
       GuardedBuffer loss_want(name + "/loss_want", DType::kF64, 1), d_want(name + "/d_want", DType::kF64, n);
       problem.fwd_ref(loss_want.view());
       problem.bwd_ref(d_want.view());
       const std::vector<double> limits = problem.bwd_limits(d_want);
-      test::for_each_simd_target([&] {
+      const auto check = [&](const auto& run_fwd, const auto& run_bwd) {
         GuardedBuffer loss(name + "/loss", DType::kF32, 1), d_x(name + "/d_x", DType::kF32, n);
-        problem.fwd_cpu(loss.view());
-        problem.bwd_cpu(d_x.view());
+        run_fwd(loss.view());
+        run_bwd(d_x.view());
         const auto fwd = compare(loss, loss_want, {.absolute = problem.fwd_limit(loss_want.load(0))});
         EXPECT_TRUE(fwd.ok()) << name << " " << fwd;
         const auto bwd = compare(d_x, d_want, {.per_element = limits, .shape = {shape.B, shape.K}});
         EXPECT_TRUE(bwd.ok()) << name << " " << bwd;
-      });
+      };
+      const RowsProblem rows{.rows = shape.B, .columns = shape.K};
+      if (which == Loss::kBce) {
+        const test::FastRows kernels(bce_with_logits_fwd_ref, bce_with_logits_bwd_ref);
+        kernels.for_each(DType::kF32, rows, [&](const auto& fwd, const auto& bwd) {
+          check([&](View out) { fwd(problem.fwd<BceWithLogitsFwdArgs>(out)); },
+                [&](View d_x) { bwd(problem.bwd<BceWithLogitsBwdArgs>(d_x)); });
+        });
+      } else {
+        const test::FastRows kernels(mse_fwd_ref, mse_bwd_ref);
+        kernels.for_each(DType::kF32, rows, [&](const auto& fwd, const auto& bwd) {
+          check([&](View out) { fwd(problem.fwd<MseFwdArgs>(out)); },
+                [&](View d_x) { bwd(problem.bwd<MseBwdArgs>(d_x)); });
+        });
+      }
     }
   }
 }
@@ -141,7 +156,7 @@ TEST(ElementLoss, MatchesTheReferenceOnEveryInstructionSet) {
 TEST(ElementLoss, MatchesPyTorch) {
   for (const Loss which : kLosses) {
     const ElementLossCase& c = which == Loss::kBce ? kBceCases[0] : kMseCases[0];
-    Problem problem("torch", which, {5, 5, 7}, DType::kF64);
+    ElementLossTensors problem("torch", which, {5, 5, 7}, DType::kF64);
     problem.d_loss = 1.0;
     for (int i = 0; i < 35; ++i) {
       const int label = (i * 11) % 5;
@@ -159,7 +174,7 @@ TEST(ElementLoss, MatchesPyTorch) {
 
 TEST(ElementLoss, BackwardMatchesFiniteDifferences) {
   for (const Loss which : kLosses) {
-    Problem problem("fd_" + name_of(which, {}), which, {4, 3, 5}, DType::kF64);
+    ElementLossTensors problem("fd_" + name_of(which, {}), which, {4, 3, 5}, DType::kF64);
     GuardedBuffer loss("fd/loss", DType::kF64, 1), d_x("fd/d_x", DType::kF64, 20);
     const auto value = [&] {
       problem.fwd_ref(loss.view());
@@ -177,7 +192,7 @@ TEST(ElementLoss, BackwardMatchesFiniteDifferences) {
 
 TEST(ElementLoss, AccumulatesMicroBatches) {
   for (const Loss which : kLosses) {
-    Problem problem("accumulate", which, {4, 4, 3}, DType::kF32);
+    ElementLossTensors problem("accumulate", which, {4, 4, 3}, DType::kF32);
     GuardedBuffer once("accumulate/once", DType::kF64, 1), twice("accumulate/twice", DType::kF64, 1);
     problem.fwd_cpu(once.view());
     problem.fwd_cpu(twice.view());
@@ -189,7 +204,7 @@ TEST(ElementLoss, AccumulatesMicroBatches) {
 
 TEST(ElementLoss, NoRealRowsGiveZero) {
   for (const Loss which : kLosses) {
-    Problem problem("none", which, {2, 0, 3}, DType::kF32);
+    ElementLossTensors problem("none", which, {2, 0, 3}, DType::kF32);
     problem.denominator = 4.0;
     GuardedBuffer loss("none/loss", DType::kF32, 1), d_x("none/d_x", DType::kF32, 6);
     problem.fwd_cpu(loss.view());
@@ -202,7 +217,7 @@ TEST(ElementLoss, NoRealRowsGiveZero) {
 
 TEST(ElementLoss, StableForLargeLogitsAndNaNForNonFiniteOnes) {
   test::for_each_simd_target([&] {
-    Problem problem("large", Loss::kBce, {1, 1, 2}, DType::kF32);
+    ElementLossTensors problem("large", Loss::kBce, {1, 1, 2}, DType::kF32);
     GuardedBuffer loss("large/loss", DType::kF32, 1), d_x("large/d_x", DType::kF32, 2);
     problem.x.assign(std::vector<double>{3e38, -3e38});
     problem.labels.assign(std::vector<double>{1.0, 0.0});
@@ -225,7 +240,7 @@ TEST(ElementLoss, StableForLargeLogitsAndNaNForNonFiniteOnes) {
 
 TEST(ElementLoss, GradientMayReplaceLogits) {
   for (const Loss which : kLosses) {
-    Problem problem("alias", which, {5, 4, 21}, DType::kF32);
+    ElementLossTensors problem("alias", which, {5, 4, 21}, DType::kF32);
     GuardedBuffer d_x("alias/d_x", DType::kF32, 5 * 21);
     problem.bwd_cpu(d_x.view());
     problem.bwd_cpu(problem.x.view());
@@ -236,7 +251,7 @@ TEST(ElementLoss, GradientMayReplaceLogits) {
 TEST(ElementLoss, SameBitsForAnyNumberOfThreads) {
   const int before = num_threads();
   for (const Loss which : kLosses) {
-    Problem problem("threads", which, {700, 690, 97}, DType::kF32);
+    ElementLossTensors problem("threads", which, {700, 690, 97}, DType::kF32);
     set_num_threads(1);
     GuardedBuffer loss1("threads/loss1", DType::kF64, 1);
     problem.fwd_cpu(loss1.view());

@@ -12,6 +12,7 @@
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/finite_difference.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
@@ -35,8 +36,8 @@ struct Shape {
 constexpr Shape kShapes[] = {{1, 1}, {8, 2}, {3, 5}, {16, 17}, {5, 64}, {2, 1025}, {2, 30522}, {900, 33}};
 
 // One problem: logits, labels (every third row is ignored, but never the first), and the scalars.
-struct Problem {
-  Problem(const std::string& name, Shape s, DType dtype)
+struct CrossEntropyTensors {
+  CrossEntropyTensors(const std::string& name, Shape s, DType dtype)
       : shape(s), logits(name + "/logits", dtype, s.B * s.K), labels(name + "/labels", DType::kI32, s.B) {
     logits.fill_normal(0.0, 3.0);
     labels.fill_indices(s.K);
@@ -87,7 +88,7 @@ struct Problem {
 void check_against_reference(Shape shape, double smoothing, double z_coefficient) {
   const int64_t n = shape.B * shape.K;
   const std::string name = "ce_" + std::to_string(shape.B) + "x" + std::to_string(shape.K);
-  Problem problem(name, shape, DType::kF32);
+  CrossEntropyTensors problem(name, shape, DType::kF32);
   problem.z_coefficient = z_coefficient;
   GuardedBuffer loss_want(name + "/loss_want", DType::kF64, 1),
       rows_want(name + "/rows_want", DType::kF64, shape.B);
@@ -104,26 +105,32 @@ void check_against_reference(Shape shape, double smoothing, double z_coefficient
   const double row_error = softmax_cross_entropy_row_error(shape.K) +
                            z_loss_row_error(z, softmax_cross_entropy_row_error(shape.K));
   const double scale = problem.d_loss / static_cast<double>(problem.denominator);
-  test::for_each_simd_target([&] {
-    GuardedBuffer loss(name + "/loss", DType::kF32, 1), rows(name + "/rows", DType::kF32, shape.B);
-    GuardedBuffer d_logits(name + "/d_logits", DType::kF32, n);
-    GuardedBuffer z_loss(name + "/z_loss", DType::kF32, 1);
-    SoftmaxCrossEntropyFwdArgs args = problem.fwd(loss.view(), rows.view(), smoothing);
-    args.z_loss = z_loss.view();
-    softmax_cross_entropy_fwd_cpu(args);
-    softmax_cross_entropy_bwd_cpu(problem.bwd(d_logits.view(), smoothing));
-    const auto part = compare(z_loss, z_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
-    EXPECT_TRUE(part.ok()) << name << " " << part;
-    const auto total = compare(loss, loss_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
-    EXPECT_TRUE(total.ok()) << name << " " << total;
-    const auto each = compare(rows, rows_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
-    EXPECT_TRUE(each.ok()) << name << " " << each;
-    const auto gradient = compare(d_logits, d_want,
-                                  {.absolute = softmax_cross_entropy_bwd_error(shape.K, scale, z),
-                                   .zeros = zeros,
-                                   .shape = {shape.B, shape.K}});
-    EXPECT_TRUE(gradient.ok()) << name << " " << gradient;
-  });
+  test::FastRows(softmax_cross_entropy_fwd_ref, softmax_cross_entropy_bwd_ref)
+      .for_each(
+          DType::kF32, RowsProblem{.rows = shape.B, .columns = shape.K},
+          [&](const auto& cross_entropy, const auto& cross_entropy_bwd) {
+            GuardedBuffer loss(name + "/loss", DType::kF32, 1), rows(name + "/rows", DType::kF32, shape.B);
+            GuardedBuffer d_logits(name + "/d_logits", DType::kF32, n);
+            GuardedBuffer z_loss(name + "/z_loss", DType::kF32, 1);
+            SoftmaxCrossEntropyFwdArgs args = problem.fwd(loss.view(), rows.view(), smoothing);
+            args.z_loss = z_loss.view();
+            cross_entropy(args);
+            cross_entropy_bwd(problem.bwd(d_logits.view(), smoothing));
+            const auto part =
+                compare(z_loss, z_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
+            EXPECT_TRUE(part.ok()) << name << " " << part;
+            const auto total =
+                compare(loss, loss_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
+            EXPECT_TRUE(total.ok()) << name << " " << total;
+            const auto each =
+                compare(rows, rows_want, {.absolute = row_error, .relative = 0x1p-24, .zeros = zeros});
+            EXPECT_TRUE(each.ok()) << name << " " << each;
+            const auto gradient = compare(d_logits, d_want,
+                                          {.absolute = softmax_cross_entropy_bwd_error(shape.K, scale, z),
+                                           .zeros = zeros,
+                                           .shape = {shape.B, shape.K}});
+            EXPECT_TRUE(gradient.ok()) << name << " " << gradient;
+          });
 }
 
 TEST(SoftmaxCrossEntropy, MatchesTheReferenceOnEveryInstructionSet) {
@@ -169,47 +176,53 @@ TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   for (const double smoothing : {0.0, 0.25}) {
     const Shape shape{12, 9};
     const int64_t n = shape.B * shape.K;
-    Problem problem("decomposition", shape, DType::kF32);
-    GuardedBuffer loss("decomposition/loss", DType::kF32, 1), d_logits("decomposition/d", DType::kF32, n);
-    softmax_cross_entropy_fwd_cpu(problem.fwd(loss.view(), {}, smoothing));
-    softmax_cross_entropy_bwd_cpu(problem.bwd(d_logits.view(), smoothing));
-    GuardedBuffer log_p("decomposition/log_p", DType::kF32, n),
-        d_log_p("decomposition/d_log_p", DType::kF32, n);
-    GuardedBuffer loss2("decomposition/loss2", DType::kF32, 1), d2("decomposition/d2", DType::kF32, n);
-    log_softmax_fwd_cpu({problem.logits.view(), log_p.view(), shape.B, shape.K});
-    nll_fwd_cpu({.y_BK = log_p.view(),
-                 .labels_B = problem.labels.view(),
-                 .denominator = {&problem.denominator, DType::kF32},
-                 .loss = loss2.view(),
-                 .num_rows = shape.B,
-                 .num_classes = shape.K,
-                 .label_smoothing = smoothing});
-    nll_bwd_cpu({.labels_B = problem.labels.view(),
-                 .denominator = {&problem.denominator, DType::kF32},
-                 .d_loss = {&problem.d_loss, DType::kF64},
-                 .d_y_BK = d_log_p.view(),
-                 .num_rows = shape.B,
-                 .num_classes = shape.K,
-                 .label_smoothing = smoothing});
-    log_softmax_bwd_cpu({log_p.view(), d_log_p.view(), d2.view(), shape.B, shape.K});
-    const double scale = problem.d_loss / static_cast<double>(problem.denominator);
-    EXPECT_NEAR(loss.load(0), loss2.load(0),
-                softmax_cross_entropy_row_error(shape.K) + log_softmax_fwd_error(shape.K, 16.0));
-    for (int64_t i = 0; i < n; ++i) {
-      if (problem.labels.load(i / shape.K) < 0.0)
-        continue;  // the decomposition's log_p is poison in these rows
-      // If log_p is near -16, its error changes exp(log_p) by up to that error.
-      EXPECT_NEAR(d_logits.load(i), d2.load(i),
-                  softmax_cross_entropy_bwd_error(shape.K, scale) +
-                      log_softmax_bwd_error(shape.K, 2.0 * scale) + 0x1p-23 * scale)
-          << i;
-    }
+    CrossEntropyTensors problem("decomposition", shape, DType::kF32);
+    const test::FastRows kernels(softmax_cross_entropy_fwd_ref, softmax_cross_entropy_bwd_ref,
+                                 log_softmax_fwd_ref, log_softmax_bwd_ref, nll_fwd_ref, nll_bwd_ref);
+    const auto check = [&](const auto& cross_entropy, const auto& cross_entropy_bwd, const auto& log_softmax,
+                           const auto& log_softmax_bwd, const auto& nll, const auto& nll_bwd) {
+      GuardedBuffer loss("decomposition/loss", DType::kF32, 1), d_logits("decomposition/d", DType::kF32, n);
+      cross_entropy(problem.fwd(loss.view(), {}, smoothing));
+      cross_entropy_bwd(problem.bwd(d_logits.view(), smoothing));
+      GuardedBuffer log_p("decomposition/log_p", DType::kF32, n),
+          d_log_p("decomposition/d_log_p", DType::kF32, n);
+      GuardedBuffer loss2("decomposition/loss2", DType::kF32, 1), d2("decomposition/d2", DType::kF32, n);
+      log_softmax({problem.logits.view(), log_p.view(), shape.B, shape.K});
+      nll({.y_BK = log_p.view(),
+           .labels_B = problem.labels.view(),
+           .denominator = {&problem.denominator, DType::kF32},
+           .loss = loss2.view(),
+           .num_rows = shape.B,
+           .num_classes = shape.K,
+           .label_smoothing = smoothing});
+      nll_bwd({.labels_B = problem.labels.view(),
+               .denominator = {&problem.denominator, DType::kF32},
+               .d_loss = {&problem.d_loss, DType::kF64},
+               .d_y_BK = d_log_p.view(),
+               .num_rows = shape.B,
+               .num_classes = shape.K,
+               .label_smoothing = smoothing});
+      log_softmax_bwd({log_p.view(), d_log_p.view(), d2.view(), shape.B, shape.K});
+      const double scale = problem.d_loss / static_cast<double>(problem.denominator);
+      EXPECT_NEAR(loss.load(0), loss2.load(0),
+                  softmax_cross_entropy_row_error(shape.K) + log_softmax_fwd_error(shape.K, 16.0));
+      for (int64_t i = 0; i < n; ++i) {
+        if (problem.labels.load(i / shape.K) < 0.0)
+          continue;  // the decomposition's log_p is poison in these rows
+        // If log_p is near -16, its error changes exp(log_p) by up to that error.
+        EXPECT_NEAR(d_logits.load(i), d2.load(i),
+                    softmax_cross_entropy_bwd_error(shape.K, scale) +
+                        log_softmax_bwd_error(shape.K, 2.0 * scale) + 0x1p-23 * scale)
+            << i;
+      }
+    };
+    kernels.for_each(DType::kF32, RowsProblem{.rows = shape.B, .columns = shape.K}, check);
   }
 }
 
 // The z-loss is that of its definition, and the loss is the sum of it and of the loss without it.
 TEST(SoftmaxCrossEntropy, TheZLossIsTheMeanOfTheSquaredNormalizer) {
-  Problem problem("z_loss", {11, 23}, DType::kF64);
+  CrossEntropyTensors problem("z_loss", {11, 23}, DType::kF64);
   double expected = 0.0;
   for (int64_t b = 0; b < 11; ++b) {
     if (problem.labels.load(b) < 0.0) continue;
@@ -230,7 +243,7 @@ TEST(SoftmaxCrossEntropy, TheZLossIsTheMeanOfTheSquaredNormalizer) {
 TEST(SoftmaxCrossEntropy, BackwardMatchesFiniteDifferences) {
   for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.0, 0.05}, {0.1, 0.05}}) {
     const Shape shape{5, 4};
-    Problem problem("fd", shape, DType::kF64);
+    CrossEntropyTensors problem("fd", shape, DType::kF64);
     problem.z_coefficient = z_coefficient;
     GuardedBuffer loss("fd/loss", DType::kF64, 1), d_logits("fd/d_logits", DType::kF64, 20);
     const auto value = [&] {
@@ -305,7 +318,7 @@ TEST(Nll, ForwardMatchesTheReference) {
 // The two halves of a batch, with the denominator of the whole batch, add up to the loss of the whole batch;
 // in fp32 up to roundings.
 TEST(SoftmaxCrossEntropy, AccumulatesMicroBatchesExactly) {
-  Problem problem("halves", {8, 6}, DType::kF32);
+  CrossEntropyTensors problem("halves", {8, 6}, DType::kF32);
   GuardedBuffer whole("halves/whole", DType::kF64, 1), halves("halves/halves", DType::kF64, 1);
   softmax_cross_entropy_fwd_cpu(problem.fwd(whole.view(), {}, 0.1));
   SoftmaxCrossEntropyFwdArgs first = problem.fwd(halves.view(), {}, 0.1);
@@ -357,7 +370,7 @@ TEST(SoftmaxCrossEntropy, AllRowsIgnoredGiveZero) {
 }
 
 TEST(SoftmaxCrossEntropy, GradientMayReplaceLogits) {
-  Problem problem("alias", {7, 19}, DType::kF32);
+  CrossEntropyTensors problem("alias", {7, 19}, DType::kF32);
   GuardedBuffer d_logits("alias/d_logits", DType::kF32, 7 * 19);
   softmax_cross_entropy_bwd_cpu(problem.bwd(d_logits.view(), 0.1));
   softmax_cross_entropy_bwd_cpu(problem.bwd(problem.logits.view(), 0.1));
@@ -373,8 +386,8 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
     for (const Shape shape : kShapes) {
       for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.1, 1e-3}}) {
         const int64_t n = shape.B * shape.K;
-        Problem given("in_place/given", shape, dtype);
-        Problem wide("in_place/given", shape, DType::kF32);  // the same labels
+        CrossEntropyTensors given("in_place/given", shape, dtype);
+        CrossEntropyTensors wide("in_place/given", shape, DType::kF32);  // the same labels
         wide.z_coefficient = z_coefficient;
         wide.logits.assign(given.logits.to_doubles());
         GuardedBuffer loss("in_place/loss", DType::kF64, 1), d_wide("in_place/d_wide", DType::kF32, n);
@@ -387,7 +400,7 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
         expected.assign(d_wide.to_doubles());
         for (const int threads : {1, 3}) {
           set_num_threads(threads);
-          Problem problem("in_place/given", shape, dtype);
+          CrossEntropyTensors problem("in_place/given", shape, dtype);
           GuardedBuffer got("in_place/got", DType::kF64, 1), got_z("in_place/got_z", DType::kF64, 1);
           GuardedBuffer rows("in_place/rows", DType::kF32, threads * cross_entropy_wide_row_floats(shape.K));
           softmax_cross_entropy_in_place_cpu({.logits_BK = problem.logits.view(),
@@ -415,7 +428,7 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
 
 TEST(SoftmaxCrossEntropy, SameBitsForAnyNumberOfThreads) {
   const int before = num_threads();
-  Problem problem("threads", {400, 301}, DType::kF32);
+  CrossEntropyTensors problem("threads", {400, 301}, DType::kF32);
   set_num_threads(1);
   GuardedBuffer loss1("threads/loss1", DType::kF64, 1);
   softmax_cross_entropy_fwd_cpu(problem.fwd(loss1.view(), {}, 0.0));
@@ -429,7 +442,7 @@ TEST(SoftmaxCrossEntropy, SameBitsForAnyNumberOfThreads) {
 }
 
 TEST(SoftmaxCrossEntropy, RefusesALabelThatIsNotBelowTheNumberOfClasses) {
-  Problem problem("label", {2, 3}, DType::kF32);
+  CrossEntropyTensors problem("label", {2, 3}, DType::kF32);
   problem.labels.view().as<int32_t>()[1] = 3;
   GuardedBuffer loss("label/loss", DType::kF32, 1);
   try {

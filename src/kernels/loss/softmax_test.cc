@@ -10,6 +10,7 @@
 #include "device/cpu/parallel.h"
 #include "tests/support/compare.h"
 #include "tests/support/finite_difference.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
@@ -60,19 +61,20 @@ TEST(LogSoftmax, MatchesTheReferenceOnEveryInstructionSet) {
     log_softmax_bwd_ref({y32.view(), d_y.view(), d_want.view(), shape.B, shape.K});
     const std::vector<double> fwd_limits = forward_limits(want, shape.K);
     const std::vector<double> bwd_limits = backward_limits(d_y, shape);
-    test::for_each_simd_target([&] {
-      GuardedBuffer y(name + "/y", DType::kF32, n), d_x(name + "/d_x", DType::kF32, n);
-      log_softmax_fwd_cpu({x.view(), y.view(), shape.B, shape.K});
-      log_softmax_bwd_cpu({y32.view(), d_y.view(), d_x.view(), shape.B, shape.K});
-      // A row of one class has log-probability 0 and no gradient.
-      const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
-      const auto fwd =
-          compare(y, want, {.per_element = fwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
-      EXPECT_TRUE(fwd.ok()) << name << " " << fwd;
-      const auto bwd =
-          compare(d_x, d_want, {.per_element = bwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
-      EXPECT_TRUE(bwd.ok()) << name << " " << bwd;
-    });
+    test::FastRows(log_softmax_fwd_ref, log_softmax_bwd_ref)
+        .for_each(DType::kF32, [&](const auto& log_softmax, const auto& log_softmax_bwd) {
+          GuardedBuffer y(name + "/y", DType::kF32, n), d_x(name + "/d_x", DType::kF32, n);
+          log_softmax({x.view(), y.view(), shape.B, shape.K});
+          log_softmax_bwd({y32.view(), d_y.view(), d_x.view(), shape.B, shape.K});
+          // A row of one class has log-probability 0 and no gradient.
+          const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
+          const auto fwd =
+              compare(y, want, {.per_element = fwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
+          EXPECT_TRUE(fwd.ok()) << name << " " << fwd;
+          const auto bwd =
+              compare(d_x, d_want, {.per_element = bwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
+          EXPECT_TRUE(bwd.ok()) << name << " " << bwd;
+        });
   }
 }
 

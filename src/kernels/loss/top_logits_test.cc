@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -22,7 +23,8 @@ struct Top {
   std::vector<double> log_sums;
 };
 
-Top top_of(void (*kernel)(const TopLogitsArgs&), GuardedBuffer& logits, int64_t rows, int64_t k) {
+template <typename Kernel>
+Top top_of(const Kernel& kernel, GuardedBuffer& logits, int64_t rows, int64_t k) {
   GuardedBuffer values("values", DType::kF32, rows * k), ids("ids", DType::kI32, rows * k),
       log_sums("log_sums", DType::kF64, rows);
   kernel({.logits_BV = logits.view(),
@@ -45,7 +47,7 @@ TEST(TopLogits, AreTheFirstOfASortedRow) {
       const int64_t rows = 5;
       GuardedBuffer logits("top_logits_" + std::to_string(classes), dtype, rows * classes);
       logits.fill_small_integers();
-      for (auto* kernel : {top_logits_ref, top_logits_cpu}) {
+      const auto check = [&](const auto& kernel) {
         const Top top = top_of(kernel, logits, rows, k);
         for (int64_t b = 0; b < rows; ++b) {
           std::vector<int32_t> order(static_cast<size_t>(classes));
@@ -61,7 +63,9 @@ TEST(TopLogits, AreTheFirstOfASortedRow) {
           }
           EXPECT_NEAR(top.log_sums[static_cast<size_t>(b)], std::log(sum), 1e-12);
         }
-      }
+      };
+      check(top_logits_ref);
+      test::FastRows(top_logits_ref).for_each(dtype, check);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "kernels/optimizer/testing/optimizer_fixture.h"
 #include "kernels/optimizer/testing/update_cases.h"
 #include "plimsoll/error.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
@@ -190,9 +192,11 @@ Args args_of(std::span<const OptimizerTensor> tensors, const Scalars& scalars,
 
 // An update under test: its kernels, and the comparison of one step by the bound of the contract.
 struct TestedUpdate {
-  using Kernel = void (*)(std::span<const OptimizerTensor>, const Scalars&);
+  using Kernel = std::function<void(std::span<const OptimizerTensor>, const Scalars&)>;
   std::string name;
   Kernel ref, cpu;
+  // Calls body() with each fast row of the kernel.
+  void (*for_each_row)(const std::function<void(const Kernel&)>& body);
   void (*expect)(EightBitList& start, EightBitList& want, EightBitList& got, const Scalars&);
   bool has_positive_state = false;
 
@@ -206,6 +210,14 @@ template <typename Args, void (*kKernel)(const Args&), Nesterov kNesterov = Nest
 void run(std::span<const OptimizerTensor> tensors, const Scalars& scalars) {
   kKernel(args_of<Args>(tensors, scalars, kNesterov));
 }
+template <typename Args, void (*kReference)(const Args&), Nesterov kNesterov = Nesterov::kOff>
+void for_each_row(const std::function<void(const TestedUpdate::Kernel&)>& body) {
+  test::FastRows(kReference).for_each(DType::kF32, [&](const auto& row) {
+    body([&](std::span<const OptimizerTensor> tensors, const Scalars& scalars) {
+      row(args_of<Args>(tensors, scalars, kNesterov));
+    });
+  });
+}
 template <typename Args, void (*kExpect)(EightBitList&, EightBitList&, EightBitList&, const Args&),
           Nesterov kNesterov = Nesterov::kOff>
 void expect_update(EightBitList& start, EightBitList& want, EightBitList& got, const Scalars& scalars) {
@@ -216,21 +228,22 @@ const std::vector<TestedUpdate>& updates() {
   constexpr Nesterov kOn = Nesterov::kOn;
   static const std::vector<TestedUpdate> list = {
       {"adamw", run<AdamwArgs, adamw_8bit_ref>, run<AdamwArgs, adamw_8bit_cpu>,
-       expect_update<AdamwArgs, test::expect_adamw_8bit>},
+       for_each_row<AdamwArgs, adamw_8bit_ref>, expect_update<AdamwArgs, test::expect_adamw_8bit>},
       {"lion", run<LionArgs, lion_8bit_ref>, run<LionArgs, lion_8bit_cpu>,
-       expect_update<LionArgs, test::expect_lion_8bit>},
-      {"sgd", run<SgdArgs, sgd_8bit_ref>, run<SgdArgs, sgd_8bit_cpu>,
+       for_each_row<LionArgs, lion_8bit_ref>, expect_update<LionArgs, test::expect_lion_8bit>},
+      {"sgd", run<SgdArgs, sgd_8bit_ref>, run<SgdArgs, sgd_8bit_cpu>, for_each_row<SgdArgs, sgd_8bit_ref>,
        expect_update<SgdArgs, test::expect_sgd_8bit>},
       {"sgd, Nesterov", run<SgdArgs, sgd_8bit_ref, kOn>, run<SgdArgs, sgd_8bit_cpu, kOn>,
-       expect_update<SgdArgs, test::expect_sgd_8bit, kOn>},
+       for_each_row<SgdArgs, sgd_8bit_ref, kOn>, expect_update<SgdArgs, test::expect_sgd_8bit, kOn>},
       {"adagrad", run<AdagradArgs, adagrad_8bit_ref>, run<AdagradArgs, adagrad_8bit_cpu>,
-       expect_update<AdagradArgs, test::expect_adagrad_8bit>, true}};
+       for_each_row<AdagradArgs, adagrad_8bit_ref>, expect_update<AdagradArgs, test::expect_adagrad_8bit>,
+       true}};
   return list;
 }
 
 TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
-  test::for_each_simd_target([] {
-    for (const TestedUpdate& update : updates()) {
+  for (const TestedUpdate& update : updates()) {
+    update.for_each_row([&](const TestedUpdate::Kernel& kernel) {
       for (const int64_t step : {1, 17, 100000}) {
         SCOPED_TRACE(update.name + " " + std::to_string(step));
         EightBitList start("eight_bit/start", DType::kF32, test::kEightBitCounts),
@@ -241,15 +254,15 @@ TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
         got.copy_from(start);
         const Scalars scalars{.step = step, .clip = 0.7f};
         update.ref(want.tensors(), scalars);
-        update.cpu(got.tensors(), scalars);
+        kernel(got.tensors(), scalars);
         update.expect(start, want, got, scalars);
         for (size_t i = 0; i < got.size(); ++i) {
           for (GuardedBuffer* buffer : got.states(i))
             EXPECT_EQ(buffer->broken_guard(), GuardedBuffer::kIntact);
         }
       }
-    }
-  });
+    });
+  }
 }
 
 // The second half of a parameter that consists of two tensors has the noise of its own elements.
@@ -347,7 +360,7 @@ TEST(Sgd8Bit, TheFirstStepDoesNotDependOnTheMomentum) {
 // The bf16 copy is the rounded new fp32 parameter.
 TEST(EightBit, KeepsA16BitCopyOfTheParameters) {
   for (const TestedUpdate& update : updates()) {
-    for (const auto kernel : {update.ref, update.cpu}) {
+    for (const auto& kernel : {update.ref, update.cpu}) {
       EightBitList list("eight_bit_low", DType::kF32, {300, 5000});
       update.fill(list);
       std::vector<GuardedBuffer> copies;

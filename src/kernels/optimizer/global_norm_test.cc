@@ -11,6 +11,7 @@
 #include "kernels/optimizer/tensor_scan.h"
 #include "kernels/optimizer/testing/optimizer_tensors.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
@@ -24,8 +25,8 @@ struct Outcome {
   double norm = -1.0, finite = -1.0;
   int64_t first_bad = -2;
 };
-Outcome run(void (*kernel)(const GlobalNormArgs&), std::span<const OptimizerTensor> tensors,
-            ConstView loss = {}) {
+template <typename Kernel>
+Outcome run(const Kernel& kernel, std::span<const OptimizerTensor> tensors, ConstView loss = {}) {
   Outcome outcome;
   kernel({.tensors = tensors,
           .loss = loss,
@@ -41,8 +42,8 @@ TEST(GlobalNorm, MatchesTheReferenceOnEveryInstructionSet) {
   const Outcome want = run(global_norm_ref, list.tensors());
   ASSERT_GT(want.norm, 100.0);
   const int64_t n = std::accumulate(test::kAwkwardCounts.begin(), test::kAwkwardCounts.end(), int64_t{0});
-  test::for_each_simd_target([&] {
-    const Outcome got = run(global_norm_cpu, list.tensors());
+  test::FastRows(global_norm_ref).for_each(DType::kF32, [&](const auto& global_norm) {
+    const Outcome got = run(global_norm, list.tensors());
     EXPECT_NEAR(got.norm, want.norm, square_sum_error(n) * want.norm);
     EXPECT_EQ(got.finite, 1.0);
     EXPECT_EQ(got.first_bad, -1);
@@ -129,18 +130,22 @@ TEST(GlobalNorm, SameBitsForAnyNumberOfThreads) {
 }
 
 TEST(ClipCoefficient, FollowsPyTorch) {
-  const auto coefficient = [](double norm, double max_norm) {
-    double value = -1.0;
-    clip_coefficient_cpu(
-        {.norm = {&norm, DType::kF64}, .coefficient = {&value, DType::kF64}, .max_norm = max_norm});
-    return value;
+  const auto check = [](const auto& clip_coefficient) {
+    const auto coefficient = [&](double norm, double max_norm) {
+      double value = -1.0;
+      clip_coefficient(
+          {.norm = {&norm, DType::kF64}, .coefficient = {&value, DType::kF64}, .max_norm = max_norm});
+      return value;
+    };
+    EXPECT_EQ(coefficient(4.0, 1.0), 1.0 / (4.0 + 1e-6));
+    EXPECT_EQ(coefficient(0.5, 1.0), 1.0);
+    EXPECT_EQ(coefficient(0.0, 1.0), 1.0);
+    EXPECT_EQ(coefficient(1e9, 0.0), 1.0);
+    EXPECT_EQ(coefficient(std::numeric_limits<double>::infinity(), 1.0), 0.0);
+    EXPECT_TRUE(std::isnan(coefficient(std::numeric_limits<double>::quiet_NaN(), 1.0)));
   };
-  EXPECT_EQ(coefficient(4.0, 1.0), 1.0 / (4.0 + 1e-6));
-  EXPECT_EQ(coefficient(0.5, 1.0), 1.0);
-  EXPECT_EQ(coefficient(0.0, 1.0), 1.0);
-  EXPECT_EQ(coefficient(1e9, 0.0), 1.0);
-  EXPECT_EQ(coefficient(std::numeric_limits<double>::infinity(), 1.0), 0.0);
-  EXPECT_TRUE(std::isnan(coefficient(std::numeric_limits<double>::quiet_NaN(), 1.0)));
+  check(clip_coefficient_ref);
+  test::FastRows(clip_coefficient_ref).for_each(DType::kF64, check);
 }
 
 TEST(TensorScan, FillWritesEveryTypeAndNothingElse) {
@@ -148,11 +153,15 @@ TEST(TensorScan, FillWritesEveryTypeAndNothingElse) {
        {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
     for (const int64_t count : {int64_t{1}, int64_t{1023}, int64_t{70001}}) {
       for (const double value : {0.0, 3.0}) {
-        GuardedBuffer want("fill/want", dtype, count), got("fill/got", dtype, count);
+        GuardedBuffer want("fill/want", dtype, count);
         fill_ref({.x = want.view(), .count = count, .value = value});
-        fill_cpu({.x = got.view(), .count = count, .value = value});
-        const auto result = compare(got, want, {.zeros = test::Zeros::kExpected});
-        EXPECT_TRUE(result.ok()) << dtype_name(dtype) << " " << result;
+        // The rows name floating types; a kernel fills the others as well.
+        test::FastRows(fill_ref).for_each(DType::kF32, [&](const auto& fill) {
+          GuardedBuffer got("fill/got", dtype, count);
+          fill({.x = got.view(), .count = count, .value = value});
+          const auto result = compare(got, want, {.zeros = test::Zeros::kExpected});
+          EXPECT_TRUE(result.ok()) << dtype_name(dtype) << " " << result;
+        });
       }
     }
   }

@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
+
+#include "tests/support/kernel_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -13,16 +16,18 @@ struct State {
   int32_t good_steps = 0, skipped = 0, skipped_out = -1;
   float unscaled_norm = -1.0f, used_scale = -1.0f;
 
-  void step(float norm, bool finite) {
+  void step(float norm, bool finite) { step(norm, finite, adjust_loss_scale_cpu); }
+  template <typename Kernel>
+  void step(float norm, bool finite, const Kernel& adjust_loss_scale) {
     const float flag = finite ? 1.0f : 0.0f;
-    adjust_loss_scale_cpu({.norm = {&norm, DType::kF32},
-                           .finite = {&flag, DType::kF32},
-                           .scale = {&scale, DType::kF32},
-                           .good_steps = {&good_steps, DType::kI32},
-                           .skipped = {&skipped, DType::kI32},
-                           .unscaled_norm = {&unscaled_norm, DType::kF32},
-                           .used_scale = {&used_scale, DType::kF32},
-                           .skipped_out = {&skipped_out, DType::kI32}});
+    adjust_loss_scale({.norm = {&norm, DType::kF32},
+                       .finite = {&flag, DType::kF32},
+                       .scale = {&scale, DType::kF32},
+                       .good_steps = {&good_steps, DType::kI32},
+                       .skipped = {&skipped, DType::kI32},
+                       .unscaled_norm = {&unscaled_norm, DType::kF32},
+                       .used_scale = {&used_scale, DType::kF32},
+                       .skipped_out = {&skipped_out, DType::kI32}});
   }
 };
 
@@ -33,6 +38,22 @@ TEST(LossScale, TheNormIsThatOfTheUnscaledGradient) {
   EXPECT_EQ(state.used_scale, 65536.0f);
   EXPECT_EQ(state.good_steps, 1);
   EXPECT_EQ(state.skipped_out, 0);
+}
+
+// All numbers are powers of two, so that the fast kernels and the reference agree in every bit.
+TEST(LossScale, EqualsTheReferenceInGoodAndBadSteps) {
+  test::FastRows(adjust_loss_scale_ref).for_each(DType::kF32, [](const auto& adjust_loss_scale) {
+    State got, want;
+    got.good_steps = want.good_steps = 1998;
+    for (const bool finite : {true, true, false, true}) {
+      got.step(65536.0f, finite, adjust_loss_scale);
+      want.step(65536.0f, finite, adjust_loss_scale_ref);
+      EXPECT_EQ(std::tie(got.scale, got.good_steps, got.skipped, got.skipped_out, got.unscaled_norm,
+                         got.used_scale),
+                std::tie(want.scale, want.good_steps, want.skipped, want.skipped_out, want.unscaled_norm,
+                         want.used_scale));
+    }
+  });
 }
 
 TEST(LossScale, AnOverflowHalvesAndCounts) {

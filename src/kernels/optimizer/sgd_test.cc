@@ -9,6 +9,7 @@
 #include "kernels/optimizer/testing/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernel_rows.h"
 #include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
@@ -60,7 +61,7 @@ const test::TestedUpdate kWithNesterov{
     .name = "sgd", .ref = update<sgd_ref, 4>, .cpu = update<sgd_cpu, 4>, .states = {&TensorList::m}};
 
 // Compares one update from the same starting values by the bound of the contract.
-void check_one_step(const Options& options, int64_t step) {
+void check_one_step(const test::RowKernel<SgdArgs>& sgd, const Options& options, int64_t step) {
   const double lr = 0.03;
   const float clip = 0.6f;
   TensorList start("sgd/start", DType::kF32, test::kAwkwardCounts);
@@ -75,15 +76,15 @@ void check_one_step(const Options& options, int64_t step) {
     if (options.momentum == 0.0) got.mutable_tensors()[i].m = {};
   }
   sgd_ref(make_args(want.tensors(), lr, step, clip, options));
-  sgd_cpu(make_args(got.tensors(), lr, step, clip, options));
+  sgd(make_args(got.tensors(), lr, step, clip, options));
   test::expect_sgd_within(start, want, got, make_args(want.tensors(), lr, step, clip, options));
 }
 
 TEST(Sgd, OneStepMatchesTheReferenceOnEveryInstructionSet) {
-  test::for_each_simd_target([] {
+  test::FastRows(sgd_ref).for_each(DType::kF32, [](const auto& sgd) {
     for (const Options& options : kOptions) {
-      check_one_step(options, 1);
-      check_one_step(options, 2);
+      check_one_step(sgd, options, 1);
+      check_one_step(sgd, options, 2);
     }
   });
 }

@@ -23,6 +23,7 @@ struct BitsAndBytesValues {
   uint64_t numbers_hash;
 };
 #include "kernels/quantization/fixtures/bitsandbytes_values.inc"
+#include "tests/support/kernel_rows.h"
 
 uint64_t hash_of_bytes(const void* data, size_t size) {
   return fnv1a(std::string_view(static_cast<const char*>(data), size));
@@ -84,10 +85,13 @@ TEST(Quantization, DequantizedNumbersAreCloseToTheWeights) {
 TEST(Dequantize, IsTheReferenceBitForBit) {
   const int checked = for_each_quantized_matrix([](Quantized& q) {
     for (const DType dtype : fast_types()) {
-      GuardedBuffer want("want", dtype, q.rows * q.columns), w("w", dtype, q.rows * q.columns);
+      GuardedBuffer want("want", dtype, q.rows * q.columns);
       dequantize_ref(q.args(want.view()));
-      run_with_one_and_two_threads({&w}, [&] { dequantize_cpu(q.args(w.view())); });
-      EXPECT_TRUE(compare_bits(w, want).ok()) << compare_bits(w, want);
+      FastRows(dequantize_ref).for_each(dtype, [&](const auto& dequantize) {
+        GuardedBuffer w("w", dtype, q.rows * q.columns);
+        run_with_one_and_two_threads({&w}, [&] { dequantize(q.args(w.view())); });
+        EXPECT_TRUE(compare_bits(w, want).ok()) << compare_bits(w, want);
+      });
     }
   });
   EXPECT_EQ(checked, 25);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ struct Scalars {
 
 // An optimizer under test: its kernels for the update of a list at a step.
 struct TestedUpdate {
-  using Kernel = void (*)(std::span<const OptimizerTensor>, const Scalars&, double weight_decay);
+  using Kernel = std::function<void(std::span<const OptimizerTensor>, const Scalars&, double weight_decay)>;
   std::string name;
   Kernel ref, cpu;
   std::vector<GuardedBuffer& (TensorList::*)(size_t)> states;
@@ -61,7 +62,7 @@ void expect_one_step_within(const TestedUpdate& update, const Scalars& scalars, 
 }
 
 inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
-  for (const auto kernel : {update.ref, update.cpu}) {
+  for (const auto& kernel : {update.ref, update.cpu}) {
     TensorList list(update.name + "_flag", DType::kF32, {100, 5000}),
         before(update.name + "_flag", DType::kF32, {100, 5000});
     update.fill(list);
@@ -74,7 +75,7 @@ inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
 
 // Expects that without any gradient so far there is no step, and that a NaN stays a NaN.
 inline void expect_no_step_without_gradient(const TestedUpdate& update) {
-  for (const auto kernel : {update.ref, update.cpu}) {
+  for (const auto& kernel : {update.ref, update.cpu}) {
     TensorList list(update.name + "_zero", DType::kF32, {40});
     update.fill(list);
     for (const auto state : update.states) (list.*state)(0).fill(0.0);
@@ -116,7 +117,7 @@ inline void expect_same_bits_for_any_threads_and_grouping(const TestedUpdate& up
 }
 
 inline void expect_16_bit_copies(const TestedUpdate& update) {
-  for (const auto kernel : {update.ref, update.cpu}) {
+  for (const auto& kernel : {update.ref, update.cpu}) {
     for (const DType low : {DType::kBF16, DType::kF16}) {
       TensorList list(update.name + "_low", DType::kF32, kAwkwardCounts);
       update.fill(list);
@@ -155,7 +156,7 @@ inline void expect_weights_in_bf16_alone(const TestedUpdate& update) {
 // mean of 20000 is 2^-9 / 141 = 1.4e-5.
 inline void expect_bf16_follows_fp32_on_average(const TestedUpdate& update) {
   constexpr int64_t kCount = 20000;
-  for (const auto kernel : {update.ref, update.cpu}) {
+  for (const auto& kernel : {update.ref, update.cpu}) {
     TensorList exact(update.name + "_mean", DType::kF32, {kCount}),
         list(update.name + "_mean", DType::kF32, {kCount});
     GuardedBuffer weights(update.name + "_mean/bf16", DType::kBF16, kCount);

@@ -1,0 +1,21 @@
+// Lists the rows that the tests of this executable run (tests/support/kernel_rows.h).
+#include "kernels/embedding/embedding.h"
+#include "kernels/embedding/first_token.h"
+#include "kernels/embedding/rope.h"
+#include "kernels/embedding/sequence_mean.h"
+#include "kernels/embedding/sort_ids.h"
+#include "tests/support/kernel_rows.h"
+
+namespace plimsoll::test {
+namespace {
+
+#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
+#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+const TestedRows kTestedRows{{
+#include "kernels/embedding/embedding_catalog.inc"
+}};
+#undef PLIMSOLL_PREPARED_KERNEL
+#undef PLIMSOLL_KERNEL
+
+}  // namespace
+}  // namespace plimsoll::test

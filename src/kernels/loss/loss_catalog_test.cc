@@ -1,0 +1,24 @@
+// Lists the rows that the tests of this executable run (tests/support/kernel_rows.h).
+#include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/count_correct.h"
+#include "kernels/loss/linear_cross_entropy.h"
+#include "kernels/loss/mse.h"
+#include "kernels/loss/nll.h"
+#include "kernels/loss/softmax.h"
+#include "kernels/loss/softmax_cross_entropy.h"
+#include "kernels/loss/top_logits.h"
+#include "tests/support/kernel_rows.h"
+
+namespace plimsoll::test {
+namespace {
+
+#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
+#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+const TestedRows kTestedRows{{
+#include "kernels/loss/loss_catalog.inc"
+}};
+#undef PLIMSOLL_PREPARED_KERNEL
+#undef PLIMSOLL_KERNEL
+
+}  // namespace
+}  // namespace plimsoll::test
