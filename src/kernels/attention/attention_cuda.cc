@@ -7,6 +7,9 @@
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_launch.h"
 #include "kernels/attention/attention_schedule.h"
+#include "kernels/attention/first_token_attention.h"
+#include "kernels/attention/paged_attention.h"
+#include "kernels/catalog/kernel_functions.h"
 
 namespace plimsoll {
 namespace {
@@ -252,30 +255,33 @@ void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* 
 #endif
 }
 
+namespace {
+
+// Returns the function of a row of this family for a GPU.
+template <typename Function>
+Function* function_of(std::string_view implementation) {
+#define PLIMSOLL_KERNEL PLIMSOLL_CUDA_FUNCTION
+  static const KernelFunction kFunctions[] = {
+#include "kernels/attention/attention_catalog.inc"
+  };
+#undef PLIMSOLL_KERNEL
+  const KernelFunction* function = find_function(kFunctions, implementation);
+  PLIMSOLL_CHECK(function != nullptr, "no CUDA function for kernel '{}'", implementation);
+  return function->as<Function>();
+}
+
+}  // namespace
+
 AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims) {
-  const bool is_short = attention_is_of_short_sequences(dims);
-  if (implementation == "attention_fwd_cuda_wgmma") {
-    return is_short ? attention_fwd_cuda_mma : attention_fwd_cuda_wgmma;
-  }
-  if (implementation == "attention_fwd_cuda_mma") return attention_fwd_cuda_mma;
-  if (implementation == "attention_fwd_cuda_tf32_wgmma") return attention_fwd_cuda_tf32_wgmma;
-  if (implementation == "attention_fwd_cuda_tf32") return attention_fwd_cuda_tf32;
-  PLIMSOLL_CHECK(implementation == "attention_fwd_cuda_tiled", "no CUDA function for kernel '{}'",
-                 implementation);
-  return attention_fwd_cuda_tiled;
+  const bool is_replaced =
+      implementation == "attention_fwd_cuda_wgmma" && attention_is_of_short_sequences(dims);
+  return function_of<AttentionForward>(is_replaced ? "attention_fwd_cuda_mma" : implementation);
 }
 
 AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims) {
-  const bool is_short = attention_is_of_short_sequences(dims);
-  if (implementation == "attention_bwd_cuda_wgmma") {
-    return is_short ? attention_bwd_cuda_mma : attention_bwd_cuda_wgmma;
-  }
-  if (implementation == "attention_bwd_cuda_mma") return attention_bwd_cuda_mma;
-  if (implementation == "attention_bwd_cuda_tf32_wgmma") return attention_bwd_cuda_tf32_wgmma;
-  if (implementation == "attention_bwd_cuda_tf32") return attention_bwd_cuda_tf32;
-  PLIMSOLL_CHECK(implementation == "attention_bwd_cuda_tiled", "no CUDA function for kernel '{}'",
-                 implementation);
-  return attention_bwd_cuda_tiled;
+  const bool is_replaced =
+      implementation == "attention_bwd_cuda_wgmma" && attention_is_of_short_sequences(dims);
+  return function_of<AttentionBackward>(is_replaced ? "attention_bwd_cuda_mma" : implementation);
 }
 
 }  // namespace plimsoll
