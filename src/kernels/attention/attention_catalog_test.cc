@@ -34,7 +34,9 @@ TEST(AttentionCatalog, TensorCoresTakeSupportedProblems) {
   EXPECT_EQ(chosen(problem_of(DType::kF16, 40, 90)), "attention_bwd_cuda_wgmma");
   EXPECT_EQ(chosen(problem_of(DType::kF16, 36, 90)), "attention_bwd_cuda_tiled");
   EXPECT_EQ(chosen(problem_of(DType::kBF16, 32, 90)), "attention_bwd_cuda_mma");
-  EXPECT_EQ(chosen(problem_of(DType::kBF16, 128, 90)), "attention_bwd_cuda_mma");
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 128, 90)), "attention_bwd_cuda_wgmma");
+  EXPECT_EQ(chosen(problem_of(DType::kF16, 80, 90)), "attention_bwd_cuda_wgmma");
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 128, 80)), "attention_bwd_cuda_mma");
   EXPECT_EQ(chosen(problem_of(DType::kBF16, 64, 100)), "attention_bwd_cuda_mma");
   EXPECT_EQ(chosen(problem_of(DType::kF16, 8, 80)), "attention_bwd_cuda_mma");
   EXPECT_EQ(chosen(problem_of(DType::kF32, 64, 90)), "attention_bwd_cuda_tiled");
@@ -67,7 +69,7 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
   EXPECT_EQ(reason_against(problem_of(DType::kF16, 64, 80), wgmma),
             "needs the wgmma of compute capability 9.0; this card has 8.0");
   EXPECT_EQ(reason_against(problem_of(DType::kBF16, 32, 90), wgmma),
-            "a head size of 32 does not fill tiles of 64 columns: 33 to 64 do");
+            "takes head sizes from 33 to 128 in tiles of 64 columns, not 32");
   Problem short_texts = problem_of(DType::kBF16, 64, 90);
   std::get<AttentionDims>(short_texts.family).sequences = 16;
   EXPECT_EQ(reason_against(short_texts, wgmma),
@@ -77,7 +79,7 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
             std::string::npos);
 }
 
-TEST(AttentionCatalog, WarpgroupsOfTf32DeclineSharedHeadsAndWindows) {
+TEST(AttentionCatalog, WarpgroupsOfTf32DeclineWideHeadsSharedHeadsAndWindows) {
   Problem problem = problem_of(DType::kF32, 64, 90);
   problem.target.fp32_products = Fp32Products::kTf32;
   const std::string_view wgmma = "attention_bwd_cuda_tf32_wgmma", next = "attention_bwd_cuda_tf32";
@@ -91,6 +93,10 @@ TEST(AttentionCatalog, WarpgroupsOfTf32DeclineSharedHeadsAndWindows) {
   dims.window = 96;
   EXPECT_EQ(chosen(problem), next);
   EXPECT_EQ(reason_against(problem, wgmma), "computes no window, such as one of 96 rows");
+  dims.window = 0;
+  dims.head_dim = 128;
+  EXPECT_EQ(chosen(problem), next);
+  EXPECT_EQ(reason_against(problem, wgmma), "takes head sizes from 33 to 64 in tiles of 64 columns, not 128");
 }
 
 TEST(AttentionCatalog, WarpgroupsOf16BitsTakeSharedHeadsAndWindows) {
