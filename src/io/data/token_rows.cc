@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/problem_type.h"
 #include "base/units.h"
 #include "io/data/text_file.h"
 
