@@ -146,6 +146,7 @@ std::vector<std::string> parquet_shards(const fs::path& path) {
     require_every_shard(files);
   }
   std::vector<std::string> names;
+  names.reserve(files.size());
   for (const fs::path& file : files) names.push_back(file.lexically_normal().string());
   return names;
 }

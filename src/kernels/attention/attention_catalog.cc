@@ -61,7 +61,7 @@ Support warpgroups_fit(const Problem& problem, const AttentionDims& dims, int64_
 }  // namespace
 
 Support attention_cuda_wgmma_fits(const Problem& problem, const AttentionDims& dims) {
-  if (const Support support = warpgroups_fit(problem, dims, kAttentionCudaHeadDim); !support.ok) {
+  if (Support support = warpgroups_fit(problem, dims, kAttentionCudaHeadDim); !support.ok) {
     return support;
   }
   if (attention_is_of_short_sequences(dims)) {
@@ -101,7 +101,7 @@ Support attention_cuda_tf32_fits(const Problem& problem, const AttentionDims& di
 }
 
 Support attention_cuda_tf32_wgmma_fits(const Problem& problem, const AttentionDims& dims) {
-  if (const Support support = attention_cuda_tf32_fits(problem, dims); !support.ok) return support;
+  if (Support support = attention_cuda_tf32_fits(problem, dims); !support.ok) return support;
   if (dims.group_heads() != 1) {
     return {false, fmt::format("needs a head of keys and values for each of the {} heads; there are {}",
                                dims.heads, dims.num_kv_heads())};

@@ -30,6 +30,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
   }
   if (!plan.is_on_gpu() || program.ops.size() != figures.size()) return figures;
   std::vector<double> op_ms;
+  op_ms.reserve(figures.size());
   for (const OpFigures& op : figures) op_ms.push_back(op.ms);
   add_copy_waits(program, plan.request, op_ms);
   for (size_t i = 0; i < figures.size(); ++i) figures[i].ms = op_ms[i];

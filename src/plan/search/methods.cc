@@ -38,6 +38,7 @@ std::vector<Method> methods_of_optimizers() {
     }
   }
   std::vector<Method> methods;
+  methods.reserve(by_position.size());
   for (auto& [position, method] : by_position) methods.push_back(std::move(method));
   return methods;
 }
