@@ -2,13 +2,10 @@
 // change of the test, and reports rows that no test reaches. A test executable of a family lists the functions of its rows
 // once:
 //
-//   #define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
-//   #define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+//   #define PLIMSOLL_ROWS "kernels/layer_norm/layer_norm_catalog.inc"
 //   const TestedRows kTestedRows{{
-//   #include "kernels/layer_norm/layer_norm_catalog.inc"
+//   #include "kernels/catalog/cpu_functions.inc"
 //   }};
-//   #undef PLIMSOLL_PREPARED_KERNEL
-//   #undef PLIMSOLL_KERNEL
 //
 // Its tests compare the fast rows of a kernel with the reference. The rows are those that accept the problem:
 //

@@ -57,16 +57,13 @@ std::vector<ListedBinding> listed_cpu_bindings() {
   return listed;
 }
 
-#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
-#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+#define PLIMSOLL_ROWS "kernels/catalog/families.inc"
 std::span<const KernelFunction> cpu_functions() {
   static const KernelFunction kFunctions[] = {
-#include "kernels/catalog/families.inc"
+#include "kernels/catalog/cpu_functions.inc"
   };
   return kFunctions;
 }
-#undef PLIMSOLL_PREPARED_KERNEL
-#undef PLIMSOLL_KERNEL
 
 const KernelFunction& cpu_function(std::string_view implementation) {
   const KernelFunction* function = find_function(cpu_functions(), implementation);

@@ -22,15 +22,12 @@ namespace plimsoll::test {
 namespace {
 
 // The rows that the tests of this executable run.
-#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
-#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+#define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const TestedRows kTestedRows(
     {
-#include "kernels/attention/attention_catalog.inc"
+#include "kernels/catalog/cpu_functions.inc"
     },
     {"attention_fwd", "attention_bwd"});
-#undef PLIMSOLL_PREPARED_KERNEL
-#undef PLIMSOLL_KERNEL
 
 Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
                           const std::vector<double>& bound, DType dtype) {

@@ -20,15 +20,12 @@ using test::PagedCase;
 using test::PagedShape;
 
 // The rows that the tests of this executable run.
-#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
-#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+#define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const test::TestedRows kTestedRows(
     {
-#include "kernels/attention/attention_catalog.inc"
+#include "kernels/catalog/cpu_functions.inc"
     },
     {"append_kv", "paged_attention"});
-#undef PLIMSOLL_PREPARED_KERNEL
-#undef PLIMSOLL_KERNEL
 
 // Restores the number of threads.
 class Threads {

@@ -2,13 +2,13 @@
 // these functions from the rows themselves, so that a new row needs no entry elsewhere. A file that includes the
 // declarations of a family's kernels lists them in this way:
 //
+//   #define PLIMSOLL_ROWS "kernels/layer_norm/layer_norm_catalog.inc"
 //   const KernelFunction kFunctions[] = {
-//   #define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION  // or PLIMSOLL_CUDA_FUNCTION
-//   #define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
-//   #include "kernels/layer_norm/layer_norm_catalog.inc"
-//   #undef PLIMSOLL_PREPARED_KERNEL
-//   #undef PLIMSOLL_KERNEL
+//   #include "kernels/catalog/cpu_functions.inc"
 //   };
+//
+// For a GPU, define PLIMSOLL_KERNEL as PLIMSOLL_CUDA_FUNCTION and PLIMSOLL_PREPARED_KERNEL as PLIMSOLL_NO_FUNCTION, and
+// include the rows.
 //
 // A row whose function is not declared does not compile, and one whose function is not defined does not link. The
 // declarations are written by hand, next to the contract of the kernel. Benchmarks name the functions that they measure,

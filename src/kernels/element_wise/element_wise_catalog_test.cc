@@ -12,13 +12,10 @@
 namespace plimsoll::test {
 namespace {
 
-#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
-#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+#define PLIMSOLL_ROWS "kernels/element_wise/element_wise_catalog.inc"
 const TestedRows kTestedRows{{
-#include "kernels/element_wise/element_wise_catalog.inc"
+#include "kernels/catalog/cpu_functions.inc"
 }};
-#undef PLIMSOLL_PREPARED_KERNEL
-#undef PLIMSOLL_KERNEL
 
 }  // namespace
 }  // namespace plimsoll::test

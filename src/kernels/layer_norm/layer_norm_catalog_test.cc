@@ -7,13 +7,10 @@
 namespace plimsoll::test {
 namespace {
 
-#define PLIMSOLL_KERNEL PLIMSOLL_CPU_FUNCTION
-#define PLIMSOLL_PREPARED_KERNEL PLIMSOLL_NO_FUNCTION
+#define PLIMSOLL_ROWS "kernels/layer_norm/layer_norm_catalog.inc"
 const TestedRows kTestedRows{{
-#include "kernels/layer_norm/layer_norm_catalog.inc"
+#include "kernels/catalog/cpu_functions.inc"
 }};
-#undef PLIMSOLL_PREPARED_KERNEL
-#undef PLIMSOLL_KERNEL
 
 }  // namespace
 }  // namespace plimsoll::test
