@@ -155,6 +155,9 @@ def main():
     parser.add_argument("--cases", default=",".join([*CASES, FIRST_STEP]))
     parser.add_argument("--out")
     arguments = parser.parse_args()
+    unknown = [name for name in arguments.cases.split(",") if name not in CASES and name != FIRST_STEP]
+    if unknown:
+        parser.error(f"no case {unknown[0]!r}; there are {', '.join([*CASES, FIRST_STEP])}")
     rows = []
     print(f"{'case':<12} {'ours/s':>9} {'spread':>13} {'peer/s':>9} {'spread':>13} {'ratio':>6} {'MiB':>7} {'plan':>7} {'peer':>7} {'ratio':>6}")
     for name in arguments.cases.split(","):
