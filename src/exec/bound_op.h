@@ -67,6 +67,9 @@ class BindContext {
   int64_t input_size(int i, int dim) const { return view().in_shape(i)[dim].at(bucket_); }
   int64_t output_size(int i, int dim) const { return view().out_shape(i)[dim].at(bucket_); }
 
+  // Returns true if the operand is a weight that no op of this program writes.
+  bool is_constant_weight(int i) const;
+
   View scratch() const;
   int64_t scratch_bytes() const { return program_.ops[index_].scratch_bytes; }
   std::string_view kernel() const { return program_.ops[index_].kernel->implementation; }

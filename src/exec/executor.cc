@@ -417,6 +417,14 @@ View BindContext::place(ValueId id) const {
   return {arenas_.of(value.space).at(offset), value.type.dtype};
 }
 
+bool BindContext::is_constant_weight(int i) const {
+  const ValueId id = op().inputs[static_cast<size_t>(i)];
+  const Graph& graph = program_.graph;
+  const Value& value = graph.value(id);
+  if (value.storage != Storage::kWeight || value.producer != kNoOp) return false;
+  return std::ranges::none_of(graph.values(), [&](const Value& other) { return other.version_of == id; });
+}
+
 View BindContext::scratch() const {
   const OpPlan& plan = program_.ops[index_];
   return plan.scratch_bytes > 0 ? View{arenas_.device.at(plan.scratch_offset), DType::kU8} : View{};

@@ -62,12 +62,14 @@ LoweredOp describe_type(const OpView& op, const Bucket&, const KernelTarget&) {
   return {.dtype = op.input(kInput).type.dtype};
 }
 
-// The description of a matrix product: of the ops matmul and scaled_matmul, and of the products within linear_gelu, linear_norm
-// and linear_add. Thread-safe: pure functions.
+// The description of a matrix product: of the ops matmul and scaled_matmul, and of the products within linear_gelu, linear_norm,
+// linear_add and norm_linear. Thread-safe: pure functions.
 
 // Returns the product of an op in a bucket. The bias of linear_gelu and linear_norm is not part of it: they add it after
-// the product. Requires: one of the five ops.
+// the product. Requires: one of the six ops.
 MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
+// Returns the problem of norm_linear.
+NormLinearProblem norm_linear_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 
 // A product as the implementation that the plan chose computes it.
 struct PlannedMatmul {
@@ -79,7 +81,7 @@ struct PlannedMatmul {
 PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target,
                              std::string_view implementation);
 
-// Tells if the op is a single product: matmul, scaled_matmul or linear_add. linear_gelu and linear_norm compute more.
+// Tells if the op is a single product: matmul, scaled_matmul or linear_add. The other ops with a product compute more.
 bool is_single_matmul(const Op& op);
 // Tells if the implementation computes products by our own kernel for linear layers, for the problems that
 // matmul_takes_own_product() accepts (kernels/matmul/matmul_catalog.h).

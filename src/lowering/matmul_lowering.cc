@@ -1,11 +1,13 @@
 #include "lowering/lowering.h"
 
+#include "graph/ops/activation_op.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-// The four ops have their product's operands in the same places.
+// The ops have their product's operands in the same places.
+static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == MatmulOp::kB);
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
@@ -45,6 +47,10 @@ void add_bias_and_into(const OpView& op, MatmulProblem& product) {
   if (op.has_input(MatmulOp::kInto)) product.writes = MatmulWrites::kOverwriteOrAdd;
 }
 
+LoweredOp describe_norm_linear(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  return {.dtype = op.input(NormLinearOp::kX).type.dtype, .family = norm_linear_problem(op, bucket, target)};
+}
+
 // The kernel is chosen by the type of the result. The operands are codes.
 LoweredOp describe_scaled_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
   return {.dtype = op.output(ScaledMatmulOp::kC).type.dtype, .family = matmul_problem(op, bucket, target)};
@@ -62,6 +68,7 @@ MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const Kerne
     add_bias_and_into(op, product);
     return product;
   }
+  if (op.op.def == &norm_linear_op()) return norm_linear_problem(op, bucket, target).product;
   if (op.op.def != &matmul_op()) return layer_of(op, bucket, target);
   const bool trans_a = op.attributes().integer("ta") != 0;
   const bool trans_b = op.attributes().integer("tb") != 0;
@@ -71,6 +78,19 @@ MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const Kerne
   product.trans_b = trans_b ? Transpose::kYes : Transpose::kNo;
   add_bias_and_into(op, product);
   return product;
+}
+
+NormLinearProblem norm_linear_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target) {
+  MatmulProblem product = layer_of(op, bucket, target);
+  product.n = op.in_shape(NormLinearOp::kW)[0].at(bucket);
+  if (op.has_input(NormLinearOp::kBias)) {
+    product.bias = MatmulBias::kRow;
+    product.bias_dtype = op.input(NormLinearOp::kBias).type.dtype;
+  }
+  return {.product = product,
+          .norm = NormLinearOp::norm(op.attributes()),
+          .end = NormLinearOp::end(op.attributes()),
+          .activation = activation_of(op.attributes())};
 }
 
 PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target,
@@ -96,7 +116,8 @@ std::vector<Lowering> matmul_lowerings() {
           {&scaled_matmul_op(), "scaled_matmul", describe_scaled_matmul},
           {&linear_gelu_op(), "linear_gelu", describe_matmul},
           {&linear_norm_op(), "linear_norm", describe_matmul},
-          {&linear_add_op(), "linear_add", describe_matmul}};
+          {&linear_add_op(), "linear_add", describe_matmul},
+          {&norm_linear_op(), "norm_linear", describe_norm_linear}};
 }
 
 }  // namespace plimsoll

@@ -25,8 +25,9 @@ bool accumulates(const MethodSet& set) {
   return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->name == "accumulation"; });
 }
 
+// --fp8 implies bf16 for everything but the products.
 bool is_in_16_bits(const Arguments& arguments) {
-  return arguments.bf16 || arguments.fp16 || arguments.dtype != Arguments{}.dtype;
+  return arguments.bf16 || arguments.fp16 || arguments.fp8 || arguments.dtype != Arguments{}.dtype;
 }
 
 // Returns the effect of a method on the losses of a run. The run is compared to one without the method, which has the

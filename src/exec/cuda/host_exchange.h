@@ -1,9 +1,10 @@
 // The exchange between host and device in every step: the batch, the learning rate and the step number go to the device;
 // loss, norm and flags come back. The host reads and writes a copy of that part of the arena in pinned memory, the twin. A
 // batch is copied from the twin to a staging buffer on the device while the previous batch is still computed, and from
-// there to the inputs when that batch is done. Only for the CUDA backend; not thread-safe.
+// there to the inputs when that batch is done; if the device is idle, it goes to the inputs directly. Only for the CUDA backend; not thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "device/cuda/cuda_device.h"
@@ -46,6 +47,8 @@ class HostExchange {
     bool is_in_flight = false;  // the copy to the device may still read the twin
   };
 
+  std::array<Range, 2> batch_ranges() const;
+  void send_batch();
   void stage_batch();
   std::byte* staged_at(int64_t offset) const { return map_.at(staged_begin_) + (offset - all_.begin); }
   void wait_for_outputs();

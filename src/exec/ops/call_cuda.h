@@ -41,6 +41,7 @@ std::function<void()> bind_tensors_launch(const BindContext& context, CudaStream
 std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_gelu_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_norm_cuda(const BindContext& context, CudaStream stream);
+std::function<void()> bind_norm_linear_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_linear_add_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream);
 std::function<void()> bind_attention_bwd_cuda(const BindContext& context, CudaStream stream);

@@ -37,6 +37,7 @@
 #include "kernels/matmul/linear_gelu.h"
 #include "kernels/matmul/linear_norm.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/norm_linear.h"
 #include "kernels/optimizer/adafactor.h"
 #include "kernels/optimizer/adagrad.h"
 #include "kernels/optimizer/adamw.h"
@@ -158,11 +159,14 @@ MatmulArgs matmul_args(const BindContext& context);  // linear_gelu uses it too
 MatmulArgs linear_add_args(const BindContext& context);
 MatmulArgs scaled_matmul_args(const BindContext& context);
 LinearNormArgs linear_norm_args(const BindContext& context);
+NormLinearProblem norm_linear_problem(const BindContext& context);
+NormLinearArgs norm_linear_args(const BindContext& context);
 
 std::function<void()> bind_matmul_cpu(const BindContext& context);
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context);
 std::function<void()> bind_linear_norm_cpu(const BindContext& context);
 std::function<void()> bind_linear_add_cpu(const BindContext& context);
+std::function<void()> bind_norm_linear_cpu(const BindContext& context);
 std::function<void()> bind_scaled_matmul_cpu(const BindContext& context);
 
 // The arguments of layer norms. Thread-safe: pure functions.

@@ -57,6 +57,24 @@ LinearNormArgs linear_norm_args(const BindContext& context) {
           .scratch = scratch_of(context)};
 }
 
+NormLinearProblem norm_linear_problem(const BindContext& context) {
+  return norm_linear_problem(context.view(), context.bucket(), context.target());
+}
+NormLinearArgs norm_linear_args(const BindContext& context) {
+  const bool has_sum = context.has_input(NormLinearOp::kResidual);
+  return {.x = context.input(NormLinearOp::kX),
+          .residual = context.input(NormLinearOp::kResidual),
+          .norm_bias = context.input(NormLinearOp::kNormBias),
+          .gain = context.input(NormLinearOp::kGain),
+          .beta = context.input(NormLinearOp::kBeta),
+          .w = context.input(NormLinearOp::kW),
+          .bias = context.input(NormLinearOp::kBias),
+          .y = context.output(NormLinearOp::kY),
+          .sum = has_sum ? context.output(NormLinearOp::kSum) : View{},
+          .eps = context.attributes().number("eps"),
+          .scratch = scratch_of(context)};
+}
+
 std::function<void()> bind_matmul_cpu(const BindContext& context) {
   const MatmulProblem problem = planned_matmul(context).problem;
   MatmulArgs args = matmul_args(context);
@@ -92,6 +110,11 @@ std::function<void()> bind_linear_gelu_cpu(const BindContext& context) {
 std::function<void()> bind_linear_norm_cpu(const BindContext& context) {
   return [problem = linear_problem(context), args = linear_norm_args(context)] {
     linear_norm_ref(problem, args);
+  };
+}
+std::function<void()> bind_norm_linear_cpu(const BindContext& context) {
+  return [problem = norm_linear_problem(context), args = norm_linear_args(context)] {
+    norm_linear_ref(problem, args);
   };
 }
 std::function<void()> bind_linear_add_cpu(const BindContext& context) {

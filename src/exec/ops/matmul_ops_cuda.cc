@@ -30,16 +30,25 @@ std::function<void()> visible_to_initcheck(const BindContext& context, std::func
   };
 }
 
+// Returns what a product may assume of its weight.
+SecondOperand weight_of(const BindContext& context) {
+  return context.is_constant_weight(MatmulOp::kB) ? SecondOperand::kConstant : SecondOperand::kVariable;
+}
+
+// Returns the measured choice of algorithm for a product, or null.
+const TunedProduct* tuned_choice(const BindContext& context, const PlannedMatmul& matmul) {
+  const TuningTable& table = context.request().products.tuning;
+  if (table.empty() || table.library != matmul_library_cuda()) return nullptr;
+  return table.nearest(product_key(matmul.problem, matmul.fp32));
+}
+
 // Prepares a product: by Plimsoll's own kernels, or by the library with the tuned algorithm if the table has one. The number of
 // rows of the bucket decides, which may be smaller than the one that the kernel was chosen for.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
   if (matmul_takes_few_rows_cuda(matmul.problem, context.target().sm))
-    return prepare_few_rows_matmul_cuda(matmul.problem);
-  const TuningTable& table = context.request().products.tuning;
-  const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()
-                                  ? nullptr
-                                  : table.nearest(product_key(matmul.problem, matmul.fp32));
+    return prepare_few_rows_matmul_cuda(matmul.problem, weight_of(context));
+  const TunedProduct* tuned = tuned_choice(context, matmul);
   return is_custom_matmul(context.kernel())
              ? prepare_matmul_wgmma_cuda(matmul.problem, context.target().sm, tuned)
              : prepare_matmul_cuda(matmul.problem, matmul.fp32, tuned);
@@ -82,6 +91,14 @@ std::function<void()> bind_linear_norm_cuda(const BindContext& context, CudaStre
   const auto layer = std::make_shared<CudaLinearNorm>(linear_problem(context));
   return visible_to_initcheck(
       context, [layer, args = linear_norm_args(context), stream] { layer->run(args, stream); }, stream);
+}
+
+std::function<void()> bind_norm_linear_cuda(const BindContext& context, CudaStream stream) {
+  std::shared_ptr<CudaNormLinear> layer =
+      prepare_norm_linear_cuda(norm_linear_problem(context), context.target().sm, weight_of(context),
+                               tuned_choice(context, planned_matmul(context)));
+  return visible_to_initcheck(
+      context, [layer, args = norm_linear_args(context), stream] { layer->run(args, stream); }, stream);
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fused_layer.h"
 #include "base/optimizer_table.h"
 #include "graph/ops/op.h"
 
@@ -45,6 +46,13 @@ struct LinearGeluOp {
 struct LinearNormOp {
   enum In { kX, kW, kBias, kResidual, kGain, kBeta };
   enum Out { kY };
+};
+struct NormLinearOp {
+  enum In { kX, kW, kBias, kResidual, kNormBias, kGain, kBeta };
+  enum Out { kY, kSum };
+  // Errors: kInternal for an attribute that is no name in base/fused_layer.h.
+  static NormKind norm(const Attributes& attributes);
+  static LayerEnd end(const Attributes& attributes);
 };
 struct AttentionOp {
   enum In { kQkv, kCuSeqlens, kRng };
@@ -331,6 +339,7 @@ const OpSchema& linear_cross_entropy_with_gradients_op();
 const OpSchema& linear_add_op();
 const OpSchema& linear_gelu_op();
 const OpSchema& linear_norm_op();
+const OpSchema& norm_linear_op();
 const OpSchema& log_softmax_op();
 const OpSchema& log_softmax_bwd_op();
 const OpSchema& matmul_op();

@@ -57,6 +57,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &mse_bwd_op(),
                                       &nll_op(),
                                       &nll_bwd_op(),
+                                      &norm_linear_op(),
                                       &normalize_op(),
                                       &normalize_bwd_op(),
                                       &paged_attention_op(),

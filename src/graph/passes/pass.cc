@@ -21,6 +21,7 @@ std::vector<PassInfo> list_passes() {
                            weight_copies_pass(DType::kBF16),
                            split_weights_pass(DType::kBF16),
                            common_subexpression_pass(),
+                           norm_linear_pass({}),
                            linear_gelu_pass({}),
                            linear_norm_pass({}),
                            linear_add_pass({}),

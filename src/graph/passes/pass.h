@@ -129,6 +129,9 @@ Pass split_weights_pass(DType copies);
 std::string weight_copy_name(std::string_view weight, DType dtype);
 // common_subexpression_pass.cc: merges two ops with equal inputs and attributes.
 Pass common_subexpression_pass();
+// norm_linear_pass.cc: in programs that generate text, a norm, the product that reads it, and the activation or the gated unit
+// after the product become one op if `has_kernel` returns true for it: their time is that of starting kernels.
+Pass norm_linear_pass(std::function<bool(const OpView&)> has_kernel);
 // The passes linear_gelu, linear_norm, linear_add and first_token_attention run in programs without gradients, and
 // fuse ops if `has_kernel` returns true for the fused op. linear_gelu_pass.cc: a product and the bias and GELU that
 // follow it become one op.

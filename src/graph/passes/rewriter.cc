@@ -64,23 +64,19 @@ Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> i
           .module = replaced.module};
 }
 
-namespace {
-
-bool is_linear(const Graph& graph, const Op& op, LinearBias bias) {
+bool is_linear(const Graph& graph, const Op& op) {
   const ValueId weight = op.inputs[MatmulOp::kB];
-  return op.attributes.integer("ta") == 0 && op.attributes.integer("tb") == 1 &&
-         (op.inputs[MatmulOp::kBias] != kNoValue) == (bias == LinearBias::kWith) &&
+  return op.def == &matmul_op() && op.attributes.integer("ta") == 0 && op.attributes.integer("tb") == 1 &&
          op.inputs[MatmulOp::kInto] == kNoValue && !op.attributes.has("dtype") &&
          graph.value(op.inputs[MatmulOp::kA]).type.dtype == graph.value(weight).type.dtype &&
          !graph.value(weight).type.shape.depends_on_bucket();
 }
 
-}  // namespace
-
 std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, LinearBias bias) {
   const auto product = rewriter.find_producer(reader, id, matmul_op());
-  if (!product || !is_linear(rewriter.graph(), rewriter.op(*product), bias)) return std::nullopt;
-  return product;
+  if (!product || !is_linear(rewriter.graph(), rewriter.op(*product))) return std::nullopt;
+  const bool has_bias = rewriter.op(*product).inputs[MatmulOp::kBias] != kNoValue;
+  return has_bias == (bias == LinearBias::kWith) ? product : std::nullopt;
 }
 
 bool norm_adds_residual(const Graph& graph, const Op& op) {

@@ -61,6 +61,8 @@ Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> i
 
 enum class LinearBias : uint8_t { kWithout, kWith };
 
+// Returns true for a product of rows with a weight, which have one type, with or without a bias.
+bool is_linear(const Graph& graph, const Op& op);
 // Returns the position of the product of rows with a weight that produces `id`, if only the op at `reader` reads the
 // result, which has the type of the product's operands.
 std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, LinearBias bias);

@@ -201,12 +201,17 @@ constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& di
 constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
   return dims.max_pages * dims.page_size * 8;
 }
-// On a GPU sequences are divided if a call has few rows, which would otherwise leave most of the card idle. A block then reads
-// 64 positions, the keys that its warps load at once, or kPagedPart if there are more parts than blocks can run at a time. Each part
-// stores o and an lse per row and head. Calls with more rows have one part per row and head.
+// On a GPU sequences are divided if a call has few rows, which would otherwise leave most of the card idle: up to 2048 positions into
+// at most kPagedCudaJoinedParts parts of whole groups of 64 positions, the keys that the warps of a block load at once, and more
+// positions into parts of kPagedPart. Calls with more rows have one part per row and head.
 inline constexpr int64_t kPagedCudaDividedRows = 128;
+// Compute capability 9.0 joins as many parts without another launch.
+inline constexpr int64_t kPagedCudaJoinedParts = 8;
 constexpr int64_t paged_attention_cuda_part(const PagedAttentionDims& dims) {
-  return dims.max_pages * dims.page_size <= 2048 ? 64 : kPagedPart;
+  const int64_t positions = dims.max_pages * dims.page_size;
+  if (positions > 2048) return kPagedPart;
+  return std::max<int64_t>(
+      64, attention_round_up((positions + kPagedCudaJoinedParts - 1) / kPagedCudaJoinedParts, 64));
 }
 constexpr int64_t paged_attention_cuda_parts(const PagedAttentionDims& dims) {
   const int64_t part = paged_attention_cuda_part(dims);

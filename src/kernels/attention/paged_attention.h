@@ -90,7 +90,9 @@ void paged_attention_ref(const PagedAttentionArgs& args);
 void paged_attention_cpu(const PagedAttentionArgs& args);
 
 // The functions below run on an NVIDIA GPU. Views point to device memory. They may be captured in a CUDA graph and do not check
-// what is in device memory: cu_seqlens, page_table, lengths and copy_from.
+// what is in device memory: cu_seqlens, page_table, lengths and copy_from. They read these, copied tokens, and the keys and values in
+// pages before that of a sequence's first new token without waiting for the launches directly before them, which must not write them
+// (element_wise/cuda/early_launch.cuh).
 void append_kv_cuda(const AppendKvArgs& args, CudaStream stream);
 void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream);
 

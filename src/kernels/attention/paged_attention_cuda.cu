@@ -1,6 +1,12 @@
 // Attention over pages on a GPU. A block computes one part of one row's positions for up to kMostHeads query heads that share their keys:
 // each of its four warps reads several keys at a time, a few lanes per key, and keeps a running softmax. The warps' sums are joined in
-// shared memory. If sequences have several parts, a second kernel joins the parts.
+// shared memory. If sequences have several parts, the blocks of a row's parts form a cluster and join them through their shared memories
+// (CUDA C++ Programming Guide, "Distributed Shared Memory"), or a second kernel does.
+//
+// The offsets, lengths and page numbers do not change within a chain of early launches, and neither do the pages before the one that the
+// first new token of a sequence is written to. Both are read before the wait.
+#include <cooperative_groups.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -36,6 +42,7 @@ struct KernelArgs {
 struct Row {
   int sequence = -1;
   int position = 0;
+  int first_new = 0;  // position of the first new token of the sequence
 };
 
 // Requires: all threads of a warp call it. Each lane counts some sequences that end at or before t: these loads wait for memory
@@ -47,7 +54,8 @@ __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int s
   for (int mask = 16; mask > 0; mask /= 2) before += __shfl_xor_sync(0xffffffffu, before, mask);
   const int sequence = before;
   if (sequence == sequences) return {};
-  return {sequence, lengths[sequence] - (cu_seqlens[sequence + 1] - t)};
+  const int length = lengths[sequence], end = cu_seqlens[sequence + 1];
+  return {sequence, length - (end - t), length - (end - cu_seqlens[sequence])};
 }
 
 // The positions first .. end - 1 of a part that a row sees.
@@ -96,10 +104,34 @@ struct Sums {
   }
 };
 
+// The parts that a row sees.
+struct Parts {
+  int first = 0;
+  int last = 0;
+};
+__device__ Parts parts_of(const KernelArgs& args, int position) {
+  const int seen = args.window > 0 ? max(0, position - args.window + 1) : 0;
+  return {seen / args.part_size, position / args.part_size};
+}
+// Joins the results of the parts of a row and head, from the first one to the last one: lse_of(part) and o_of(part).
+template <class LseOf, class OOf>
+__device__ float join_parts(const Parts& parts, const LseOf& lse_of, const OOf& o_of) {
+  float largest = -INFINITY;
+  for (int part = parts.first; part <= parts.last; ++part) largest = fmaxf(largest, lse_of(part));
+  float total = 0.0f, o = 0.0f;
+  for (int part = parts.first; part <= parts.last; ++part) {
+    const float weight = exp2f(lse_of(part) - largest);
+    total += weight;
+    o += weight * o_of(part);
+  }
+  return o / total;
+}
+
 // kPack elements are loaded at a time, kLanes lanes share a key, each has kPacks packs of it, and a block has kHeads query heads.
-template <typename T, int kPack, int kLanes, int kPacks, int kHeads>
+// kCluster: the parts of a row are a cluster, which joins them.
+template <typename T, int kPack, int kLanes, int kPacks, int kHeads, bool kCluster>
 __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
-  cuda::begin_early_launch();
+  cuda::let_next_launch_begin();
   constexpr int kElements = kPack * kPacks;
   constexpr int kKeysPerWarp = 32 / kLanes;
   // Keys that a lane loads before it uses the first: decoding waits for memory most of the time.
@@ -115,6 +147,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int head = kv_head * group + first_of_group;
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   if (row.sequence < 0) {
+    cuda::wait_for_launch_before();
     if (part > 0) return;
     for (int i = static_cast<int>(threadIdx.x); i < num_heads * args.head_dim; i += kThreads) {
       store<T>(args.o, (int64_t{t} * args.heads + head) * args.head_dim + i, 0.0f);
@@ -122,7 +155,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     return;
   }
   const Keys keys = keys_of_part(args, row.position, part);
-  if (keys.first >= keys.end) return;
+  if (!kCluster && keys.first >= keys.end) return cuda::wait_for_launch_before();
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int key = lane / kLanes, sub = lane % kLanes;
@@ -145,6 +178,40 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     }
   };
 
+  const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
+  const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
+  constexpr int kApart = kWarps * kKeysPerWarp;
+  // The slots of the keys that this lane loads together.
+  const auto find_slots = [&](int first, int64_t(&slots)[kBatch]) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int j = first + u * kApart + key;
+      if (j < keys.end)
+        slots[u] = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
+    }
+  };
+  // Positions before this one are in pages that no launch of the chain writes.
+  const int num_kept = row.first_new / args.page_size * args.page_size;
+  const int first_of_warp = keys.first + warp * kKeysPerWarp;
+  int64_t slots[kBatch] = {};
+  Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
+  // Loads the keys and values of a batch from position `begin` to `end`.
+  const auto load_batch = [&](int first, int begin, int end) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int j = first + u * kApart + key;
+      if (j < begin || j >= end) continue;
+      const T* from =
+          static_cast<const T*>(args.cache) + slots[u] * token_width + int64_t{kv_head} * args.head_dim;
+      load_packs(from, k_packs[u]);
+      load_packs(from + args.page_size * token_width, v_packs[u]);
+    }
+  };
+  find_slots(first_of_warp, slots);
+  load_batch(first_of_warp, 0, min(num_kept, keys.end));
+  cuda::wait_for_launch_before();
+  load_batch(first_of_warp, num_kept, keys.end);
+
   float q[kHeads][kElements] = {};
   const int64_t row_width = int64_t{args.heads + 2 * args.kv_heads} * args.head_dim;
 #pragma unroll
@@ -159,20 +226,10 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   }
 
   Sums<kElements> sums[kHeads];
-  const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
-  const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
-  constexpr int kApart = kWarps * kKeysPerWarp;
-  for (int first = keys.first + warp * kKeysPerWarp; first < keys.end; first += kBatch * kApart) {
-    Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
-#pragma unroll
-    for (int u = 0; u < kBatch; ++u) {
-      const int j = first + u * kApart + key;
-      if (j >= keys.end) continue;
-      const int64_t slot = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
-      const T* from =
-          static_cast<const T*>(args.cache) + slot * token_width + int64_t{kv_head} * args.head_dim;
-      load_packs(from, k_packs[u]);
-      load_packs(from + args.page_size * token_width, v_packs[u]);
+  for (int first = first_of_warp; first < keys.end; first += kBatch * kApart) {
+    if (first != first_of_warp) {
+      find_slots(first, slots);
+      load_batch(first, 0, keys.end);
     }
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
@@ -206,15 +263,23 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     for (int i = 0; i < kElements; ++i) shared_o[warp][h][element_of(i / kPack) + i % kPack] = sums[h].o[i];
   }
   __syncthreads();
+  [[maybe_unused]] __shared__ float part_o[kCluster ? kHeads : 1][kElements * kLanes];
+  [[maybe_unused]] __shared__ float part_lse[kHeads];
   for (int i = static_cast<int>(threadIdx.x); i < num_heads * args.head_dim; i += kThreads) {
     const int h = i / args.head_dim, d = i % args.head_dim;
     float largest = -INFINITY;
     for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, shared_largest[w][h]);
     float total = 0.0f, o = 0.0f;
     for (int w = 0; w < kWarps; ++w) {
-      const float weight = exp2f(shared_largest[w][h] - largest);  // 0 for a warp without keys
+      // 0 for a warp without keys, also if no warp has any
+      const float weight = shared_total[w][h] == 0.0f ? 0.0f : exp2f(shared_largest[w][h] - largest);
       total += weight * shared_total[w][h];
       o += weight * shared_o[w][h][d];
+    }
+    if constexpr (kCluster) {
+      part_o[h][d] = o / total;
+      if (d == 0) part_lse[h] = largest + log2f(total);
+      continue;
     }
     if (args.results == nullptr) {
       store<T>(args.o, (int64_t{t} * args.heads + head + h) * args.head_dim + d, o / total);
@@ -224,30 +289,39 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     args.results[at * args.head_dim + d] = o / total;
     if (d == 0) args.lse[at] = largest + log2f(total);
   }
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kCluster) {
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.sync();
+    const Parts parts = parts_of(args, row.position);
+    for (int i = part * kThreads + static_cast<int>(threadIdx.x); i < num_heads * args.head_dim;
+         i += args.parts * kThreads) {
+      const int h = i / args.head_dim, d = i % args.head_dim;
+      const float o = join_parts(
+          parts, [&](int of) { return *cluster.map_shared_rank(&part_lse[h], of); },
+          [&](int of) { return *cluster.map_shared_rank(&part_o[h][d], of); });
+      store<T>(args.o, (int64_t{t} * args.heads + head + h) * args.head_dim + d, o);
+    }
+    cluster.sync();  // a block's shared memory is read until here
+  }
+#endif
 }
 
-// Joins the parts of a row and head, from the first one to the last one.
+// Joins the parts of a row and head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
-  cuda::begin_early_launch();
+  cuda::let_next_launch_begin();
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
+  cuda::wait_for_launch_before();
   if (row.sequence < 0) return;  // part_kernel has cleared the row
-  const int seen = args.window > 0 ? max(0, row.position - args.window + 1) : 0;
-  const int first = seen / args.part_size, last = row.position / args.part_size;
-  const int64_t start = int64_t{t} * args.parts * args.heads + head;
-  float largest = -INFINITY;
-  for (int part = first; part <= last; ++part)
-    largest = fmaxf(largest, args.lse[start + int64_t{part} * args.heads]);
+  const Parts parts = parts_of(args, row.position);
+  const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
   for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
-    float total = 0.0f, o = 0.0f;
-    for (int part = first; part <= last; ++part) {
-      const int64_t at = start + int64_t{part} * args.heads;
-      const float weight = exp2f(args.lse[at] - largest);
-      total += weight;
-      o += weight * args.results[at * args.head_dim + d];
-    }
-    store<T>(args.o, (int64_t{t} * args.heads + head) * args.head_dim + d, o / total);
+    const float o = join_parts(
+        parts, [&](int part) { return args.lse[place(part)]; },
+        [&](int part) { return args.results[place(part) * args.head_dim + d]; });
+    store<T>(args.o, (int64_t{t} * args.heads + head) * args.head_dim + d, o);
   }
 }
 
@@ -257,7 +331,13 @@ void launch_parts(const KernelArgs& args, int tokens, CudaStream stream) {
   const dim3 grid(static_cast<unsigned>(args.parts),
                   static_cast<unsigned>(args.kv_heads * ((group + kHeads - 1) / kHeads)),
                   static_cast<unsigned>(tokens));
-  cuda::launch_early(part_kernel<T, kPack, kLanes, kPacks, kHeads>, {grid, dim3(kThreads)}, stream, args);
+  if (args.results != nullptr && args.parts <= kPagedCudaJoinedParts &&
+      cuda::device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9) {
+    return cuda::launch_early(part_kernel<T, kPack, kLanes, kPacks, kHeads, true>,
+                              {.grid = grid, .block = dim3(kThreads), .cluster = grid.x}, stream, args);
+  }
+  cuda::launch_early(part_kernel<T, kPack, kLanes, kPacks, kHeads, false>, {grid, dim3(kThreads)}, stream,
+                     args);
   if (args.results == nullptr) return;
   const dim3 rows(static_cast<unsigned>(args.heads), static_cast<unsigned>(tokens));
   cuda::launch_early(join_kernel<T>, {rows, dim3(kThreads)}, stream, args);
@@ -303,31 +383,52 @@ struct AppendArgs {
 // Threads of a block that appends: as many as copy most of a page's tokens at once.
 constexpr int kAppendThreads = 512;
 
-// Copies `count` units with a block. Each thread loads several units before it stores the first.
+// Some units that a thread copies: number `first` and every kAppendThreads-th after it. Several are loaded before the first is stored.
 template <typename Unit>
-__device__ void copy_units(const Unit* __restrict__ from, Unit* __restrict__ to, int count) {
-  constexpr int kUnits = 4;
-  for (int first = static_cast<int>(threadIdx.x); first < count; first += kUnits * kAppendThreads) {
-    Unit units[kUnits];
+struct Units {
+  static constexpr int kCount = 4;
+  Unit units[kCount];
+
+  __device__ void load(const Unit* from, int first, int count) {
 #pragma unroll
-    for (int u = 0; u < kUnits; ++u) {
+    for (int u = 0; u < kCount; ++u) {
       if (first + u * kAppendThreads < count) units[u] = from[first + u * kAppendThreads];
     }
+  }
+  __device__ void store(Unit* to, int first, int count) const {
 #pragma unroll
-    for (int u = 0; u < kUnits; ++u) {
+    for (int u = 0; u < kCount; ++u) {
       if (first + u * kAppendThreads < count) to[first + u * kAppendThreads] = units[u];
     }
   }
-}
+};
+
+// Copies the units from `begin` to `count` of k and of v with a block.
+template <typename Unit>
+struct Pair {
+  const Unit* from[2];
+  Unit* to[2];
+
+  __device__ void copy(int begin, int count) const {
+    for (int first = begin + static_cast<int>(threadIdx.x); first < count;
+         first += Units<Unit>::kCount * kAppendThreads) {
+      Units<Unit> k, v;
+      k.load(from[0], first, count);
+      v.load(from[1], first, count);
+      k.store(to[0], first, count);
+      v.store(to[1], first, count);
+    }
+  }
+};
 
 // A block writes k and v of one row; the block of the first new row of a sequence also copies the tokens of a shared page. Unit is
 // the type that is copied at a time.
 template <typename Unit>
 __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args) {
-  cuda::begin_early_launch();
+  cuda::let_next_launch_begin();
   const int t = static_cast<int>(blockIdx.x);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
-  if (row.sequence < 0) return;
+  if (row.sequence < 0) return cuda::wait_for_launch_before();
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   auto* cache = static_cast<Unit*>(args.cache);
   const int64_t part_units = int64_t{args.page_size} * args.token_units;
@@ -335,17 +436,22 @@ __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args)
   const auto* from =
       static_cast<const Unit*>(args.qkv) + int64_t{t} * (args.q_units + 2 * args.token_units) + args.q_units;
   const int slot = row.position % args.page_size;
-  for (int part = 0; part < 2; ++part) {
-    copy_units(from + part * args.token_units, page + part * part_units + int64_t{slot} * args.token_units,
-               args.token_units);
-  }
-  if (args.copy_from == nullptr || t != args.cu_seqlens[row.sequence]) return;
-  const int source = args.copy_from[row.sequence];
-  if (source < 0) return;
-  const int units = slot * args.token_units;
-  const Unit* shared = cache + int64_t{source} * 2 * part_units;
-  copy_units(shared, page, units);
-  copy_units(shared + part_units, page + part_units, units);
+  const bool copies = args.copy_from != nullptr && t == args.cu_seqlens[row.sequence];
+  const int source = copies ? args.copy_from[row.sequence] : -1;
+  // The first units of a shared page are loaded before the wait: no launch of the chain writes its tokens.
+  const int shared_units = source < 0 ? 0 : slot * args.token_units;
+  const Unit* shared = cache + int64_t{max(source, 0)} * 2 * part_units;
+  const Pair<Unit> shared_page{{shared, shared + part_units}, {page, page + part_units}};
+  const int thread = static_cast<int>(threadIdx.x);
+  Units<Unit> k, v;
+  k.load(shared_page.from[0], thread, shared_units);
+  v.load(shared_page.from[1], thread, shared_units);
+  cuda::wait_for_launch_before();
+  Unit* own = page + int64_t{slot} * args.token_units;
+  Pair<Unit>{{from, from + args.token_units}, {own, own + part_units}}.copy(0, args.token_units);
+  k.store(shared_page.to[0], thread, shared_units);
+  v.store(shared_page.to[1], thread, shared_units);
+  shared_page.copy(Units<Unit>::kCount * kAppendThreads, shared_units);
 }
 
 template <typename Unit>

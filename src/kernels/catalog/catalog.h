@@ -67,9 +67,10 @@ constexpr std::string_view backend_name(Backend backend) {
 
 // The sizes and options of a problem, as its family describes them; std::monostate for kernels that accept every
 // problem and need no scratch.
-using FamilyProblem = std::variant<std::monostate, RowsProblem, MatmulProblem, AttentionDims,
-                                   FirstTokenAttentionProblem, PagedAttentionDims, SortIdsProblem,
-                                   EmbeddingProblem, LinearCrossEntropyProblem, AdafactorProblem>;
+using FamilyProblem =
+    std::variant<std::monostate, RowsProblem, MatmulProblem, AttentionDims, FirstTokenAttentionProblem,
+                 PagedAttentionDims, SortIdsProblem, EmbeddingProblem, LinearCrossEntropyProblem,
+                 NormLinearProblem, AdafactorProblem>;
 
 // A kernel applied to tensors of given sizes on a given target: the question that the catalog answers.
 struct Problem {

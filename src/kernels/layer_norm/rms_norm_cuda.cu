@@ -85,9 +85,15 @@ template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     rms_norm_fwd_kernel(const T* x, const T* residual, T* y, T* sum, float* rstds, AnyFloats gain,
                         Vectors vectors, float eps) {
-  begin_early_launch();
+  let_next_launch_begin();
   __shared__ float slots[2][kMaxGroupWarps];
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int c = (thread + j * threads) * N;
+    if (c < vectors.C) prefetch_to_l2(gain.address(c));
+  }
+  wait_for_launch_before();
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   int slot = 0;
   for (int64_t r = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; r < vectors.total;

@@ -1,22 +1,43 @@
 // Linear layers of few rows, x w^T + bias, such as those of a decoding step: their time is that of reading w once. A block
-// computes 16 columns of y. Its warps take turns at groups of 32 terms, and each thread reads 16 bytes of two rows of w at a
-// time, several groups ahead. Tensor cores multiply 16 columns with eight rows of x (mma m16n8k16, PTX ISA, "Warp-level
-// matrix instructions"). An instruction adds products in any order of the terms, so a thread's eight neighbouring terms serve
-// two instructions as they are. The warps' sums are added in order, and the result is rounded once after the bias.
+// computes tiles of 16 columns. Its warps take turns at groups of 32 terms. A warp copies groups of w into its part of the block's
+// shared memory, several ahead of the one that it multiplies, also those of the next tile (PTX ISA, "cp.async"). Tensor cores multiply
+// 16 columns with eight rows of x (mma m16n8k16, "Warp-level matrix instructions"). An instruction adds products in any order of the
+// terms, so a thread's eight neighbouring terms serve two instructions as they are. The warps' sums are added in order, and the
+// result is rounded once after the bias. If w is constant, a block copies the first groups of w while the previous launches of the
+// chain are still running, so that reading w does not stop between two products.
+//
+// Up to eight rows of x are in the block's shared memory, if they fit. More rows are read through the cache, which holds them while a
+// block computes several tiles; copying them first takes longer.
+//
+// With a norm before the layer (norm_linear.h), each block normalizes the rows of x, and the first block writes their sums with the
+// residual. With a gated unit after it, a tile has eight columns of the gate and the same columns of the rest.
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/early_launch.cuh"
+#include "kernels/element_wise/cuda/gelu.cuh"
+#include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
-#include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/few_rows_cuda.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kColumns = 16;        // of y, per block
-constexpr int kRowsPerProduct = 8;  // rows of x that an instruction multiplies
-constexpr int kTerms = 32;          // terms of a group: eight for each of the four threads that share a row
+constexpr int kThreads = 32 * kWarps;
+// Measured on an H100 with the products of a decoding step of Llama-3.2-1B and GPT-2, of 1, 8 and 32 rows: more groups in flight are
+// faster with one tile of rows of x, but leave less of the cache for several.
+template <int kTiles>
+inline constexpr int kBlocksPerMultiprocessor = kTiles == 1 ? 1 : 2;
+template <int kTiles>
+inline constexpr int kGroupsAhead = kTiles == 1 ? 12 : 6;  // groups of terms that a warp has in flight
+// Distance of two rows of x in shared memory beyond their terms, by which neighbouring rows are in other banks.
+constexpr int kFewRowsPadding = 32;
+constexpr int64_t kFewRowsSharedBytes = 200 << 10;  // of a multiprocessor; the rest caches
+constexpr int kColumns = 16;                        // of w's rows, per tile
+constexpr int kRowsPerProduct = 8;                  // rows of x that an instruction multiplies
+constexpr int kTerms = 32;  // terms of a group: eight for each of the four threads that share a row
 static_assert(kTerms == kCudaFewRowsTerms);
 // Distance between the sums of two rows in shared memory, by which the 32 threads of a warp write to different banks.
 constexpr int kSumStride = 20;
@@ -26,8 +47,17 @@ struct FewRowsArgs {
   const void* w;
   cuda::AnyFloats bias;
   void* y;
-  int rows, columns, terms;
+  int rows, columns, terms;  // columns of y
   int64_t y_stride;
+  bool constant_w;  // no launch of the chain writes w (early_launch.cuh)
+  LayerEnd end;
+  Activation activation;
+  // The operands of the norm follow.
+  NormKind norm;
+  const void* residual;
+  cuda::AnyFloats norm_bias, gain, beta;
+  void* sum;
+  float eps;
 };
 
 // Compute capability 7.5 has neither this product nor bf16; nothing is launched there.
@@ -53,146 +83,394 @@ __device__ __forceinline__ void multiply(float (&sums)[4], uint32_t w0, uint32_t
 #endif
 }
 
-// Reads 16 bytes of w, which no other block reads.
-__device__ __forceinline__ uint4 load_once(const void* from) {
-  uint4 words;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "l"(from));
-  return words;
+// Starts to copy 16 bytes of w, which no other block reads, to shared memory.
+__device__ __forceinline__ void start_copy(uint4* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from));
+#endif
+}
+// Ends a set of copies, which may be empty.
+__device__ __forceinline__ void end_set() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+// Waits until at most kSets sets of this thread's copies are not complete.
+template <int kSets>
+__device__ __forceinline__ void wait_for_sets() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kSets) : "memory");
+#endif
 }
 
-// kTiles is the number of groups of eight rows. A warp has kAhead groups of terms in flight while it multiplies as many.
-template <typename T, int kTiles>
-__global__ void __launch_bounds__(kWarps * 32, 2)
+// The activations for one element.
+template <typename T>
+__device__ __forceinline__ float activate(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return cuda::ErfGelu<T>::value(x);
+    case Activation::kGeluTanh:
+      return cuda::TanhGelu<T>::value(x);
+    case Activation::kRelu:
+      return cuda::Relu<T>::value(x);
+    case Activation::kSilu:
+      return cuda::Silu<T>::value(x);
+    case Activation::kTanh:
+      return cuda::Tanh<T>::value(x);
+  }
+  return x;
+}
+
+// Normalizes the rows of x into shared memory, where two rows are `stride` elements apart. One to eight warps share a row. A thread
+// reads and writes the same packs of a row throughout.
+template <typename T>
+__device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
+  constexpr int kN = cuda::kPack<T>;
+  constexpr int kBatch = 4;  // packs that a thread loads before it uses the first
+  __shared__ float slots[2][kWarps];
+  const int thread = static_cast<int>(threadIdx.y * 32 + threadIdx.x);
+  const int warps = args.rows >= 8 ? 1 : (args.rows > 2 ? (args.rows > 4 ? 1 : 2) : (args.rows > 1 ? 4 : 8));
+  const int threads = 32 * warps, rows_at_once = kWarps / warps;
+  const int group = thread / threads, own = thread % threads;
+  // The sum over the threads of a row.
+  const auto row_sum = [&](float value, float* of_warps) {
+    value = cuda::warp_sum(value);
+    if (warps == 1) return value;
+    if (threadIdx.x == 0) of_warps[threadIdx.y] = value;
+    __syncthreads();
+    float total = 0.0f;
+    for (int i = 0; i < warps; ++i) total += of_warps[group * warps + i];
+    return total;
+  };
+  const auto columns = static_cast<float>(args.terms);
+  for (int first = 0; first < args.rows; first += rows_at_once) {
+    // All threads take part in the sums, also those without a row.
+    const int row = first + group;
+    const int end = row < args.rows ? args.terms : 0;
+    const int64_t begin = int64_t{row} * args.terms;
+    T* to = rows + row * stride;
+    float total = 0.0f, squares = 0.0f;
+    for (int c = own * kN; c < end; c += kBatch * threads * kN) {
+      cuda::Raw<T, kN> x[kBatch] = {}, residual[kBatch] = {};
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = c + u * threads * kN;
+        if (at >= end) continue;
+        x[u] = cuda::load_raw<T, kN>(static_cast<const T*>(args.x) + begin + at);
+        if (args.residual != nullptr)
+          residual[u] = cuda::load_raw<T, kN>(static_cast<const T*>(args.residual) + begin + at);
+      }
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = c + u * threads * kN;
+        if (at >= end) continue;
+        float s[kN];
+        cuda::unpack<T, kN>(x[u], s);
+        if (args.residual != nullptr) {
+          float other[kN], bias[kN];
+          cuda::unpack<T, kN>(residual[u], other);
+          args.norm_bias.load_or_zero<kN>(at, bias);
+#pragma unroll
+          for (int i = 0; i < kN; ++i) s[i] = s[i] + bias[i] + other[i];
+        }
+        const cuda::Raw<T, kN> rounded = cuda::pack<T, kN>(s);
+        cuda::store_raw<T, kN>(to + at, rounded);
+        if (args.sum != nullptr && blockIdx.x == 0)
+          cuda::store_raw<T, kN>(static_cast<T*>(args.sum) + begin + at, rounded);
+        cuda::unpack<T, kN>(rounded, s);
+#pragma unroll
+        for (int i = 0; i < kN; ++i) {
+          total += s[i];
+          squares = fmaf(s[i], s[i], squares);
+        }
+      }
+    }
+    float mean = 0.0f;
+    if (args.norm == NormKind::kLayer) {
+      mean = row_sum(total, slots[0]) / columns;
+      squares = 0.0f;
+      for (int c = own * kN; c < end; c += threads * kN) {
+        float s[kN];
+        cuda::load_floats<T, kN>(to + c, s);
+#pragma unroll
+        for (int i = 0; i < kN; ++i) squares = fmaf(s[i] - mean, s[i] - mean, squares);
+      }
+    }
+    const float rstd = 1.0f / sqrtf(row_sum(squares, slots[1]) / columns + args.eps);
+    for (int c = own * kN; c < end; c += threads * kN) {
+      float s[kN], gain[kN], beta[kN];
+      cuda::load_floats<T, kN>(to + c, s);
+      args.gain.load<kN>(c, gain);
+      args.beta.load_or_zero<kN>(c, beta);
+#pragma unroll
+      for (int i = 0; i < kN; ++i) s[i] = fmaf((s[i] - mean) * rstd, gain[i], beta[i]);
+      cuda::store_floats<T, kN>(to + c, s);
+    }
+    if (warps > 1) __syncthreads();  // the slots are used again
+  }
+}
+
+// The shared memory of a block, after which the rows of x begin.
+template <int kTiles>
+struct Shared {
+  uint4 w[kWarps][kGroupsAhead<kTiles>][2][32];  // per group the two packs of each thread
+  float sums[2][kWarps][kRowsPerProduct * kTiles][kSumStride];
+};
+
+// Copies the rows of x to shared memory. Each thread loads several packs before it stores the first.
+template <typename T>
+__device__ void stage_rows(const FewRowsArgs& args, T* to, int stride) {
+  constexpr int kN = cuda::kPack<T>;
+  constexpr int kBatch = 8;
+  const int packs = args.terms / kN, all = args.rows * packs;
+  for (int i = static_cast<int>(threadIdx.y * 32 + threadIdx.x); i < all; i += kBatch * kThreads) {
+    cuda::Raw<T, kN> raw[kBatch];
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = i + u * kThreads;
+      if (at < all) raw[u] = cuda::load_raw<T, kN>(static_cast<const T*>(args.x) + int64_t{at} * kN);
+    }
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = i + u * kThreads;
+      if (at < all) cuda::store_raw<T, kN>(to + at / packs * stride + at % packs * kN, raw[u]);
+    }
+  }
+}
+
+// The products read the rows of x from device memory, from shared memory, or from there after the norm.
+enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
+
+// kTiles is the number of groups of eight rows.
+template <typename T, int kTiles, Rows kRows>
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles>)
     linear_few_rows_kernel(const __grid_constant__ FewRowsArgs args) {
-  constexpr int kAhead = kTiles == 4 ? 2 : 4;
-  __shared__ float sums[kWarps][kRowsPerProduct * kTiles][kSumStride];
-  cuda::begin_early_launch();
+  extern __shared__ uint4 dynamic_shared[];
+  constexpr int kAhead = kGroupsAhead<kTiles>;
+  auto& shared = *reinterpret_cast<Shared<kTiles>*>(dynamic_shared);
+  [[maybe_unused]] T* own_rows = reinterpret_cast<T*>(&shared + 1);
+  cuda::let_next_launch_begin();
+  if (!args.constant_w) cuda::wait_for_launch_before();
   const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
   const int group = lane / 4, quarter = lane % 4;
-  const int first = static_cast<int>(blockIdx.x) * kColumns;
-  // Columns and rows past the end repeat the last one; their sums are not stored.
-  const auto row_of = [&](const void* matrix, int row, int count) {
-    return static_cast<const T*>(matrix) + static_cast<int64_t>(min(row, count - 1)) * args.terms +
-           8 * quarter;
+  const bool is_gated = args.end == LayerEnd::kGlu;
+  const int columns_of_tile = is_gated ? kColumns / 2 : kColumns;
+  const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
+  const int rows_of_w = is_gated ? 2 * args.columns : args.columns;
+  const int groups = args.terms / kTerms;
+  const int first_tile = static_cast<int>(blockIdx.x), tile_step = static_cast<int>(gridDim.x);
+
+  // The group whose copy starts next: its tile, its number, and the rows of w that this thread copies from. Columns past the end
+  // repeat the last one; their sums are not stored.
+  struct {
+    int tile, at;
+    const T* w[2];
+  } source{first_tile, warp, {}};
+  const auto find_rows = [&] {
+    const int first = source.tile * columns_of_tile + group;
+    const int second = is_gated ? args.columns + first : first + kColumns / 2;
+    const auto* w = static_cast<const T*>(args.w) + 8 * quarter;
+    source.w[0] = w + int64_t{min(first, args.columns - 1)} * args.terms;
+    source.w[1] = w + int64_t{min(second, rows_of_w - 1)} * args.terms;
   };
-  const T* w[2] = {row_of(args.w, first + group, args.columns),
-                   row_of(args.w, first + group + 8, args.columns)};
+  find_rows();
+  const auto copy_next = [&](int slot) {
+    // A warp without a group in this tile has one in none.
+    if (source.tile < tiles && source.at < groups) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        start_copy(&shared.w[warp][slot][half][lane], source.w[half] + source.at * kTerms);
+      source.at += kWarps;
+      if (source.at >= groups) {
+        source.at = warp;
+        source.tile += tile_step;
+        find_rows();
+      }
+    }
+    end_set();
+  };
+#pragma unroll
+  for (int slot = 0; slot < kAhead - 1; ++slot) copy_next(slot);
+  if (args.bias.data != nullptr && warp == 0 && lane == 0)
+    cuda::prefetch_to_l2(args.bias.address(int64_t{first_tile} * columns_of_tile));
+  if constexpr (kRows == Rows::kNormalized) {
+    for (int c = 8 * (warp * 32 + lane); c < args.terms; c += 8 * kThreads) {
+      for (const cuda::AnyFloats* operand : {&args.gain, &args.beta, &args.norm_bias}) {
+        if (operand->data != nullptr) cuda::prefetch_to_l2(operand->address(c));
+      }
+    }
+  }
+  cuda::wait_for_launch_before();
+
+  const T* rows = static_cast<const T*>(args.x);
+  int stride = args.terms;
+  if constexpr (kRows != Rows::kInPlace) {
+    stride += kFewRowsPadding;
+    if constexpr (kRows == Rows::kNormalized) {
+      normalize_rows<T>(args, own_rows, stride);
+    } else {
+      stage_rows<T>(args, own_rows, stride);
+    }
+    __syncthreads();
+    rows = own_rows;
+  }
   const T* x[kTiles];
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile)
-    x[tile] = row_of(args.x, kRowsPerProduct * tile + group, args.rows);
+  for (int i = 0; i < kTiles; ++i)
+    x[i] = rows + int64_t{min(kRowsPerProduct * i + group, args.rows - 1)} * stride + 8 * quarter;
 
-  const int groups = args.terms / kTerms;
-  const auto load_w = [&](int at, uint4(&words)[kAhead][2]) {
-#pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      if (at + u * kWarps >= groups) continue;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) words[u][half] = load_once(w[half] + (at + u * kWarps) * kTerms);
-    }
-  };
-  float acc[kTiles][4] = {};
-  uint4 now[kAhead][2] = {}, next[kAhead][2] = {};
-  load_w(warp, now);
+  int slot = 0;
+  int buffer = 0;
 #pragma unroll 1
-  for (int at = warp; at < groups; at += kAhead * kWarps) {
-    load_w(at + kAhead * kWarps, next);
-    uint4 terms[kAhead][kTiles];
+  for (int tile = first_tile; tile < tiles; tile += tile_step, buffer ^= 1) {
+    float acc[kTiles][4] = {};
+#pragma unroll 2
+    for (int at = warp; at < groups; at += kWarps) {
+      uint4 x_terms[kTiles];
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      if (at + u * kWarps >= groups) continue;
+      for (int i = 0; i < kTiles; ++i) x_terms[i] = *reinterpret_cast<const uint4*>(x[i] + at * kTerms);
+      wait_for_sets<kAhead - 2>();  // a thread reads what it copied itself
+      const uint4 low = shared.w[warp][slot][0][lane], high = shared.w[warp][slot][1][lane];
+      copy_next((slot + kAhead - 1) % kAhead);
+      slot = (slot + 1) % kAhead;
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        terms[u][tile] = *reinterpret_cast<const uint4*>(x[tile] + (at + u * kWarps) * kTerms);
+      for (int i = 0; i < kTiles; ++i) {
+        multiply<T>(acc[i], low.x, high.x, low.y, high.y, x_terms[i].x, x_terms[i].y);
+        multiply<T>(acc[i], low.z, high.z, low.w, high.w, x_terms[i].z, x_terms[i].w);
       }
     }
-#pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      if (at + u * kWarps >= groups) continue;
-      const uint4 low = now[u][0], high = now[u][1];
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        const uint4 of_x = terms[u][tile];
-        multiply<T>(acc[tile], low.x, high.x, low.y, high.y, of_x.x, of_x.y);
-        multiply<T>(acc[tile], low.z, high.z, low.w, high.w, of_x.z, of_x.w);
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      now[u][0] = next[u][0];
-      now[u][1] = next[u][1];
-    }
-  }
 
+    auto& sums = shared.sums[buffer];
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
+    for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      sums[warp][kRowsPerProduct * tile + 2 * quarter + i % 2][group + 8 * (i / 2)] = acc[tile][i];
+      for (int k = 0; k < 4; ++k)
+        sums[warp][kRowsPerProduct * i + 2 * quarter + k % 2][group + 8 * (k / 2)] = acc[i][k];
     }
-  }
-  __syncthreads();
-  for (int i = warp * 32 + lane; i < kColumns * kRowsPerProduct * kTiles; i += kWarps * 32) {
-    const int row = i / kColumns, column = i % kColumns;
-    if (row >= args.rows || first + column >= args.columns) continue;
-    float total[1] = {0.0f};
+    // The sums of the next tile go to the other buffer, so one barrier per tile is enough.
+    __syncthreads();
+    const int first = tile * columns_of_tile;
+    const auto layer = [&](int row, int column, int row_of_w) {
+      float total = 0.0f;
 #pragma unroll
-    for (int other = 0; other < kWarps; ++other) total[0] += sums[other][row][column];
-    if (args.bias.data != nullptr) {
-      float bias[1];
-      args.bias.load<1>(first + column, bias);
-      total[0] += bias[0];
+      for (int other = 0; other < kWarps; ++other) total += sums[other][row][column];
+      return args.bias.data == nullptr ? total : total + args.bias.at(row_of_w);
+    };
+    for (int i = warp * 32 + lane; i < columns_of_tile * args.rows; i += kThreads) {
+      const int row = i / columns_of_tile, column = i % columns_of_tile;
+      if (first + column >= args.columns) continue;
+      float y[1] = {layer(row, column, first + column)};
+      if (args.end != LayerEnd::kProduct) y[0] = activate<T>(args.activation, y[0]);
+      if (is_gated) y[0] *= layer(row, column + kColumns / 2, args.columns + first + column);
+      cuda::store_floats<T, 1>(static_cast<T*>(args.y) + row * args.y_stride + first + column, y);
     }
-    cuda::store_floats<T, 1>(static_cast<T*>(args.y) + row * args.y_stride + first + column, total);
   }
 }
 
+template <typename T, int kTiles, Rows kRows>
+void launch_rows(const FewRowsArgs& args, int64_t shared_bytes, CudaStream stream) {
+  const auto kernel = linear_few_rows_kernel<T, kTiles, kRows>;
+  static const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                          static_cast<int>(kFewRowsSharedBytes));
+  PLIMSOLL_CUDA(allowed);
+  const int columns_of_tile = args.end == LayerEnd::kGlu ? kColumns / 2 : kColumns;
+  const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
+  const int resident =
+      kBlocksPerMultiprocessor<kTiles> * cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
+  const auto blocks = static_cast<unsigned>(std::min(tiles, resident));
+  cuda::launch_early(kernel, {.grid = dim3(blocks), .block = dim3(32, kWarps), .shared_bytes = shared_bytes},
+                     stream, args);
+}
+
 template <typename T, int kTiles>
-void launch(const FewRowsArgs& args, CudaStream stream) {
-  const auto blocks = static_cast<unsigned>((args.columns + kColumns - 1) / kColumns);
-  cuda::launch_early(linear_few_rows_kernel<T, kTiles>, {dim3(blocks), dim3(32, kWarps)}, stream, args);
+void launch_tiles(const FewRowsArgs& args, bool has_norm, CudaStream stream) {
+  constexpr int64_t kBytes = sizeof(Shared<kTiles>);
+  if constexpr (kTiles == 1) {
+    const int64_t with_rows =
+        kBytes + int64_t{args.terms + kFewRowsPadding} * args.rows * static_cast<int64_t>(sizeof(T));
+    if (has_norm) return launch_rows<T, kTiles, Rows::kNormalized>(args, with_rows, stream);
+    if (with_rows <= kFewRowsSharedBytes)
+      return launch_rows<T, kTiles, Rows::kStaged>(args, with_rows, stream);
+  }
+  launch_rows<T, kTiles, Rows::kInPlace>(args, kBytes, stream);
+}
+
+void launch(DType dtype, const FewRowsArgs& args, bool has_norm, CudaStream stream) {
+  const auto with_type = [&](auto type) {
+    using T = decltype(type);
+    if (args.rows <= kRowsPerProduct) return launch_tiles<T, 1>(args, has_norm, stream);
+    if (args.rows <= 2 * kRowsPerProduct) return launch_tiles<T, 2>(args, has_norm, stream);
+    launch_tiles<T, 4>(args, has_norm, stream);
+  };
+  dtype == DType::kBF16 ? with_type(__nv_bfloat16{}) : with_type(__half{});
 }
 
 class FewRowsProduct final : public CudaMatmul {
  public:
-  explicit FewRowsProduct(const MatmulProblem& problem) : problem_(problem) {}
+  FewRowsProduct(const MatmulProblem& problem, SecondOperand w) : problem_(problem), w_(w) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
     PLIMSOLL_CHECK(accumulate == nullptr && !args.addend, "a product of few rows overwrites only");
     PLIMSOLL_CHECK(cuda::aligned_to_packs({args.a.data, args.b.data}),
                    "operands are not aligned to 16 bytes");
     if (problem_.m <= 0) return;
-    const FewRowsArgs few{.x = args.a.data,
-                          .w = args.b.data,
-                          .bias = cuda::any_floats(args.bias),
-                          .y = args.c.data,
-                          .rows = static_cast<int>(problem_.m),
-                          .columns = static_cast<int>(problem_.n),
-                          .terms = static_cast<int>(problem_.k),
-                          .y_stride = problem_.c_stride == 0 ? problem_.n : problem_.c_stride};
-    problem_.a == DType::kBF16 ? run_as<__nv_bfloat16>(few, stream) : run_as<__half>(few, stream);
+    FewRowsArgs few{};
+    few.x = args.a.data;
+    few.w = args.b.data;
+    few.bias = cuda::any_floats(args.bias);
+    few.y = args.c.data;
+    few.rows = static_cast<int>(problem_.m);
+    few.columns = static_cast<int>(problem_.n);
+    few.terms = static_cast<int>(problem_.k);
+    few.y_stride = problem_.c_stride == 0 ? problem_.n : problem_.c_stride;
+    few.constant_w = w_ == SecondOperand::kConstant;
+    launch(problem_.a, few, false, stream);
   }
   std::string description() const override { return "linear_few_rows_cuda"; }
 
  private:
-  template <typename T>
-  static void run_as(const FewRowsArgs& args, CudaStream stream) {
-    if (args.rows <= kRowsPerProduct) return launch<T, 1>(args, stream);
-    if (args.rows <= 2 * kRowsPerProduct) return launch<T, 2>(args, stream);
-    launch<T, 4>(args, stream);
-  }
-
   MatmulProblem problem_;
+  SecondOperand w_;
 };
 
 }  // namespace
 
-std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem) {
+std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b) {
   PLIMSOLL_CHECK(linear_few_rows_fit(problem), "few rows: the product {} x {} x {}", problem.m, problem.n,
                  problem.k);
-  return std::make_unique<FewRowsProduct>(problem);
+  return std::make_unique<FewRowsProduct>(problem, b);
+}
+
+void norm_linear_few_rows_cuda(const NormLinearProblem& problem, const NormLinearArgs& args, NormIs norm,
+                               SecondOperand w, CudaStream stream) {
+  PLIMSOLL_CHECK(cuda::aligned_to_packs({args.x.data, args.residual.data, args.sum.data, args.w.data}),
+                 "operands are not aligned to 16 bytes");
+  const MatmulProblem& product = problem.product;
+  if (product.m <= 0) return;
+  FewRowsArgs few{};
+  few.x = args.x.data;
+  few.w = args.w.data;
+  few.bias = cuda::any_floats(args.bias);
+  few.y = args.y.data;
+  few.rows = static_cast<int>(product.m);
+  few.columns = static_cast<int>(problem.outputs());
+  few.terms = static_cast<int>(product.k);
+  few.y_stride = problem.outputs();
+  few.constant_w = w == SecondOperand::kConstant;
+  few.end = problem.end;
+  few.activation = problem.activation;
+  if (norm == NormIs::kPartOfLayer) {
+    few.norm = problem.norm;
+    few.residual = args.residual.data;
+    few.norm_bias = cuda::any_floats(args.norm_bias);
+    few.gain = cuda::any_floats(args.gain);
+    few.beta = cuda::any_floats(args.beta);
+    few.sum = args.sum.data;
+    few.eps = static_cast<float>(args.eps);
+  }
+  launch(product.a, few, norm == NormIs::kPartOfLayer, stream);
 }
 
 }  // namespace plimsoll

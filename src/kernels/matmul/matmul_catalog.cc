@@ -224,6 +224,20 @@ bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm) {
   return sm == 90 && linear_few_rows_fit(problem);
 }
 
+int64_t norm_linear_h_bytes(const NormLinearProblem& problem) {
+  const MatmulProblem& product = problem.product;
+  return round_up(product.m * product.k * dtype_bytes(product.a), 256);
+}
+int64_t norm_linear_values_bytes(const NormLinearProblem& problem) {
+  const MatmulProblem& product = problem.product;
+  const int64_t z = problem.end == LayerEnd::kGlu ? product.m * product.n * dtype_bytes(product.a) : 0;
+  return norm_linear_h_bytes(problem) + round_up(z, 256);
+}
+bool norm_linear_takes_few_rows_cuda(const NormLinearProblem& problem, int sm) {
+  return matmul_takes_few_rows_cuda(problem.product, sm) && problem.product.m <= kNormLinearRows &&
+         problem.product.k <= kNormLinearTerms;
+}
+
 namespace catalog_rows {
 namespace {
 
@@ -311,6 +325,28 @@ Support linear_norm_cuda_support(const Problem& asked, const MatmulProblem& prob
 }
 int64_t linear_norm_cuda_scratch(const MatmulProblem& problem) {
   return std::max(problem.workspace_bytes, linear_norm_sums_bytes({.rows = problem.m, .columns = problem.n}));
+}
+
+// The kernels of the norm, the product and the activation compute layers of many rows. The products of Hopper's own kernels are
+// those that are measured.
+Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& problem) {
+  if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
+  const MatmulProblem& product = problem.product;
+  if (product.b != product.a || product.c != product.a) return {false, "takes and writes one type"};
+  if (product.k % kCudaFewRowsTerms != 0) {
+    return {false, "takes terms in multiples of " + std::to_string(kCudaFewRowsTerms) + ", not " +
+                       std::to_string(product.k)};
+  }
+  const int64_t most = problem.norm == NormKind::kRms ? kMaxRmsNormCudaColumns : kMaxNormCudaColumns;
+  if (product.k > most)
+    return {false, "takes at most " + std::to_string(most) + " terms, not " + std::to_string(product.k)};
+  if (problem.end == LayerEnd::kGlu && problem.outputs() % 8 != 0)
+    return {false, "takes outputs in multiples of 8, not " + std::to_string(problem.outputs())};
+  return {};
+}
+// The library's workspace, the normalized rows, and z if an activation follows. Smaller buckets use the scratch of the largest one.
+int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
+  return problem.product.workspace_bytes + norm_linear_values_bytes(problem);
 }
 
 // A product that adds to its own output takes 4 % longer, but the norm after it reads one tensor instead of two and

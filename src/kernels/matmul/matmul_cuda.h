@@ -62,9 +62,12 @@ std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& prob
 // for compute capability 9.0, with the library.
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
                                                       const TunedProduct* tuned = nullptr);
+// A product may assume this of B. A constant B was written before the launches that run directly before the product, so
+// that the product may read it while they are running (element_wise/cuda/early_launch.cuh).
+enum class SecondOperand : uint8_t { kVariable, kConstant };
 // Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once after the bias. A row of C
 // depends only on the same row of A. Errors: kInternal if linear_few_rows_fit() does not hold.
-std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem);
+std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b);
 // Prepares Plimsoll's own kernel for any number of rows. Errors: kInternal if matmul_as_linear() returns nothing. In
 // a build without code for compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);

@@ -237,9 +237,25 @@ TEST(LinearFewRowsCuda, AgreesWithTheReference) {
                {plain_layer(rows, columns, terms, dtype), layer(rows, columns, terms, dtype, DType::kF32),
                 layer(rows, columns, terms, dtype, dtype)}) {
             ASSERT_TRUE(linear_few_rows_fit(problem));
-            check_random(problem, *prepare_few_rows_matmul_cuda(problem));
+            for (const SecondOperand w : {SecondOperand::kVariable, SecondOperand::kConstant})
+              check_random(problem, *prepare_few_rows_matmul_cuda(problem, w));
           }
         }
+      }
+    }
+  }
+}
+
+// More tiles than blocks, with and without a tile that is not full.
+TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
+  for (const int64_t rows : {1, 12, 32}) {
+    for (const int64_t columns : {9600, 13001}) {
+      for (const int64_t terms : {64, 1056}) {
+        const MatmulProblem problem = layer(rows, columns, terms, DType::kBF16, DType::kF32);
+        check_random(problem, *prepare_few_rows_matmul_cuda(problem, SecondOperand::kConstant));
       }
     }
   }
@@ -252,13 +268,13 @@ TEST(LinearFewRowsCuda, ARowDependsOnItselfOnly) {
   if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
   Layer all(layer(32, 130, 1056, DType::kBF16, DType::kF32));
   all.fill_normal();
-  all.run(*prepare_few_rows_matmul_cuda(all.problem));
+  all.run(*prepare_few_rows_matmul_cuda(all.problem, SecondOperand::kVariable));
   for (const int64_t rows : {1, 8, 13, 20}) {
     Layer few(layer(rows, 130, 1056, DType::kBF16, DType::kF32));
     for (auto [from, to] : {std::pair{&all.x, &few.x}, {&all.w, &few.w}, {&all.bias, &few.bias}}) {
       for (int64_t i = 0; i < to->count(); ++i) to->view().store(i, from->load(i));
     }
-    few.run(*prepare_few_rows_matmul_cuda(few.problem));
+    few.run(*prepare_few_rows_matmul_cuda(few.problem, SecondOperand::kConstant));
     for (int64_t i = 0; i < few.y.count(); ++i) ASSERT_EQ(few.y.load(i), all.y.load(i)) << rows << " " << i;
   }
 }

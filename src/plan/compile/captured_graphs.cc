@@ -13,8 +13,9 @@ namespace {
 constexpr int64_t kGraphBytesPerOp = 4096;
 // Returns the number of launches of an op after its first one. The gradient of an embedding table, if it is computed in
 // pieces, sums the pieces and then the ids; a linear layer with its norm clears the sums first, or runs the norm after the
-// product; a quantization to fp8 clears the largest magnitude, finds it, and makes the codes, unless it is known.
+// product; so does a norm with its linear layer and what follows; a quantization to fp8 clears the largest magnitude, finds it, and makes the codes, unless it is known.
 int64_t extra_launches(const Op& op) {
+  if (op.def == &norm_linear_op()) return NormLinearOp::end(op.attributes) == LayerEnd::kProduct ? 1 : 2;
   if (op.def == &quantize_fp8_op() && op.inputs[QuantizeFp8Op::kKnown] == kNoValue) return 2;
   const bool has_two =
       (op.def == &embedding_bwd_op() && op.attributes.has("first_row")) || op.def == &linear_norm_op();

@@ -386,6 +386,7 @@ ProgramPlan build_generate_graph(const PlanRequest& request) {
   lower(graph, request, passes);
   if (generation.sizes.candidates > 0) select_top_logits(graph, generation.sizes.candidates);
   const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
+  passes.run(graph, norm_linear_pass(has_kernel));
   passes.run(graph, linear_gelu_pass(has_kernel));
   passes.run(graph, linear_add_pass(has_kernel));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));

@@ -18,8 +18,8 @@ void for_each_matmul(const ProgramPlan& program, const Bucket& bucket, const Pla
   const KernelTarget target = kernel_target(request);
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const OpView op{program.graph, program.graph.ops()[i]};
-    const bool has_matmul =
-        is_single_matmul(op.op) || op.op.def == &linear_gelu_op() || op.op.def == &linear_norm_op();
+    const bool has_matmul = is_single_matmul(op.op) || op.op.def == &linear_gelu_op() ||
+                            op.op.def == &linear_norm_op() || op.op.def == &norm_linear_op();
     if (!has_matmul || program.ops[i].kernel == nullptr) continue;
     const std::string_view implementation = program.ops[i].kernel->implementation;
     visit(op.op, implementation, planned_matmul(op, bucket, target, implementation));
@@ -50,6 +50,7 @@ std::map<ProductKey, CustomMatmul> list_custom_matmuls(const ProgramPlan& progra
                     ProductKey key = product_key(matmul.problem, matmul.fp32);
                     if (op.def == &linear_gelu_op()) key.form += " gelu";
                     if (op.def == &linear_norm_op()) key.form += " norm";
+                    if (op.def == &norm_linear_op()) key.form += " after a norm";
                     CustomMatmul& entry = matmuls[key];
                     entry.kernel = implementation;
                     entry.is_part = !is_single_matmul(op);

@@ -14,43 +14,54 @@
 namespace plimsoll::cuda {
 
 // Lets the next launch, if it is an early one, start when all blocks of this launch have called this function
-// or have ended. Requires: in an early launch, wait_for_launch_before() was called first.
+// or have ended. An early launch may call it before wait_for_launch_before(), because the next launch waits
+// until this one has ended, and this one ends after the previous one.
 __device__ __forceinline__ void let_next_launch_begin() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
-// Waits, in an early launch, until the previous launch has ended and its results can be read.
+// Waits, in an early launch, until the previous launch has ended and its results can be read. Before it, a
+// kernel may only read memory that no launch of the chain writes: several earlier launches may still be running.
 __device__ __forceinline__ void wait_for_launch_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-// The first statement of a kernel in a chain of short launches, such as those of a decoding step: waits for the previous launch
-// and lets the next one begin, so that the time between two launches is that of neither start nor end.
+// The first statement of a kernel in a chain of short launches, such as those of a decoding step. The blocks of the next
+// launch start while this one waits for the previous one, so that no launch of the chain waits for its own start.
 __device__ __forceinline__ void begin_early_launch() {
-  wait_for_launch_before();
   let_next_launch_begin();
+  wait_for_launch_before();
+}
+
+// Asks for the 16 bytes at an address to be in the L2 cache, which all writes pass through. A kernel may call it for any
+// operand before wait_for_launch_before(): nothing is read yet.
+__device__ __forceinline__ void prefetch_to_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 struct LaunchShape {
   dim3 grid, block;
   int64_t shared_bytes = 0;
+  unsigned cluster = 1;  // blocks of a cluster, along x; more than one needs compute capability 9.0
 };
 template <class... Parameters, class... Arguments>
 void launch_early(void (*kernel)(Parameters...), const LaunchShape& shape, CudaStream stream,
                   Arguments&&... arguments) {
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {shape.cluster, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9 ? 1 : 0;
+  config.attrs = attributes;
+  if (device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9) config.numAttrs = shape.cluster > 1 ? 2 : 1;
   PLIMSOLL_CUDA(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 

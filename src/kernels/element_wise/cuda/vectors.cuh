@@ -155,6 +155,9 @@ struct AnyFloats {
       load_floats<__half, N>(static_cast<const __half*>(data) + i, x);
     }
   }
+  __device__ __forceinline__ const void* address(int64_t i) const {
+    return static_cast<const char*>(data) + i * (dtype == DType::kF32 ? 4 : 2);
+  }
   // Returns zeros if the operand is absent.
   template <int N>
   __device__ __forceinline__ void load_or_zero(int64_t i, float (&x)[N]) const {

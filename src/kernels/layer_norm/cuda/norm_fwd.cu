@@ -143,10 +143,19 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
 template <typename T, class Parameters, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
-  begin_early_launch();
+  let_next_launch_begin();
   __shared__ float slots[2][2][kMaxWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int c = (thread + j * threads) * N;
+    if (c >= a.C) continue;
+    for (const AnyFloats* operand : {&a.bias, &a.gain, &a.beta}) {
+      if (operand->data != nullptr) prefetch_to_l2(operand->address(c));
+    }
+  }
+  wait_for_launch_before();
   const int warps = threads / 32;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;

@@ -1,0 +1,43 @@
+// What surrounds the linear layer of a fused op: the norm before it and the function after it, by the names that attributes of ops
+// give them. Thread-safe: pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace plimsoll {
+
+enum class NormKind : uint8_t { kLayer, kRms };
+// kProduct: nothing follows the layer. kActivation: y = f(z). kGlu: y = f(z[:, :F]) z[:, F:].
+enum class LayerEnd : uint8_t { kProduct, kActivation, kGlu };
+
+inline constexpr std::array<std::string_view, 2> kNormKindNames{"layer", "rms"};
+inline constexpr std::array<std::string_view, 3> kLayerEndNames{"product", "activation", "glu"};
+
+constexpr std::string_view norm_kind_name(NormKind norm) {
+  return kNormKindNames[static_cast<size_t>(norm)];
+}
+constexpr std::string_view layer_end_name(LayerEnd end) {
+  return kLayerEndNames[static_cast<size_t>(end)];
+}
+
+// Returns nothing for a name that is not in the table.
+template <typename Enum, size_t kCount>
+constexpr std::optional<Enum> find_named(const std::array<std::string_view, kCount>& names,
+                                         std::string_view name) {
+  for (size_t i = 0; i < kCount; ++i) {
+    if (names[i] == name) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+constexpr std::optional<NormKind> find_norm_kind(std::string_view name) {
+  return find_named<NormKind>(kNormKindNames, name);
+}
+constexpr std::optional<LayerEnd> find_layer_end(std::string_view name) {
+  return find_named<LayerEnd>(kLayerEndNames, name);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,76 @@
+// A norm and the linear layer that reads it, with the activation after the layer: contract, reference and the prepared layer on a
+// GPU. The code does not use graphs, and run() does not allocate.
+//
+//   s = x + norm_bias + residual        (s = x without a residual; norm_bias needs a residual)
+//   h = norm(s) gain + beta             normalize.h, or rms_norm.h, which has no beta
+//   z = h w^T + bias
+//   y = z,  y = f(z),  or  y = f(z[:, :F]) z[:, F:]  for z of 2 F columns (glu.h)
+//
+// Shape letters: T rows, K terms, N rows of w; dense, row-major.
+// Types: x, residual, s, w and y have one type, bf16 or f16; norm_bias, gain, beta and bias are f32 or have that type. The reference
+// takes any floating types.
+// Rounding: s and h are rounded to the type of x. Products are summed in fp32. z may be rounded to that type once before and once
+// after the bias is added; y is rounded once. The reference rounds s and h, and sums in double.
+// Error of z against the reference: norm_linear_product_error_bound below; the activation adds the error of gelu.h. Rows: a row of y and s depends only on the same rows of
+// x and the residual; tail rows may contain anything finite.
+// Aliasing: y and s overlap no other operand.
+// Repeatability: the same bits for the same problem and card and, if the library computes the product, for the same version of the
+// library. The number of rows decides between the ways to compute, which give other bits.
+// Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows the time is that of reading w once. Thread-safety and ownership: views do
+// not own memory; distinct calls may run concurrently on distinct outputs.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/view.h"
+#include "kernels/matmul/matmul_catalog.h"
+#include "kernels/matmul/matmul_cuda.h"
+
+namespace plimsoll {
+
+struct NormLinearArgs {
+  ConstView x;          // [T, K]
+  ConstView residual;   // [T, K]; may be null
+  ConstView norm_bias;  // [K]; may be null
+  ConstView gain;       // [K]
+  ConstView beta;       // [K]; may be null, which means zero; null for the norm kRms
+  ConstView w;          // [N, K]
+  ConstView bias;       // [N]; may be null
+  View y;               // [T, N], or [T, N / 2] for the end kGlu
+  View sum;             // [T, K]: s; null without a residual
+  double eps = 1e-5;
+  std::span<std::byte> scratch = {};  // used by the GPU kernels; the catalog states its size
+};
+
+// Computes s and y with plain loops, summing in double.
+void norm_linear_ref(const NormLinearProblem& problem, const NormLinearArgs& args);
+
+// Returns a bound of the difference between the h of a fast kernel and that of the reference. In fp32, s and h may round to the
+// neighbours of the reference's, which are 2^-7 of the magnitude away in bf16 and 2^-10 in f16; `s` and `rstd` are the reference's.
+double norm_linear_term_error_bound(DType dtype, double h, double gain, double rstd, double s);
+// Returns a bound of |error| for one element of z of the fast kernels, with sums over the terms: `abs_sum` = sum |h||w|, `changes` =
+// sum of the above bound times |w|, `product` = sum h w. The product adds the error of matmul_cuda.h, and z is rounded twice.
+double norm_linear_product_error_bound(const NormLinearProblem& problem, double abs_sum, double changes,
+                                       double product, double bias);
+
+// Arguments as above, run on an NVIDIA GPU. Views are in device memory; x, residual, s, w and y are aligned to 16 bytes.
+class CudaNormLinear {
+ public:
+  virtual ~CudaNormLinear() = default;
+  virtual void run(const NormLinearArgs& args, CudaStream stream) = 0;
+  virtual std::string description() const = 0;
+};
+
+// The way to compute the layer. kAsPrepared: with few rows (matmul_takes_few_rows_cuda() in matmul_catalog.h) in one launch, or in two
+// if there are more rows than each block should normalize (norm_linear_takes_few_rows_cuda()); otherwise by the kernels of the norm, the
+// product and the activation, one after the other. kApart: always the latter.
+enum class NormLinearWay : uint8_t { kAsPrepared, kApart };
+// Prepares the layer. `w` is what the product may assume of w (matmul_cuda.h). Errors: as prepare_matmul_cuda().
+std::unique_ptr<CudaNormLinear> prepare_norm_linear_cuda(const NormLinearProblem& problem, int sm,
+                                                         SecondOperand w, const TunedProduct* tuned = nullptr,
+                                                         NormLinearWay way = NormLinearWay::kAsPrepared);
+
+}  // namespace plimsoll
