@@ -41,7 +41,9 @@ void expect_row(const Row& row, const Row& expected) {
   ASSERT_EQ(row.size(), expected.size());
   for (size_t i = 0; i < row.size(); ++i) {
     const std::vector<double> numbers = numbers_of(row[i]), wanted = numbers_of(expected[i]);
-    if (wanted.empty()) EXPECT_EQ(row[i], expected[i]);
+    if (wanted.empty()) {
+      EXPECT_EQ(row[i], expected[i]);
+    }
     ASSERT_EQ(numbers.size(), wanted.size()) << row[i];
     for (size_t k = 0; k < numbers.size(); ++k) EXPECT_NEAR(numbers[k], wanted[k], 1e-5) << row[i];
   }

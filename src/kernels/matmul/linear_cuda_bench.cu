@@ -6,13 +6,15 @@
 // - a widening layer followed by the layer that adds a residual, over all rows at once and over chunks of
 //   rows;
 // - with a residual and the norm that follows: by the own kernel, and by the product with an addend followed
-//   by the norm in place.
+//   by the norm in place;
+// - of few rows, as in a decoding step, by the own kernel with weights that it may or may not read early, and by
+//   cuBLASLt. Each of the captured calls reads another copy of the weights, so that they come from device memory.
 //
 // Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a card at its power limit
 // and slow it down within that time, which single calls would not show. Compared kernels alternate,
 // kRepetitions times each; the median counts, provided that the results agree. This is a plain program.
 //
-//   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks]     default: all
+//   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks] [few]     default: all
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -334,6 +336,54 @@ void chunks(int64_t rows, int64_t columns, int64_t terms) {
   for (const View& view : {v, first, other}) PLIMSOLL_CUDA(cudaFree(view.data));
 }
 
+// Captures a call per copy of the weights, and returns the graph.
+cudaGraphExec_t capture_calls(CudaMatmul& product, const Operands& operands, const View& y,
+                              const std::vector<View>& weights) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t made = nullptr;
+  PLIMSOLL_CUDA(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed));
+  for (const View& w : weights) {
+    product.run({.a = operands.x, .b = w, .bias = {}, .c = y, .scratch = operands.scratch()}, nullptr,
+                stream());
+  }
+  PLIMSOLL_CUDA(cudaStreamEndCapture(stream(), &graph));
+  PLIMSOLL_CUDA(cudaGraphInstantiate(&made, graph, 0));
+  PLIMSOLL_CUDA(cudaGraphDestroy(graph));
+  return made;
+}
+
+void few_rows(int64_t rows, int64_t columns, int64_t terms) {
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  const MatmulProblem problem = product_of(rows, columns, terms);
+  const Operands operands(problem);
+  const int64_t copies = std::clamp<int64_t>(kBytes / (columns * terms * 2), 1, 24);
+  std::vector<View> weights{operands.w};
+  for (int64_t i = 1; i < copies; ++i) weights.push_back(make(columns * terms, 0.035f));
+  const std::vector<std::shared_ptr<CudaMatmul>> products{
+      prepare_matmul_cuda(problem, Fp32Products::kF32),
+      prepare_few_rows_matmul_cuda(problem, SecondOperand::kVariable),
+      prepare_few_rows_matmul_cuda(problem, SecondOperand::kConstant)};
+  const std::vector<const char*> names{"cuBLASLt", "own", "own, early"};
+  std::vector<cudaGraphExec_t> graphs;
+  std::vector<std::function<void()>> calls;
+  for (const auto& product : products) {
+    graphs.push_back(capture_calls(*product, operands, graphs.empty() ? operands.y : operands.z, weights));
+    calls.emplace_back([graph = graphs.back()] { PLIMSOLL_CUDA(cudaGraphLaunch(graph, stream())); });
+    calls.back()();
+    if (!near(operands.y, graphs.size() == 1 ? operands.y : operands.z, rows * columns, "few rows")) return;
+  }
+  const std::vector<double> ms = medians_ms(calls);
+  for (size_t i = 0; i < ms.size(); ++i) {
+    const double us = ms[i] * 1e3 / static_cast<double>(copies);
+    std::printf("few rows %2lld x %5lld x %6lld %-10s %8.2f us %5.0f GB/s\n", static_cast<long long>(rows),
+                static_cast<long long>(terms), static_cast<long long>(columns), names[i], us,
+                static_cast<double>(columns * terms * 2) / us * 1e-3);
+    PLIMSOLL_CUDA(cudaGraphExecDestroy(graphs[i]));
+  }
+  std::fflush(stdout);
+  for (size_t i = 1; i < weights.size(); ++i) PLIMSOLL_CUDA(cudaFree(weights[i].data));
+}
+
 }  // namespace
 }  // namespace plimsoll
 
@@ -374,6 +424,20 @@ int main(int count, char** words) {
       plimsoll::norm(rows, 1024, 4096);
       plimsoll::norm(rows, 768, 768);
       plimsoll::norm(rows, 768, 3072);
+    }
+  }
+  if (asked("few")) {
+    for (const int64_t rows : {int64_t{1}, int64_t{8}, int64_t{32}}) {
+      for (const auto& [columns, terms] : {std::pair<int64_t, int64_t>{3072, 2048},
+                                           {2048, 2048},
+                                           {16384, 2048},
+                                           {2048, 8192},
+                                           {128256, 2048},
+                                           {2304, 768},
+                                           {768, 768},
+                                           {3072, 768},
+                                           {768, 3072}})
+        plimsoll::few_rows(rows, columns, terms);
     }
   }
   if (asked("chunks")) plimsoll::chunks(32768, 4096, 1024);
