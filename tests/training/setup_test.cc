@@ -140,7 +140,7 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   EXPECT_LE(above, 1300 * kMiB);
   // The products of a CPU use the workspace that their kernels request.
   arguments.device = "cpu";
-  arguments.offload_optimizer = arguments.offload_activations = false;
+  arguments.bf16 = arguments.offload_optimizer = arguments.offload_activations = false;
   const RunSetup on_cpu = setup_of(arguments, RunPurpose::kPlan);
   EXPECT_NE(all_of(on_cpu.diagnostics.notes).find("--matmul_workspace has no effect on a CPU"),
             std::string::npos);
