@@ -1,5 +1,5 @@
-// What surrounds the linear layer of a fused op: the norm before it and the function after it, by the names that attributes of ops
-// give them. Thread-safe: pure functions.
+// The kinds of norms before the linear layer of a fused op, and of what follows the layer, by the names that attributes of ops give
+// them. Thread-safe: pure functions.
 #pragma once
 
 #include <array>
