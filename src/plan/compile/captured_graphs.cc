@@ -11,11 +11,21 @@ namespace {
 // Measured on an H200: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket, as the difference in NVML's
 // figures between a run with and a run without captured segments.
 constexpr int64_t kGraphBytesPerOp = 4096;
+// Returns the launches of norm_linear after its first one if the norm, the product and what follows run one after the other: a
+// bias of another type than the product's is added by a launch of its own (norm_linear_cuda.cc).
+int64_t launches_after_norm(const OpView& op) {
+  const bool has_end = NormLinearOp::end(op.attributes()) != LayerEnd::kProduct;
+  const bool adds_bias = op.has_input(NormLinearOp::kBias) &&
+                         op.input(NormLinearOp::kBias).type.dtype != op.output(NormLinearOp::kY).type.dtype;
+  return 1 + (has_end ? 1 : 0) + (adds_bias ? 1 : 0);
+}
+
 // Returns the number of launches of an op after its first one. The gradient of an embedding table, if it is computed in
 // pieces, sums the pieces and then the ids; a linear layer with its norm clears the sums first, or runs the norm after the
-// product; so does a norm with its linear layer and what follows; a quantization to fp8 clears the largest magnitude, finds it, and makes the codes, unless it is known.
-int64_t extra_launches(const Op& op) {
-  if (op.def == &norm_linear_op()) return NormLinearOp::end(op.attributes) == LayerEnd::kProduct ? 1 : 2;
+// product; a quantization to fp8 clears the largest magnitude, finds it, and makes the codes, unless it is known.
+int64_t extra_launches(const OpView& view) {
+  const Op& op = view.op;
+  if (op.def == &norm_linear_op()) return launches_after_norm(view);
   if (op.def == &quantize_fp8_op() && op.inputs[QuantizeFp8Op::kKnown] == kNoValue) return 2;
   const bool has_two =
       (op.def == &embedding_bwd_op() && op.attributes.has("first_row")) || op.def == &linear_norm_op();
@@ -23,9 +33,9 @@ int64_t extra_launches(const Op& op) {
 }
 
 // Counts one node per copied value.
-int64_t nodes_of(const Op& op) {
-  const int64_t nodes = op.def == &copy_op() ? std::ssize(op.outputs) : 1;
-  return nodes + extra_launches(op);
+int64_t nodes_of(const OpView& view) {
+  const int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
+  return nodes + extra_launches(view);
 }
 
 // Segments that run one after the other in the same bucket. They are captured, replayed and dropped together.
@@ -45,7 +55,7 @@ void add_group(const ProgramPlan& program, std::initializer_list<Segment> segmen
   };
   group.num_graphs = std::ranges::count_if(segments, is_one);
   for (const Op& op : program.graph.ops()) {
-    if (is_one(op.segment)) group.nodes += nodes_of(op);
+    if (is_one(op.segment)) group.nodes += nodes_of({program.graph, op});
   }
   if (group.num_graphs > 0) groups.push_back(group);
 }

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/philox.h"
+#include "graph/ir/graph_text.h"
 #include "graph/ops/ops.h"
 #include "tests/spine/plan_grid.h"
 
@@ -72,6 +73,34 @@ TEST(CapturedGraphs, CountEveryLaunchOfAQuantization) {
   }
   EXPECT_GT(again, 0);
   EXPECT_EQ(plan.gpu_constant.graphs_of(kTrainProgram).bytes, launches * kBytesPerOp);
+}
+
+// norm_linear runs a norm and a product, and one more launch for what follows the product and for a bias of another type.
+TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
+  const auto bytes_of = [](const std::string& bias_type, const std::string& end) {
+    Plan plan;
+    plan.programs.add(
+        {.name = std::string(kGenerateProgram),
+         .graph = parse_graph("graph g {\n"
+                              "  input %x: bf16[T,4]\n"
+                              "  weight %gain: f32[4]\n"
+                              "  weight %w: bf16[6,4]\n"
+                              "  weight %b: " +
+                                  bias_type +
+                                  "[6]\n"
+                                  "  forward @layer\n"
+                                  "  %y: bf16[T,6] !output = norm_linear(%x, %w, %b, _, _, %gain, _) "
+                                  "{end=\"" +
+                                  end + "\", eps=1e-06, norm=\"rms\"}\n}\n",
+                              find_op),
+         .bucket = {.tokens = 8, .sequences = 1, .longest = 8},
+         .ladder = {Bucket{.tokens = 8, .sequences = 1, .longest = 8}}});
+    return captured_graphs(plan).graphs_of(kGenerateProgram).bytes;
+  };
+  EXPECT_EQ(bytes_of("bf16", "product"), 2 * kBytesPerOp);
+  EXPECT_EQ(bytes_of("f32", "product"), 3 * kBytesPerOp);
+  EXPECT_EQ(bytes_of("bf16", "activation"), 3 * kBytesPerOp);
+  EXPECT_EQ(bytes_of("f32", "activation"), 4 * kBytesPerOp);
 }
 
 // A simulation of the backend: it captures a segment at its second run, and drops the least recently used one if more
