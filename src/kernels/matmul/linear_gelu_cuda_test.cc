@@ -7,20 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "kernels/matmul/testing/compute_capability.h"
 #include "tests/support/device_buffer.h"
 
 namespace plimsoll {
 namespace {
 
+using test::compute_capability;
 using test::DeviceBuffer;
 using test::GuardedBuffer;
-
-int compute_capability() {
-  int major = 0, minor = 0;
-  EXPECT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  EXPECT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), cudaSuccess);
-  return 10 * major + minor;
-}
 
 enum class Way : uint8_t { kAsPrepared, kOwnProduct };
 

@@ -9,23 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "kernels/matmul/testing/compute_capability.h"
 #include "kernels/matmul/testing/linear_norm_case.h"
 #include "tests/support/device_buffer.h"
 
 namespace plimsoll {
 namespace {
 
+using test::compute_capability;
 using test::DeviceBuffer;
 using test::GuardedBuffer;
 using test::LinearNormCase;
 using Way = CudaLinearNorm::Way;
-
-int compute_capability() {
-  int major = 0, minor = 0;
-  EXPECT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  EXPECT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), cudaSuccess);
-  return 10 * major + minor;
-}
 #define PLIMSOLL_NEEDS_HOPPER() \
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0"
 

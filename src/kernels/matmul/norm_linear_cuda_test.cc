@@ -9,22 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "kernels/matmul/testing/compute_capability.h"
 #include "kernels/matmul/testing/norm_linear_case.h"
 #include "tests/support/device_buffer.h"
 
 namespace plimsoll {
 namespace {
 
+using test::compute_capability;
 using test::DeviceBuffer;
 using test::GuardedBuffer;
 using test::NormLinearCase;
-
-int compute_capability() {
-  int major = 0, minor = 0;
-  EXPECT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  EXPECT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), cudaSuccess);
-  return 10 * major + minor;
-}
 
 struct Results {
   GuardedBuffer y, sum;
