@@ -8,10 +8,9 @@
 namespace plimsoll {
 namespace {
 
-using Norm = BiasDropoutResidualNormOp;
-
 // Returns true for a norm that adds a bias and a residual, if no op reads any of its outputs except the first one, y.
 bool closes_layer(const Rewriter& rewriter, const Op& op) {
+  using Norm = BiasDropoutResidualNormOp;
   if (!norm_adds_residual(rewriter.graph(), op) || op.inputs[Norm::kBias] == kNoValue) return false;
   return std::all_of(op.outputs.begin() + Norm::kN, op.outputs.end(),
                      [&](ValueId id) { return id == kNoValue || rewriter.is_unread(id); });
@@ -19,6 +18,7 @@ bool closes_layer(const Rewriter& rewriter, const Op& op) {
 
 // Runs on a forward graph that is not differentiated. The fused op takes the place of the norm.
 void fuse_linear_norm(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
+  using Norm = BiasDropoutResidualNormOp;
   Rewriter rewriter(graph);
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
     const Op& norm = rewriter.op(i);
