@@ -1,0 +1,25 @@
+// The place of this process among the processes of one run. Each process is a rank and drives one device. A run of one
+// process is rank 0 of 1. A value; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace plimsoll {
+
+struct RankPlace {
+  int rank = 0;        // 0 to size - 1
+  int size = 1;        // number of ranks of the run
+  int local_rank = 0;  // 0 to local_size - 1: number of this rank among those of its host
+  int local_size = 1;  // number of ranks of this host
+  // The address at which rank 0 serves the store through which ranks find each other. Unused if there is one rank.
+  std::string store_host = {};
+  uint16_t store_port = 0;
+
+  bool is_alone() const { return size == 1; }
+  // Returns true for the rank that writes files and talks to the user.
+  bool is_first() const { return rank == 0; }
+  friend bool operator==(const RankPlace&, const RankPlace&) = default;
+};
+
+}  // namespace plimsoll
