@@ -13,6 +13,7 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 find_package(ZLIB REQUIRED)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
+find_package(Gloo REQUIRED)
 # Only the headers are needed: the library is opened when a picture is written as PNG, so no other run loads
 # it.
 pkg_check_modules(CAIRO cairo)

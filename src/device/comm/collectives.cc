@@ -1,0 +1,353 @@
+#include "device/comm/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "base/check.h"
+#include "base/dtype.h"
+
+namespace plimsoll {
+namespace {
+
+// A part of the elements or bytes of an operation.
+struct Range {
+  int64_t begin = 0;
+  int64_t size = 0;
+};
+
+// Returns part `index` of `count` parts of `whole`. Sizes differ by at most one.
+Range part_of(Range whole, int64_t index, int64_t count) {
+  const int64_t quotient = whole.size / count;
+  const int64_t remainder = whole.size % count;
+  return {.begin = whole.begin + index * quotient + std::min(index, remainder),
+          .size = quotient + (index < remainder ? 1 : 0)};
+}
+
+int modulo(int64_t value, int size) {
+  return static_cast<int>(((value % size) + size) % size);
+}
+
+// Returns the number of segments into which each of `count` chunks is divided. At least two, because a segment is sent
+// on while the next one arrives.
+int64_t segments_per_chunk(int64_t total_bytes, int count) {
+  const int64_t chunk_bytes = (total_bytes + count - 1) / count;
+  const auto segment_bytes = static_cast<int64_t>(kSegmentBytes);
+  return std::max<int64_t>(2, (chunk_bytes + segment_bytes - 1) / segment_bytes + 1);
+}
+
+size_t bytes_of(int64_t elements, size_t element_bytes) {
+  return static_cast<size_t>(elements) * element_bytes;
+}
+
+// The order in which segments travel around the ring: in each of n - 1 rounds, every rank sends one chunk to the next
+// rank and receives one from the previous rank, first `first_sent`, then the chunk that it received in the round
+// before. Each step sends and receives one segment.
+class RingPass {
+ public:
+  RingPass(int size, Range whole, int64_t num_segments, int first_sent)
+      : size_(size), whole_(whole), num_segments_(num_segments), first_sent_(first_sent) {}
+
+  int64_t num_steps() const { return (size_ - 1) * num_segments_; }
+  Range sent(int64_t step) const { return segment(first_sent_ - step / num_segments_, step % num_segments_); }
+  Range received(int64_t step) const {
+    return segment(first_sent_ - 1 - step / num_segments_, step % num_segments_);
+  }
+
+ private:
+  Range segment(int64_t chunk, int64_t index) const {
+    return part_of(part_of(whole_, modulo(chunk, size_), size_), index, num_segments_);
+  }
+
+  int size_;
+  Range whole_;
+  int64_t num_segments_;
+  int first_sent_;
+};
+
+int next_rank(const GlooMesh& mesh) {
+  return modulo(mesh.rank() + 1, mesh.size());
+}
+int previous_rank(const GlooMesh& mesh) {
+  return modulo(mesh.rank() - 1, mesh.size());
+}
+
+// Gathers the chunks of `data` in a ring, beginning with the chunk that this rank has.
+void gather_chunks(const Transfer& transfer, uint64_t slot, std::span<std::byte> data, size_t element_bytes,
+                   int64_t num_segments, int own_chunk) {
+  const Range whole = {.begin = 0, .size = static_cast<int64_t>(data.size() / element_bytes)};
+  const RingPass pass(transfer.mesh.size(), whole, num_segments, own_chunk);
+  TransferBuffer to_next(transfer.mesh, next_rank(transfer.mesh), data.data(), data.size());
+  TransferBuffer from_previous(transfer.mesh, previous_rank(transfer.mesh), data.data(), data.size());
+  for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
+    if (step >= 2) {
+      if (pass.received(step - 2).size > 0) from_previous.wait_received(transfer.deadline);
+      if (pass.sent(step - 2).size > 0) to_next.wait_sent(transfer.deadline);
+    }
+    if (step >= pass.num_steps()) continue;
+    const Range incoming = pass.received(step);
+    const Range outgoing = pass.sent(step);
+    from_previous.receive(slot, bytes_of(incoming.begin, element_bytes),
+                          bytes_of(incoming.size, element_bytes));
+    to_next.send(slot, bytes_of(outgoing.begin, element_bytes), bytes_of(outgoing.size, element_bytes));
+  }
+}
+
+template <typename T>
+void add_received(T* sums, const std::byte* received, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    T other;
+    std::memcpy(&other, received + bytes_of(i, sizeof(T)), sizeof(T));
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      sums[i] = static_cast<T>(static_cast<Unsigned>(other) + static_cast<Unsigned>(sums[i]));
+    } else {
+      sums[i] = other + sums[i];
+    }
+  }
+}
+
+// The conversions of a type, known when the loops are compiled, so that the loops of bf16 use vector instructions.
+struct BF16Conversion {
+  static float to_f32(uint16_t bits) { return bf16_to_f32(bits); }
+  static uint16_t from_f32(float value) { return f32_to_bf16(value); }
+};
+struct F16Conversion {
+  static float to_f32(uint16_t bits) { return f16_to_f32(bits); }
+  static uint16_t from_f32(float value) { return f32_to_f16(value); }
+};
+
+// Elements of the parts of all ranks that one block of direct_all_reduce() covers.
+class DirectBlocks {
+ public:
+  DirectBlocks(int64_t count, int size) : count_(count), size_(size) {
+    const int64_t slots = int64_t{2} * (size - 1);
+    // A multiple of 32 elements, so that slots begin at a multiple of 64 bytes.
+    per_rank_ = std::max<int64_t>(32, static_cast<int64_t>(kStagingBytes) / slots / 64 * 32);
+    per_rank_ = std::min(per_rank_, static_cast<int64_t>(kSegmentBytes / sizeof(uint16_t)));
+  }
+
+  int64_t num_blocks() const { return ((count_ + size_ - 1) / size_ + per_rank_ - 1) / per_rank_; }
+  int64_t slot_elements() const { return per_rank_; }
+  // Returns the elements of the part of `rank` in block `block`.
+  Range part(int64_t block, int rank) const {
+    const Range part = part_of({.begin = 0, .size = count_}, rank, size_);
+    const int64_t begin = std::min(part.size, block * per_rank_);
+    return {.begin = part.begin + begin, .size = std::min(part.size - begin, per_rank_)};
+  }
+
+ private:
+  int64_t count_;
+  int size_;
+  int64_t per_rank_;
+};
+
+// The state of direct_all_reduce() on one rank. Block k + 1 is sent while block k is added.
+class DirectAllReduce {
+ public:
+  DirectAllReduce(const Transfer& transfer, std::span<uint16_t> data, HalfType type,
+                  std::span<std::byte> staging)
+      : transfer_(transfer),
+        rank_(transfer.mesh.rank()),
+        size_(transfer.mesh.size()),
+        data_(data),
+        type_(type),
+        staging_(staging),
+        blocks_(static_cast<int64_t>(data.size()), size_) {
+    PLIMSOLL_CHECK(staging.size() >= bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(uint16_t)),
+                   "{} bytes of staging for {} ranks", staging.size(), size_);
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) {
+        peers_.emplace_back();
+        continue;
+      }
+      peers_.push_back(
+          {.peer = std::make_unique<TransferBuffer>(transfer.mesh, peer, data.data(), data.size_bytes()),
+           .gathered = std::make_unique<TransferBuffer>(transfer.mesh, peer, data.data(), data.size_bytes()),
+           .staged = std::make_unique<TransferBuffer>(transfer.mesh, peer, staging.data(), staging.size())});
+    }
+  }
+
+  void run() {
+    if (blocks_.num_blocks() > 0) begin_block(0);
+    for (int64_t block = 0; block < blocks_.num_blocks(); ++block) {
+      if (block + 1 < blocks_.num_blocks()) begin_block(block + 1);
+      finish_block(block);
+    }
+  }
+
+ private:
+  struct Peer {
+    std::unique_ptr<TransferBuffer> peer;      // sends the part of the peer
+    std::unique_ptr<TransferBuffer> gathered;  // sends and receives sums
+    std::unique_ptr<TransferBuffer> staged;    // receives the part of this rank
+  };
+
+  size_t slot_offset(int64_t block, int peer) const {
+    const int64_t index = (block % 2) * (size_ - 1) + (peer < rank_ ? peer : peer - 1);
+    return bytes_of(index * blocks_.slot_elements(), sizeof(uint16_t));
+  }
+
+  void begin_block(int64_t block) {
+    const Range own = blocks_.part(block, rank_);
+    // Each rank begins with the one after it, so that no rank receives from all others at once.
+    for (int distance = 1; distance < size_; ++distance) {
+      const int to = modulo(rank_ + distance, size_);
+      const int from = modulo(rank_ - distance, size_);
+      peers_[from].staged->receive(transfer_.slot, slot_offset(block, from),
+                                   bytes_of(own.size, sizeof(uint16_t)));
+      const Range part = blocks_.part(block, to);
+      peers_[to].peer->send(transfer_.slot, bytes_of(part.begin, sizeof(uint16_t)),
+                            bytes_of(part.size, sizeof(uint16_t)));
+    }
+  }
+
+  void finish_block(int64_t block) {
+    const Range own = blocks_.part(block, rank_);
+    for (int peer = 0; own.size > 0 && peer < size_; ++peer) {
+      if (peer != rank_) peers_[peer].staged->wait_received(transfer_.deadline);
+    }
+    if (type_ == HalfType::kBF16) {
+      add_block<BF16Conversion>(block, own);
+    } else {
+      add_block<F16Conversion>(block, own);
+    }
+    for (int distance = 1; distance < size_; ++distance) {
+      const int to = modulo(rank_ + distance, size_);
+      const int from = modulo(rank_ - distance, size_);
+      const Range part = blocks_.part(block, from);
+      // The part of the other rank was sent: its sums cannot arrive earlier, but Gloo may still read the memory.
+      if (part.size > 0) peers_[from].peer->wait_sent(transfer_.deadline);
+      peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(uint16_t)),
+                                     bytes_of(part.size, sizeof(uint16_t)));
+      peers_[to].gathered->send(transfer_.slot + 1, bytes_of(own.begin, sizeof(uint16_t)),
+                                bytes_of(own.size, sizeof(uint16_t)));
+    }
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      if (blocks_.part(block, peer).size > 0) peers_[peer].gathered->wait_received(transfer_.deadline);
+      if (own.size > 0) peers_[peer].gathered->wait_sent(transfer_.deadline);
+    }
+  }
+
+  // Adds the elements of all ranks, from rank 0 to rank n - 1, in fp32.
+  template <typename Conversion>
+  void add_block(int64_t block, Range own) {
+    constexpr int64_t kRow = 512;
+    std::array<float, kRow> sums;
+    std::array<uint16_t, kRow> elements;
+    for (int64_t begin = 0; begin < own.size; begin += kRow) {
+      const int64_t count = std::min(kRow, own.size - begin);
+      uint16_t* row = data_.data() + own.begin + begin;
+      for (int rank = 0; rank < size_; ++rank) {
+        const void* source = row;
+        if (rank != rank_)
+          source = staging_.data() + slot_offset(block, rank) + bytes_of(begin, sizeof(uint16_t));
+        std::memcpy(elements.data(), source, bytes_of(count, sizeof(uint16_t)));
+        if (rank == 0) {
+          for (int64_t i = 0; i < count; ++i) sums[i] = Conversion::to_f32(elements[i]);
+        } else {
+          for (int64_t i = 0; i < count; ++i) sums[i] += Conversion::to_f32(elements[i]);
+        }
+      }
+      for (int64_t i = 0; i < count; ++i) row[i] = Conversion::from_f32(sums[i]);
+    }
+  }
+
+  Transfer transfer_;
+  int rank_;
+  int size_;
+  std::span<uint16_t> data_;
+  HalfType type_;
+  std::span<std::byte> staging_;
+  DirectBlocks blocks_;
+  std::vector<Peer> peers_;
+};
+
+}  // namespace
+
+template <typename T>
+void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
+  PLIMSOLL_CHECK(staging.size() >= 2 * kSegmentBytes);
+  GlooMesh& mesh = transfer.mesh;
+  const Range whole = {.begin = 0, .size = static_cast<int64_t>(data.size())};
+  const int64_t num_segments = segments_per_chunk(static_cast<int64_t>(data.size_bytes()), mesh.size());
+  {
+    const RingPass pass(mesh.size(), whole, num_segments, mesh.rank());
+    TransferBuffer to_next(mesh, next_rank(mesh), data.data(), data.size_bytes());
+    TransferBuffer from_previous(mesh, previous_rank(mesh), staging.data(), staging.size());
+    const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
+    // Two segments are in transit at a time. The segment that a step sends was received at least two steps earlier.
+    for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
+      if (step >= 2) {
+        const Range sums = pass.received(step - 2);
+        if (sums.size > 0) from_previous.wait_received(transfer.deadline);
+        add_received(data.data() + sums.begin, staging.data() + staged(step), sums.size);
+        if (pass.sent(step - 2).size > 0) to_next.wait_sent(transfer.deadline);
+      }
+      if (step >= pass.num_steps()) continue;
+      from_previous.receive(transfer.slot, staged(step), bytes_of(pass.received(step).size, sizeof(T)));
+      const Range outgoing = pass.sent(step);
+      to_next.send(transfer.slot, bytes_of(outgoing.begin, sizeof(T)), bytes_of(outgoing.size, sizeof(T)));
+    }
+  }
+  // The last chunk that this rank received and added is complete.
+  gather_chunks(transfer, transfer.slot + 1, std::as_writable_bytes(data), sizeof(T), num_segments,
+                next_rank(mesh));
+}
+
+template void ring_all_reduce<float>(const Transfer&, std::span<float>, std::span<std::byte>);
+template void ring_all_reduce<double>(const Transfer&, std::span<double>, std::span<std::byte>);
+template void ring_all_reduce<int32_t>(const Transfer&, std::span<int32_t>, std::span<std::byte>);
+template void ring_all_reduce<int64_t>(const Transfer&, std::span<int64_t>, std::span<std::byte>);
+
+void direct_all_reduce(const Transfer& transfer, std::span<uint16_t> data, HalfType type,
+                       std::span<std::byte> staging) {
+  DirectAllReduce(transfer, data, type, staging).run();
+}
+
+void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root) {
+  GlooMesh& mesh = transfer.mesh;
+  const bool receives = mesh.rank() != root;
+  const bool sends = next_rank(mesh) != root;
+  TransferBuffer from_previous(mesh, previous_rank(mesh), bytes.data(), bytes.size());
+  TransferBuffer to_next(mesh, next_rank(mesh), bytes.data(), bytes.size());
+  const auto segment_bytes = [&](size_t offset) {
+    return offset < bytes.size() ? std::min(kSegmentBytes, bytes.size() - offset) : 0;
+  };
+  if (receives) from_previous.receive(transfer.slot, 0, segment_bytes(0));
+  for (size_t offset = 0; offset < bytes.size(); offset += kSegmentBytes) {
+    if (receives) {
+      from_previous.receive(transfer.slot, offset + kSegmentBytes, segment_bytes(offset + kSegmentBytes));
+      from_previous.wait_received(transfer.deadline);
+    }
+    if (!sends) continue;
+    to_next.send(transfer.slot, offset, segment_bytes(offset));
+    if (offset > 0) to_next.wait_sent(transfer.deadline);
+  }
+  if (sends) to_next.wait_sent(transfer.deadline);
+}
+
+void ring_all_gather(const Transfer& transfer, std::span<std::byte> all) {
+  const int64_t num_segments = segments_per_chunk(static_cast<int64_t>(all.size()), transfer.mesh.size());
+  gather_chunks(transfer, transfer.slot, all, 1, num_segments, transfer.mesh.rank());
+}
+
+void dissemination_barrier(const Transfer& transfer) {
+  GlooMesh& mesh = transfer.mesh;
+  std::byte sent{};
+  std::byte received{};
+  for (int64_t distance = 1; distance < mesh.size(); distance *= 2) {
+    TransferBuffer from(mesh, modulo(mesh.rank() - distance, mesh.size()), &received, 1);
+    TransferBuffer to(mesh, modulo(mesh.rank() + distance, mesh.size()), &sent, 1);
+    from.receive(transfer.slot, 0, 1);
+    to.send(transfer.slot, 0, 1);
+    from.wait_received(transfer.deadline);
+    to.wait_sent(transfer.deadline);
+  }
+}
+
+}  // namespace plimsoll

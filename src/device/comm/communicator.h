@@ -1,0 +1,47 @@
+// Collective operations between the ranks of a run: each rank calls the same functions in the same order with the same
+// sizes, and each call returns when its result is in the memory of this rank. One thread at a time uses an object.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/rank_place.h"
+#include "base/view.h"
+
+namespace plimsoll {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Replaces `count` elements of `data` by their sums over all ranks. Every rank receives the same bits; they depend on
+  // the data, the number of ranks and `count`, not on timing. Types: f32, f64, i32, i64, and bf16 and f16, which are
+  // summed in fp32 and rounded once. Errors: kDevice, naming the rank that failed, and the time limit if one passed.
+  virtual void all_reduce(View data, int64_t count) = 0;
+  // Copies the bytes of the rank `root` to every rank. Errors: as all_reduce().
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  // Writes the bytes of every rank into `all`, in the order of the ranks. Requires: all.size() == size() * mine.size(),
+  // and `mine` has the same size on each rank. Errors: as all_reduce().
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  // Returns when every rank has called it. Errors: as all_reduce().
+  virtual void barrier() = 0;
+};
+
+struct CommunicatorOptions {
+  std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);     // for all ranks to appear
+  std::chrono::milliseconds operation_timeout = std::chrono::minutes(30);  // for one collective operation
+};
+
+// Connects this rank with all others and returns when all are connected. For one rank it returns a communicator whose
+// functions leave the data as it is. Errors: kDevice if a rank does not appear within the limit (the message names the
+// missing ranks), or if the address of the store cannot be used; kUsage if two processes claim one rank, or ranks
+// disagree about their number.
+std::unique_ptr<Communicator> connect_ranks(const RankPlace& place, const CommunicatorOptions& options = {});
+
+}  // namespace plimsoll

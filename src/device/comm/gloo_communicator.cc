@@ -1,0 +1,228 @@
+#include "device/comm/gloo_communicator.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "device/comm/blocked_signals.h"
+#include "device/comm/collectives.h"
+#include "device/comm/gloo_mesh.h"
+#include "device/comm/store_client.h"
+#include "device/comm/store_server.h"
+
+namespace plimsoll {
+namespace {
+
+using std::chrono::milliseconds;
+
+// After a transfer failed, the store usually says within this time which rank caused it.
+constexpr milliseconds kVerdictLimit{300};
+
+std::string limit_text(milliseconds limit) {
+  return fmt::format("{:g} s", static_cast<double>(limit.count()) / 1000.0);
+}
+
+// The first rank that ended, as the thread of the store reports it.
+class FirstEnd {
+ public:
+  void report(const RankEnd& end) {
+    const std::lock_guard lock(mutex_);
+    // A rank that left in good order is less of a reason than one that failed.
+    if (!end_ || (end_->kind == RankEnd::Kind::kLeft && end.kind != RankEnd::Kind::kLeft)) end_ = end;
+    changed_.notify_all();
+  }
+  std::optional<RankEnd> get() const {
+    const std::lock_guard lock(mutex_);
+    return end_;
+  }
+  std::optional<RankEnd> wait(milliseconds limit) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, limit, [&] { return end_.has_value(); });
+    return end_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::optional<RankEnd> end_;
+};
+
+std::string end_text(const RankEnd& end, int size) {
+  switch (end.kind) {
+    case RankEnd::Kind::kLeft:
+      return fmt::format("rank {} of {} left the run without it", end.rank, size);
+    case RankEnd::Kind::kFailed:
+      return fmt::format("rank {} of {} failed ({})", end.rank, size, end.text);
+    case RankEnd::Kind::kDied:
+      break;
+  }
+  return fmt::format("the process of rank {} of {} ended, or its host cannot be reached", end.rank, size);
+}
+
+class GlooCommunicator final : public Communicator {
+ public:
+  GlooCommunicator(const RankPlace& place, const CommunicatorOptions& options)
+      : place_(place),
+        operation_limit_(options.operation_timeout),
+        staging_memory_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)) {
+    const SteadyTime deadline = std::chrono::steady_clock::now() + options.connect_timeout;
+    const auto left = [&] { return milliseconds(std::max(1, milliseconds_until(deadline))); };
+    if (place.is_first()) server_.emplace(place.store_host, place.store_port, place.size);
+    store_.emplace(place.store_host, place.store_port, place.rank, place.size, options.connect_timeout);
+    try {
+      mesh_.emplace(place.rank, place.size, store_->own_address(), left());
+      store_->set(address_key(place.rank), mesh_->addresses(), left());
+      std::vector<std::vector<std::byte>> addresses;
+      for (int peer = 0; peer < place.size; ++peer)
+        addresses.push_back(store_->get(address_key(peer), left()));
+      store_->watch([this](const RankEnd& end) {
+        first_end_.report(end);
+        if (end.kind != RankEnd::Kind::kLeft) mesh_->close();
+      });
+      const std::string what = fmt::format("The connection of {} ranks", place.size);
+      run(what, options.connect_timeout, deadline, [&](const Transfer& transfer) {
+        for (int peer = 0; peer < place.size; ++peer) {
+          if (peer != place.rank) mesh_->connect(peer, addresses[static_cast<size_t>(peer)]);
+        }
+        dissemination_barrier(transfer);
+      });
+    } catch (const Error& error) {
+      store_->leave(error.what());
+      throw;
+    }
+  }
+
+  // The others are told that this rank left before they see its connections close.
+  ~GlooCommunicator() override {
+    store_.reset();
+    mesh_.reset();
+    server_.reset();
+  }
+
+  int rank() const override { return place_.rank; }
+  int size() const override { return place_.size; }
+
+  void all_reduce(View data, int64_t count) override {
+    PLIMSOLL_CHECK(count >= 0 && (count == 0 || data), "all_reduce of {} elements", count);
+    if (count == 0) return;
+    run(fmt::format("all_reduce of {} {} elements", count, dtype_name(data.dtype)),
+        [&](const Transfer& transfer) {
+          const auto elements = static_cast<size_t>(count);
+          switch (data.dtype) {
+            case DType::kF32:
+              return ring_all_reduce<float>(transfer, {data.as<float>(), elements}, staging_);
+            case DType::kF64:
+              return ring_all_reduce<double>(transfer, {data.as<double>(), elements}, staging_);
+            case DType::kI32:
+              return ring_all_reduce<int32_t>(transfer, {data.as<int32_t>(), elements}, staging_);
+            case DType::kI64:
+              return ring_all_reduce<int64_t>(transfer, {data.as<int64_t>(), elements}, staging_);
+            case DType::kBF16:
+              return direct_all_reduce(transfer, {static_cast<uint16_t*>(data.data), elements},
+                                       HalfType::kBF16, staging_);
+            case DType::kF16:
+              return direct_all_reduce(transfer, {static_cast<uint16_t*>(data.data), elements},
+                                       HalfType::kF16, staging_);
+            case DType::kU8:
+            case DType::kE4M3:
+            case DType::kE5M2:
+              break;
+          }
+          PLIMSOLL_CHECK(false, "all_reduce cannot add elements of type {}", dtype_name(data.dtype));
+        });
+  }
+
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    PLIMSOLL_CHECK(root >= 0 && root < size(), "broadcast from rank {} of {}", root, size());
+    if (bytes.empty()) return;
+    run(fmt::format("broadcast of {} bytes from rank {}", bytes.size(), root),
+        [&](const Transfer& transfer) { chain_broadcast(transfer, bytes, root); });
+  }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    PLIMSOLL_CHECK(all.size() == mine.size() * static_cast<size_t>(size()),
+                   "{} bytes of {} ranks gathered into {}", mine.size(), size(), all.size());
+    if (mine.empty()) return;
+    std::memmove(all.data() + mine.size() * static_cast<size_t>(rank()), mine.data(), mine.size());
+    run(fmt::format("all_gather of {} bytes per rank", mine.size()),
+        [&](const Transfer& transfer) { ring_all_gather(transfer, all); });
+  }
+
+  void barrier() override {
+    run("barrier", [&](const Transfer& transfer) { dissemination_barrier(transfer); });
+  }
+
+ private:
+  static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
+
+  template <typename Operation>
+  void run(const std::string& what, const Operation& operation) {
+    run(what, operation_limit_, std::chrono::steady_clock::now() + operation_limit_, operation);
+  }
+
+  // Runs an operation and turns its failure into an Error that names the rank that caused it.
+  template <typename Operation>
+  void run(const std::string& what, milliseconds limit, SteadyTime deadline, const Operation& operation) {
+    if (!failure_.empty()) throw_error(ErrorCode::kDevice, "{} is impossible: {}", what, failure_);
+    // A rank that left may have done its part of this operation already.
+    if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
+      fail(fmt::format("{} failed: {}.", what, end_text(*end, size())));
+    }
+    // Ranks that call different operations, or one operation with different sizes, wait for each other until the time
+    // limit. With equal slots, one of them would receive more than it has memory for, and Gloo would end the process.
+    const uint64_t slot = (num_operations_++ << 32) | ((hash64(what) << 1) & 0xffffffffu);
+    std::optional<TransferFailure> failure;
+    try {
+      const BlockedSignals blocked = BlockedSignals::sigpipe();
+      operation({.mesh = *mesh_, .slot = slot, .deadline = deadline});
+      return;
+    } catch (const TransferFailure& error) {
+      failure = error;
+    }
+    const bool is_late = std::chrono::steady_clock::now() >= deadline;
+    if (const std::optional<RankEnd> end = first_end_.wait(is_late ? milliseconds(0) : kVerdictLimit)) {
+      fail(fmt::format("{} failed: {}.", what, end_text(*end, size())));
+    }
+    if (is_late) {
+      fail(fmt::format(
+          "{} did not end within {}: rank {} waits for rank {} of {}. Check that no process has stopped, and "
+          "that every rank calls the same operations with the same sizes.",
+          what, limit_text(limit), rank(), failure->peer(), size()));
+    }
+    fail(fmt::format("{} failed: the connection of rank {} to rank {} of {} closed ({}).", what, rank(),
+                     failure->peer(), size(), failure->what()));
+  }
+
+  // Ends this communicator: the others are told, and no operation is possible any more.
+  [[noreturn]] void fail(const std::string& text) {
+    failure_ = text;
+    store_->leave(text);
+    mesh_->close();
+    throw Error(ErrorCode::kDevice, text);
+  }
+
+  RankPlace place_;
+  milliseconds operation_limit_;
+  std::unique_ptr<std::byte[]> staging_memory_;
+  std::span<std::byte> staging_{staging_memory_.get(), kStagingBytes};
+  FirstEnd first_end_;
+  std::string failure_;
+  uint64_t num_operations_ = 0;
+  // The thread of the store uses the mesh, so the store ends first.
+  std::optional<StoreServer> server_;
+  std::optional<GlooMesh> mesh_;
+  std::optional<StoreClient> store_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect_by_gloo(const RankPlace& place, const CommunicatorOptions& options) {
+  return std::make_unique<GlooCommunicator>(place, options);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,168 @@
+#include "device/comm/gloo_mesh.h"
+
+#include <gloo/transport/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "device/comm/blocked_signals.h"
+
+namespace plimsoll {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Gloo waits five times the limit of a pair for its connection.
+constexpr int kGlooConnectFactor = 5;
+constexpr milliseconds kShortestConnectLimit{1000};
+
+// Gloo reads a time limit below zero as its own default.
+milliseconds limit_until(SteadyTime deadline) {
+  return std::max(milliseconds(1),
+                  std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
+}
+
+// Returns Gloo's message without the place in its source.
+std::string gloo_text(const std::exception& error) {
+  std::string text = error.what();
+  const size_t end = text.find("] ");
+  if (text.starts_with("[") && end != std::string::npos) text.erase(0, end + 2);
+  return text;
+}
+
+}  // namespace
+
+GlooMesh::GlooMesh(int rank, int size, const std::string& address, milliseconds connect_limit)
+    : rank_(rank), size_(size) {
+  try {
+    // The thread of the device inherits the mask: it writes to sockets without MSG_NOSIGNAL.
+    const BlockedSignals blocked = BlockedSignals::all();
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = address;
+    device_ = gloo::transport::tcp::CreateDevice(attributes);
+    context_ = device_->createContext(rank, size);
+    context_->setTimeout(std::max(kShortestConnectLimit, connect_limit / kGlooConnectFactor));
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer != rank) context_->createPair(peer);
+    }
+  } catch (const std::exception& error) {
+    throw_error(ErrorCode::kDevice, "Rank {} of {} cannot listen for other ranks at {}: {}.", rank, size,
+                address, gloo_text(error));
+  }
+}
+
+// Gloo's context closes the connections, its device ends the thread.
+GlooMesh::~GlooMesh() {
+  context_.reset();
+  device_.reset();
+}
+
+std::vector<std::byte> GlooMesh::addresses() const {
+  std::vector<std::byte> all;
+  for (int peer = 0; peer < size_; ++peer) {
+    // The entry for this rank itself is empty, so that all entries have the same size.
+    const int other = peer != rank_ ? peer : (rank_ == 0 ? 1 : 0);
+    const std::vector<char> address = context_->getPair(other)->address().bytes();
+    const auto bytes = std::as_bytes(std::span(address));
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
+void GlooMesh::connect(int peer, std::span<const std::byte> addresses_of_peer) {
+  const size_t address_bytes = context_->getPair(peer)->address().bytes().size();
+  if (addresses_of_peer.size() != address_bytes * static_cast<size_t>(size_)) {
+    throw TransferFailure(peer, "its version of Gloo differs from the one of this rank");
+  }
+  std::vector<char> address(address_bytes);
+  std::memcpy(address.data(), addresses_of_peer.data() + address_bytes * static_cast<size_t>(rank_),
+              address_bytes);
+  try {
+    const BlockedSignals blocked = BlockedSignals::sigpipe();
+    context_->getPair(peer)->connect(address);
+  } catch (const std::exception& error) {
+    throw TransferFailure(peer, gloo_text(error));
+  }
+}
+
+void GlooMesh::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    for (gloo::transport::UnboundBuffer* buffer : active_) {
+      buffer->abortWaitRecv();
+      buffer->abortWaitSend();
+    }
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    try {
+      context_->getPair(peer)->close();
+    } catch (const std::exception&) {
+      // A connection that cannot be closed is not used any more either.
+    }
+  }
+}
+
+TransferBuffer::TransferBuffer(GlooMesh& mesh, int peer, void* data, size_t bytes)
+    : mesh_(mesh), peer_(peer), buffer_(mesh.context_->createUnboundBuffer(data, bytes)) {
+  const std::lock_guard lock(mesh_.mutex_);
+  if (mesh_.is_closed_) throw TransferFailure(peer_, "all connections were closed");
+  mesh_.active_.insert(buffer_.get());
+}
+
+TransferBuffer::~TransferBuffer() {
+  const std::lock_guard lock(mesh_.mutex_);
+  mesh_.active_.erase(buffer_.get());
+}
+
+void TransferBuffer::send(uint64_t slot, size_t offset, size_t bytes) {
+  if (bytes == 0) return;
+  try {
+    buffer_->send(peer_, slot, offset, bytes);
+    ++pending_sends_;
+  } catch (const std::exception& error) {
+    throw TransferFailure(peer_, gloo_text(error));
+  }
+}
+
+void TransferBuffer::receive(uint64_t slot, size_t offset, size_t bytes) {
+  if (bytes == 0) return;
+  try {
+    buffer_->recv(peer_, slot, offset, bytes);
+    ++pending_receives_;
+  } catch (const std::exception& error) {
+    throw TransferFailure(peer_, gloo_text(error));
+  }
+}
+
+void TransferBuffer::wait_sent(SteadyTime deadline) {
+  if (pending_sends_ == 0) return;
+  bool done = false;
+  try {
+    done = buffer_->waitSend(limit_until(deadline));
+  } catch (const std::exception& error) {
+    throw TransferFailure(peer_, gloo_text(error));
+  }
+  if (!done) throw TransferFailure(peer_, "all connections were closed");
+  --pending_sends_;
+}
+
+void TransferBuffer::wait_received(SteadyTime deadline) {
+  if (pending_receives_ == 0) return;
+  bool done = false;
+  try {
+    done = buffer_->waitRecv(limit_until(deadline));
+  } catch (const std::exception& error) {
+    throw TransferFailure(peer_, gloo_text(error));
+  }
+  if (!done) throw TransferFailure(peer_, "all connections were closed");
+  --pending_receives_;
+}
+
+}  // namespace plimsoll

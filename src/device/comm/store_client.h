@@ -1,0 +1,85 @@
+// The connection of one rank to the rendezvous store (store_server.h): registration, values, and the ends of other
+// ranks.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "device/comm/store_message.h"
+#include "device/comm/tcp_socket.h"
+
+namespace plimsoll {
+
+// One thread at a time uses it; the callback of watch() runs in its own thread.
+class StoreClient {
+ public:
+  // Connects to the server and registers this rank; returns when all ranks are registered. Retries until `limit` has
+  // passed if there is no server yet. Errors: kDevice if a rank is missing then (the message names all missing ranks),
+  // or if another rank gave up; kUsage if a rank is claimed twice or the sizes differ.
+  StoreClient(std::string host, uint16_t port, int rank, int size, std::chrono::milliseconds limit);
+  // Leaves, if leave() was not called, and waits up to a second until the server knows.
+  ~StoreClient();
+  StoreClient(const StoreClient&) = delete;
+  StoreClient& operator=(const StoreClient&) = delete;
+
+  // Stores a value for all ranks. Errors: as get().
+  void set(std::string_view key, std::span<const std::byte> value, std::chrono::milliseconds limit);
+  // Returns the value of the key and waits until a rank sets it. Errors: kDevice if it does not exist after `limit`, or
+  // if a rank ended. Requires: watch() was not called.
+  std::vector<std::byte> get(std::string_view key, std::chrono::milliseconds limit);
+  // Returns when all keys exist. Errors and requirements: as get().
+  void wait(const std::vector<std::string>& keys, std::chrono::milliseconds limit);
+
+  // Calls `on_end` in a separate thread for every rank that ends from now on. If the connection to the server closes,
+  // rank 0 died. Requires: `on_end` does not throw.
+  void watch(std::function<void(const RankEnd&)> on_end);
+
+  // Tells the others that this rank takes no more part, because of `failure` unless that is empty. Later calls do
+  // nothing.
+  void leave(const std::string& failure);
+
+  // The address at which other ranks reach this one.
+  const std::string& own_address() const { return own_address_; }
+
+ private:
+  enum class Attempt : uint8_t { kComplete, kRetry };
+  Attempt register_on(TcpSocket socket, SteadyTime deadline);
+  [[noreturn]] void report_missing_ranks(std::chrono::milliseconds limit);
+  std::vector<int32_t> ask_for_missing_ranks();
+  void send(StoreMessageKind kind, uint32_t request, std::span<const std::byte> payload);
+  std::optional<StoreMessage> next_message(SteadyTime deadline);
+  StoreMessage await_answer(StoreMessageKind kind, uint32_t request, std::string_view key,
+                            std::chrono::milliseconds limit);
+  void watch_loop(const std::function<void(const RankEnd&)>& on_end);
+
+  std::string host_;
+  uint16_t port_;
+  int rank_;
+  int size_;
+  TcpSocket socket_;
+  std::vector<std::byte> input_;
+  std::string own_address_;
+  std::string last_failure_;   // of the last attempt to connect
+  bool is_closed_ = false;     // the server closed the connection
+  bool was_welcomed_ = false;  // the server speaks the protocol
+  uint32_t next_request_ = 1;
+  bool has_left_ = false;
+  std::atomic<bool> stops_ = false;
+  std::mutex mutex_;  // protects watch_ended_
+  std::condition_variable watch_changed_;
+  bool watch_ended_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+// The messages between the rendezvous store (store_server.h) and its clients (store_client.h). A message is a header of
+// four numbers (magic, kind, request, length) and `length` bytes, in the byte order of the host. Values only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+inline constexpr size_t kMaxStorePayload = size_t{1} << 20;
+
+enum class StoreMessageKind : uint32_t {
+  // From a client. The numbers of a payload are int32_t.
+  kRegister = 1,  // rank, size; answered by kWelcome at once, and by kComplete or kRefused
+  kSet,           // length of the key, key, value; answered by kDone
+  kGet,           // key; answered by kValue when the key exists
+  kListMissing,   // answered by kMissing
+  kLeave,         // text of a failure, or empty
+  // From the server.
+  kWelcome = 100,
+  kComplete,  // all ranks are registered; address at which other hosts reach the host of rank 0, or empty
+  kRefused,   // error code, text
+  kDone,
+  kValue,    // value
+  kMissing,  // one rank per number
+  kEnded,    // rank, kind of its end, text
+};
+
+struct StoreMessage {
+  StoreMessageKind kind = StoreMessageKind::kRegister;
+  uint32_t request = 0;  // chosen by the client, repeated in the answer
+  std::vector<std::byte> payload;
+
+  std::string text(size_t offset = 0) const;
+  // Returns number `index` of the payload, or nothing if the payload is too short.
+  std::optional<int32_t> number(size_t index) const;
+};
+
+// Appends the message to `output`. Requires: at most kMaxStorePayload bytes of payload.
+void append_store_message(std::vector<std::byte>& output, StoreMessageKind kind, uint32_t request,
+                          std::span<const std::byte> payload);
+
+// Builds a payload of numbers followed by text.
+std::vector<std::byte> store_payload(std::initializer_list<int32_t> numbers, std::string_view text = {});
+
+struct StoreParse {
+  std::optional<StoreMessage> message;  // empty if the input holds no complete message
+  bool is_foreign = false;              // the input is not of this protocol
+};
+// Removes one message from the front of `input`.
+StoreParse take_store_message(std::vector<std::byte>& input);
+
+// How a rank ended, as the server tells the others.
+struct RankEnd {
+  enum class Kind : int32_t {
+    kLeft,    // it left after its last operation
+    kFailed,  // it reported a failure
+    kDied,    // its connection closed without a message
+  };
+  int rank = 0;
+  Kind kind = Kind::kLeft;
+  std::string text = {};  // failure that the rank reported
+};
+
+}  // namespace plimsoll

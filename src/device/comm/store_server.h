@@ -1,0 +1,36 @@
+// The server of the rendezvous store: the place where the ranks of a run find each other and learn that one of them
+// ended. Rank 0 runs it in one thread. Every rank, rank 0 too, is a client (store_client.h) and keeps its connection
+// open until it leaves. Because the system closes the connections of a process that dies, the server notices that at
+// once and tells all others.
+//
+// The store is not a database: values are small (addresses), and the server ends with rank 0. It has no authentication.
+// A foreign program cannot make it crash, block or grow without bound, but one that speaks the protocol can take part.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace plimsoll {
+
+// Thread-safe.
+class StoreServer {
+ public:
+  // Listens at host:port for the ranks of a run of `size` ranks. Port 0 selects a free port. Errors: kDevice if the
+  // port cannot be used.
+  StoreServer(const std::string& host, uint16_t port, int size);
+  // Closes all connections. Clients that were not told of the end of rank 0 take this as its death.
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  uint16_t port() const;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace plimsoll
