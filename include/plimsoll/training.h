@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,16 +13,22 @@
 
 namespace plimsoll {
 
-// Environment variables for the functions that look up caches: HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// XDG_CACHE_HOME and HOME. The library reads no other variable, and reads these only in process_environment(),
-// the default of every function that has an Environment as parameter. Pass another map to search elsewhere;
-// an empty map has no caches. A map may also have LC_CTYPE, the name of the effective locale (tables use only
-// ASCII unless it is a UTF-8 locale), and COLUMNS, the width of the terminal that shows the tables.
+// Environment variables for the functions that look up caches (HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
+// XDG_CACHE_HOME and HOME), and the variables with which torchrun, Open MPI and Slurm tell a process which rank of a
+// run it is (src/run/rank_environment.h describes them). The library reads no other variable, and reads these only in
+// process_environment(), the default of every function that has an Environment as parameter. Pass another map to search
+// elsewhere; an empty map has no caches and describes a run of one process. A map may also have LC_CTYPE, the name of
+// the effective locale (tables use only ASCII unless it is a UTF-8 locale), and COLUMNS, the width of the terminal that
+// shows the tables.
 using Environment = std::map<std::string, std::string>;
 
 // Returns the variables listed above that are set in this process. If HOME is not set, the result contains the home
 // directory of the user in the password database. Thread-safe unless another thread changes the environment.
 Environment process_environment();
+
+// Returns the number of ranks on this host if a launcher has started this process as a rank of a run, otherwise
+// nothing. Errors: kUsage for variables of a launcher that contradict each other.
+std::optional<int> num_local_ranks(const Environment& environment);
 
 // The figures of one optimizer step, complete at the end of the step.
 struct StepInfo {

@@ -1,5 +1,6 @@
 // The only place of the library that reads the environment of the process: the default of functions that look up
-// caches, so that a program finds models where Hugging Face's own tools keep them.
+// caches, so that a program finds models where Hugging Face's own tools keep them, and the variables with which a
+// launcher tells a process its rank.
 #include <pwd.h>
 #include <unistd.h>
 
@@ -14,8 +15,41 @@ namespace plimsoll {
 namespace {
 
 // The variables that the functions of include/plimsoll use.
-constexpr const char* kVariables[] = {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME",
-                                      "HOME"};
+constexpr const char* kVariables[] = {
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HUGGINGFACE_HUB_CACHE",
+    "XDG_CACHE_HOME",
+    "HOME",
+    // torchrun, and for the store of the ranks every launcher
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    // Open MPI
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    // Slurm
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_STEP_ID",
+    "SLURM_STEPID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS",
+    "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_STEP_NODELIST",
+    "SLURM_JOB_NODELIST",
+    "SLURM_NODELIST",
+};
 
 // Returns the home directory of this process's user from the password database, or an empty string.
 std::string home_of_user() {
