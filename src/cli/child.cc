@@ -20,14 +20,31 @@
 namespace plimsoll::cli {
 namespace {
 
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 // Runs in the child between fork and exec, where only async-signal-safe functions are permitted.
-[[noreturn]] void become(char* const* words, int log, pid_t parent) {
+[[noreturn]] void become(char* const* words, char* const* environment, const ChildSetup& setup,
+                         pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   ignore_interrupts_as_before();
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
-  execvp(words[0], words);
+  if (setup.has_own_group) {
+    setpgid(0, 0);
+    // With `stty tostop`, the terminal stops processes of other groups that write to it, unless they ignore this
+    // signal.
+    std::signal(SIGTTOU, SIG_IGN);
+  }
+  if (setup.input >= 0) dup2(setup.input, STDIN_FILENO);
+  if (setup.output >= 0) dup2(setup.output, STDOUT_FILENO);
+  if (setup.error >= 0) dup2(setup.error, STDERR_FILENO);
+  if (setup.signal_mask != nullptr) sigprocmask(SIG_SETMASK, setup.signal_mask, nullptr);
+  execvpe(words[0], words, environment);
   _exit(127);
 }
 
@@ -41,23 +58,31 @@ std::string own_program() {
   return path.string();
 }
 
+pid_t start_child(const std::vector<std::string>& words, const ChildSetup& setup) {
+  const std::vector<char*> word_pointers = pointers_to(words);
+  const std::vector<char*> variables = pointers_to(setup.environment);
+  char* const* const environment = setup.environment.empty() ? environ : variables.data();
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) become(word_pointers.data(), environment, setup, parent);
+  if (child < 0)
+    throw Error(ErrorCode::kDevice, std::string("cannot start a process: ") + std::strerror(errno));
+  return child;
+}
+
 Child::Child(const std::vector<std::string>& words, std::string log) : log_(std::move(log)) {
   const int file = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) {
     throw Error(ErrorCode::kDevice,
                 log_ + ": cannot write the file: " + std::strerror(errno) + "; check --output_dir");
   }
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) become(pointers.data(), file, parent);
-  const int fork_error = errno;
+  try {
+    pid_ = start_child(words, {.output = file, .error = file});
+  } catch (...) {
+    close(file);
+    throw;
+  }
   close(file);
-  if (pid_ < 0)
-    throw Error(ErrorCode::kDevice, std::string("cannot start a process: ") + std::strerror(fork_error));
 }
 
 Child::~Child() {

@@ -1,17 +1,36 @@
-// A process of this program, for work that must not share memory with other work. Not thread-safe.
+// Processes of this program, for work that must not share memory with other work. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 
 namespace plimsoll::cli {
 
-// The child process ends when its parent ends for any reason.
+// The properties of a child process that differ from those of this process.
+struct ChildSetup {
+  // Open descriptors that become the standard streams of the child. The child keeps the stream of this process for -1.
+  int input = -1;
+  int output = -1;
+  int error = -1;
+  std::vector<std::string> environment = {};  // NAME=VALUE; if empty, the environment of this process
+  const sigset_t* signal_mask = nullptr;      // signals that the child blocks; if null, those of this process
+  // If true, the child is in a process group of its own, which keys of the terminal such as Ctrl-C do not reach, and
+  // may write to the terminal from there.
+  bool has_own_group = false;
+};
+
+// Starts `words[0]` with the other words as arguments and returns its process id. The child is killed when the calling
+// thread ends for any reason. If the program cannot be executed, the child ends with exit code 127. The caller must
+// wait for the child. Errors: kDevice.
+pid_t start_child(const std::vector<std::string>& words, const ChildSetup& setup);
+
+// A child process whose output goes to a file.
 class Child {
  public:
-  // Starts `words[0]` with the other words as arguments. Its output goes to the file `log`, which is
+  // Starts the words as start_child() does. The output of the child goes to the file `log`, which is
   // overwritten. Errors: kDevice.
   Child(const std::vector<std::string>& words, std::string log);
   ~Child();
