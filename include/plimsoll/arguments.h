@@ -149,6 +149,15 @@ struct ArgumentDifference {
 // Returns the settings that differ, in the order of declaration. Secrets are omitted.
 std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Arguments& after);
 
+// Returns the number of processes that train together: --nproc_per_node times --nnodes.
+inline int64_t num_ranks(const Arguments& arguments) {
+  return arguments.nproc_per_node * arguments.nnodes;
+}
+// Returns the number of micro-batches of an optimizer step, those of all processes together.
+inline int64_t batches_per_step(const Arguments& arguments) {
+  return arguments.gradient_accumulation_steps * num_ranks(arguments);
+}
+
 // Returns the number of steps for an interval such as logging_steps. A setting of 1 or more is the number
 // itself; a smaller setting is a fraction of `total_steps`, rounded up.
 int64_t interval_steps(double setting, int64_t total_steps);

@@ -71,6 +71,9 @@ constexpr std::string_view kTrainingOnly[] = {
     "greater_is_better",
     "early_stopping_patience",
     "early_stopping_threshold",
+    "nproc_per_node",
+    "nnodes",
+    "ddp_bucket_cap_mb",
 };
 
 // Settings that evaluation uses in addition to those of prediction.

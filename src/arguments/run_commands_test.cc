@@ -61,6 +61,7 @@ TEST(RunCommands, HelpListsWhatTheCommandUses) {
       {"json", true, true, true},
       {"adapter_name_or_path", true, true, true},
       {"text_column_names", true, true, true},
+      {"nproc_per_node", true, false, false},
   };
   const std::string plan = command_help(RunCommand::kPlan);
   const std::string evaluate = command_help(RunCommand::kEvaluate);

@@ -9,6 +9,7 @@
 
 #include "base/philox.h"
 #include "base/view.h"
+#include "device/comm/communicator.h"
 #include "exec/arena_map.h"
 #include "graph/ops/op.h"
 #include "plan/compile/kernel_choice.h"
@@ -32,9 +33,15 @@ struct ArenaMaps {
 // Gives the binding of an op what it may read: the addresses of its operands, their sizes in this bucket, and the plan.
 class BindContext {
  public:
+  // `communicator`: null if the run has one rank.
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
-              uint32_t index)
-      : plan_(plan), program_(program), bucket_(bucket), arenas_(arenas), index_(index) {}
+              Communicator* communicator, uint32_t index)
+      : plan_(plan),
+        program_(program),
+        bucket_(bucket),
+        arenas_(arenas),
+        communicator_(communicator),
+        index_(index) {}
 
   const Op& op() const { return program_.graph.ops()[index_]; }
   OpView view() const { return {program_.graph, op()}; }
@@ -44,8 +51,7 @@ class BindContext {
   KernelTarget target() const { return kernel_target(plan_.request); }
   const OpSchema& schema() const { return schema_of(op()); }
 
-  // Returns the space that a copy between spaces writes to, and nothing for other ops.
-  std::optional<Space> copies_to() const { return program_.ops[index_].copies_to; }
+  Queue queue() const { return program_.ops[index_].queue; }
 
   bool has_input(int i) const { return view().has_input(i); }
   // Returns the operand, or a null view if the operand is absent or has no memory. Inputs and outputs are numbered by the
@@ -70,6 +76,12 @@ class BindContext {
   // Returns true if the operand is a weight that no op of this program writes.
   bool is_constant_weight(int i) const;
 
+  // Returns the connection to the other ranks. Errors: kInternal if there is none.
+  Communicator& communicator() const {
+    PLIMSOLL_CHECK(communicator_ != nullptr, "'{}' without a connection to other ranks", op().def->name());
+    return *communicator_;
+  }
+
   View scratch() const;
   int64_t scratch_bytes() const { return program_.ops[index_].scratch_bytes; }
   std::string_view kernel() const { return program_.ops[index_].kernel->implementation; }
@@ -82,6 +94,7 @@ class BindContext {
   const ProgramPlan& program_;
   Bucket bucket_;
   ArenaMaps arenas_;
+  Communicator* communicator_;
   uint32_t index_;
 };
 

@@ -65,4 +65,8 @@ constexpr double cpu_share_of_flops(CpuWork work) {
 
 inline constexpr double kCpuTilesHeadSize = 64;
 
+// Assumed, not measured: the rate in GB/s at which a rank on a CPU sends data to another one, which is that of a TCP
+// connection of 10 Gbit/s or of a process on the same machine that copies it through the kernel.
+inline constexpr double kCpuRankLinkGbPerS = 1.0;
+
 }  // namespace plimsoll

@@ -15,7 +15,7 @@ struct Table {
   Table() {
     for (const auto family :
          {matmul_lowerings, embedding_lowerings, element_wise_lowerings, norm_lowerings, attention_lowerings,
-          loss_lowerings, optimizer_lowerings, quantization_lowerings}) {
+          loss_lowerings, optimizer_lowerings, quantization_lowerings, communication_lowerings}) {
       const std::vector<Lowering> rows_of_family = family();
       rows.insert(rows.end(), rows_of_family.begin(), rows_of_family.end());
     }

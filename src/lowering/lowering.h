@@ -48,6 +48,7 @@ std::vector<Lowering> attention_lowerings();
 std::vector<Lowering> loss_lowerings();
 std::vector<Lowering> optimizer_lowerings();
 std::vector<Lowering> quantization_lowerings();
+std::vector<Lowering> communication_lowerings();
 
 // Describes an op by the rows and columns of input kInput; a value that is not a matrix is one row.
 LoweredOp describe_rows_of(const Value& value, const Bucket& bucket);

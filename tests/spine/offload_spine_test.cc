@@ -358,7 +358,7 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     if (!plan.programs.at(kTrainProgram).ops[i].is_deferred) continue;
     ++left;
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
-    EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].copies_to, Space::kHost);
+    EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].queue, Queue::kToHost);
   }
   // At the link rate of a GPU, most states are back on the host before the step ends.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
@@ -518,8 +518,8 @@ void expect_sound(const ProgramPlan& program) {
   const Graph& graph = program.graph;
   std::map<uint32_t, uint32_t> end_of;
   for (uint32_t i = 0; i < program.ops.size(); ++i) {
-    if (!program.ops[i].copies_to) continue;
-    end_of[i] = program.ops[i].copy_end;
+    if (!program.ops[i].is_queued()) continue;
+    end_of[i] = program.ops[i].queue_end;
     ASSERT_GT(end_of[i], i);
     for (uint32_t k = i + 1; k < end_of[i]; ++k) ASSERT_EQ(graph.ops()[k].segment, graph.ops()[i].segment);
   }
@@ -588,7 +588,7 @@ TEST(Offload, CopiesAreOrderedAndBuffersApart) {
       expect_sound(build_plan(in_room).programs.at(kTrainProgram));
       expect_sound(plan.programs.at(kTrainProgram));
       expect_apart_in_each_space(plan);
-      const auto is_copy = [](const OpPlan& op) { return op.copies_to.has_value(); };
+      const auto is_copy = [](const OpPlan& op) { return op.is_queued(); };
       EXPECT_GT(std::count_if(plan.programs.at(kTrainProgram).ops.begin(),
                               plan.programs.at(kTrainProgram).ops.end(), is_copy),
                 2);

@@ -1,4 +1,5 @@
-// What a rank is told if another one is missing, ends or is killed. Ranks that are killed are processes.
+// These tests check the errors of a rank if another one is missing, ends or is killed. Ranks that are killed are
+// processes.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
 #include "device/comm/gloo_communicator.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -97,7 +98,7 @@ class GlooCommunicator final : public Communicator {
     }
   }
 
-  // The others are told that this rank left before they see its connections close.
+  // The others receive a message that this rank left before they see its connections close.
   ~GlooCommunicator() override {
     store_.reset();
     mesh_.reset();
@@ -198,7 +199,7 @@ class GlooCommunicator final : public Communicator {
                      failure->peer(), size(), failure->what()));
   }
 
-  // Ends this communicator: the others are told, and no operation is possible any more.
+  // Ends this communicator: the others receive a message, and no operation is possible any more.
   [[noreturn]] void fail(const std::string& text) {
     failure_ = text;
     store_->leave(text);

@@ -1,5 +1,7 @@
 #include "device/comm/store_message.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace plimsoll {

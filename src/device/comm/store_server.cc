@@ -48,7 +48,7 @@ class StoreServer::Loop {
   void run() {
     while (poll_once(next_timeout())) {
     }
-    // Clients are told that rank 0 ended and close their connections. The connection of a process that did not close
+    // Clients receive a message that rank 0 ended and close their connections. The connection of a process that did not close
     // yet would be reset, and it might lose that message.
     stops_ = true;
     std::erase_if(connections_, [](const Connection& connection) { return connection.rank < 0; });

@@ -12,6 +12,7 @@
 #include "device/cpu/arena.h"
 #include "device/cpu/parallel.h"
 #include "exec/backend.h"
+#include "exec/cpu/collective_thread.h"
 #include "exec/ops/bindings.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/optimizer/tensor_scan.h"
@@ -92,6 +93,7 @@ class CpuBackend final : public ExecutorBackend {
                       : ArenaMap(host_arena_ ? host_arena_->data() : nullptr, plan.host_arena_bytes)) {
     set_num_threads(plan.request.device.num_threads);
     flush_denormals_on_all_threads();
+    if (const size_t most = most_collectives(plan); most > 0) collectives_.emplace(most);
     if (!options.runs_ahead) return;
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kOutput)
@@ -212,33 +214,60 @@ class CpuBackend final : public ExecutorBackend {
 
   template <typename Runs>
   void run_ops(const BoundProgram& program, const Runs& runs) const {
-    if (options_.late_copies) return run_copies_late(program, runs);
+    if (options_.late_copies) return run_queued_late(program, runs);
+    if (collectives_) return run_with_collectives(program, runs);
     for (const BoundOp& op : program.ops) {
       if (runs(op)) op.run();
     }
   }
 
-  // Runs each copy right before the op that waits for it, which is the latest time at which a device may run it.
+  // Runs each queued op right before the op that waits for it, which is the latest time at which a device may run it.
   template <typename Runs>
-  static void run_copies_late(const BoundProgram& program, const Runs& runs) {
+  static void run_queued_late(const BoundProgram& program, const Runs& runs) {
     std::vector<const BoundOp*> under_way;
     const auto finish = [&](uint32_t position) {
-      std::erase_if(under_way, [&](const BoundOp* copy) {
-        if (program.plan->ops[copy->index].copy_end > position) return false;
-        copy->run();
+      std::erase_if(under_way, [&](const BoundOp* queued) {
+        if (program.plan->ops[queued->index].queue_end > position) return false;
+        queued->run();
         return true;
       });
     };
     for (const BoundOp& op : program.ops) {
       if (!runs(op)) continue;
       finish(op.index);
-      if (program.plan->ops[op.index].copies_to) {
+      if (program.plan->ops[op.index].is_queued()) {
         under_way.push_back(&op);
       } else {
         op.run();
       }
     }
-    for (const BoundOp* copy : under_way) copy->run();
+    for (const BoundOp* queued : under_way) queued->run();
+  }
+
+  // Runs collective operations on their own thread while later ops run.
+  template <typename Runs>
+  void run_with_collectives(const BoundProgram& program, const Runs& runs) const {
+    for (const BoundOp& op : program.ops) {
+      if (!runs(op)) continue;
+      const OpPlan& plan = program.plan->ops[op.index];
+      collectives_->wait_before(op.index);
+      if (plan.queue == Queue::kCommunication) {
+        collectives_->start(op.run, plan.queue_end);
+      } else {
+        op.run();
+      }
+    }
+    collectives_->wait_for_all();
+  }
+
+  // Returns the largest number of collective operations of a program.
+  static size_t most_collectives(const Plan& plan) {
+    size_t most = 0;
+    for (const ProgramPlan& program : plan.programs) {
+      most = std::max(
+          most, static_cast<size_t>(std::ranges::count(program.ops, Queue::kCommunication, &OpPlan::queue)));
+    }
+    return most;
   }
 
   static std::optional<CpuArena> take_host_arena(const Plan& plan, uint8_t fill) {
@@ -267,6 +296,7 @@ class CpuBackend final : public ExecutorBackend {
   std::vector<Enqueued> queue_;                        // enqueued segments that have not run yet, in order
   std::optional<CpuArena> host_arena_;                 // if the plan keeps values on the host
   ArenaMap host_map_;
+  mutable std::optional<CollectiveThread> collectives_;  // if the plan has collective operations
 };
 
 }  // namespace

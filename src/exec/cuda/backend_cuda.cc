@@ -11,7 +11,7 @@
 #include "exec/cuda/host_exchange.h"
 #include "exec/cuda/measure_products.h"
 #include "exec/cuda/module_range.h"
-#include "exec/cuda/side_copies.h"
+#include "exec/cuda/side_streams.h"
 #include "exec/ops/bindings.h"
 #include "kernels/optimizer/tensor_scan.h"
 
@@ -32,7 +32,7 @@ class CudaBackend final : public ExecutorBackend {
                       ? ArenaMap(plan, Space::kHost, [this](int64_t bytes) { return take_host_block(bytes); })
                       : ArenaMap(take_host_arena(plan), plan.host_arena_bytes)),
         exchange_(plan, device_, map_, options.fill),
-        copies_(plan, device_.stream()),
+        side_(plan, device_.stream()),
         captured_(plan) {
     // The host computes initial values of weights on all threads.
     set_num_threads(plan.request.device.num_threads);
@@ -87,8 +87,8 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   std::function<void()> bind(const BindContext& context) const override {
-    const std::optional<Space> to = context.copies_to();
-    return bind_cuda(context, to ? copies_.stream_to(*to) : device_.stream());
+    return bind_cuda(
+        context, context.queue() == Queue::kCompute ? device_.stream() : side_.stream_of(context.queue()));
   }
 
   // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. A forward pass
@@ -122,10 +122,10 @@ class CudaBackend final : public ExecutorBackend {
       if (op.segment != segment || is_idle(program, op, deferred)) continue;
       range.enter(program, op);
       before_op_.record(device_.stream());
-      if (program.plan->ops[op.index].copies_to) {
-        copies_.begin();
-        start_copy(program, op);
-        copies_.hold_back_for_all();
+      if (program.plan->ops[op.index].is_queued()) {
+        side_.begin();
+        start_queued(program, op);
+        side_.hold_back_for_all();
       } else {
         op.run();
       }
@@ -184,7 +184,7 @@ class CudaBackend final : public ExecutorBackend {
     return data;
   }
 
-  // Enqueues the ops of a segment. The stream waits for all copies of the segment before its end.
+  // Enqueues the ops of a segment. The stream waits for all queued ops of the segment before its end.
   void enqueue(const BoundProgram& program, Segment segment, DeferredWork deferred) {
     enqueue_if(program,
                [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
@@ -193,23 +193,23 @@ class CudaBackend final : public ExecutorBackend {
   template <typename IsWanted>
   void enqueue_if(const BoundProgram& program, const IsWanted& is_wanted) {
     ModuleRange range;
-    copies_.begin();
+    side_.begin();
     for (const BoundOp& op : program.ops) {
       if (!is_wanted(op)) continue;
       range.enter(program, op);
-      copies_.hold_back_before(op.index);
-      if (program.plan->ops[op.index].copies_to) {
-        start_copy(program, op);
+      side_.hold_back_before(op.index);
+      if (program.plan->ops[op.index].is_queued()) {
+        start_queued(program, op);
       } else {
         op.run();
       }
     }
-    copies_.hold_back_for_all();
+    side_.hold_back_for_all();
   }
 
-  void start_copy(const BoundProgram& program, const BoundOp& op) {
+  void start_queued(const BoundProgram& program, const BoundOp& op) {
     const OpPlan& plan = program.plan->ops[op.index];
-    copies_.start(*plan.copies_to, plan.copy_end, op.run);
+    side_.start(plan.queue, plan.queue_end, op.run);
   }
 
   const Plan& plan_;
@@ -221,7 +221,7 @@ class CudaBackend final : public ExecutorBackend {
   std::vector<PinnedMemory> host_blocks_;  // the host's arena, or its buffers if they are separate
   ArenaMap host_map_;
   HostExchange exchange_;
-  SideCopies copies_;
+  SideStreams side_;
   CapturedSegments captured_;
   CudaEvent before_op_{CudaEvent::Times::kYes};
   CudaEvent after_op_{CudaEvent::Times::kYes};

@@ -11,6 +11,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/paged_attention.h"
+#include "kernels/communication/all_reduce.h"
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"
@@ -91,6 +92,11 @@ std::function<void()> bind_quantize_fp8_cpu(const BindContext& context);
 // Returns the arguments of each value that the op copies.
 std::vector<CopyArgs> copy_args(const BindContext& context);
 std::function<void()> bind_copy_cpu(const BindContext& context);
+
+// The arguments of collective kernels. Thread-safe: pure functions.
+
+AllReduceArgs all_reduce_args(const BindContext& context);
+std::vector<ReducedTensor> reduced_tensors(const BindContext& context);
 
 // The arguments of kernels that read or write rows of tables. Thread-safe: pure functions.
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -35,25 +36,26 @@ std::string_view last_block_before_head(const Graph& graph);
 // operands.
 std::vector<bool> find_repeated_ops(const Graph& graph);
 
-// Finds the position at which each copy between memory spaces has ended. A copy is enqueued on a queue of its own
-// direction when every op before it in the program is done; the ops after it run at the same time. It has ended
-// before the first op that requires it:
-//  - an op that reads the result, or that names it in `after`;
-//  - an op that takes over the bytes of an operand or of the result, except a copy of other elements of the same
-//    value;
+// Finds the position at which each op of a queue other than kCompute has ended (graph/ops/op.h): a copy between memory
+// spaces, or a collective operation. It has ended before the first op that requires it:
+//  - an op that reads a result, or that names it in `after`;
+//  - an op that takes over the bytes of an operand or of a result, except a copy of other elements of the same value;
 //  - an op with {ended} = n, for the first n copies of its segment to the host;
 //  - at the latest, the first op of the next segment.
-// Until then no other op may use the bytes that it copies; liveness relies only on that. A pure function;
+// Until then no other op may use the bytes that it reads or writes; liveness relies only on that. Pure functions;
 // thread-safe.
 
-struct CopyInFlight {
-  uint32_t op = 0;   // position of the copy
-  uint32_t end = 0;  // the copy has ended before the op at this position: at least op + 1
-  Space to = Space::kHost;
+struct QueuedOp {
+  uint32_t op = 0;   // its position
+  uint32_t end = 0;  // it has ended before the op at this position: at least op + 1
+  Queue queue = Queue::kToHost;
 };
 
-// Returns every copy of a program, in the order of the ops.
-std::vector<CopyInFlight> find_copies(const Graph& graph);
+// Returns every op of a queue other than kCompute, in the order of the ops.
+std::vector<QueuedOp> find_queued_ops(const Graph& graph);
+
+// Returns the values that such an op reads while it runs: those that a copy copies, and every input of another op.
+std::span<const ValueId> values_in_use(const Op& op);
 
 // The ops that a run of a program executes for the run before it: they update weights with deferred gradients, or copy
 // deferred states back to the host. All are in the forward segment. They are skipped if no run came before, or if their

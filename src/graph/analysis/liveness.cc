@@ -74,10 +74,12 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
     }
     for (ValueId id : op.outputs) touch(id, i);
   }
-  for (const CopyInFlight& copy : find_copies(graph)) {
-    const Op& op = graph.ops()[copy.op];
-    for (ValueId id : copied_values(op)) touch(id, copy.end - 1);
-    for (ValueId id : op.outputs) touch(id, copy.end - 1);
+  for (const QueuedOp& queued : find_queued_ops(graph)) {
+    const Op& op = graph.ops()[queued.op];
+    for (ValueId id : values_in_use(op)) {
+      if (id != kNoValue) touch(id, queued.end - 1);
+    }
+    for (ValueId id : op.outputs) touch(id, queued.end - 1);
   }
   return lifetimes;
 }

@@ -63,6 +63,9 @@ class Copy final : public OpSchema, private CopyOp {
     return op.attributes().word("to") == "host" ? Space::kHost : Space::kDevice;
   }
   bool crosses_spaces() const override { return true; }
+  Queue queue(const OpView& op) const override {
+    return output_space(op, 0) == Space::kHost ? Queue::kToHost : Queue::kToDevice;
+  }
   int repeated_inputs(const OpView&) const override { return 1; }
   int input_row(const OpView& op, int input) const override {
     if (input < count(op)) return kFrom;

@@ -29,7 +29,22 @@ enum class OpWork : uint8_t {
   kUpdateOfCodes,   // update with optimizer states in 8 bits
   kFactoredUpdate,  // update with sums over rows and columns (Adafactor)
   kCopy,            // copies between memory spaces
+  kCollective,      // collective operations between ranks
 };
+
+// The queue that an op runs on. The ops of kCompute run one after the other. An op of another queue starts when the ops
+// before it in the program and the earlier ops of its queue are done. It runs at the same time as the ops after it, until
+// one of them needs it to have ended: see find_queued_ops() (graph/analysis/analysis.h).
+enum class Queue : uint8_t {
+  kCompute,
+  kToDevice,       // copies from the host's memory to the device
+  kToHost,         // copies from the device to the host's memory
+  kCommunication,  // collective operations between ranks
+};
+inline constexpr int kNumQueues = 4;
+constexpr size_t index_of(Queue queue) {
+  return static_cast<size_t>(queue);
+}
 
 // Floating-point operations, and bytes read plus bytes written, of one run in a full bucket.
 struct Cost {
@@ -107,9 +122,18 @@ class OpSchema : public OpDef {
   bool is_update() const;
   bool is_copy() const { return work() == OpWork::kCopy; }
   bool is_communication() const { return group() == OpGroup::kCommunication; }
+  virtual Queue queue(const OpView& op) const {
+    static_cast<void>(op);
+    return Queue::kCompute;
+  }
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Counts every operand once as read and every output once as written, unless the op overrides it.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
+  // Returns the bytes that pass the link of the op's queue: of a copy in its direction, of a collective operation those
+  // that each rank sends. Requires: the op's queue is not kCompute.
+  virtual double transferred_bytes(const OpView& op, const Bucket& bucket) const {
+    return bytes(op, bucket) / 2;
+  }
   Cost cost(const OpView& op, const Bucket& bucket) const { return {flops(op, bucket), bytes(op, bucket)}; }
 
   // Builds the backward ops. Errors: kInternal if the op has no gradient.

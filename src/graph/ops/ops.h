@@ -295,10 +295,18 @@ struct FillOp {
   enum Out { kY };
 };
 
+// Communication.
+struct AllReduceOp {
+  enum In { kX };
+  enum Out { kY };
+  static int64_t num_ranks(const Attributes& attributes) { return attributes.integer("ranks"); }
+};
+
 const OpSchema& accumulate_op();
 const OpSchema& adjust_loss_scale_op();
 const OpSchema& add_columns_op();
 const OpSchema& add_op();
+const OpSchema& all_reduce_op();
 const OpSchema& append_kv_op();
 const OpSchema& attention_op();
 const OpSchema& attention_bwd_op();

@@ -13,6 +13,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &adjust_loss_scale_op(),
                                       &add_columns_op(),
                                       &add_op(),
+                                      &all_reduce_op(),
                                       &append_kv_op(),
                                       &attention_op(),
                                       &attention_bwd_op(),

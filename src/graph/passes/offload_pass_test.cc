@@ -116,7 +116,7 @@ TEST(OffloadActivations, SmallValuesStay) {
 TEST(Copies, EndBeforeTheOpsThatNeedThem) {
   Graph graph = graph_of(kSaved);
   offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
-  const std::vector<CopyInFlight> copies = find_copies(graph);
+  const std::vector<QueuedOp> copies = find_queued_ops(graph);
   ASSERT_EQ(copies.size(), 6u);
   // The copy of %a ends before the op after %c, that of %b before the op after %d, and that of %c with the forward
   // pass.
@@ -254,7 +254,7 @@ TEST(OffloadStates, AStateIsCopiedBackDuringTheNextForwardPass) {
   };
   EXPECT_EQ(range->first, position("o.staged"));
   EXPECT_LT(range->last, position("z"));
-  EXPECT_EQ(find_copies(graph).front().end, range->last + 1);
+  EXPECT_EQ(find_queued_ops(graph).front().end, range->last + 1);
 }
 
 constexpr const char* kLargeUpdate = R"(graph large {
@@ -292,7 +292,7 @@ TEST(OffloadStates, SlicesOfAStateAreCopiedOneByOne) {
 }
 )") << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
-  const std::vector<CopyInFlight> copies = find_copies(graph);
+  const std::vector<QueuedOp> copies = find_queued_ops(graph);
   ASSERT_EQ(copies.size(), 6u);
   EXPECT_EQ(copies[2].end, 5u);
   // The copy need not end before %m.stored.1 is written, because that writes other elements than the copy

@@ -41,6 +41,7 @@
 #include "base/dtype.h"
 #include "kernels/attention/attention_catalog.h"
 #include "kernels/catalog/kernel_target.h"
+#include "kernels/communication/communication_catalog.h"
 #include "kernels/element_wise/element_wise_catalog.h"
 #include "kernels/embedding/embedding_catalog.h"
 #include "kernels/layer_norm/layer_norm_catalog.h"
@@ -70,7 +71,7 @@ constexpr std::string_view backend_name(Backend backend) {
 using FamilyProblem =
     std::variant<std::monostate, RowsProblem, MatmulProblem, AttentionDims, FirstTokenAttentionProblem,
                  PagedAttentionDims, SortIdsProblem, EmbeddingProblem, LinearCrossEntropyProblem,
-                 NormLinearProblem, AdafactorProblem>;
+                 NormLinearProblem, AdafactorProblem, AllReduceProblem>;
 
 // A kernel applied to tensors of given sizes on a given target: the question that the catalog answers.
 struct Problem {

@@ -32,7 +32,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
   std::vector<double> op_ms;
   op_ms.reserve(figures.size());
   for (const OpFigures& op : figures) op_ms.push_back(op.ms);
-  add_copy_waits(program, plan.request, op_ms);
+  add_transfer_waits(program, plan.request, op_ms);
   for (size_t i = 0; i < figures.size(); ++i) figures[i].ms = op_ms[i];
   return figures;
 }
@@ -146,7 +146,8 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  const int64_t batches = plan.trains() ? request.batches.accumulation_steps : 1;
+  // The ranks of a run work at the same time.
+  const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.count : 1;
   anatomy.samples = program->bucket.sequences * batches;
   anatomy.tokens = program->bucket.tokens * batches;
   return anatomy;

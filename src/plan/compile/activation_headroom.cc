@@ -41,7 +41,7 @@ class Trial {
 
   double step_ms() const {
     std::vector<double> op_ms = op_times(graph_, find_op_kinds(graph_), request_);
-    add_copy_waits(timed_copies(graph_, request_.batches.train), request_, op_ms);
+    add_transfer_waits(timed_transfers(graph_, request_.batches.train), request_, op_ms);
     return std::accumulate(op_ms.begin(), op_ms.end(), 0.0);
   }
 

@@ -159,6 +159,10 @@ double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
   return memory_gb_per_s(cpu_target(request.device.isa), request.device.num_threads) * 1e6;
 }
 
+double rank_link_bytes_per_ms(const PlanRequest&) {
+  return kCpuRankLinkGbPerS * 1e6;
+}
+
 double between_copies_ms(const PlanRequest& request) {
   return request.device.kind == KernelDevice::kCuda ? kGpuBetweenCopiesMs : 0.0;
 }

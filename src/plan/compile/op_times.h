@@ -29,6 +29,9 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
+// Returns the bytes that a rank sends to another rank per millisecond: an assumed rate (hardware/cpu_efficiency.h).
+double rank_link_bytes_per_ms(const PlanRequest& request);
+
 // Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
 
@@ -36,26 +39,26 @@ double between_copies_ms(const PlanRequest& request);
 // multiplied.
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);
 
-// Estimates how long a GPU's stream of ops waits for copies between memory spaces. Pure functions;
+// Estimates how long the ops of a program wait for copies between memory spaces and for other ranks. Pure functions;
 // thread-safe.
 
-// A copy between memory spaces. It starts at the position `op`, and has ended before the op at `end` starts.
-struct TimedCopy {
+// An op of another queue than kCompute. It starts at the position `op`, and has ended before the op at `end` starts.
+struct TimedTransfer {
   uint32_t op = 0;
   uint32_t end = 0;
-  Space to = Space::kHost;
-  double bytes = 0;  // bytes that the copy moves in its direction
+  Queue queue = Queue::kToHost;
+  double bytes = 0;  // of a copy: moved in its direction; of a collective operation: sent by each rank
 };
 
-// Returns the copies of a graph in the order of their positions.
-std::vector<TimedCopy> timed_copies(const Graph& graph, const Bucket& bucket);
+// Returns the transfers of a graph in the order of their positions.
+std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& bucket);
 
-// Simulates the stream of ops and the two streams of copies. `op_ms` contains the time of every op of the
-// program; the function replaces the time of each copy by the time for which the stream of ops waits for
-// it. Requires: program.ops states where each copy ends.
-void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
-// Does the same for a program that contains the given copies. Requires: `copies` is in the order of their positions.
-void add_copy_waits(std::span<const TimedCopy> copies, const PlanRequest& request,
-                    std::vector<double>& op_ms);
+// Simulates the queues of a program. `op_ms` contains the time of every op of the program; the function replaces the time
+// of each transfer by the time for which the ops of kCompute wait for it. Requires: program.ops states where each transfer
+// ends.
+void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
+// Does the same for a program with the given transfers. Requires: `transfers` is in the order of their positions.
+void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
+                        std::vector<double>& op_ms);
 
 }  // namespace plimsoll

@@ -122,6 +122,15 @@ struct GenerationOptions {
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
+// The ranks of a run and how they exchange gradients. Every rank has the same plan.
+struct RankOptions {
+  int64_t count = 1;
+  // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
+  // default (bucket_cap_mb).
+  int64_t bucket_bytes = int64_t{25} << 20;
+  friend bool operator==(const RankOptions&, const RankOptions&) = default;
+};
+
 struct GraphRequest {
   bool train = true;     // the plan has a program for training
   bool evaluate = true;  // the plan has a program for evaluation and prediction
@@ -131,6 +140,7 @@ struct GraphRequest {
   DeviceOptions device = {};
   PassOptions passes = {};
   GenerationOptions generation = {};
+  RankOptions ranks = {};
   friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
 };
 

@@ -11,8 +11,9 @@ namespace {
 // Counts the fields of each part of a request. If a field is added, this function does not compile, as a reminder to
 // add a case to kChanges.
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
-  [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation] =
-      request;
+  [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
+                                ranks] = request;
+  [[maybe_unused]] const auto& [count, bucket_bytes] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;

@@ -102,7 +102,7 @@ void part_deferred(std::vector<TransientBuffer>& buffers, uint32_t num_positions
 
 }  // namespace
 
-ProgramBuffers::ProgramBuffers(const Graph& graph) {
+ProgramBuffers::ProgramBuffers(const Graph& graph) : queued_(find_queued_ops(graph)) {
   const std::vector<bool> placeless = find_placeless(graph);
   for (Lifetime& lifetime : find_lifetimes(graph)) {
     if (placeless[index_of(lifetime.root)]) continue;
@@ -124,10 +124,18 @@ ProgramBuffers::Lists ProgramBuffers::of(const Graph& graph, const Bucket& bucke
                     .first = range.first,
                     .last = range.last});
   }
+  // A queued op uses its scratch memory while later ops run.
+  auto queued = queued_.begin();
   for (uint32_t i = 0; i < scratch_bytes.size(); ++i) {
+    TransientBuffer scratch{.op = i, .first = i, .last = i};
+    if (queued != queued_.end() && queued->op == i) {
+      if (queued->queue == Queue::kCommunication) scratch.purpose = Purpose::kFunctionality;
+      scratch.last = queued->end - 1;
+      ++queued;
+    }
     if (scratch_bytes[i] == 0) continue;
-    lists.on_device.push_back(
-        {.op = i, .bytes = bytes_in_arena(scratch_bytes[i], device), .first = i, .last = i});
+    scratch.bytes = bytes_in_arena(scratch_bytes[i], device);
+    lists.on_device.push_back(scratch);
   }
   return lists;
 }

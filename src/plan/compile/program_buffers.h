@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
 #include "plan/compile/plan.h"
 
@@ -30,6 +31,7 @@ class ProgramBuffers {
     Purpose purpose = Purpose::kTemporary;
     bool is_on_host = false;
   };
+  std::vector<QueuedOp> queued_;
   std::vector<Buffer> buffers_;
 };
 

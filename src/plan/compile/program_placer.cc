@@ -45,9 +45,9 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   }
   enter_persistent(plan, program);
   program.ops.resize(graph.ops().size());
-  for (const CopyInFlight& copy : find_copies(graph)) {
-    program.ops[copy.op].copies_to = copy.to;
-    program.ops[copy.op].copy_end = copy.end;
+  for (const QueuedOp& queued : find_queued_ops(graph)) {
+    program.ops[queued.op].queue = queued.queue;
+    program.ops[queued.op].queue_end = queued.end;
   }
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   for (size_t i = 0; i < is_deferred.size(); ++i) program.ops[i].is_deferred = is_deferred[i];

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
+#include "graph/ops/op.h"
 #include "graph/passes/pass.h"
 #include "kernels/catalog/catalog.h"
 
@@ -29,12 +30,13 @@ constexpr int64_t bytes_in_arena(int64_t bytes, KernelDevice device) {
 // How one op runs.
 struct OpPlan {
   const KernelRow* kernel = nullptr;
-  std::vector<Refusal> refused = {};    // faster rows that declined, and why
-  int64_t scratch_offset = -1;          // offset from the start of the arena
-  int64_t scratch_bytes = 0;            // scratch memory of the op in the largest bucket
-  std::optional<Space> copies_to = {};  // set for a copy between spaces: it runs while later ops run
-  uint32_t copy_end = 0;                // such a copy has ended before the op at this position starts
-  bool is_deferred = false;             // it does work of the previous run, and is skipped if that is done
+  std::vector<Refusal> refused = {};  // faster rows that declined, and why
+  int64_t scratch_offset = -1;        // offset from the start of the arena
+  int64_t scratch_bytes = 0;          // scratch memory of the op in the largest bucket
+  Queue queue = Queue::kCompute;      // an op of another queue runs while later ops run
+  uint32_t queue_end = 0;             // such an op has ended before the op at this position starts
+  bool is_deferred = false;           // it does work of the previous run, and is skipped if that is done
+  bool is_queued() const { return queue != Queue::kCompute; }
 };
 
 // The purpose of a transient buffer, in the terms of the anatomy of memory.

@@ -22,8 +22,8 @@ StateSchedules::StateSchedules(const Graph& graph, const PlanRequest& request)
   op_ms_ = op_times(graph, kernels.kinds(), request);
   buffers_ = ProgramBuffers(graph).of(graph, request.batches.train, scratch_bytes, device_).on_device;
   std::unordered_map<ValueId, uint32_t> held_until;
-  copies_ = timed_copies(graph, request.batches.train);
-  for (const TimedCopy& copy : copies_) {
+  copies_ = timed_transfers(graph, request.batches.train);
+  for (const TimedTransfer& copy : copies_) {
     const Op& op = graph.ops()[copy.op];
     const auto hold = [&](ValueId id) {
       uint32_t& end = held_until[root_of(graph, id)];
@@ -79,8 +79,8 @@ class StateSchedules::Positions {
   bool is_deferred(size_t k) const { return k >= first_deferred_; }
   bool is_early(size_t k) const { return k < traffic_.prefetched; }
   // Returns the copies of an update to the device and back, with their positions and ends.
-  TimedCopy in(size_t k) const { return {in_[k], in_end_[k], Space::kDevice, bytes(k)}; }
-  TimedCopy out(size_t k) const { return {out_[k], out_end_[k], Space::kHost, bytes(k)}; }
+  TimedTransfer in(size_t k) const { return {in_[k], in_end_[k], Queue::kToDevice, bytes(k)}; }
+  TimedTransfer out(size_t k) const { return {out_[k], out_end_[k], Queue::kToHost, bytes(k)}; }
   // Converts the end of a copy from the program without copies of states, where it is before the op `end`, to the
   // program with them. If that op is the first of its segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {
@@ -142,13 +142,13 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   StateSchedule schedule;
   schedule.op_ms.resize(at.size());
   for (size_t i = 0; i < op_ms_.size(); ++i) schedule.op_ms[at.op(i)] = op_ms_[i];
-  for (const TimedCopy& copy : copies_)
-    schedule.copies.push_back({at.op(copy.op), at.end_of(copy.end), copy.to, copy.bytes});
+  for (const TimedTransfer& copy : copies_)
+    schedule.copies.push_back({at.op(copy.op), at.end_of(copy.end), copy.queue, copy.bytes});
   for (size_t k = 0; k < updates_.size(); ++k) {
     schedule.copies.push_back(at.in(k));
     schedule.copies.push_back(at.out(k));
   }
-  std::ranges::sort(schedule.copies, {}, &TimedCopy::op);
+  std::ranges::sort(schedule.copies, {}, &TimedTransfer::op);
   // A buffer is listed at the op that uses it first. For deferred states this is the copy to the host of the value
   // that the previous run left.
   const auto add_states = [&](size_t k) {

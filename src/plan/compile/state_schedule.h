@@ -1,5 +1,5 @@
 // A quick preview of the program that the pass offload_states makes with a given schedule, for searches:
-// the buffers that ProgramBuffers would find in that graph, and the ends of copies that find_copies() would
+// the buffers that ProgramBuffers would find in that graph, and the ends of copies that find_queued_ops() would
 // find. It is computed from numbers alone, because building a graph for each attempt would be too slow. The
 // plan itself is made from the graph; a test checks that both agree. Thread-safe after construction.
 #pragma once
@@ -18,7 +18,7 @@ namespace plimsoll {
 // Times, copies and buffers by positions of the program with copies.
 struct StateSchedule {
   std::vector<double> op_ms = {};             // entries of copies are ignored
-  std::vector<TimedCopy> copies = {};         // copies in the order of their positions
+  std::vector<TimedTransfer> copies = {};     // copies in the order of their positions
   std::vector<TransientBuffer> buffers = {};  // buffers on the device, without roots, ops and purposes
   uint32_t cut_at = 0;                        // the cut of the buffers' layout
 };
@@ -47,7 +47,7 @@ class StateSchedules {
   std::vector<Segment> segments_;      // per op
   std::vector<uint32_t> segment_end_;  // per op, the first op of the next segment
   std::vector<double> op_ms_;
-  std::vector<TimedCopy> copies_;
+  std::vector<TimedTransfer> copies_;
   std::vector<TransientBuffer> buffers_;
   std::vector<uint32_t> held_until_;  // per buffer, the last end of the copies that use it
 };

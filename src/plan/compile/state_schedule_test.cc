@@ -68,9 +68,9 @@ TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, cons
                                         .of(graph, request.batches.train, scratch_bytes, request.device.kind)
                                         .on_device)));
   EXPECT_EQ(schedule.cut_at, layout_cut(graph));
-  std::vector<std::tuple<uint32_t, uint32_t, Space>> found, want;
-  for (const TimedCopy& copy : schedule.copies) found.emplace_back(copy.op, copy.end, copy.to);
-  for (const CopyInFlight& copy : find_copies(graph)) want.emplace_back(copy.op, copy.end, copy.to);
+  std::vector<std::tuple<uint32_t, uint32_t, Queue>> found, want;
+  for (const TimedTransfer& copy : schedule.copies) found.emplace_back(copy.op, copy.end, copy.queue);
+  for (const QueuedOp& copy : find_queued_ops(graph)) want.emplace_back(copy.op, copy.end, copy.queue);
   EXPECT_EQ(found, want);
   return transfers;
 }

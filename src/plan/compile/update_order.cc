@@ -119,7 +119,7 @@ class Offers {
  private:
   Offer timed(Offer offer) const {
     StateSchedule schedule = schedules_.with(offer.transfers);
-    add_copy_waits(schedule.copies, request_, schedule.op_ms);
+    add_transfer_waits(schedule.copies, request_, schedule.op_ms);
     offer.ms = std::accumulate(schedule.op_ms.begin(), schedule.op_ms.end(), 0.0);
     return offer;
   }

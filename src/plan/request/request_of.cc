@@ -180,6 +180,20 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
               arguments.z_loss_coef, problem_type_name(facts.problem_type));
 }
 
+// Returns how the ranks of a run exchange gradients. Errors: kUsage on a GPU.
+RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
+  RankOptions ranks{.count = num_ranks(arguments)};
+  if (ranks.count > 1 && device.is_gpu()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--nproc_per_node {} --nnodes {}: this version trains with several processes on CPUs only; give "
+        "--use_cpu, or one process",
+        arguments.nproc_per_node, arguments.nnodes);
+  }
+  if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
+  return ranks;
+}
+
 // Returns the share of tokens that have a label. A prediction needs the logits of every token.
 double label_share_of(const Arguments& arguments, const RunFacts& facts) {
   const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
@@ -214,6 +228,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   const bool generates = facts.generation.longest_prompt > 0;
   if (generates) request.generation = generation_options(facts.generation);
   request.passes = facts.passes;
+  request.ranks = ranks_of(arguments, facts.device);
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
@@ -303,6 +318,7 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));
+  static_cast<void>(ranks_of(arguments, device));
 }
 
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type) {

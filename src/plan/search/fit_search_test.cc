@@ -63,7 +63,7 @@ void expect_same_program(const ProgramPlan* a, const ProgramPlan* b) {
     EXPECT_EQ(a->ops[i].refused.size(), b->ops[i].refused.size());
     EXPECT_EQ(a->ops[i].scratch_offset, b->ops[i].scratch_offset);
     EXPECT_EQ(a->ops[i].scratch_bytes, b->ops[i].scratch_bytes);
-    EXPECT_EQ(a->ops[i].copy_end, b->ops[i].copy_end);
+    EXPECT_EQ(a->ops[i].queue_end, b->ops[i].queue_end);
   }
 }
 

@@ -203,6 +203,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"optimizer", optimizer_row(request.update.optimizer.kind).name},
       {"freeze", request.model.freeze},
       {"gradient_accumulation_steps", request.batches.accumulation_steps},
+      {"ranks", request.ranks.count},
       {"train_bucket", bucket_json(request.batches.train)},
       {"evaluate_bucket", bucket_json(request.batches.evaluate)},
       {"captured_buckets", captured_buckets_json(request)},

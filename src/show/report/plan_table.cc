@@ -51,23 +51,26 @@ std::string describe_work(const Plan& plan) {
   return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
 }
 
+std::string describe_batch(const Plan& plan) {
+  const Bucket& bucket = plan.trains() ? plan.request.batches.train : plan.request.batches.evaluate;
+  std::string text = fmt::format("{} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
+  const int64_t steps = plan.trains() ? plan.request.batches.accumulation_steps : 1;
+  if (steps > 1) text += fmt::format(", {} accumulated to {}", steps, bucket.sequences * steps);
+  if (plan.trains() && plan.request.ranks.count > 1)
+    text += fmt::format(", on each of {} ranks", plan.request.ranks.count);
+  return text;
+}
+
 std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   const PlanRequest& request = plan.request;
-  const Bucket& bucket = plan.trains() ? request.batches.train : request.batches.evaluate;
   std::string first = fmt::format("{} for {}, {} parameters, {}", labels.model_of(request),
                                   task_of(request.model.problem_type).head().description,
                                   format_count(plan.num_parameters()), describe_precision(request));
   if (plan.trains()) first += ", " + describe_optimizer(request.update.optimizer);
   if (plan.trains() && plan.num_trainable_parameters() < plan.num_parameters())
     first += describe_trainable(plan);
-  std::string text =
-      request.generation.num_pages > 0
-          ? describe_work(plan)
-          : fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
-  if (plan.trains() && request.batches.accumulation_steps > 1) {
-    text += fmt::format(", {} accumulated to {}", request.batches.accumulation_steps,
-                        bucket.sequences * request.batches.accumulation_steps);
-  }
+  const std::string text =
+      request.generation.num_pages > 0 ? describe_work(plan) : "batch " + describe_batch(plan);
   return wrapped(first, columns) + wrapped(text + ", on " + labels.device, columns) + "\n";
 }
 
@@ -352,14 +355,6 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
 }
 
 namespace {
-
-std::string describe_batch(const Plan& plan) {
-  const Bucket& bucket = plan.trains() ? plan.request.batches.train : plan.request.batches.evaluate;
-  std::string text = fmt::format("{} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
-  const int64_t steps = plan.trains() ? plan.request.batches.accumulation_steps : 1;
-  if (steps > 1) text += fmt::format(", {} accumulated to {}", steps, bucket.sequences * steps);
-  return text;
-}
 
 // Describes the memory of the largest phase by its three largest purposes and the sum of the others.
 std::string describe_purposes(const PhaseMemory& phase) {

@@ -1,0 +1,98 @@
+// Ranks that are threads of one process, for tests of code that runs on several ranks. They exchange data in memory, and the
+// sums are formed in double precision in the order of the ranks.
+#pragma once
+
+#include <algorithm>
+#include <barrier>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/comm/communicator.h"
+
+namespace plimsoll::testing {
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  // The memory that the ranks share. It has to outlive them.
+  class Shared {
+   public:
+    explicit Shared(int num_ranks) : barrier_(num_ranks), data_(static_cast<size_t>(num_ranks)) {}
+
+   private:
+    friend class ThreadCommunicator;
+    std::barrier<> barrier_;
+    std::vector<std::span<const std::byte>> data_;  // what each rank passes to the current operation
+  };
+
+  ThreadCommunicator(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(shared_.data_.size()); }
+
+  void all_reduce(View data, int64_t count) override {
+    ++num_all_reduces;
+    const auto bytes = static_cast<size_t>(count * dtype_bytes(data.dtype));
+    std::vector<std::byte> sums(bytes);
+    exchange({static_cast<const std::byte*>(data.data), bytes}, [&] {
+      const View sum{sums.data(), data.dtype};
+      for (int64_t i = 0; i < count; ++i) {
+        double value = 0;
+        for (const auto& of_rank : shared_.data_) value += ConstView{of_rank.data(), data.dtype}.load(i);
+        sum.store(i, value);
+      }
+    });
+    if (bytes > 0) std::memcpy(data.data, sums.data(), bytes);
+  }
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    std::vector<std::byte> copy(bytes.size());
+    exchange(bytes, [&] {
+      const auto& from = shared_.data_[static_cast<size_t>(root)];
+      copy.assign(from.begin(), from.end());
+    });
+    std::copy(copy.begin(), copy.end(), bytes.begin());
+  }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    exchange(mine, [&] {
+      size_t at = 0;
+      for (const auto& of_rank : shared_.data_) {
+        std::copy(of_rank.begin(), of_rank.end(), all.begin() + static_cast<std::ptrdiff_t>(at));
+        at += of_rank.size();
+      }
+    });
+  }
+  void barrier() override { shared_.barrier_.arrive_and_wait(); }
+
+  int num_all_reduces = 0;
+
+ private:
+  // Calls `read` while the data of all ranks can be read.
+  void exchange(std::span<const std::byte> data, const std::function<void()>& read) {
+    shared_.data_[static_cast<size_t>(rank_)] = data;
+    shared_.barrier_.arrive_and_wait();
+    read();
+    shared_.barrier_.arrive_and_wait();
+  }
+
+  Shared& shared_;
+  int rank_;
+};
+
+// Runs `work` once per rank, each in its own thread, and waits for all of them.
+inline void run_on_ranks(int num_ranks, const std::function<void(ThreadCommunicator&)>& work) {
+  ThreadCommunicator::Shared shared(num_ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadCommunicator communicator(shared, rank);
+      work(communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,55 @@
+// The thread on which a CPU runs the ops of the queue kCommunication, so that ranks exchange data while they compute. It
+// runs the ops in the order in which they were started. One thread starts ops and waits for them; nothing is allocated
+// after construction.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+class CollectiveThread {
+ public:
+  // `most`: the largest number of ops of a segment. Errors: kDevice if the operating system cannot create a thread.
+  explicit CollectiveThread(size_t most);
+  // Waits for the op that runs, and drops those that have not started.
+  ~CollectiveThread();
+  CollectiveThread(const CollectiveThread&) = delete;
+  CollectiveThread& operator=(const CollectiveThread&) = delete;
+
+  // Starts an op that has ended before the op at position `end` of its program. `op` must live until it has been waited for.
+  void start(const std::function<void()>& op, uint32_t end);
+  // Waits for the ops that must have ended before the op at this position, and for those started before them. Errors: those
+  // of the ops; the ops after a failed one do not run.
+  void wait_before(uint32_t position);
+  // Waits for all ops. Errors: as wait_before().
+  void wait_for_all();
+
+ private:
+  struct Started {
+    const std::function<void()>* op = nullptr;
+    uint32_t end = 0;
+  };
+
+  void work();
+  void wait_until(size_t num_done);
+
+  std::mutex mutex_;
+  std::condition_variable has_work_;
+  std::condition_variable is_done_;
+  std::vector<Started> started_;  // the ops of this segment, in order
+  size_t num_done_ = 0;           // the number of them that have ended
+  std::exception_ptr failure_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,75 @@
+// The streams of the queues other than kCompute (graph/ops/op.h), whose ops run concurrently with the ops of a segment:
+// copies between the device's arena and the host's arena, one stream per direction. A queued op starts when the ops before
+// it are done, and the ops' stream waits for it at the position that the plan states. Only for the CUDA backend; not
+// thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "device/cuda/event.h"
+#include "plan/compile/plan.h"
+
+namespace plimsoll {
+
+class SideStreams {
+ public:
+  // Creates a stream for each queue that the plan uses, and events for the largest program.
+  SideStreams(const Plan& plan, CudaStream ops) : ops_(ops) {
+    size_t most = 0;
+    for (const ProgramPlan& program : plan.programs) {
+      size_t count = 0;
+      for (const OpPlan& op : program.ops) {
+        if (!op.is_queued()) continue;
+        ++count;
+        if (!streams_[index_of(op.queue)]) streams_[index_of(op.queue)].emplace();
+      }
+      most = std::max(most, count);
+    }
+    ends_ = std::vector<CudaEvent>(most);
+    in_flight_.reserve(most);
+  }
+
+  CudaStream stream_of(Queue queue) const { return streams_[index_of(queue)]->get(); }
+
+  // Has to be called before a segment, when no queued op is in flight.
+  void begin() {
+    in_flight_.clear();
+    num_started_ = 0;
+  }
+  // Starts a queued op after the ops that were enqueued before: `enqueue` enqueues it on stream_of(queue). The op at
+  // position `end` is the first that waits for it.
+  template <typename Enqueue>
+  void start(Queue queue, uint32_t end, const Enqueue& enqueue) {
+    CudaEvent& done = ends_[num_started_++];
+    ops_so_far_.record(ops_);
+    ops_so_far_.hold_back(stream_of(queue));
+    enqueue();
+    done.record(stream_of(queue));
+    in_flight_.emplace_back(end, &done);
+  }
+  // Makes ops that are enqueued from now on wait for the queued ops that must have ended before the op at this position.
+  void hold_back_before(uint32_t position) {
+    std::erase_if(in_flight_, [&](const std::pair<uint32_t, CudaEvent*>& queued) {
+      if (queued.first > position) return false;
+      queued.second->hold_back(ops_);
+      return true;
+    });
+  }
+  void hold_back_for_all() { hold_back_before(std::numeric_limits<uint32_t>::max()); }
+
+ private:
+  CudaStream ops_;
+  CudaEvent ops_so_far_;
+  std::array<std::optional<CudaSideStream>, kNumQueues> streams_;
+  std::vector<CudaEvent> ends_;  // ends of the queued ops of a segment, in the order of their starts
+  size_t num_started_ = 0;
+  std::vector<std::pair<uint32_t, CudaEvent*>> in_flight_;  // the position that waits, and for what
+};
+
+}  // namespace plimsoll

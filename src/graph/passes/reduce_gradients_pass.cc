@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+// States when a gradient is complete: when its op has run, or only after the last micro-batch of a step.
+enum class Complete : uint8_t { kInMicroBatch, kInStep };
+
+// The gradients that one operation sums over the ranks: those of one type of element that become complete at the same time.
+struct GradientBucket {
+  std::vector<ValueId> gradients;
+  int64_t bytes = 0;
+};
+
+class GradientReduction {
+ public:
+  GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes)
+      : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes) {}
+
+  void run() {
+    num_values_ = graph_.values().size();
+    sum_of_.assign(num_values_, kNoValue);
+    std::vector<Op> old_ops = graph_.ops();
+    for (Op& op : old_ops) {
+      if (op.segment == Segment::kOptimizer) reduce_open();
+      for (const ValueId id : op.inputs) {
+        if (has_sum(id)) reduce_before_reader(id);
+      }
+      for (ValueId& id : op.inputs) {
+        if (has_sum(id)) id = sum_of_[index_of(id)];
+      }
+      const std::vector<ValueId> outputs = op.outputs;
+      ops_.push_back(std::move(op));
+      for (const ValueId id : outputs) {
+        if (id != kNoValue && graph_.value(id).is_parameter_gradient) add(id);
+      }
+    }
+    reduce_open();
+    graph_.replace_ops(std::move(ops_));
+  }
+
+ private:
+  using BucketKind = std::pair<DType, Complete>;
+
+  bool has_sum(ValueId id) const {
+    return id != kNoValue && index_of(id) < num_values_ && sum_of_[index_of(id)] != kNoValue;
+  }
+
+  // A gradient that is added up over micro-batches is persistent.
+  BucketKind kind_of(ValueId gradient) const {
+    const Value& value = graph_.value(gradient);
+    return {value.type.dtype,
+            value.storage == Storage::kGradient ? Complete::kInStep : Complete::kInMicroBatch};
+  }
+
+  void add(ValueId gradient) {
+    const Value value = graph_.value(gradient);
+    PLIMSOLL_CHECK(!value.type.shape.has_token_rows(), "the gradient '{}' has a row per token", value.name);
+    const ValueId sum = graph_.add_value(graph_.unique_name(value.name + ".sum"), value.type, value.storage);
+    graph_.value(sum).version_of = gradient;
+    graph_.value(sum).is_parameter_gradient = true;
+    graph_.value(sum).module = value.module;
+    sum_of_[index_of(gradient)] = sum;
+    const BucketKind kind = kind_of(gradient);
+    GradientBucket& bucket = open_[kind];
+    bucket.gradients.push_back(gradient);
+    bucket.bytes += value.bytes({});
+    if (bucket.bytes < bucket_bytes_) return;
+    GradientBucket full = std::exchange(bucket, {});
+    if (kind.second == Complete::kInStep) {
+      full_in_step_.push_back(std::move(full));
+    } else {
+      reduce(full, Segment::kBackward);
+    }
+  }
+
+  // Reduces the bucket that contains this gradient, if that has not been done, because the next op reads the sum.
+  void reduce_before_reader(ValueId gradient) {
+    const BucketKind kind = kind_of(gradient);
+    if (kind.second == Complete::kInStep) return;
+    GradientBucket& bucket = open_[kind];
+    if (std::ranges::find(bucket.gradients, gradient) == bucket.gradients.end()) return;
+    reduce(std::exchange(bucket, {}), Segment::kBackward);
+  }
+
+  // Reduces all buckets: the backward pass has ended.
+  void reduce_open() {
+    for (auto& [kind, bucket] : open_) {
+      if (bucket.gradients.empty()) continue;
+      GradientBucket last = std::exchange(bucket, {});
+      if (kind.second == Complete::kInStep) {
+        full_in_step_.push_back(std::move(last));
+      } else {
+        reduce(last, Segment::kBackward);
+      }
+    }
+    for (const GradientBucket& bucket : std::exchange(full_in_step_, {})) reduce(bucket, Segment::kOptimizer);
+  }
+
+  void reduce(const GradientBucket& bucket, Segment segment) {
+    std::vector<ValueId> sums;
+    for (const ValueId gradient : bucket.gradients) sums.push_back(sum_of_[index_of(gradient)]);
+    Attributes attributes;
+    attributes.set("ranks", num_ranks_);
+    ops_.push_back({.def = &all_reduce_op(),
+                    .inputs = bucket.gradients,
+                    .outputs = std::move(sums),
+                    .attributes = std::move(attributes),
+                    .segment = segment,
+                    .module = graph_.value(bucket.gradients.back()).module});
+  }
+
+  Graph& graph_;
+  int64_t num_ranks_;
+  int64_t bucket_bytes_;
+  size_t num_values_ = 0;
+  std::vector<ValueId> sum_of_;  // per gradient, its sum over the ranks
+  std::map<BucketKind, GradientBucket> open_;
+  std::vector<GradientBucket> full_in_step_;
+  std::vector<Op> ops_;
+};
+
+}  // namespace
+
+Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
+  return {.name = "reduce_gradients",
+          .numerics = Numerics::kPreserving,
+          .help = "sums gradients over the ranks, in buckets, while the backward pass runs",
+          .needed_for = "several ranks",
+          .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes).run(); }};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,27 @@
+// The problem and the scratch memory of collective kernels: the host-only part of the contract in all_reduce.h.
+// Thread-safe: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/catalog/kernel_target.h"
+
+namespace plimsoll {
+
+// The problem of all_reduce.
+struct AllReduceProblem {
+  int64_t ranks = 1;
+  int64_t largest_bytes = 0;  // of the largest tensor
+  int64_t small_bytes = 0;    // of all tensors with fewer than kSmallTensorBytes bytes
+};
+
+// Every operation takes about as long as sending this many bytes, so that smaller tensors are first copied into one piece of
+// memory.
+inline constexpr int64_t kSmallTensorBytes = int64_t{64} << 10;
+
+namespace catalog_rows {
+int64_t all_reduce_cpu_scratch(const AllReduceProblem& problem);
+int64_t all_reduce_ref_scratch(const AllReduceProblem& problem);
+}  // namespace catalog_rows
+
+}  // namespace plimsoll

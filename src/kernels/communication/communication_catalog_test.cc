@@ -1,0 +1,14 @@
+// Lists the rows that the tests of this executable run (tests/support/kernel_rows.h).
+#include "kernels/communication/all_reduce.h"
+#include "tests/support/kernel_rows.h"
+
+namespace plimsoll::test {
+namespace {
+
+#define PLIMSOLL_ROWS "kernels/communication/communication_catalog.inc"
+const TestedRows kTestedRows{{
+#include "kernels/catalog/cpu_functions.inc"
+}};
+
+}  // namespace
+}  // namespace plimsoll::test

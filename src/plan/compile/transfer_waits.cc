@@ -1,0 +1,85 @@
+#include "plan/compile/op_times.h"
+
+#include <algorithm>
+#include <array>
+
+#include "graph/analysis/analysis.h"
+#include "graph/ops/op.h"
+
+namespace plimsoll {
+namespace {
+
+struct UnderWay {
+  size_t op = 0;
+  uint32_t end = 0;
+  double done_ms = 0;
+};
+
+double transferred_bytes(const Graph& graph, uint32_t position, const Bucket& bucket) {
+  const Op& op = graph.ops()[position];
+  return schema_of(op).transferred_bytes({graph, op}, bucket);
+}
+
+// Returns the time that a transfer takes from the moment at which its queue is free. `is_alone`: no copy in the other
+// direction is under way.
+double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bool is_alone) {
+  if (transfer.queue == Queue::kCommunication) return transfer.bytes / rank_link_bytes_per_ms(request);
+  const LinkUse use = is_alone ? LinkUse::kOneWay : LinkUse::kBothWays;
+  return between_copies_ms(request) + transfer.bytes / link_bytes_per_ms(request, use);
+}
+
+}  // namespace
+
+std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& bucket) {
+  std::vector<TimedTransfer> transfers;
+  for (const QueuedOp& queued : find_queued_ops(graph)) {
+    const double bytes = transferred_bytes(graph, queued.op, bucket);
+    transfers.push_back({.op = queued.op, .end = queued.end, .queue = queued.queue, .bytes = bytes});
+  }
+  return transfers;
+}
+
+void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms) {
+  std::vector<TimedTransfer> transfers;
+  for (uint32_t i = 0; i < program.ops.size(); ++i) {
+    const OpPlan& plan = program.ops[i];
+    if (!plan.is_queued()) continue;
+    const double bytes = transferred_bytes(program.graph, i, program.bucket);
+    transfers.push_back({.op = i, .end = plan.queue_end, .queue = plan.queue, .bytes = bytes});
+  }
+  add_transfer_waits(transfers, request, op_ms);
+}
+
+void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
+                        std::vector<double>& op_ms) {
+  std::vector<UnderWay> under_way;
+  double now_ms = 0;
+  std::array<double, kNumQueues> free_ms{};
+  const auto wait = [&](size_t position) {
+    for (const UnderWay& transfer : under_way) {
+      if (transfer.end > position || transfer.done_ms <= now_ms) continue;
+      op_ms[transfer.op] += transfer.done_ms - now_ms;
+      now_ms = transfer.done_ms;
+    }
+    std::erase_if(under_way, [&](const UnderWay& transfer) { return transfer.end <= position; });
+  };
+  auto next = transfers.begin();
+  for (uint32_t i = 0; i < op_ms.size(); ++i) {
+    wait(i);
+    if (next == transfers.end() || next->op != i) {
+      now_ms += op_ms[i];
+      continue;
+    }
+    const TimedTransfer& transfer = *next++;
+    double& queue_ms = free_ms[index_of(transfer.queue)];
+    queue_ms = std::max(queue_ms, now_ms);
+    const Queue other_way = transfer.queue == Queue::kToHost ? Queue::kToDevice : Queue::kToHost;
+    const bool is_alone = free_ms[index_of(other_way)] <= queue_ms;
+    queue_ms += transfer_ms(transfer, request, is_alone);
+    op_ms[i] = 0;
+    under_way.push_back({i, transfer.end, queue_ms});
+  }
+  wait(op_ms.size());
+}
+
+}  // namespace plimsoll
