@@ -29,6 +29,9 @@ Environment process_environment();
 // Returns the number of ranks on this host if a launcher has started this process as a rank of a run, otherwise
 // nothing. Errors: kUsage for variables of a launcher that contradict each other.
 std::optional<int> num_local_ranks(const Environment& environment);
+// Returns true if this process is the rank that prints and writes the files of a run: rank 0, or a process that no
+// launcher has started as a rank. Errors: as num_local_ranks().
+bool is_first_rank(const Environment& environment);
 
 // The figures of one optimizer step, complete at the end of the step.
 struct StepInfo {

@@ -279,7 +279,8 @@ std::string Trainer::save_checkpoint() {
   state.totals.tokens = run.tokens;
   const std::string& folder = impl().arguments().output_dir;
   make_folders(session.files(), folder);
-  const FolderLock lock(folder);
+  std::optional<FolderLock> lock;
+  if (session.place().is_first()) lock.emplace(folder);
   if (is_first) {
     state.run = new_run_identity();
     std::vector<std::string> lines;

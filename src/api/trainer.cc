@@ -140,7 +140,10 @@ const PlanReport& Trainer::plan() const {
 }
 
 std::string Trainer::device_line() const {
-  return plimsoll::device_line(impl().session.setup().device);
+  const RunSetup& setup = impl().session.setup();
+  std::string line = plimsoll::device_line(setup.device);
+  if (!setup.place.is_alone()) line += fmt::format("; rank {} of {}", setup.place.rank, setup.place.size);
+  return line;
 }
 
 std::vector<std::string> Trainer::description() const {
@@ -164,8 +167,7 @@ std::vector<std::string> Trainer::description() const {
     lines.push_back(fmt::format(
         "{} of {}; {}, 0 padded (padding to the longest would make {})",
         counted(setup.steps.length.max_steps, "step"),
-        counted(setup.arguments.per_device_train_batch_size * setup.arguments.gradient_accumulation_steps,
-                "sequence"),
+        counted(setup.arguments.per_device_train_batch_size * batches_per_step(setup.arguments), "sequence"),
         counted(census.total_tokens, "real token"), padded));
   }
   return lines;
@@ -198,7 +200,7 @@ TrainOutput Trainer::train(const Announce& announce) {
       if (announce) announce(line);
     }
   };
-  FileSystem& files = posix_file_system();
+  FileSystem& files = impl().files;
   const std::string& folder = impl().arguments().output_dir;
   auto next = std::make_unique<TrainLoop>(impl().session, impl().callbacks, &impl().stop);
   TrainLoop& loop = *next;
@@ -337,29 +339,27 @@ std::vector<std::string> Trainer::label_names() const {
 
 void Trainer::save_model(const std::string& folder) {
   impl().start();
-  save_model_folder(posix_file_system(), folder, impl().session.model_contents());
+  save_model_folder(impl().files, folder, impl().session.model_contents());
 }
 
 void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
-  write_metrics(posix_file_system(), impl().arguments().output_dir, split, metrics);
+  write_metrics(impl().files, impl().arguments().output_dir, split, metrics);
 }
 
 std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   const std::string memory_file = join_path(impl().arguments().output_dir, kMemoryFile);
-  if (output.was_complete && posix_file_system().status(memory_file)) return {};
+  if (output.was_complete && impl().files.status(memory_file)) return {};
   std::vector<std::string> written{kPlanFile, kMemoryFile};
   const std::string& folder = impl().arguments().output_dir;
-  if (impl().arguments().profile &&
-      write_profile(posix_file_system(), folder, impl().session, impl().step_ms())) {
+  if (impl().arguments().profile && write_profile(impl().files, folder, impl().session, impl().step_ms())) {
     written.emplace_back("profile.json");
   }
-  if (!output.interrupted && write_model_card(posix_file_system(), folder, impl().session.setup(), output)) {
+  if (!output.interrupted && write_model_card(impl().files, folder, impl().session.setup(), output)) {
     written.emplace_back("README.md");
   }
   // memory.json is written last, so that its existence shows that all files are complete.
-  const std::vector<std::string> plots =
-      write_run_reports(posix_file_system(), folder, impl().session, impl().plan, memory(), output,
-                        impl().arguments().run_name);
+  const std::vector<std::string> plots = write_run_reports(impl().files, folder, impl().session, impl().plan,
+                                                           memory(), output, impl().arguments().run_name);
   written.insert(written.begin() + 2, plots.begin(), plots.end());
   return written;
 }

@@ -44,8 +44,12 @@ struct OwnRun {
 };
 
 struct Trainer::Impl {
-  explicit Impl(RunSetup setup) : session(std::move(setup), posix_file_system()) {}
+  // The first rank writes the files of the run.
+  explicit Impl(RunSetup setup)
+      : files(setup.place.is_first() ? posix_file_system() : reading_file_system()),
+        session(std::move(setup), files) {}
 
+  FileSystem& files;
   MemoryPhase init_memory;  // begins when the object is made, before the plan
   Session session;
   PlanReport plan;

@@ -138,6 +138,9 @@ class FileSystem {
 
 // Returns the file system of this machine.
 FileSystem& posix_file_system();
+// Returns one that reads the files of this machine and discards everything that is written, renamed or removed: for a process
+// whose files another process writes.
+FileSystem& reading_file_system();
 
 // Returns "folder/name", or only the name if the folder is empty.
 std::string join_path(std::string_view folder, std::string_view name);

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <thread>
 
 namespace plimsoll::cli {
@@ -20,8 +22,26 @@ Stoppable stoppable{};
 std::atomic<const Stoppable*> running{nullptr};
 std::atomic<int> handlers_at_work{0};
 volatile std::sig_atomic_t signals_seen = 0;
-static_assert(std::atomic<const Stoppable*>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+volatile std::sig_atomic_t joins_repeated = 0;
+std::atomic<int64_t> first_signal_ms{0};
+static_assert(std::atomic<const Stoppable*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+                  std::atomic<int64_t>::is_always_lock_free,
               "a signal handler may take no lock");
+
+int64_t clock_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Returns true if the signal repeats the request of the first one.
+bool is_repeated() {
+  constexpr int64_t kJoinedMs = 1000;
+  if (joins_repeated == 0) return false;
+  int64_t unset = 0;
+  const int64_t now = clock_ms();
+  return !first_signal_ms.compare_exchange_strong(unset, now) && now - unset < kJoinedMs;
+}
 
 // Stops the work. Returns its notice, or null if there is no work to stop.
 const char* stop_running() {
@@ -38,6 +58,7 @@ void on_signal(int signal) {
   // to stop at once.
   static volatile std::sig_atomic_t hung_up = 0;
   if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
+  if (is_repeated()) return;
   if (signal == SIGHUP) {
     hung_up = 1;
   } else {
@@ -77,6 +98,10 @@ void obey_sent_interrupts() {
   sigaction(SIGINT, &action, nullptr);
 }
 
+bool obeys_only_sent_interrupts() {
+  return came_in_ignored;
+}
+
 void on_interrupt(void (*handler)(int signal)) {
   sent_handler = handler;
   if (!came_in_ignored) std::signal(SIGINT, handler == nullptr ? SIG_DFL : handler);
@@ -98,6 +123,10 @@ void catch_signals() {
   std::signal(SIGTERM, on_signal);
   // nohup ignores SIGHUP, and this must stay so.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+}
+
+void join_repeated_signals() {
+  joins_repeated = 1;
 }
 
 void release_signals() {

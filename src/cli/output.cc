@@ -62,6 +62,12 @@ void set_verbosity(const Arguments& arguments) {
   }
 }
 
+void leave_output_to_first_rank() {
+  current = Verbosity::kErrors;
+  if (std::freopen("/dev/null", "w", stdout) == nullptr)
+    throw Error(ErrorCode::kDevice, "cannot open /dev/null; check that /dev is complete");
+}
+
 Verbosity verbosity() {
   return current;
 }
@@ -114,6 +120,14 @@ void say_warning(const std::string& text) {
 
 void say_error(const std::string& text) {
   put_line(coloured("plimsoll:", kRed) + " " + text);
+}
+
+void say_for_other(const std::string& line) {
+  put_line(line);
+}
+
+void erase_progress_bar() {
+  if (is_terminal()) std::fputs("\r\033[K", stderr);
 }
 
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {

@@ -32,8 +32,15 @@ bool is_ascii_only();
 void say(const std::string& line);
 void say_warning(const std::string& text);
 void say_error(const std::string& text);
+// Prints a line of the standard error of another process, with any verbosity.
+void say_for_other(const std::string& line);
+// Ends a progress bar that another process has drawn on the terminal.
+void erase_progress_bar();
 // Prints warnings and notes, one line each.
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
+
+// Prints only errors from now on, and no results: another process prints them.
+void leave_output_to_first_rank();
 
 // Prints a result to standard output.
 void print(const std::string& text);

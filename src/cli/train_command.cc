@@ -5,8 +5,10 @@
 #include <optional>
 #include <set>
 
+#include "cli/child.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/launch.h"
 #include "cli/progress.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
@@ -33,6 +35,13 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
   return text;
 }
 
+// Starts `train` with these words as several ranks and returns the exit code of the run.
+int run_ranks(int num_ranks, const std::vector<std::string>& words) {
+  RankCommand command{.words = {own_program(), "train"}, .num_ranks = num_ranks};
+  command.words.insert(command.words.end(), words.begin(), words.end());
+  return launch_ranks(command);
+}
+
 }  // namespace
 
 int run_train(const std::vector<std::string>& words) {
@@ -42,6 +51,12 @@ int run_train(const std::vector<std::string>& words) {
     return 0;
   }
   set_verbosity(parsed.arguments);
+  const std::optional<int> num_local = num_local_ranks(process_environment());
+  // The first rank prints the remarks about the arguments.
+  if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0)
+    return run_ranks(num_ranks, words);
+  if (num_local) join_repeated_signals();
+  if (!is_first_rank(process_environment())) leave_output_to_first_rank();
   Remarks remarks(parsed.warnings, parsed.notes);
   const Arguments& arguments = parsed.arguments;
   TestInput input = read_test_input(parsed);

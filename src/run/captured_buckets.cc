@@ -148,7 +148,8 @@ CapturedBuckets captured_buckets_of_dummy(CountedRun run, const BatchOptions& ba
   const Bucket& largest = batches.train;
   const int64_t batch_size = std::min(largest.sequences, std::ssize(run.train_lengths));
   run.arguments.per_device_train_batch_size = run.sampler.batch_size = batch_size;
-  run.arguments.gradient_accumulation_steps = run.sampler.accumulation_steps = batches.accumulation_steps;
+  run.arguments.gradient_accumulation_steps = batches.accumulation_steps;
+  run.sampler.accumulation_steps = batches_per_step(run.arguments);
   std::ranges::fill(run.train_lengths, static_cast<int32_t>(largest.longest));
   for (std::vector<std::vector<int32_t>>* sets : {&run.evaluated, &run.predicted}) {
     for (std::vector<int32_t>& lengths : *sets)

@@ -177,7 +177,8 @@ int available_threads() {
 }
 
 int num_run_threads(const Arguments& arguments) {
-  return arguments.num_threads > 0 ? static_cast<int>(arguments.num_threads) : available_threads();
+  if (arguments.num_threads > 0) return static_cast<int>(arguments.num_threads);
+  return std::max(1, available_threads() / static_cast<int>(arguments.nproc_per_node));
 }
 
 }  // namespace plimsoll

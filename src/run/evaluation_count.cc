@@ -31,9 +31,9 @@ int64_t by_epochs(const Arguments& arguments, const RunLength& length, const Run
   DataPosition position = start.position;
   if (position.index >= length.rows_per_epoch) position = {position.epoch + 1, 0};
   const int64_t batch = arguments.per_device_train_batch_size;
-  const int64_t accumulation = arguments.gradient_accumulation_steps;
+  const int64_t per_step = batches_per_step(arguments);
   const int64_t batches_left = rounded_up(length.rows_per_epoch - position.index, batch);
-  const int64_t first_end = start.step + rounded_up(batches_left, accumulation);
+  const int64_t first_end = start.step + rounded_up(batches_left, per_step);
   const bool has_end = first_end <= length.max_steps;
   const int64_t num_ends = has_end ? (length.max_steps - first_end) / length.steps_per_epoch + 1 : 0;
   const int64_t last_done = position.epoch + num_ends;
@@ -42,7 +42,7 @@ int64_t by_epochs(const Arguments& arguments, const RunLength& length, const Run
   const int64_t steps_beyond =
       has_end ? (length.max_steps - first_end) % length.steps_per_epoch : length.max_steps - start.step;
   if (steps_beyond <= 0) return at_ends;
-  const int64_t index = (has_end ? 0 : position.index) + (steps_beyond * accumulation - 1) * batch;
+  const int64_t index = (has_end ? 0 : position.index) + (steps_beyond * per_step - 1) * batch;
   const double epoch = static_cast<double>(last_done) +
                        static_cast<double>(index / batch + 1) / static_cast<double>(length.batches_per_epoch);
   return at_ends + (epoch < arguments.eval_delay ? 0 : 1);

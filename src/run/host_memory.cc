@@ -28,6 +28,9 @@ constexpr int64_t kGpuDriverBytes = 40 * kMiB;
 // touches, with the decoded pages of columns. Runs of a tiny model held 14.6 MiB and 10.1 MiB more with pyarrow's libraries 26.
 constexpr int64_t kArrowBytes = 20 * kMiB;
 constexpr int64_t kArrowReadingBytes = 16 * kMiB;
+// The connection to the other ranks of a run: the memory for data that is received and then added (kStagingBytes in
+// device/comm/collectives.h), and two threads.
+constexpr int64_t kRankBytes = 6 * kMiB;
 // A thread's stack and the memory that oneDNN keeps per thread.
 constexpr int64_t kBytesPerThread = 1 * kMiB;
 // A chunk of a checkpoint during transfer and conversion, and its JSON texts.
@@ -203,7 +206,8 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   // A run on a GPU never calls the library for matrix products on a CPU.
   const MatmulLibraryMemory products =
       setup.device.options.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
-  const int64_t own_bytes = kProcessBytes + threads * kBytesPerThread + arrow_bytes(setup);
+  const int64_t rank_bytes = num_ranks(setup.arguments) > 1 ? kRankBytes : 0;
+  const int64_t own_bytes = kProcessBytes + threads * kBytesPerThread + arrow_bytes(setup) + rank_bytes;
   host.process_bytes += own_bytes + products.at_start_bytes;
   host.bound_buckets = train_buckets_used(setup, train) + evaluation_buckets_used(setup) + 4;
   host.library_bytes_per_bucket = products.per_bucket_bytes;

@@ -44,7 +44,7 @@ class LauncherVariables {
     }
     return std::nullopt;
   }
-  // As find(). Errors: kUsage, with the variable `because`, if none is set.
+  // Returns what find() returns. Errors: kUsage, with the variable `because`, if none is set.
   Variable require(std::initializer_list<const char*> names, const Variable& because) const {
     if (std::optional<Variable> found = find(names)) return *std::move(found);
     throw_error(ErrorCode::kUsage, "{} is not set, but {} is; {}", *names.begin(), because.text(), advice_);
@@ -256,6 +256,10 @@ std::optional<RankPlace> launched_rank_place(const Environment& environment) {
 
 RankPlace rank_place(const Environment& environment) {
   return launched_rank_place(environment).value_or(RankPlace{});
+}
+
+bool is_first_rank(const Environment& environment) {
+  return rank_place(environment).is_first();
 }
 
 std::optional<int> num_local_ranks(const Environment& environment) {

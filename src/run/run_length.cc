@@ -30,7 +30,7 @@ bool has_other_batches(const Arguments& arguments, const RunLength& length, cons
   const Arguments& before = state.arguments;
   return arguments.ignore_data_skip || state.data.rows != length.rows_per_epoch ||
          before.per_device_train_batch_size != arguments.per_device_train_batch_size ||
-         before.gradient_accumulation_steps != arguments.gradient_accumulation_steps;
+         batches_per_step(before) != batches_per_step(arguments);
 }
 
 RunStart start_from(const RunState& state, const Arguments& arguments) {
@@ -88,8 +88,8 @@ void warn_of_long_warmup(const Arguments& arguments, const RunLength& length, Di
 RunLength run_length(const Arguments& arguments, const Sampler& sampler) {
   RunLength length{.rows_per_epoch = sampler.rows_per_epoch(),
                    .batches_per_epoch = sampler.batches_per_epoch()};
-  const int64_t accumulation = arguments.gradient_accumulation_steps;
-  length.steps_per_epoch = std::max<int64_t>(1, (length.batches_per_epoch + accumulation - 1) / accumulation);
+  const int64_t per_step = batches_per_step(arguments);
+  length.steps_per_epoch = std::max<int64_t>(1, (length.batches_per_epoch + per_step - 1) / per_step);
   if (arguments.max_steps > 0) {
     length.max_steps = arguments.max_steps;
     length.num_epochs =
@@ -106,7 +106,7 @@ SamplerOptions sampler_options(const Arguments& arguments) {
   return {.strategy = parse_sampling_strategy(arguments.train_sampling_strategy),
           .seed = static_cast<uint64_t>(arguments.data_seed.value_or(arguments.seed)),
           .batch_size = arguments.per_device_train_batch_size,
-          .accumulation_steps = arguments.gradient_accumulation_steps,
+          .accumulation_steps = batches_per_step(arguments),
           .last_batch = arguments.dataloader_drop_last ? LastBatch::kDrop : LastBatch::kKeep};
 }
 

@@ -13,6 +13,7 @@
 #include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/label_choice.h"
+#include "run/rank_environment.h"
 #include "run/run_length.h"
 #include "run/run_request.h"
 #include "run/stored_weights.h"
@@ -135,11 +136,31 @@ void check_best_metric(const Arguments& arguments, const DataSets& data, std::ve
               arguments.metric_for_best_model, fmt::join(names, ", eval_"));
 }
 
+// Returns the place of this process in the run, and sets the arguments that state the number of ranks. Errors: as
+// rank_place(); kUsage if the arguments ask for more ranks than were started.
+RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
+  const RankPlace place = rank_place(environment);
+  if (num_ranks(arguments) > 1 && num_ranks(arguments) != place.size) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--nproc_per_node {} --nnodes {} asks for {}, but the environment describes {}: start the run "
+        "with `plimsoll train`, torchrun, srun or mpirun, which start one process per rank",
+        arguments.nproc_per_node, arguments.nnodes, counted(num_ranks(arguments), "rank"), place.size);
+  }
+  const bool is_even = place.size % place.local_size == 0;
+  arguments.nproc_per_node = is_even ? place.local_size : place.size;
+  arguments.nnodes = place.size / arguments.nproc_per_node;
+  return place;
+}
+
 }  // namespace
 
-RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
+RunSetup prepare_run(const Arguments& given, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts) {
-  RunSetup setup{.arguments = arguments, .purpose = purpose, .metrics = parts.metrics};
+  RunSetup setup{.arguments = given, .purpose = purpose, .metrics = parts.metrics};
+  if (purpose == RunPurpose::kTrain && !ends_with_plan(purpose, given))
+    setup.place = place_of_run(setup.arguments, environment);
+  const Arguments& arguments = setup.arguments;
   Diagnostics& diagnostics = setup.diagnostics;
   check_folders(arguments, purpose, files);
   check_arguments(arguments, purpose, diagnostics);

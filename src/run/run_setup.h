@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/rank_place.h"
 #include "plan/compile/plan.h"
 #include "plan/compile/plan_labels.h"
 #include "plan/request/request_of.h"
@@ -29,6 +30,7 @@ struct TaskChoice;  // run/corpus.h
 struct RunSetup {
   Arguments arguments;
   RunPurpose purpose = RunPurpose::kTrain;
+  RankPlace place = {};
   PassOptions passes = {};
   ChosenDevice device = {};
   ModelSource model = {};

@@ -76,10 +76,12 @@ std::string hyperparameters(const RunSetup& setup) {
   std::string text =
       fmt::format("- learning_rate: {}\n- train_batch_size: {}\n- eval_batch_size: {}\n- seed: {}\n",
                   a.learning_rate, a.per_device_train_batch_size, a.per_device_eval_batch_size, a.seed);
-  if (a.gradient_accumulation_steps > 1) {
-    text += fmt::format("- gradient_accumulation_steps: {}\n- total_train_batch_size: {}\n",
-                        a.gradient_accumulation_steps,
-                        a.gradient_accumulation_steps * a.per_device_train_batch_size);
+  if (num_ranks(a) > 1) text += fmt::format("- num_devices: {}\n", num_ranks(a));
+  if (a.gradient_accumulation_steps > 1)
+    text += fmt::format("- gradient_accumulation_steps: {}\n", a.gradient_accumulation_steps);
+  if (batches_per_step(a) > 1) {
+    text +=
+        fmt::format("- total_train_batch_size: {}\n", batches_per_step(a) * a.per_device_train_batch_size);
   }
   text += "- optimizer: " + a.optim;
   if (a.optim.starts_with("adamw")) {

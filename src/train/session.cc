@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -20,28 +21,12 @@
 #include "run/device_choice.h"
 #include "run/tokenizer_source.h"
 #include "tasks/task.h"
+#include "train/device_work.h"
+#include "train/rank_agreement.h"
 #include "train/speed.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {
-namespace {
-
-// Returns the tensors that batches of a program have, and the size of the largest one.
-BatchLayout layout_of(const ProgramPlan& program) {
-  return {.tensors = batch_tensors(program.graph), .capacity = program.bucket};
-}
-
-// Runs `work`. If the GPU fails, adds the memory of the plan and of the card to the error.
-template <typename Work>
-auto on_device(const Plan& plan, const Work& work) {
-  try {
-    return work();
-  } catch (const GpuError& error) {
-    throw Error(error.code(), error.what() + describe_gpu_memory(plan));
-  }
-}
-
-}  // namespace
 
 Session::Session(RunSetup setup, FileSystem& files, const ExecutorOptions& options)
     : setup_(std::move(setup)), files_(files), options_(options), plan_(build_plan(setup_.request)) {
@@ -54,6 +39,7 @@ std::string Session::allocate() {
   require_fit(plan_, setup_.spec(), setup_.plan_labels);
   require_free_memory(plan_, setup_.device.label);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
+  connect();
   // The session takes over the executor only when it is complete.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
@@ -62,6 +48,10 @@ std::string Session::allocate() {
   });
   if (setup_.arguments.profile) ceilings_ = executor->measure_ceilings();
   const std::string loaded = fill_weights(*executor);
+  if (communicator_ != nullptr) {
+    const RankFact weights = fact_of_weights(*executor);
+    require_equal_facts(*communicator_, {&weights, 1});
+  }
   executor->zero_states();
   executor_ = std::move(executor);
   is_new_ = true;
@@ -82,6 +72,28 @@ std::string Session::fill_weights(Executor& executor) const {
       from);
   if (setup_.model.adapter) load_adapter(executor, *setup_.model.adapter);
   return describe_load(report, hugging_face_class(setup_.model.config), setup_.model.weights->path());
+}
+
+void Session::connect() {
+  if (setup_.place.is_alone() || communicator_ != nullptr) return;
+  communicator_ = connect_ranks(setup_.place);
+  options_.communicator = communicator_.get();
+  require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
+}
+
+void Session::sum_over_ranks(std::span<double> numbers) {
+  if (communicator_ == nullptr) return;
+  communicator_->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+}
+
+bool Session::is_true_on_any_rank(bool flag) {
+  double count = flag ? 1 : 0;
+  sum_over_ranks({&count, 1});
+  return count > 0;
+}
+
+void Session::wait_for_ranks() {
+  if (communicator_ != nullptr) communicator_->barrier();
 }
 
 void Session::begin_anew() {
@@ -123,7 +135,9 @@ void Session::start_batches(DataPosition position, int64_t num_epochs) {
           .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
           .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
           .start = position,
-          .num_epochs = num_epochs});
+          .num_epochs = num_epochs,
+          .rank = setup_.place.rank,
+          .num_ranks = setup_.place.size});
 }
 
 bool Session::next_batch(MicroBatch& batch) {
@@ -140,10 +154,19 @@ void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat rep
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
   is_new_ = false;
-  executor_->stage(kTrainProgram, batch.tensors, denominator);
-  executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
+  stage(batch, denominator, micro_batches_);
+  micro_batches_ += batch.info.batches_of_ranks;
   executor_->set_accumulate(!first_of_step);
   run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
+}
+
+// The ranks draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
+// divided by infinity are zero.
+void Session::stage(const MicroBatch& batch, double denominator, int64_t number) {
+  const int64_t own = batch.info.contributes ? number + setup_.place.rank : number;
+  executor_->stage(kTrainProgram, batch.tensors,
+                   batch.info.contributes ? denominator : std::numeric_limits<double>::infinity());
+  executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), own);
 }
 
 double Session::forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
@@ -188,150 +211,8 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  executor_->stage(kTrainProgram, batch.tensors, denominator);
-  executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), number);
+  stage(batch, denominator, number);
   return executor_->first_bad_value();
-}
-
-MetricMap Session::evaluate(const Dataset& data, const std::string& split,
-                            std::vector<std::vector<float>>* logits,
-                            const std::function<void(int64_t, int64_t)>& progress) {
-  const auto start = std::chrono::steady_clock::now();
-  MetricMap metrics;
-  for (const auto& [key, value] : loss_and_metrics(data, logits, progress))
-    metrics[fmt::format("{}_{}", split, key)] = value;
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  const int64_t rows = data.num_rows();
-  const int64_t batch = setup_.arguments.per_device_eval_batch_size;
-  metrics.merge(
-      speed_metrics(split, {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
-  return metrics;
-}
-
-namespace {
-
-// The sums of an evaluation over its batches, in order.
-struct EvaluationSums {
-  // `own_metrics`: those that the program defines.
-  EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
-                 std::span<const std::shared_ptr<Metric>> own_metrics)
-      : data(evaluated),
-        num_labels(model.num_labels),
-        task_record(task),
-        metrics(task.new_metric_sums(model.num_labels, model.id2label)),
-        own(own_metrics) {
-    for (const std::shared_ptr<Metric>& metric : own) metric->reset();
-  }
-
-  // Adds a batch, with the outputs that were fetched last.
-  void add(Executor& executor, const MicroBatch& batch, std::vector<std::vector<float>>* all_logits) {
-    const double loss = executor.fetched("loss").load(0);
-    const double weight = weight_of(task_record, batch);
-    loss_sum += loss;
-    weight_sum += weight;
-    num_rows_done += std::ssize(batch.rows);
-    EvaluatedBatch evaluated{.logits = {},
-                             .classes = {},
-                             .values = {},
-                             .cu_seqlens = batch.tensors.ints("cu_seqlens"),
-                             .loss = loss / std::max(weight, 1.0),
-                             .num_labels = batch.info.num_labels};
-    if (!task_record.has_logits) {
-      evaluated.num_correct = static_cast<int64_t>(executor.fetched(std::string(kNumCorrect)).load(0));
-      metrics->add(evaluated);
-      return;
-    }
-    const bool per_token = is_per_token(task_record.labels);
-    const int64_t num_rows = per_token ? batch.size().tokens : batch.size().sequences;
-    const std::span<const float> logits(executor.fetched("logits").as<float>(),
-                                        static_cast<size_t>(num_rows * num_labels));
-    evaluated.logits = logits;
-    if (batch.tensors.has_ints("labels")) evaluated.classes = batch.tensors.ints("labels");
-    if (batch.tensors.has_floats("labels")) evaluated.values = batch.tensors.floats("labels");
-    metrics->add(evaluated);
-    for (const std::shared_ptr<Metric>& metric : own) {
-      metric->add({.num_labels = num_labels,
-                   .logits = logits,
-                   .classes = evaluated.classes,
-                   .values = evaluated.values,
-                   .sequence_starts = evaluated.cu_seqlens});
-    }
-    if (all_logits == nullptr) return;
-    for (size_t i = 0; i < batch.rows.size(); ++i)
-      all_logits->push_back(logits_of_sequence(data, batch, i, logits, task_record.labels, num_labels));
-  }
-
-  // The weight of a batch's mean loss in the loss of the evaluation: its number of rows, as in Trainer, or, without logits,
-  // its number of labels, so that perplexity does not depend on how a text is divided into rows. A batch may have none.
-  static double weight_of(const TaskRecord& task, const MicroBatch& batch) {
-    return static_cast<double>(task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels);
-  }
-
-  const Dataset& data;
-  int64_t num_labels;
-  const TaskRecord& task_record;
-  std::unique_ptr<MetricSums> metrics;
-  std::span<const std::shared_ptr<Metric>> own;
-  double loss_sum = 0;  // sum of the mean loss of each batch times its weight
-  double weight_sum = 0;
-  int64_t num_rows_done = 0;
-};
-
-// Returns the denominator by which the loss of a batch becomes the mean over its labels times the batch's weight.
-double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
-  return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
-         std::max(EvaluationSums::weight_of(task, batch), 1.0);
-}
-
-}  // namespace
-
-MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* all_logits,
-                                    const std::function<void(int64_t, int64_t)>& progress) {
-  const TaskRecord& task = task_of(setup_.request.model.problem_type);
-  Sampler sampler(
-      {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
-      data.row_lengths(), data.row_sequences());
-  const BatchLayout layout = layout_of(plan_.programs.at(kEvaluateProgram));
-  Loader loader(data, std::move(sampler), layout, {.start = {}, .num_epochs = 1});
-  // While one batch runs, the next one is loaded and enqueued; then the outputs of the first are read.
-  const size_t num_batches = executor_->runs_ahead() ? 2 : 1;
-  std::vector<MicroBatch> batches;
-  batches.reserve(num_batches);
-  for (size_t i = 0; i < num_batches; ++i) {
-    batches.push_back(make_micro_batch(layout));
-  }
-  std::span<const std::shared_ptr<Metric>> own_metrics;
-  if (!data.labels.empty() && !setup_.arguments.prediction_loss_only) own_metrics = setup_.metrics;
-  EvaluationSums sums(task, setup_.model.config, data, own_metrics);
-  const auto read = [&](const MicroBatch& batch) {
-    on_device(plan_, [&] { sums.add(*executor_, batch, all_logits); });
-    if (progress) progress(sums.num_rows_done, data.num_rows());
-  };
-  const MicroBatch* given = nullptr;
-  for (size_t next = 0;; next = (next + 1) % batches.size()) {
-    MicroBatch& batch = batches[next];
-    if (!loader.next(batch)) break;
-    on_device(plan_, [&] {
-      executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(task, batch));
-      run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
-    });
-    if (given != nullptr) read(*given);
-    executor_->fetch();
-    given = &batch;
-    if (!executor_->runs_ahead()) read(*std::exchange(given, nullptr));
-  }
-  if (given != nullptr) read(*given);
-  MetricMap metrics;
-  if (data.labels.empty()) return metrics;
-  metrics["loss"] = sums.loss_sum / std::max(sums.weight_sum, 1.0);
-  if (setup_.arguments.prediction_loss_only) return metrics;
-  std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
-  if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
-  MetricList list = sums.metrics->metrics(names);
-  if (setup_.data.metric_names.size() > 1) add_combined_score(list);
-  for (const auto& [name, value] : list) metrics[name] = value;
-  for (const std::shared_ptr<Metric>& metric : own_metrics) metrics[metric->name()] = metric->value();
-  return metrics;
 }
 
 std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& batch, size_t i,

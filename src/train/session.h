@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "device/comm/communicator.h"
 #include "exec/executor.h"
 #include "io/data/loader.h"
 #include "io/data/memory_rows.h"
@@ -68,7 +69,8 @@ class Session {
   bool next_batch(MicroBatch& batch);
   MicroBatch make_batch() const;
 
-  // Computes the gradients of one micro-batch and returns its loss, divided by `denominator`. `first` overwrites
+  // Computes the gradients of one micro-batch and returns its loss, divided by `denominator`. A batch that is not this
+  // rank's own (BatchInfo::contributes) gets zeros. `first` overwrites
   // gradients; otherwise they are added to if the plan accumulates.
   double forward_backward(const MicroBatch& batch, double denominator, bool first);
   // Updates the weights, or skips the step if the loss scale was too large. Errors: kNotFinite, naming the first tensor
@@ -81,8 +83,8 @@ class Session {
   void start_update(double learning_rate, int64_t step, int64_t skipped);
   // Returns the outcome of start_update(). Errors: as update(). Requires: the loss is finite.
   UpdateOutcome outcome_of(const StepOutputs& outputs, int64_t step) const;
-  // Returns Executor::first_bad_value() for a micro-batch whose loss was not finite. `number`: its number in the run, from
-  // 0. Requires: its step has not changed any weight.
+  // Returns Executor::first_bad_value() for a micro-batch whose loss was not finite. `number`: micro_batches_done() before
+  // it. Requires: its step has not changed any weight.
   std::string first_bad_value(const MicroBatch& batch, double denominator, int64_t number);
 
   // Returns rows that the program passes as a data set. Errors: kBadData, naming the row, for rows that the model cannot
@@ -103,12 +105,22 @@ class Session {
   MetricMap evaluate(const Dataset& data, const std::string& split, std::vector<std::vector<float>>* logits,
                      const std::function<void(int64_t, int64_t)>& progress);
 
+  // The place of this process among the ranks of the run.
+  const RankPlace& place() const { return setup_.place; }
+  // Replaces each number by its sum over the ranks, or returns the flag of any rank. Every rank calls the same functions in
+  // the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  void sum_over_ranks(std::span<double> numbers);
+  bool is_true_on_any_rank(bool flag);
+  // Returns when every rank has called it.
+  void wait_for_ranks();
+
   // Sets optimizer states and random numbers to those of a new run; the weights keep their values. Costs nothing if they
   // are in that state already.
   void begin_anew();
   // Notes that the states are about to be read from a checkpoint.
   void note_states_read() { is_new_ = false; }
 
+  // The number of micro-batches of the run so far, those of all ranks together.
   int64_t micro_batches_done() const { return micro_batches_; }
   void set_micro_batches_done(int64_t n) { micro_batches_ = n; }
 
@@ -125,6 +137,10 @@ class Session {
                              const std::function<void(int64_t, int64_t)>& progress);
   // Runs those entries of a schedule that repeat in this way, in order, for the staged batch.
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
+  // Connects the ranks, and checks that they do the same work. Errors: kDevice, kUsage.
+  void connect();
+  // Stages a micro-batch of the training program. `number`: micro_batches_done() before it.
+  void stage(const MicroBatch& batch, double denominator, int64_t number);
   std::string measure_products(Executor& executor);
   // Returns a text about what was loaded, in Hugging Face's words.
   std::string fill_weights(Executor& executor) const;
@@ -135,10 +151,11 @@ class Session {
   FileSystem& files_;
   ExecutorOptions options_;
   Plan plan_;
+  std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
   bool is_new_ = true;                       // states and micro_batches_ are those of a new run
-  int64_t micro_batches_ = 0;                // the index of random numbers
+  int64_t micro_batches_ = 0;                // see micro_batches_done(); the index of random numbers
   mutable int64_t num_batches_of_rows_ = 0;  // made by batch_of(), each with masks of its own
   int64_t gpu_used_before_ = 0;              // bytes that other processes used when the arena was allocated
   Ceilings ceilings_;

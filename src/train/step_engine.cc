@@ -1,6 +1,7 @@
 #include "train/step_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -91,11 +92,13 @@ void StepEngine::enqueue(const Step& step, const EnqueuedBatch& enqueued) {
 
 void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   StepInfo& info = step.info;
-  step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
+  if (batch.info.contributes) step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
   step.last = batch.info;
   step.micro_batches_done = session_.micro_batches_done();
-  info.num_tokens += batch.size().tokens;
-  info.num_sequences += batch.size().sequences;
+  if (batch.info.contributes) {
+    info.num_tokens += batch.size().tokens;
+    info.num_sequences += batch.size().sequences;
+  }
   const Bucket& bucket = session_.executor().current_bucket(kTrainProgram);
   info.num_rows_computed += bucket.tokens;
   BucketFlops& flops = flops_by_bucket_[{bucket.tokens, bucket.label_rows()}];
@@ -155,6 +158,24 @@ void StepEngine::run_step() {
   }
 }
 
+// Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step.
+void StepEngine::add_other_ranks(Step& step) {
+  StepInfo& info = step.info;
+  std::array<double, 6> sums{info.loss,
+                             info.z_loss,
+                             static_cast<double>(info.num_tokens),
+                             static_cast<double>(info.num_sequences),
+                             static_cast<double>(info.num_rows_computed),
+                             step.flops};
+  session_.sum_over_ranks(sums);
+  info.loss = sums[0];
+  info.z_loss = sums[1];
+  info.num_tokens = static_cast<int64_t>(sums[2]);
+  info.num_sequences = static_cast<int64_t>(sums[3]);
+  info.num_rows_computed = static_cast<int64_t>(sums[4]);
+  step.flops = sums[5];
+}
+
 void StepEngine::finish_pending_step() {
   Step step = *std::exchange(pending_, std::nullopt);
   StepInfo& info = step.info;
@@ -170,12 +191,14 @@ void StepEngine::finish_pending_step() {
   info.grad_norm = outputs.grad_norm;
   info.loss_scale = outputs.loss_scale;
   skipped_steps_ = outputs.skipped_steps;
+  add_other_ranks(step);
   info.data_wait_ms = std::exchange(waited_ms_, 0.0);
   const auto now = Clock::now();
   info.step_ms = ms_between(std::exchange(last_finish_, now), now);
   info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
   const RunSetup& setup = session_.setup();
-  const int64_t batches_in_epoch = step.last.position.index / setup.arguments.per_device_train_batch_size + 1;
+  const int64_t batches_in_epoch =
+      step.last.position.index / setup.arguments.per_device_train_batch_size + step.last.batches_of_ranks;
   info.epoch =
       static_cast<double>(step.last.position.epoch) +
       static_cast<double>(batches_in_epoch) / static_cast<double>(setup.steps.length.batches_per_epoch);

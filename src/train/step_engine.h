@@ -122,6 +122,7 @@ class StepEngine {
   void enqueue(const Step& step, const EnqueuedBatch& enqueued);
   void count_batch(Step& step, const MicroBatch& batch);
   void read_loss(Step& step);
+  void add_other_ranks(Step& step);
   void finish_pending_step();
   [[noreturn]] void throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss);
 

@@ -51,9 +51,15 @@ TrainLoop::TrainLoop(Session& session, Callbacks callbacks, StopFlag stop)
 }
 
 TrainOutput TrainLoop::run(const OnBegin& on_begin) {
-  std::filesystem::create_directories(arguments_.output_dir);
-  const FolderLock lock(arguments_.output_dir);
+  // The first rank writes the files of the run.
+  std::optional<FolderLock> lock;
+  if (session_.place().is_first()) {
+    std::filesystem::create_directories(arguments_.output_dir);
+    lock.emplace(arguments_.output_dir);
+  }
   const std::vector<std::string> lines = begin();
+  // No rank reads the checkpoint that the run begins with any longer, so that the first one may remove it.
+  session_.wait_for_ranks();
   if (on_begin) on_begin(lines);
   FileSystem& files = session_.files();
   remove_leftovers(files, arguments_.output_dir);
@@ -78,7 +84,7 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
     log_.record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
     write_streamed_file(files, join_path(arguments_.output_dir, kTrainerStateFile),
                         [&](const PutText& put) { write_trainer_state(state_, put); });
-    closing_lines_ = checkpoints_.choose_final_weights();
+    choose_final_weights();
   }
   complete_output(output);
   output.log_history = std::move(state_.log_history);
@@ -89,7 +95,7 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
 // Ends a run that was already complete when it was resumed. Its files are not written again.
 TrainOutput TrainLoop::finish_completed_run() {
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
-  closing_lines_ = checkpoints_.choose_final_weights();
+  choose_final_weights();
   TrainOutput output;
   output.was_complete = true;
   output.metrics = final_metrics(whole_run());
@@ -97,6 +103,13 @@ TrainOutput TrainLoop::finish_completed_run() {
   output.log_history = read_log(session_.files(), join_path(arguments_.output_dir, kLogFile));
   for (const auto& callback : callbacks_) callback->on_train_end();
   return output;
+}
+
+void TrainLoop::choose_final_weights() {
+  // Every rank waits until the best checkpoint is complete, and the first one waits until no rank reads it any longer.
+  session_.wait_for_ranks();
+  closing_lines_ = checkpoints_.choose_final_weights();
+  session_.wait_for_ranks();
 }
 
 void TrainLoop::complete_output(TrainOutput& output) const {
@@ -242,7 +255,8 @@ StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
   const bool evaluates = control_.evaluate && session_.setup().data.evaluate;
   state_.evaluation_is_due = evaluates && evaluate(info) == Outcome::kInterrupted;
   state_.save_is_due = state_.evaluation_is_due && control_.save;
-  const bool stop = stop_is_requested();
+  // All ranks stop after the same step if one of them was asked to.
+  const bool stop = session_.is_true_on_any_rank(stop_is_requested());
   if (control_.save || stop || (control_.stop && arguments_.save_strategy != "no")) save(info);
   interrupted_ = stop && (info.step < state_.max_steps || state_.evaluation_is_due);
   const bool is_end = control_.stop || stop || info.step >= state_.max_steps;
@@ -265,7 +279,8 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   const StepEngine::Pause pause(engine_);
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
-    if (done < all && stop_is_requested()) throw Interrupted();
+    // Several ranks evaluate to the end, because they have to end together.
+    if (done < all && session_.place().is_alone() && stop_is_requested()) throw Interrupted();
   };
   MetricMap metrics;
   // Each data set reports its own time and number of rows.
@@ -299,8 +314,7 @@ void TrainLoop::save(const StepInfo& info) {
 // Returns the epoch that contains the last step, counted from the current position.
 int64_t TrainLoop::last_epoch() const {
   const RunSetup& setup = session_.setup();
-  const int64_t rows_per_step =
-      arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
+  const int64_t rows_per_step = batches_per_step(arguments_) * arguments_.per_device_train_batch_size;
   const int64_t rows_left = setup.steps.length.rows_per_epoch - state_.position.index;
   const int64_t steps_left = (rows_left + rows_per_step - 1) / rows_per_step;
   const int64_t beyond = state_.max_steps - state_.step - steps_left;

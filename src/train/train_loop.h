@@ -81,6 +81,7 @@ class TrainLoop : private StepEngine::Client {
 
   // Its end.
   TrainOutput finish_completed_run();
+  void choose_final_weights();
   void complete_output(TrainOutput& output) const;
   MetricMap final_metrics(const PhaseWork& work) const;
   PhaseWork whole_run() const;

@@ -20,6 +20,11 @@ struct BatchInfo {
   // The number of labels in the optimizer step that would begin with this batch. The losses of its micro-batches are
   // divided by it.
   int64_t labels_in_step = 0;
+  // The number of batches that the ranks take together, this one included; 1 for one rank.
+  int64_t batches_of_ranks = 1;
+  // False if the epoch ended before the turn of this rank. The batch then repeats that of the first rank, and must add
+  // nothing to loss and gradients.
+  bool contributes = true;
   bool operator==(const BatchInfo&) const = default;
 };
 

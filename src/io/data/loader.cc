@@ -53,13 +53,23 @@ bool Loader::at_end() const {
 }
 
 void Loader::claim(MicroBatch& batch) {
-  const Sampler::Step step = sampler_.next();
+  // The rows of a step of the sampler are valid until its next one.
+  Sampler::Step step = sampler_.next();
   batch.rows.assign(step.rows.begin(), step.rows.end());
   batch.info = {.position = step.position,
                 .next = step.next,
-                .last_in_epoch = step.last_in_epoch,
                 .num_labels = 0,
-                .labels_in_step = data_.num_labels(step.step_rows, step.position.epoch)};
+                .labels_in_step = data_.num_labels(step.step_rows, step.position.epoch),
+                .contributes = options_.rank == 0};
+  for (int64_t rank = 1; rank < options_.num_ranks && !step.last_in_epoch; ++rank) {
+    step = sampler_.next();
+    ++batch.info.batches_of_ranks;
+    if (rank != options_.rank) continue;
+    batch.rows.assign(step.rows.begin(), step.rows.end());
+    batch.info.contributes = true;
+  }
+  batch.info.next = step.next;
+  batch.info.last_in_epoch = step.last_in_epoch;
 }
 
 void Loader::assemble(MicroBatch& batch) const {

@@ -235,6 +235,61 @@ TEST(Loader, TellsTheNumberOfLabelsOfAStep) {
   EXPECT_EQ(steps, 4);
 }
 
+// Returns the rows that a loader gives, batch by batch, and whether each batch is one of this rank's own.
+std::vector<std::pair<std::vector<int32_t>, BatchInfo>> batches_of(const Dataset& data,
+                                                                   const Sampler& sampler,
+                                                                   const LoaderOptions& options) {
+  const BatchLayout layout = layout_of(data, sampler, options.num_epochs);
+  Loader loader(data, sampler, layout, options);
+  MicroBatch batch = make_micro_batch(layout);
+  std::vector<std::pair<std::vector<int32_t>, BatchInfo>> batches;
+  while (loader.next(batch)) batches.emplace_back(batch.rows, batch.info);
+  return batches;
+}
+
+// The ranks take the batches of one rank in turn: none is dropped, none is taken twice, and all ranks have the same number.
+TEST(Loader, RanksShareTheBatchesOfAnEpoch) {
+  TestRandom random;
+  const Dataset data = random_data(random, 23, 0);
+  const Sampler one({SamplingStrategy::kRandom, 11, 4, 1, LastBatch::kKeep}, data.tokens.lengths());
+  const auto all = batches_of(data, one, {.start = {}, .num_epochs = 2});
+  ASSERT_EQ(all.size(), 12u);
+  for (const int64_t num_ranks : {1, 2, 4, 5, 8}) {
+    const Sampler sampler({SamplingStrategy::kRandom, 11, 4, num_ranks, LastBatch::kKeep},
+                          data.tokens.lengths());
+    std::vector<std::vector<std::pair<std::vector<int32_t>, BatchInfo>>> of_rank;
+    for (int64_t rank = 0; rank < num_ranks; ++rank) {
+      of_rank.push_back(batches_of(data, sampler,
+                                   {.num_workers = static_cast<int>(rank % 3),
+                                    .start = {},
+                                    .num_epochs = 2,
+                                    .rank = rank,
+                                    .num_ranks = num_ranks}));
+      ASSERT_EQ(of_rank.back().size(), of_rank.front().size());
+    }
+    size_t next = 0;
+    for (size_t turn = 0; turn < of_rank.front().size(); ++turn) {
+      int64_t labels = 0;
+      int64_t own = 0;
+      for (const auto& batches : of_rank) {
+        const auto& [rows, info] = batches[turn];
+        EXPECT_EQ(info.labels_in_step, of_rank.front()[turn].second.labels_in_step);
+        EXPECT_EQ(info.next, of_rank.front()[turn].second.next);
+        EXPECT_EQ(info.last_in_epoch, of_rank.front()[turn].second.last_in_epoch);
+        if (!info.contributes) continue;
+        EXPECT_EQ(rows, all[next].first);
+        labels += info.num_labels;
+        ++own;
+        ++next;
+      }
+      EXPECT_EQ(labels, of_rank.front()[turn].second.labels_in_step);
+      EXPECT_EQ(own, of_rank.front()[turn].second.batches_of_ranks);
+      EXPECT_EQ(of_rank.front()[turn].second.next, all[next - 1].second.next);
+    }
+    EXPECT_EQ(next, all.size());
+  }
+}
+
 TEST(Loader, StopsCleanlyInTheMiddle) {
   TestRandom random;
   const Dataset data = random_data(random, 50, 0);

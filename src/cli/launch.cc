@@ -1,0 +1,365 @@
+#include "cli/launch.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "cli/child.h"
+#include "cli/output.h"
+#include "cli/signal_reader.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kInterruptedCode = static_cast<int>(ErrorCode::kInterrupted);
+constexpr int kDeviceCode = static_cast<int>(ErrorCode::kDevice);
+constexpr int kNotExecutedCode = 127;  // of start_child()
+constexpr size_t kKeptErrorBytes = size_t{64} << 10;
+// The time in which the cause of a failure may follow the failures of its peers.
+constexpr std::chrono::milliseconds kPeerDelay{1000};
+// The time in which rank 0 may report the same error as another rank.
+constexpr std::chrono::milliseconds kSameErrorDelay{500};
+
+// Returns a port of 127.0.0.1 that no program uses. Another program can take it before rank 0 does, which then fails.
+int free_port() {
+  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (listener.get() < 0) fail_in_system("open a socket for the ranks");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(listener.get(), generic, size) != 0 || getsockname(listener.get(), generic, &size) != 0)
+    fail_in_system("find a free port on 127.0.0.1 for the ranks");
+  return ntohs(address.sin_port);
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
+}
+
+std::string signal_name(int signal) {
+  constexpr std::pair<int, const char*> kNames[] = {
+      {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
+      {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},   {SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"},
+      {SIGHUP, "SIGHUP"},   {SIGQUIT, "SIGQUIT"}, {SIGPIPE, "SIGPIPE"}, {SIGSYS, "SIGSYS"},
+      {SIGTRAP, "SIGTRAP"}, {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGALRM, "SIGALRM"},
+      {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}};
+  for (const auto& [number, name] : kNames) {
+    if (number == signal) return name;
+  }
+  return "signal " + std::to_string(signal);
+}
+
+// Returns the environment of this process with these variables set instead.
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const bool is_replaced = std::any_of(variables.begin(), variables.end(), [&](const auto& variable) {
+      return text.starts_with(variable.first) && text.substr(variable.first.size()).starts_with('=');
+    });
+    if (!is_replaced) result.emplace_back(text);
+  }
+  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
+  return result;
+}
+
+struct RankProcess {
+  int rank = 0;
+  pid_t pid = -1;
+  Descriptor error = Descriptor();  // the reading end of its standard error, if it is kept
+  std::string kept = {};            // the last bytes of its standard error
+  bool has_lost_errors = false;     // `kept` lacks earlier bytes
+  bool has_ended = false;
+  int status = 0;  // of waitpid
+
+  int end_signal() const { return has_ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
+  int exit_code() const { return has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : kDeviceCode; }
+  // Returns true unless the end is typical of a rank whose peer has failed.
+  bool is_cause_by_itself() const { return end_signal() != 0 || exit_code() != kDeviceCode; }
+};
+
+class RankRun {
+ public:
+  explicit RankRun(const RankCommand& command) : command_(command) {}
+  // Kills the ranks that are left if the run ends with an exception.
+  ~RankRun() {
+    send_to_running(SIGKILL);
+    for (const RankProcess& process : processes_) {
+      if (!process.has_ended) waitpid(process.pid, nullptr, 0);
+    }
+  }
+  RankRun(const RankRun&) = delete;
+  RankRun& operator=(const RankRun&) = delete;
+
+  int run() {
+    const int port = free_port();
+    for (int rank = 0; rank < command_.num_ranks; ++rank) start(rank, port);
+    // The reader of the messages may end before the ranks, which must not end this process.
+    std::signal(SIGPIPE, SIG_IGN);
+    while (is_running()) {
+      wait_for_event();
+      read_errors();
+      while (const int signal = signals_.next()) take_signal(signal);
+      reap();
+      act_on_time();
+    }
+    if (suspect_ >= 0 && cause_ < 0) report_cause();
+    return result();
+  }
+
+ private:
+  void start(int rank, int port) {
+    std::vector<std::pair<std::string, std::string>> variables = {
+        {"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(command_.num_ranks)},
+        {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(command_.num_ranks)},
+        {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", std::to_string(port)}};
+    ChildSetup setup{.environment = environment_with(variables),
+                     .signal_mask = &signals_.mask_before(),
+                     .has_own_group = true};
+    RankProcess process{.rank = rank};
+    Descriptor null;
+    Descriptor writer;
+    if (rank > 0) {
+      null = Descriptor(open("/dev/null", O_RDWR | O_CLOEXEC));
+      if (null.get() < 0) fail_in_system("open /dev/null");
+      std::array<int, 2> ends{};
+      if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_in_system("make a pipe");
+      process.error = Descriptor(ends[0]);
+      writer = Descriptor(ends[1]);
+      // Only the reading end may not wait; the rank must be able to write everything.
+      fcntl(ends[0], F_SETFL, O_NONBLOCK);
+      setup.input = setup.output = null.get();
+      setup.error = writer.get();
+    }
+    process.pid = start_child(command_.words, setup);
+    processes_.push_back(std::move(process));
+  }
+
+  bool is_running() const {
+    return std::any_of(processes_.begin(), processes_.end(), [](const auto& p) { return !p.has_ended; });
+  }
+
+  void send_to_running(int signal) const {
+    for (const RankProcess& process : processes_) {
+      if (!process.has_ended) kill(process.pid, signal);
+    }
+  }
+
+  // Waits for a signal, for output of a rank, or for the next deadline.
+  void wait_for_event() const {
+    std::vector<pollfd> polled{{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
+    for (const RankProcess& process : processes_) {
+      if (process.error.get() >= 0)
+        polled.push_back({.fd = process.error.get(), .events = POLLIN, .revents = 0});
+    }
+    int wait_ms = -1;
+    for (const std::optional<Clock::time_point>& deadline : {report_at_, kill_at_}) {
+      if (!deadline) continue;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
+      const int left_ms = static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
+      wait_ms = wait_ms < 0 ? left_ms : std::min(wait_ms, left_ms);
+    }
+    poll(polled.data(), polled.size(), wait_ms);
+  }
+
+  void read_errors() {
+    for (RankProcess& process : processes_) read_error(process);
+  }
+
+  static void read_error(RankProcess& process) {
+    std::array<char, 4096> block{};
+    while (process.error.get() >= 0) {
+      const ssize_t count = read(process.error.get(), block.data(), block.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return;
+      if (count <= 0) {
+        process.error.reset();
+        return;
+      }
+      process.kept.append(block.data(), static_cast<size_t>(count));
+      if (process.kept.size() > 2 * kKeptErrorBytes) shorten(process);
+    }
+  }
+
+  static void shorten(RankProcess& process) {
+    if (process.kept.size() <= kKeptErrorBytes) return;
+    process.kept.erase(0, process.kept.size() - kKeptErrorBytes);
+    // The first line is incomplete.
+    if (const size_t end = process.kept.find('\n'); end != std::string::npos) process.kept.erase(0, end + 1);
+    process.has_lost_errors = true;
+  }
+
+  void take_signal(int signal) {
+    if (signal == SIGCHLD) return;
+    if (signal == SIGTSTP) {
+      send_to_running(SIGSTOP);
+      SignalReader::stop_until_continued();
+      send_to_running(SIGCONT);
+      return;
+    }
+    // A closing terminal sends SIGHUP several times.
+    if (signal == SIGHUP && forwarded_ != 0) return;
+    forwarded_ = signal;
+    send_to_running(signal);
+  }
+
+  // Collects the ranks that have ended. Of those found at the same time, likely causes come first.
+  void reap() {
+    std::vector<RankProcess*> ended;
+    for (RankProcess& process : processes_) {
+      if (process.has_ended) continue;
+      const pid_t done = waitpid(process.pid, &process.status, WNOHANG);
+      if (done < 0 && errno != EINTR) fail_in_system("wait for rank " + std::to_string(process.rank));
+      if (done != process.pid) continue;
+      process.has_ended = true;
+      ended.push_back(&process);
+    }
+    const auto order = [](const RankProcess* p) {
+      return p->end_signal() != 0 ? 1 : p->is_cause_by_itself() ? 0 : 2;
+    };
+    std::stable_sort(ended.begin(), ended.end(),
+                     [&](const auto* a, const auto* b) { return order(a) < order(b); });
+    for (const RankProcess* process : ended) {
+      if (is_failure(*process)) note_failure(*process);
+    }
+  }
+
+  bool is_failure(const RankProcess& process) const {
+    const int signal = process.end_signal();
+    if (forwarded_ != 0 && (signal == forwarded_ || process.exit_code() == 128 + forwarded_)) return false;
+    if (signal != 0) return true;
+    return process.exit_code() != 0 && process.exit_code() != kInterruptedCode;
+  }
+
+  void note_failure(const RankProcess& process) {
+    if (cause_ >= 0) return;
+    if (suspect_ < 0) {
+      suspect(process, process.is_cause_by_itself() ? kSameErrorDelay : kPeerDelay);
+      return;
+    }
+    const RankProcess& before = processes_[static_cast<size_t>(suspect_)];
+    const bool is_same = process.rank == 0 && process.end_signal() == 0 && before.end_signal() == 0 &&
+                         process.exit_code() == before.exit_code();
+    if (is_same || (process.is_cause_by_itself() && !before.is_cause_by_itself()))
+      suspect(process, kSameErrorDelay);
+  }
+
+  void suspect(const RankProcess& process, std::chrono::milliseconds delay) {
+    suspect_ = process.rank;
+    // No later failure can change the choice of rank 0 or of a rank that a signal ended.
+    const bool is_certain = process.is_cause_by_itself() && (process.rank == 0 || process.end_signal() != 0);
+    report_at_ = Clock::now() + (is_certain ? std::chrono::milliseconds(0) : delay);
+  }
+
+  void act_on_time() {
+    const Clock::time_point now = Clock::now();
+    if (report_at_ && now >= *report_at_) {
+      report_cause();
+      // After a forwarded signal the ranks are already saving, and a second signal would end them at once.
+      if (forwarded_ == 0) send_to_running(SIGTERM);
+      kill_at_ = now + command_.grace;
+    }
+    if (kill_at_ && now >= *kill_at_) {
+      kill_at_.reset();
+      if (!is_running()) return;
+      say_warning("some ranks did not end within " + std::to_string(command_.grace.count() / 1000) +
+                  " s after the failure and are killed");
+      send_to_running(SIGKILL);
+    }
+  }
+
+  void report_cause() {
+    report_at_.reset();
+    cause_ = suspect_;
+    RankProcess& process = processes_[static_cast<size_t>(cause_)];
+    read_error(process);
+    shorten(process);
+    erase_progress_bar();
+    const std::string name = "rank " + std::to_string(process.rank);
+    if (process.has_lost_errors) say_for_other(name + ": (earlier messages are omitted)");
+    std::string_view text = process.kept;
+    while (!text.empty()) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      say_for_other(name + ": " + std::string(text.substr(0, end)));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    const int signal = process.end_signal();
+    std::string message = name + " (process " + std::to_string(process.pid) + " on " + host_name() + ") ";
+    message += signal != 0 ? "was ended by " + signal_name(signal)
+                           : "ended with exit code " + std::to_string(process.exit_code());
+    if (process.exit_code() == kNotExecutedCode) message += " (the program cannot be executed)";
+    if (signal == SIGKILL)
+      message +=
+          ", which the system sends if memory is exhausted (see dmesg) or a limit of the job is exceeded";
+    if (is_running()) message += "; the other ranks are being stopped";
+    say_error(message);
+  }
+
+  int result() const {
+    const RankProcess& first = processes_.front();
+    if (forwarded_ != 0) return first.end_signal() == forwarded_ ? 128 + forwarded_ : first.exit_code();
+    if (cause_ >= 0) return processes_[static_cast<size_t>(cause_)].exit_code();
+    for (const RankProcess& process : processes_) {
+      if (process.exit_code() != 0) return process.exit_code();
+    }
+    return 0;
+  }
+
+  const RankCommand& command_;
+  const SignalReader signals_ = SignalReader();
+  std::vector<RankProcess> processes_;  // by rank
+  int suspect_ = -1;                    // the rank that is the cause of the failure so far
+  int cause_ = -1;                      // the rank that was reported as the cause
+  int forwarded_ = 0;                   // the last signal that was forwarded
+  std::optional<Clock::time_point> report_at_ = std::nullopt;
+  std::optional<Clock::time_point> kill_at_ = std::nullopt;
+};
+
+}  // namespace
+
+int launch_ranks(const RankCommand& command) {
+  return RankRun(command).run();
+}
+
+int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_ranks) {
+  const Arguments& arguments = parsed.arguments;
+  const std::string given = "--nproc_per_node " + std::to_string(arguments.nproc_per_node);
+  if (num_local_ranks) {
+    if (parsed.explicitly_set.contains("nproc_per_node") && arguments.nproc_per_node != *num_local_ranks) {
+      throw Error(ErrorCode::kUsage,
+                  given + ": this process is a rank, and its launcher has started " +
+                      std::to_string(*num_local_ranks) +
+                      " on this host (LOCAL_WORLD_SIZE); omit --nproc_per_node, or start " +
+                      "plimsoll without torchrun, mpirun or srun");
+    }
+    return 0;
+  }
+  const bool trains = arguments.do_train || !parsed.explicitly_set.contains("do_train");
+  if (arguments.nproc_per_node == 1 || arguments.dry_run || !trains) return 0;
+  if (arguments.test_file == "-") {
+    throw Error(ErrorCode::kUsage,
+                given + " and --test_file -: ranks cannot share standard input; name a file");
+  }
+  return static_cast<int>(arguments.nproc_per_node);
+}
+
+}  // namespace plimsoll::cli

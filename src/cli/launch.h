@@ -1,0 +1,45 @@
+// Starts the processes (ranks) of one run on this host, and ends the run when one of them fails. It knows nothing about
+// training: the command of a rank is a parameter. Not thread-safe: it forks and blocks signals.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+
+namespace plimsoll::cli {
+
+struct RankCommand {
+  std::vector<std::string> words;  // the program and its arguments, the same for all ranks
+  int num_ranks = 1;
+  // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed. They may save.
+  std::chrono::milliseconds grace = std::chrono::seconds(10);
+};
+
+// Runs the ranks and returns the exit code of the run. Errors: kDevice if a process cannot be started.
+//
+// Each rank has torchrun's variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR (127.0.0.1) and
+// MASTER_PORT (a port that was free at the start). Rank 0 has the standard streams of this process. The others read
+// nothing, their output is discarded, and the last 64 KiB of their standard error are printed if they are the cause of
+// a failure. All ranks are killed if this process ends for any reason.
+//
+// Failure. A rank fails if a signal ends it or if its exit code is neither 0 nor kInterrupted. The peers of a failed
+// rank usually fail with kDevice a moment later, and they can be noticed before it. The cause is therefore the first
+// failure that is not kDevice within a second, or else the first one. Ranks often find the same error, so rank 0, whose
+// messages are visible, is the cause if it ends with the same exit code at the same time. The others receive SIGTERM,
+// and SIGKILL after `grace`. The result is the exit code of the cause, or kDevice if a signal ended it.
+//
+// Signals. Each rank has its own process group, so that keys of the terminal reach only this process. SIGINT, SIGTERM
+// and SIGHUP to this process are forwarded once each to all ranks. Afterwards the result is the exit code of rank 0, or
+// 128 + the signal if this signal ended it. Ctrl-Z stops the ranks together with this process.
+int launch_ranks(const RankCommand& command);
+
+// Returns the number of ranks that `train` starts for these arguments, or 0 if this process itself trains or plans.
+// `num_local_ranks` is the number of ranks that a launcher has started on this host, or nothing if this process is no
+// rank. Errors: kUsage if --nproc_per_node contradicts the launcher, or if the ranks would have to share standard
+// input.
+int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_ranks);
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,373 @@
+// Tests the launcher of ranks with shell scripts instead of the program.
+#include "cli/launch.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "cli/interrupt.h"
+#include "plimsoll/error.h"
+#include "tests/support/scratch_folder.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using test::ScratchFolder;
+using Clock = std::chrono::steady_clock;
+
+// Waits until the condition holds, at most 20 s, and returns it.
+bool wait_until(const std::function<bool()>& condition) {
+  const auto end = Clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// Returns the state of a process from /proc, such as 'S', 'T' (stopped) or 'Z' (ended), or 'X' if it does not exist.
+char process_state(pid_t pid) {
+  const std::string text = ScratchFolder::read("/proc/" + std::to_string(pid) + "/stat");
+  const size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos ? 'X' : text[name_end + 2];
+}
+
+bool has_ended(pid_t pid) {
+  const char state = process_state(pid);
+  return state == 'X' || state == 'Z';
+}
+
+// A process that calls launch_ranks() with a script and ends with its result. The process has a process group of its
+// own, as a shell gives it to a command. In the script, $D is the scratch folder.
+class Launcher {
+ public:
+  Launcher(const ScratchFolder& folder, const std::string& script, int num_ranks,
+           std::chrono::milliseconds grace = std::chrono::seconds(10))
+      : folder_(folder) {
+    const RankCommand command{.words = {"/bin/sh", "-c", "D='" + folder.path() + "'; " + script},
+                              .num_ranks = num_ranks,
+                              .grace = grace};
+    pid_ = fork();
+    if (pid_ == 0) launch(command);
+    setpgid(pid_, pid_);
+  }
+  ~Launcher() {
+    if (!is_reaped_) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // Returns the exit code, 1000 + the signal that ended the process, or -1 if it is still running after 20 s.
+  int wait() {
+    int status = 0;
+    const bool ended = wait_until([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
+    is_reaped_ = ended;
+    if (!ended) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  std::string messages() const { return file("stderr"); }
+  std::string file(const std::string& name) const { return ScratchFolder::read(folder_.path() + "/" + name); }
+  // Waits until these files exist.
+  bool wait_for(const std::vector<std::string>& names) const {
+    return wait_until([&] {
+      for (const std::string& name : names) {
+        if (file(name).empty()) return false;
+      }
+      return true;
+    });
+  }
+
+ private:
+  [[noreturn]] void launch(const RankCommand& command) const {
+    setpgid(0, 0);
+    // The shell that runs this test may ignore them.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) std::signal(signal, SIG_DFL);
+    const auto put = [&](const char* name, int stream) {
+      dup2(open((folder_.path() + "/" + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644),
+           stream);
+    };
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    put("stdout", STDOUT_FILENO);
+    put("stderr", STDERR_FILENO);
+    try {
+      _exit(launch_ranks(command));
+    } catch (const Error& error) {
+      static_cast<void>(!write(STDERR_FILENO, error.what(), std::string(error.what()).size()));
+      _exit(100);
+    }
+  }
+
+  const ScratchFolder& folder_;
+  pid_t pid_ = -1;
+  bool is_reaped_ = false;
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Waits in the shell until a file exists.
+std::string until(const std::string& file) {
+  return "until [ -e \"$D/" + file + "\" ]; do sleep 0.02; done; ";
+}
+
+TEST(Launch, EachRankHasItsVariablesAndOnlyRank0TheStandardStreams) {
+  const ScratchFolder folder;
+  Launcher launcher(folder,
+                    "echo out$RANK; echo err$RANK >&2; echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE "
+                    "$MASTER_ADDR $MASTER_PORT > \"$D/rank$RANK\"; cat > \"$D/in$RANK\"",
+                    3);
+  EXPECT_EQ(launcher.wait(), 0) << launcher.messages();
+  std::string ports[3];
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string name = std::to_string(rank);
+    const std::string text = launcher.file("rank" + name);
+    const std::string expected = name + " 3 " + name + " 3 127.0.0.1 ";
+    ASSERT_TRUE(text.starts_with(expected)) << text;
+    ports[rank] = text.substr(expected.size());
+  }
+  EXPECT_EQ(ports[0], ports[1]);
+  EXPECT_EQ(ports[0], ports[2]);
+  EXPECT_GT(std::stoi(ports[0]), 1023);
+  EXPECT_EQ(launcher.file("stdout"), "out0\n");
+  EXPECT_EQ(launcher.messages(), "err0\n");
+}
+
+TEST(Launch, ARankThatFailsEndsTheOthersAndItsMessagesAreShown) {
+  const ScratchFolder folder;
+  const auto begin = Clock::now();
+  Launcher launcher(folder, "if [ $RANK = 1 ]; then echo the data is bad >&2; exit 4; fi; exec sleep 60", 3);
+  EXPECT_EQ(launcher.wait(), 4);
+  const std::string messages = launcher.messages();
+  EXPECT_TRUE(contains(messages, "rank 1: the data is bad\nplimsoll: rank 1 (process ")) << messages;
+  EXPECT_TRUE(contains(messages, ") ended with exit code 4; the other ranks are being stopped\n"))
+      << messages;
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10)) << "SIGTERM did not end the others";
+}
+
+TEST(Launch, ARankThatASignalEndsFailsTheRunWithCode7) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, "if [ $RANK = 0 ]; then kill -9 $$; fi; exec sleep 60", 2);
+  EXPECT_EQ(launcher.wait(), 7);
+  EXPECT_TRUE(contains(launcher.messages(), "plimsoll: rank 0 (process ")) << launcher.messages();
+  EXPECT_TRUE(contains(launcher.messages(), ") was ended by SIGKILL, which the system sends if memory "))
+      << launcher.messages();
+}
+
+// The peers of a rank that fails can be noticed after it, or before it.
+TEST(Launch, TheCauseIsTheRankThatDidNotFailBecauseOfAPeer) {
+  for (const char* script : {"if [ $RANK = 2 ]; then exit 5; fi; sleep 0.1; exit 7",
+                             "if [ $RANK != 2 ]; then exit 7; fi; sleep 0.2; echo not finite >&2; exit 5"}) {
+    const ScratchFolder folder;
+    Launcher launcher(folder, script, 4);
+    EXPECT_EQ(launcher.wait(), 5) << script;
+    EXPECT_TRUE(contains(launcher.messages(), "plimsoll: rank 2 (process ")) << launcher.messages();
+    EXPECT_TRUE(contains(launcher.messages(), ") ended with exit code 5\n")) << launcher.messages();
+    EXPECT_FALSE(contains(launcher.messages(), "exit code 7")) << launcher.messages();
+  }
+}
+
+TEST(Launch, WithoutAnotherCauseTheFirstLostPeerIsReported) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, "if [ $RANK = 1 ]; then echo the GPU is lost >&2; exit 7; fi; exec sleep 60", 2);
+  EXPECT_EQ(launcher.wait(), 7);
+  EXPECT_TRUE(contains(launcher.messages(), "rank 1: the GPU is lost\n")) << launcher.messages();
+}
+
+TEST(Launch, OfRanksWithTheSameErrorTheFirstIsReported) {
+  const ScratchFolder folder;
+  Launcher launcher(
+      folder,
+      "if [ $RANK = 0 ]; then " + until("one") + "fi; echo no such file >&2; echo > \"$D/one\"; exit 2", 2);
+  EXPECT_EQ(launcher.wait(), 2);
+  const std::string messages = launcher.messages();
+  EXPECT_TRUE(messages.starts_with("no such file\nplimsoll: rank 0 (process ")) << messages;
+  EXPECT_FALSE(contains(messages, "rank 1")) << messages;
+}
+
+TEST(Launch, OtherRanksMaySaveBeforeTheyAreKilled) {
+  const ScratchFolder folder;
+  Launcher launcher(folder,
+                    "case $RANK in 0) trap 'echo yes > \"$D/saved\"; exit 6' TERM;; 1) trap '' TERM;; esac; "
+                    "echo > \"$D/ready$RANK\"; if [ $RANK = 2 ]; then " +
+                        until("ready0") + until("ready1") + "exit 5; fi; while :; do sleep 0.05; done",
+                    3, std::chrono::milliseconds(1500));
+  EXPECT_EQ(launcher.wait(), 5);
+  EXPECT_EQ(launcher.file("saved"), "yes\n");
+  EXPECT_TRUE(contains(launcher.messages(),
+                       "warning: some ranks did not end within 1 s after the failure and are killed\n"))
+      << launcher.messages();
+}
+
+TEST(Launch, OnlyTheEndOfLongMessagesIsKept) {
+  const ScratchFolder folder;
+  Launcher launcher(
+      folder,
+      "if [ $RANK = 0 ]; then exec sleep 60; fi; i=0; while [ $i -lt 10000 ]; do echo line $i is "
+      "not the last >&2; i=$((i+1)); done; echo the last >&2; exit 4",
+      2);
+  EXPECT_EQ(launcher.wait(), 4);
+  const std::string messages = launcher.messages();
+  EXPECT_TRUE(messages.starts_with("rank 1: (earlier messages are omitted)\nrank 1: line "))
+      << messages.substr(0, 200);
+  EXPECT_TRUE(contains(messages, "rank 1: the last\nplimsoll: rank 1 ")) << messages.size();
+  EXPECT_LT(messages.size(), size_t{128} << 10);
+}
+
+TEST(Launch, AProgramThatCannotBeExecutedFails) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, "if [ $RANK = 0 ]; then exec sleep 60; fi; exec /nonexistent/plimsoll", 2);
+  EXPECT_EQ(launcher.wait(), 127);
+  EXPECT_TRUE(contains(launcher.messages(), ") ended with exit code 127 (the program cannot be executed); "))
+      << launcher.messages();
+}
+
+TEST(Launch, RanksEndWithTheirParent) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, "echo $$ > \"$D/new$RANK\"; mv \"$D/new$RANK\" \"$D/pid$RANK\"; exec sleep 60",
+                    3);
+  ASSERT_TRUE(launcher.wait_for({"pid0", "pid1", "pid2"}));
+  kill(launcher.pid(), SIGKILL);
+  EXPECT_EQ(launcher.wait(), 1000 + SIGKILL);
+  for (const char* name : {"pid0", "pid1", "pid2"}) {
+    const pid_t rank = std::stoi(launcher.file(name));
+    EXPECT_TRUE(wait_until([&] { return has_ended(rank); })) << name;
+  }
+}
+
+// Each rank counts the signals that arrive, and ends with code 6 some time after the first, as if it had saved.
+constexpr const char* kCounting =
+    "n=0; trap 'n=$((n+1))' TERM INT; echo > \"$D/ready$RANK\"; while [ $n = 0 ]; do sleep 0.02; done; "
+    "sleep 0.3; echo $n > \"$D/count$RANK\"; exit 6";
+
+TEST(Launch, ASignalReachesEachRankOnce) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, kCounting, 3);
+  ASSERT_TRUE(launcher.wait_for({"ready0", "ready1", "ready2"}));
+  kill(launcher.pid(), SIGTERM);
+  EXPECT_EQ(launcher.wait(), 6);
+  for (const char* name : {"count0", "count1", "count2"}) EXPECT_EQ(launcher.file(name), "1\n") << name;
+  EXPECT_EQ(launcher.messages(), "");
+}
+
+// Ctrl-C reaches every process of the group.
+TEST(Launch, ASignalToTheGroupReachesEachRankOnce) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, kCounting, 2);
+  ASSERT_TRUE(launcher.wait_for({"ready0", "ready1"}));
+  kill(-launcher.pid(), SIGINT);
+  EXPECT_EQ(launcher.wait(), 6);
+  for (const char* name : {"count0", "count1"}) EXPECT_EQ(launcher.file(name), "1\n") << name;
+}
+
+TEST(Launch, ASecondSignalIsForwardedToo) {
+  const ScratchFolder folder;
+  Launcher launcher(folder,
+                    "n=0; trap 'n=$((n+1)); echo > \"$D/seen$n$RANK\"' TERM; echo > \"$D/ready$RANK\"; while "
+                    "[ $n -lt 2 ]; do sleep 0.02; done; exit 143",
+                    2);
+  ASSERT_TRUE(launcher.wait_for({"ready0", "ready1"}));
+  kill(launcher.pid(), SIGTERM);
+  ASSERT_TRUE(launcher.wait_for({"seen10", "seen11"}));
+  kill(launcher.pid(), SIGTERM);
+  EXPECT_EQ(launcher.wait(), 128 + SIGTERM);
+  EXPECT_EQ(launcher.messages(), "");
+}
+
+TEST(Launch, RanksThatStopByThemselvesAreInterruptedNotFailed) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, "exit 6", 2);
+  EXPECT_EQ(launcher.wait(), 6);
+  EXPECT_EQ(launcher.messages(), "");
+}
+
+TEST(Launch, RanksStopAndContinueWithTheirParent) {
+  const ScratchFolder folder;
+  Launcher launcher(folder, "echo $$ > \"$D/new\"; mv \"$D/new\" \"$D/pid\"; " + until("end") + "exit 0", 1);
+  ASSERT_TRUE(launcher.wait_for({"pid"}));
+  const pid_t rank = std::stoi(launcher.file("pid"));
+  kill(launcher.pid(), SIGTSTP);
+  EXPECT_TRUE(wait_until([&] { return process_state(launcher.pid()) == 'T' && process_state(rank) == 'T'; }));
+  kill(launcher.pid(), SIGCONT);
+  EXPECT_TRUE(wait_until([&] { return process_state(rank) != 'T'; }));
+  folder.write("end", "\n");
+  EXPECT_EQ(launcher.wait(), 0);
+}
+
+TEST(Launch, OnlyAProcessThatIsNoRankStartsRanks) {
+  const auto num_ranks = [](const std::vector<std::string>& words, std::optional<int> num_local_ranks) {
+    return num_ranks_to_start(parse_arguments(words), num_local_ranks);
+  };
+  const std::vector<std::string> data = {"--dataset_name", "dummy", "--output_dir", "out"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), data.begin(), data.end());
+    return words;
+  };
+  EXPECT_EQ(num_ranks(data, std::nullopt), 0);
+  EXPECT_EQ(num_ranks(with({"--nproc-per-node", "1"}), std::nullopt), 0);
+  EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4"}), std::nullopt), 4);
+  EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4", "--dry_run"}), std::nullopt), 0);
+  EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4", "--do_train", "False"}), std::nullopt), 0);
+  EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4"}), 4), 0);
+  EXPECT_EQ(num_ranks(data, 4), 0);
+  const auto error_of = [&](const std::vector<std::string>& words, std::optional<int> num_local_ranks) {
+    try {
+      num_ranks(words, num_local_ranks);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error_of(with({"--nproc_per_node", "4"}), 2),
+            "--nproc_per_node 4: this process is a rank, and its launcher has started 2 on this host "
+            "(LOCAL_WORLD_SIZE); omit --nproc_per_node, or start plimsoll without torchrun, mpirun or srun");
+  EXPECT_EQ(error_of(with({"--nproc_per_node", "1"}), 2).substr(0, 42),
+            "--nproc_per_node 1: this process is a rank");
+  EXPECT_EQ(
+      error_of({"--nproc_per_node", "2", "--train_file", "a.csv", "--test_file", "-", "--output_dir", "out"},
+               std::nullopt),
+      "--nproc_per_node 2 and --test_file -: ranks cannot share standard input; name a file");
+  EXPECT_EQ(error_of(with({"--nproc_per_node", "0"}), std::nullopt),
+            "--nproc_per_node: 0 is outside [1, 256]");
+  EXPECT_EQ(error_of(with({"--nproc_per_node", "-1"}), std::nullopt),
+            "--nproc_per_node: -1 is outside [1, 256]");
+  EXPECT_TRUE(error_of(with({"--nproc_per_node", "all"}), std::nullopt).starts_with("--nproc_per_node"));
+}
+
+// A rank can receive one request from its launcher and from a batch system.
+TEST(Launch, ARankJoinsSignalsThatArriveTogether) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGTERM, SIG_DFL);
+    int num_stops = 0;
+    StoppedBySignals stopped([](void* count) { ++*static_cast<int*>(count); }, &num_stops, "");
+    catch_signals();
+    join_repeated_signals();
+    for (int i = 0; i < 3; ++i) std::raise(SIGTERM);
+    if (num_stops != 1) _exit(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    std::raise(SIGTERM);
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

@@ -1,0 +1,61 @@
+// Reads the signals that concern a launcher of processes from a descriptor, which poll() can wait for together with
+// pipes. Not thread-safe: signals are blocked in the calling thread.
+#pragma once
+
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+#include <utility>
+
+namespace plimsoll::cli {
+
+// Throws kDevice with the action that failed and the text of errno.
+[[noreturn]] void fail_in_system(const std::string& action);
+
+// Owns an open descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  int get() const { return number_; }
+  void reset() {
+    if (number_ >= 0) close(std::exchange(number_, -1));
+  }
+
+ private:
+  int number_;
+};
+
+// While this object exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP are read from it instead of having their
+// actions, except for those that this process ignores. Signals that were not read are dropped at the end. At most one
+// object exists at a time.
+class SignalReader {
+ public:
+  // Errors: kDevice.
+  SignalReader();
+  ~SignalReader();
+  SignalReader(const SignalReader&) = delete;
+  SignalReader& operator=(const SignalReader&) = delete;
+
+  // The descriptor that is readable if a signal has arrived.
+  int descriptor() const { return reader_.get(); }
+  // The signals that were blocked before, which a child must block instead of those of this process.
+  const sigset_t& mask_before() const { return before_; }
+  // Returns the next signal that has arrived, or 0. A Ctrl-C that this process must not obey (interrupt.h) is skipped.
+  int next() const;
+  // Stops this process after next() has returned SIGTSTP. Returns when the process continues. The kernel decides
+  // whether it stops: a process that no shell could continue does not.
+  static void stop_until_continued();
+
+ private:
+  sigset_t before_{};
+  Descriptor reader_;
+};
+
+}  // namespace plimsoll::cli

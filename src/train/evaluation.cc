@@ -1,0 +1,289 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "metrics/metrics.h"
+#include "tasks/task.h"
+#include "train/device_work.h"
+#include "train/session.h"
+#include "train/speed.h"
+
+namespace plimsoll {
+
+MetricMap Session::evaluate(const Dataset& data, const std::string& split,
+                            std::vector<std::vector<float>>* logits,
+                            const std::function<void(int64_t, int64_t)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  MetricMap metrics;
+  for (const auto& [key, value] : loss_and_metrics(data, logits, progress))
+    metrics[fmt::format("{}_{}", split, key)] = value;
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const int64_t rows = data.num_rows();
+  const int64_t batch = setup_.arguments.per_device_eval_batch_size;
+  metrics.merge(
+      speed_metrics(split, {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
+  return metrics;
+}
+
+namespace {
+
+// The sums of an evaluation over its batches, in order.
+struct EvaluationSums {
+  // `own_metrics`: those that the program defines.
+  EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
+                 std::span<const std::shared_ptr<Metric>> own_metrics)
+      : data(evaluated),
+        num_labels(model.num_labels),
+        task_record(task),
+        metrics(task.new_metric_sums(model.num_labels, model.id2label)),
+        own(own_metrics) {
+    for (const std::shared_ptr<Metric>& metric : own) metric->reset();
+  }
+
+  // Adds a batch with its outputs. `logits`: those of its rows; empty if the task has none.
+  void add(const MicroBatch& batch, double loss, int64_t num_correct, std::span<const float> logits,
+           std::vector<std::vector<float>>* all_logits) {
+    const double weight = weight_of(task_record, batch);
+    loss_sum += loss;
+    weight_sum += weight;
+    num_rows_done += std::ssize(batch.rows);
+    EvaluatedBatch evaluated{.logits = {},
+                             .classes = {},
+                             .values = {},
+                             .cu_seqlens = batch.tensors.ints("cu_seqlens"),
+                             .loss = loss / std::max(weight, 1.0),
+                             .num_labels = batch.info.num_labels};
+    if (!task_record.has_logits) {
+      evaluated.num_correct = num_correct;
+      metrics->add(evaluated);
+      return;
+    }
+    evaluated.logits = logits;
+    if (batch.tensors.has_ints("labels")) evaluated.classes = batch.tensors.ints("labels");
+    if (batch.tensors.has_floats("labels")) evaluated.values = batch.tensors.floats("labels");
+    metrics->add(evaluated);
+    for (const std::shared_ptr<Metric>& metric : own) {
+      metric->add({.num_labels = num_labels,
+                   .logits = logits,
+                   .classes = evaluated.classes,
+                   .values = evaluated.values,
+                   .sequence_starts = evaluated.cu_seqlens});
+    }
+    if (all_logits == nullptr) return;
+    for (size_t i = 0; i < batch.rows.size(); ++i)
+      all_logits->push_back(logits_of_sequence(data, batch, i, logits, task_record.labels, num_labels));
+  }
+
+  // The number of logits of a batch.
+  int64_t num_logits(const MicroBatch& batch) const {
+    if (!task_record.has_logits) return 0;
+    const bool per_token = is_per_token(task_record.labels);
+    return (per_token ? batch.size().tokens : batch.size().sequences) * num_labels;
+  }
+
+  // The weight of a batch's mean loss in the loss of the evaluation: its number of rows, as in Trainer, or, without logits,
+  // its number of labels, so that perplexity does not depend on how a text is divided into rows. A batch may have none.
+  static double weight_of(const TaskRecord& task, const MicroBatch& batch) {
+    return static_cast<double>(task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels);
+  }
+
+  const Dataset& data;
+  int64_t num_labels;
+  const TaskRecord& task_record;
+  std::unique_ptr<MetricSums> metrics;
+  std::span<const std::shared_ptr<Metric>> own;
+  double loss_sum = 0;  // sum of the mean loss of each batch times its weight
+  double weight_sum = 0;
+  int64_t num_rows_done = 0;
+};
+
+// The outputs of a batch that was evaluated, as of the last fetch. The logits are valid until the next one.
+struct EvaluatedOutputs {
+  EvaluatedOutputs(const EvaluationSums& sums, Executor& executor, const MicroBatch& batch)
+      : loss(executor.fetched("loss").load(0)) {
+    if (sums.task_record.has_logits) {
+      logits = {executor.fetched("logits").as<float>(), static_cast<size_t>(sums.num_logits(batch))};
+    } else {
+      num_correct = static_cast<int64_t>(executor.fetched(std::string(kNumCorrect)).load(0));
+    }
+  }
+
+  double loss = 0;
+  int64_t num_correct = 0;
+  std::span<const float> logits = {};
+};
+
+// Exchanges the outputs of one batch per rank.
+class OutputExchange {
+ public:
+  // `most_logits`: the largest number of logits of a batch.
+  OutputExchange(Communicator& communicator, int64_t most_logits)
+      : communicator_(communicator),
+        record_bytes_(kHeadBytes + static_cast<size_t>(most_logits) * sizeof(float)),
+        own_(record_bytes_),
+        all_(record_bytes_ * static_cast<size_t>(communicator.size())) {}
+
+  void gather(const EvaluatedOutputs& outputs) {
+    const double head[2] = {outputs.loss, static_cast<double>(outputs.num_correct)};
+    std::memcpy(own_.data(), head, kHeadBytes);
+    std::memcpy(own_.data() + kHeadBytes, outputs.logits.data(), outputs.logits.size_bytes());
+    communicator_.all_gather(own_, all_);
+  }
+  double loss(size_t rank) const { return head(rank)[0]; }
+  int64_t num_correct(size_t rank) const { return static_cast<int64_t>(head(rank)[1]); }
+  std::span<const float> logits(size_t rank, int64_t count) const {
+    const auto* first = reinterpret_cast<const float*>(all_.data() + rank * record_bytes_ + kHeadBytes);
+    return {first, static_cast<size_t>(count)};
+  }
+
+ private:
+  static constexpr size_t kHeadBytes = 2 * sizeof(double);
+  std::array<double, 2> head(size_t rank) const {
+    std::array<double, 2> head{};
+    std::memcpy(head.data(), all_.data() + rank * record_bytes_, kHeadBytes);
+    return head;
+  }
+
+  Communicator& communicator_;
+  size_t record_bytes_;
+  std::vector<std::byte> own_;
+  std::vector<std::byte> all_;
+};
+
+// Returns the denominator by which the loss of a batch becomes the mean over its labels times the batch's weight.
+double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
+  return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
+         std::max(EvaluationSums::weight_of(task, batch), 1.0);
+}
+
+// Evaluates the batches of a loader one after the other and adds up their outputs.
+class Evaluation {
+ public:
+  using Progress = std::function<void(int64_t, int64_t)>;
+  using Start = std::function<void(const MicroBatch&)>;
+
+  // `start` enqueues a batch. All arguments have to outlive the object.
+  Evaluation(const Plan& plan, Executor& executor, Loader& loader, EvaluationSums& sums, const Start& start,
+             const Progress& progress, std::vector<std::vector<float>>* all_logits)
+      : plan_(plan),
+        executor_(executor),
+        loader_(loader),
+        sums_(sums),
+        start_(start),
+        progress_(progress),
+        all_logits_(all_logits),
+        layout_(layout_of(plan.programs.at(kEvaluateProgram))) {}
+
+  // Evaluates all batches. While one runs, the next one is loaded and enqueued; then the outputs of the first are read.
+  void run() {
+    const size_t num_batches = executor_.runs_ahead() ? 2 : 1;
+    std::vector<MicroBatch> batches = make_batches(num_batches);
+    const MicroBatch* given = nullptr;
+    for (size_t next = 0;; next = (next + 1) % batches.size()) {
+      MicroBatch& batch = batches[next];
+      if (!loader_.next(batch)) break;
+      start_(batch);
+      if (given != nullptr) read(*given);
+      executor_.fetch();
+      given = &batch;
+      if (!executor_.runs_ahead()) read(*std::exchange(given, nullptr));
+    }
+    if (given != nullptr) read(*given);
+  }
+
+  // The same with several ranks: each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
+  // order, so that the result has the same bits as that of one rank.
+  void run(Communicator& communicator) {
+    std::vector<MicroBatch> round = make_batches(static_cast<size_t>(communicator.size()));
+    const bool per_token = is_per_token(sums_.task_record.labels);
+    const int64_t most_rows = per_token ? layout_.capacity.tokens : layout_.capacity.sequences;
+    OutputExchange exchange(communicator, sums_.task_record.has_logits ? most_rows * sums_.num_labels : 0);
+    while (true) {
+      size_t count = 0;
+      while (count < round.size() && loader_.next(round[count])) ++count;
+      if (count == 0) break;
+      // At the end some ranks may have no batch of their own. They repeat the last one, and no rank reads their outputs.
+      const MicroBatch& own = round[std::min(static_cast<size_t>(communicator.rank()), count - 1)];
+      start_(own);
+      executor_.fetch();
+      on_device(plan_, [&] { exchange.gather(EvaluatedOutputs(sums_, executor_, own)); });
+      for (size_t i = 0; i < count; ++i) {
+        sums_.add(round[i], exchange.loss(i), exchange.num_correct(i),
+                  exchange.logits(i, sums_.num_logits(round[i])), all_logits_);
+      }
+      report();
+    }
+  }
+
+ private:
+  std::vector<MicroBatch> make_batches(size_t count) const {
+    std::vector<MicroBatch> batches;
+    batches.reserve(count);
+    for (size_t i = 0; i < count; ++i) batches.push_back(make_micro_batch(layout_));
+    return batches;
+  }
+
+  void read(const MicroBatch& batch) {
+    on_device(plan_, [&] {
+      const EvaluatedOutputs outputs(sums_, executor_, batch);
+      sums_.add(batch, outputs.loss, outputs.num_correct, outputs.logits, all_logits_);
+    });
+    report();
+  }
+
+  void report() const {
+    if (progress_) progress_(sums_.num_rows_done, sums_.data.num_rows());
+  }
+
+  const Plan& plan_;
+  Executor& executor_;
+  Loader& loader_;
+  EvaluationSums& sums_;
+  const Start& start_;
+  const Progress& progress_;
+  std::vector<std::vector<float>>* all_logits_;
+  BatchLayout layout_;
+};
+
+}  // namespace
+
+MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* all_logits,
+                                    const std::function<void(int64_t, int64_t)>& progress) {
+  const TaskRecord& task = task_of(setup_.request.model.problem_type);
+  Sampler sampler(
+      {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
+      data.row_lengths(), data.row_sequences());
+  Loader loader(data, std::move(sampler), layout_of(plan_.programs.at(kEvaluateProgram)),
+                {.start = {}, .num_epochs = 1});
+  std::span<const std::shared_ptr<Metric>> own_metrics;
+  if (!data.labels.empty() && !setup_.arguments.prediction_loss_only) own_metrics = setup_.metrics;
+  EvaluationSums sums(task, setup_.model.config, data, own_metrics);
+  const Evaluation::Start start = [&](const MicroBatch& batch) {
+    on_device(plan_, [&] {
+      executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(task, batch));
+      run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
+    });
+  };
+  Evaluation evaluation(plan_, *executor_, loader, sums, start, progress, all_logits);
+  if (communicator_ != nullptr) {
+    evaluation.run(*communicator_);
+  } else {
+    evaluation.run();
+  }
+  MetricMap metrics;
+  if (data.labels.empty()) return metrics;
+  metrics["loss"] = sums.loss_sum / std::max(sums.weight_sum, 1.0);
+  if (setup_.arguments.prediction_loss_only) return metrics;
+  std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
+  if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
+  MetricList list = sums.metrics->metrics(names);
+  if (setup_.data.metric_names.size() > 1) add_combined_score(list);
+  for (const auto& [name, value] : list) metrics[name] = value;
+  for (const std::shared_ptr<Metric>& metric : own_metrics) metrics[metric->name()] = metric->value();
+  return metrics;
+}
+
+}  // namespace plimsoll

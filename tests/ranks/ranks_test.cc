@@ -1,0 +1,272 @@
+// Runs of several processes on CPUs, started by `train --nproc_per_node`: they train like one process with more accumulation
+// steps, resume on any number of processes, stop together, and end if one of them is killed.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/bad_input/binary.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+struct Layout {
+  int ranks = 1;
+  int accumulation = 1;
+};
+
+// Returns the words of a run on 22 rows in batches of 3, of which the last has one row. With SGD, the rounding of sums is
+// not amplified, as it is by AdamW for gradients near zero.
+std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
+                                  const Layout& layout, int steps,
+                                  const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"train",
+                                 "--use_cpu",
+                                 "--nproc_per_node",
+                                 std::to_string(layout.ranks),
+                                 "--gradient_accumulation_steps",
+                                 std::to_string(layout.accumulation),
+                                 "--config_name",
+                                 model,
+                                 "--dataset_name",
+                                 "dummy",
+                                 "--dummy_num_samples",
+                                 "22",
+                                 "--dummy_seq_length",
+                                 "12",
+                                 "--per_device_train_batch_size",
+                                 "3",
+                                 "--optim",
+                                 "sgd",
+                                 "--learning_rate",
+                                 "0.05",
+                                 "--logging_steps",
+                                 "1",
+                                 "--num_threads",
+                                 "1",
+                                 "--max_steps",
+                                 std::to_string(steps),
+                                 "--save_only_model",
+                                 "False",
+                                 "--output_dir",
+                                 output_dir};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Returns one value of every record of a run's log that has it.
+std::vector<double> logged(const std::string& output_dir, const std::string& key) {
+  std::istringstream lines(read_file(output_dir + "/log.jsonl"));
+  std::vector<double> values;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line);
+    if (record.contains(key)) values.push_back(record.at(key));
+  }
+  return values;
+}
+
+void expect_near(const std::vector<double>& found, const std::vector<double>& wanted, double relative) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "record " << i;
+}
+
+// Gradients of one step differ by some roundings of fp32 sums, 2^-24 each, and the weights of the tiny model carry the
+// differences of the earlier steps on.
+constexpr double kRelative = 1e-5;
+
+TEST(RunOfRanks, EqualsARunOfOneProcessThatAccumulates) {
+  const TestFolder folder("ranks_equal");
+  const std::string model = write_tiny_model(folder);
+  for (const Layout& layout :
+       {Layout{.ranks = 2}, Layout{.ranks = 3}, Layout{.ranks = 2, .accumulation = 2}}) {
+    SCOPED_TRACE(std::to_string(layout.ranks) + " ranks, accumulation " +
+                 std::to_string(layout.accumulation));
+    const std::string name = std::to_string(layout.ranks) + "_" + std::to_string(layout.accumulation);
+    const std::string one = folder.path("one" + name), several = folder.path("several" + name);
+    const ProcessResult whole = run_plimsoll(
+        words_of(model, one, {.accumulation = layout.ranks * layout.accumulation}, 9), folder.path("log"));
+    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    const ProcessResult ranks = run_plimsoll(words_of(model, several, layout, 9), folder.path("log"));
+    ASSERT_EQ(ranks.exit_code, 0) << ranks.output;
+    expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
+    expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+    EXPECT_EQ(logged(several, "epoch"), logged(one, "epoch"));
+    EXPECT_EQ(logged(several, "learning_rate"), logged(one, "learning_rate"));
+  }
+}
+
+// All ranks have the weights that the first one saves, and draw different random numbers, so that two runs have the same bits.
+TEST(RunOfRanks, TwiceHasTheSameBits) {
+  const TestFolder folder("ranks_twice");
+  const std::string model = write_tiny_model(folder);
+  for (const std::string run : {"a", "b"}) {
+    const ProcessResult result = run_plimsoll(
+        words_of(model, folder.path(run), {.ranks = 4}, 5, {"--optim", "adamw_torch"}), folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+  EXPECT_EQ(read_file(folder.path("a/model.safetensors")), read_file(folder.path("b/model.safetensors")));
+}
+
+TEST(RunOfRanks, ResumesOnAnyNumberOfRanks) {
+  const TestFolder folder("ranks_resume");
+  const std::string model = write_tiny_model(folder);
+  const std::string one = folder.path("one"), several = folder.path("several");
+  ASSERT_EQ(run_plimsoll(words_of(model, one, {.accumulation = 4}, 8), folder.path("log")).exit_code, 0);
+  int steps = 2;
+  for (const Layout& layout : {Layout{.accumulation = 4}, Layout{.ranks = 2, .accumulation = 2},
+                               Layout{.ranks = 4}, Layout{.accumulation = 4}}) {
+    const ProcessResult part = run_plimsoll(words_of(model, several, layout, steps,
+                                                     {"--save_steps", "1", "--lr_scheduler_type", "constant",
+                                                      "--resume_from_checkpoint", "True"}),
+                                            folder.path("log"));
+    ASSERT_EQ(part.exit_code, 0) << part.output;
+    steps += 2;
+  }
+  const std::string constant = folder.path("constant");
+  ASSERT_EQ(
+      run_plimsoll(words_of(model, constant, {.accumulation = 4}, 8, {"--lr_scheduler_type", "constant"}),
+                   folder.path("log"))
+          .exit_code,
+      0);
+  expect_near(logged(several, "loss"), logged(constant, "loss"), kRelative);
+}
+
+// Evaluations add up the outputs of all ranks in order.
+TEST(RunOfRanks, EvaluatesLikeOneProcess) {
+  const TestFolder folder("ranks_evaluate");
+  const std::string model = write_tiny_model(folder);
+  const std::string rows = write_uneven_rows(folder, 23);
+  const std::vector<std::string> files{"--train_file",
+                                       rows,
+                                       "--validation_file",
+                                       rows,
+                                       "--eval_strategy",
+                                       "steps",
+                                       "--eval_steps",
+                                       "1",
+                                       "--learning_rate",
+                                       "0",
+                                       "--per_device_eval_batch_size",
+                                       "4",
+                                       "--tokenizer_name",
+                                       model};
+  const auto words = [&](const std::string& run, const Layout& layout) {
+    std::vector<std::string> list = words_of(model, folder.path(run), layout, 2, files);
+    const auto dummy = std::find(list.begin(), list.end(), "--dataset_name");
+    list.erase(dummy, dummy + 6);
+    return list;
+  };
+  const ProcessResult one = run_plimsoll(words("one", {}), folder.path("log"));
+  ASSERT_EQ(one.exit_code, 0) << one.output;
+  const ProcessResult three = run_plimsoll(words("three", {.ranks = 3}), folder.path("log"));
+  ASSERT_EQ(three.exit_code, 0) << three.output;
+  EXPECT_EQ(logged(folder.path("three"), "eval_loss"), logged(folder.path("one"), "eval_loss"));
+  EXPECT_EQ(logged(folder.path("three"), "eval_accuracy"), logged(folder.path("one"), "eval_accuracy"));
+}
+
+void wait_for(Process& process, const std::string& path) {
+  for (int i = 0; i < 60000 && process.is_running() && !std::filesystem::exists(path); ++i) sleep_us(1000);
+}
+
+TEST(RunOfRanks, StopsAfterOneStepWithOneCheckpoint) {
+  const TestFolder folder("ranks_stop");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  Process process(
+      words_of(model, run, {.ranks = 3}, 100'000, {"--save_steps", "1", "--save_total_limit", "2"}),
+      folder.path("log"));
+  wait_for(process, run + "/checkpoint-2");
+  process.send(SIGTERM);
+  const ProcessResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  const size_t at = result.output.find("interrupted at step ");
+  ASSERT_NE(at, std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("interrupted at step ", at + 1), std::string::npos) << result.output;
+  const int64_t step = std::stoll(result.output.substr(at + 20));
+  EXPECT_TRUE(std::filesystem::exists(run + "/checkpoint-" + std::to_string(step)));
+}
+
+// Returns a port of this host that no program uses now.
+int free_port() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                        getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(descriptor);
+  return is_bound ? ntohs(address.sin_port) : 0;
+}
+
+// Returns the variables that torchrun sets for a rank of two on this host.
+std::vector<std::string> variables_of(int rank, int port) {
+  const std::string number = std::to_string(rank);
+  return {"RANK=" + number,     "LOCAL_RANK=" + number,  "WORLD_SIZE=2",
+          "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)};
+}
+
+TEST(RunOfRanks, ARankWhosePeerIsKilledSaysSoAndEndsSoon) {
+  const TestFolder folder("ranks_killed");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  const int port = free_port();
+  const auto words =
+      words_of(model, run, {.ranks = 2}, 100'000, {"--save_steps", "1", "--save_total_limit", "2"});
+  Process first(words, folder.path("log0"), variables_of(0, port));
+  Process second(words, folder.path("log1"), variables_of(1, port));
+  wait_for(first, run + "/checkpoint-3");
+  second.send(SIGKILL);
+  const ProcessResult result = first.wait(20'000);
+  EXPECT_EQ(result.exit_code, 7) << result.output;
+  EXPECT_NE(result.output.find("rank 1"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("--resume_from_checkpoint True"), std::string::npos) << result.output;
+  // The run can be continued from its last checkpoint by one process.
+  std::vector<std::string> rest =
+      words_of(model, run, {.accumulation = 2}, 0, {"--resume_from_checkpoint", "True"});
+  const auto steps = std::find(rest.begin(), rest.end(), "--max_steps");
+  *(steps + 1) = "100000";
+  rest.insert(rest.end(), {"--dry_run"});
+  const ProcessResult plan = run_plimsoll(rest, folder.path("log"));
+  EXPECT_EQ(plan.exit_code, 0) << plan.output;
+}
+
+// A difference between ranks is an error before the first step.
+TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
+  const TestFolder folder("ranks_differ");
+  const std::string model = write_tiny_model(folder);
+  const int port = free_port();
+  Process first(words_of(model, folder.path("run"), {.ranks = 2}, 3), folder.path("log0"),
+                variables_of(0, port));
+  Process second(words_of(model, folder.path("run"), {.ranks = 2}, 3, {"--seed", "7"}), folder.path("log1"),
+                 variables_of(1, port));
+  for (Process* process : {&first, &second}) {
+    const ProcessResult result = process->wait(20'000);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find("rank 1 does not have the settings of rank 0"), std::string::npos)
+        << result.output;
+  }
+}
+
+TEST(RunOfRanks, AskingForMoreRanksThanWereStartedIsRefused) {
+  const TestFolder folder("ranks_number");
+  const std::string model = write_tiny_model(folder);
+  std::vector<std::string> words = words_of(model, folder.path("run"), {.ranks = 1}, 3, {"--nnodes", "2"});
+  const ProcessResult result = run_plimsoll(words, folder.path("log"));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("asks for 2 ranks, but the environment describes 1"), std::string::npos)
+      << result.output;
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
