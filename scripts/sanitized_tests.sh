@@ -1,5 +1,6 @@
 #!/bin/bash
-# Prints the tests that a change must pass under the sanitizers, one target per line.
+# Prints the tests that a change must pass under the sanitizers, one target per line: first those of the folders below
+# themselves, then those that link code of a changed folder.
 #
 #   scripts/sanitized_tests.sh FOLDER [BASE]     (FOLDER: a configured build, such as build-asan;
 #                                                 BASE: default as in scripts/check_tidy.sh)
@@ -38,10 +39,14 @@ fi
 wanted="^($untrusted${changed})"
 
 # Every test program, and whether an object file that it is linked from, its own or a library's, belongs to a wanted folder.
-ctest --test-dir "$folder" -N -LE '^(long|slow_sanitized)$' | sed -n 's/^ *Test *#[0-9]*: //p' | while read -r target; do
+links=()
+while read -r target; do
   own=$(ninja -C "$folder" -t query "$target" 2>/dev/null | sed -n '/input: phony/{n;s/^ *//p;}')
-  if [ "$everything" = yes ] || echo "$own" | grep -qE "$wanted" ||
-    { [ -n "$changed" ] && ninja -C "$folder" -t inputs "$target" 2>/dev/null | grep -qE "^(${changed#|}).*\.o$"; }; then
+  if echo "$own" | grep -qE "$wanted"; then
     echo "$target"
+  elif [ "$everything" = yes ] ||
+    { [ -n "$changed" ] && ninja -C "$folder" -t inputs "$target" 2>/dev/null | grep -qE "^(${changed#|}).*\.o$"; }; then
+    links+=("$target")
   fi
-done
+done < <(ctest --test-dir "$folder" -N -LE '^(long|slow_sanitized)$' | sed -n 's/^ *Test *#[0-9]*: //p')
+[ ${#links[@]} -eq 0 ] || printf '%s\n' "${links[@]}"

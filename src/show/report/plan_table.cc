@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/units.h"
+#include "hardware/cpu_efficiency.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
@@ -283,11 +284,12 @@ std::string operations_table(const Plan& plan, size_t columns) {
                         format_share(operations.segment(Segment::kBackward).ms, total.ms),
                         format_share(operations.segment(Segment::kOptimizer).ms, total.ms));
   }
-  return text + "\n" +
-         wrapped(fmt::format("estimate, {}; rates of {}",
-                             plan.request.cpu_calibration.empty() ? "not calibrated here" : "calibrated here",
-                             operations.rates),
-                 columns);
+  std::string source = fmt::format(
+      "estimate, {}; rates of {}",
+      plan.request.cpu_calibration.empty() ? "not calibrated here" : "calibrated here", operations.rates);
+  if (plan.trains() && plan.request.ranks.count > 1)
+    source += fmt::format("; {:.1f} GB/s between ranks, assumed", kCpuRankLinkGbPerS);
+  return text + "\n" + wrapped(source, columns);
 }
 
 std::string verdict(const Plan& plan, size_t columns) {

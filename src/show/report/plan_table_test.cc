@@ -156,6 +156,17 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
   }
 }
 
+// Every rank has the same plan; samples per second are those of all ranks together.
+TEST(PlanTable, StatesTheNumberOfRanksAndTheAssumedRateBetweenThem) {
+  PlanRequest request = small_request();
+  EXPECT_EQ(plan_table(build_plan(request)).find("rank"), std::string::npos);
+  request.ranks.count = 4;
+  const std::string table = plan_table(build_plan(request));
+  EXPECT_NE(table.find(", on each of 4 ranks"), std::string::npos) << table;
+  EXPECT_NE(table.find("between ranks, assumed"), std::string::npos) << table;
+  EXPECT_NE(table.find("\n  communication "), std::string::npos) << table;
+}
+
 TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
   PlanRequest request = small_request();
   EXPECT_EQ(format_stopped_passes(build_plan(request)), "");
