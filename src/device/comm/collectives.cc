@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstring>
 #include <memory>
 #include <type_traits>
@@ -9,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/view.h"
 
 namespace plimsoll {
 namespace {
@@ -96,38 +98,50 @@ void gather_chunks(const Transfer& transfer, uint64_t slot, std::span<std::byte>
   }
 }
 
+// How elements are added: the type of a sum, and the conversions from and to it.
+template <typename T>
+struct Addition {
+  using Sum = T;
+  static T to_sum(T value) { return value; }
+  static T from_sum(T sum) { return sum; }
+};
+// Unsigned integers wrap around, as the contract says.
+template <std::signed_integral T>
+struct Addition<T> {
+  using Sum = std::make_unsigned_t<T>;
+  static Sum to_sum(T value) { return static_cast<Sum>(value); }
+  static T from_sum(Sum sum) { return static_cast<T>(sum); }
+};
+template <>
+struct Addition<BF16> {
+  using Sum = float;
+  static float to_sum(BF16 value) { return bf16_to_f32(value.bits); }
+  static BF16 from_sum(float sum) { return {f32_to_bf16(sum)}; }
+};
+template <>
+struct Addition<F16> {
+  using Sum = float;
+  static float to_sum(F16 value) { return f16_to_f32(value.bits); }
+  static F16 from_sum(float sum) { return {f32_to_f16(sum)}; }
+};
+
 template <typename T>
 void add_received(T* sums, const std::byte* received, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     T other;
     std::memcpy(&other, received + bytes_of(i, sizeof(T)), sizeof(T));
-    if constexpr (std::is_integral_v<T>) {
-      using Unsigned = std::make_unsigned_t<T>;
-      sums[i] = static_cast<T>(static_cast<Unsigned>(other) + static_cast<Unsigned>(sums[i]));
-    } else {
-      sums[i] = other + sums[i];
-    }
+    sums[i] = Addition<T>::from_sum(Addition<T>::to_sum(other) + Addition<T>::to_sum(sums[i]));
   }
 }
 
-// The conversions of a type, known when the loops are compiled, so that the loops of bf16 use vector instructions.
-struct BF16Conversion {
-  static float to_f32(uint16_t bits) { return bf16_to_f32(bits); }
-  static uint16_t from_f32(float value) { return f32_to_bf16(value); }
-};
-struct F16Conversion {
-  static float to_f32(uint16_t bits) { return f16_to_f32(bits); }
-  static uint16_t from_f32(float value) { return f32_to_f16(value); }
-};
-
-// Elements of the parts of all ranks that one block of direct_all_reduce() covers.
+// Elements of the parts of all ranks that one block of a direct exchange covers.
 class DirectBlocks {
  public:
-  DirectBlocks(int64_t count, int size) : count_(count), size_(size) {
-    const int64_t slots = int64_t{2} * (size - 1);
-    // A multiple of 32 elements, so that slots begin at a multiple of 64 bytes.
-    per_rank_ = std::max<int64_t>(32, static_cast<int64_t>(kStagingBytes) / slots / 64 * 32);
-    per_rank_ = std::min(per_rank_, static_cast<int64_t>(kSegmentBytes / sizeof(uint16_t)));
+  DirectBlocks(int64_t count, size_t element_bytes, int size) : count_(count), size_(size) {
+    const size_t slots = 2 * static_cast<size_t>(size - 1);
+    const size_t slot_bytes =
+        std::clamp(kStagingBytes / slots / kSlotAlignment * kSlotAlignment, kSlotAlignment, kSegmentBytes);
+    per_rank_ = static_cast<int64_t>(slot_bytes / element_bytes);
   }
 
   int64_t num_blocks() const { return ((count_ + size_ - 1) / size_ + per_rank_ - 1) / per_rank_; }
@@ -140,24 +154,24 @@ class DirectBlocks {
   }
 
  private:
+  static constexpr size_t kSlotAlignment = 64;
   int64_t count_;
   int size_;
   int64_t per_rank_;
 };
 
-// The state of direct_all_reduce() on one rank. Block k + 1 is sent while block k is added.
+// The state of a sum by direct exchange on one rank. Block k + 1 is sent while block k is added.
+template <typename T>
 class DirectAllReduce {
  public:
-  DirectAllReduce(const Transfer& transfer, std::span<uint16_t> data, HalfType type,
-                  std::span<std::byte> staging)
+  DirectAllReduce(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging)
       : transfer_(transfer),
         rank_(transfer.mesh.rank()),
         size_(transfer.mesh.size()),
         data_(data),
-        type_(type),
         staging_(staging),
-        blocks_(static_cast<int64_t>(data.size()), size_) {
-    PLIMSOLL_CHECK(staging.size() >= bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(uint16_t)),
+        blocks_(static_cast<int64_t>(data.size()), sizeof(T), size_) {
+    PLIMSOLL_CHECK(staging.size() >= bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(T)),
                    "{} bytes of staging for {} ranks", staging.size(), size_);
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) {
@@ -188,7 +202,7 @@ class DirectAllReduce {
 
   size_t slot_offset(int64_t block, int peer) const {
     const int64_t index = (block % 2) * (size_ - 1) + (peer < rank_ ? peer : peer - 1);
-    return bytes_of(index * blocks_.slot_elements(), sizeof(uint16_t));
+    return bytes_of(index * blocks_.slot_elements(), sizeof(T));
   }
 
   void begin_block(int64_t block) {
@@ -197,11 +211,9 @@ class DirectAllReduce {
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
-      peers_[from].staged->receive(transfer_.slot, slot_offset(block, from),
-                                   bytes_of(own.size, sizeof(uint16_t)));
+      peers_[from].staged->receive(transfer_.slot, slot_offset(block, from), bytes_of(own.size, sizeof(T)));
       const Range part = blocks_.part(block, to);
-      peers_[to].peer->send(transfer_.slot, bytes_of(part.begin, sizeof(uint16_t)),
-                            bytes_of(part.size, sizeof(uint16_t)));
+      peers_[to].peer->send(transfer_.slot, bytes_of(part.begin, sizeof(T)), bytes_of(part.size, sizeof(T)));
     }
   }
 
@@ -210,21 +222,17 @@ class DirectAllReduce {
     for (int peer = 0; own.size > 0 && peer < size_; ++peer) {
       if (peer != rank_) peers_[peer].staged->wait_received(transfer_.deadline);
     }
-    if (type_ == HalfType::kBF16) {
-      add_block<BF16Conversion>(block, own);
-    } else {
-      add_block<F16Conversion>(block, own);
-    }
+    add_block(block, own);
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
       const Range part = blocks_.part(block, from);
       // The part of the other rank was sent: its sums cannot arrive earlier, but Gloo may still read the memory.
       if (part.size > 0) peers_[from].peer->wait_sent(transfer_.deadline);
-      peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(uint16_t)),
-                                     bytes_of(part.size, sizeof(uint16_t)));
-      peers_[to].gathered->send(transfer_.slot + 1, bytes_of(own.begin, sizeof(uint16_t)),
-                                bytes_of(own.size, sizeof(uint16_t)));
+      peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(T)),
+                                     bytes_of(part.size, sizeof(T)));
+      peers_[to].gathered->send(transfer_.slot + 1, bytes_of(own.begin, sizeof(T)),
+                                bytes_of(own.size, sizeof(T)));
     }
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
@@ -233,41 +241,38 @@ class DirectAllReduce {
     }
   }
 
-  // Adds the elements of all ranks, from rank 0 to rank n - 1, in fp32.
-  template <typename Conversion>
+  // Adds the elements of all ranks, from rank 0 to rank n - 1.
   void add_block(int64_t block, Range own) {
     constexpr int64_t kRow = 512;
-    std::array<float, kRow> sums;
-    std::array<uint16_t, kRow> elements;
+    std::array<typename Addition<T>::Sum, kRow> sums;
+    std::array<T, kRow> elements;
     for (int64_t begin = 0; begin < own.size; begin += kRow) {
       const int64_t count = std::min(kRow, own.size - begin);
-      uint16_t* row = data_.data() + own.begin + begin;
+      T* row = data_.data() + own.begin + begin;
       for (int rank = 0; rank < size_; ++rank) {
         const void* source = row;
-        if (rank != rank_)
-          source = staging_.data() + slot_offset(block, rank) + bytes_of(begin, sizeof(uint16_t));
-        std::memcpy(elements.data(), source, bytes_of(count, sizeof(uint16_t)));
+        if (rank != rank_) {
+          source = staging_.data() + slot_offset(block, rank) + bytes_of(begin, sizeof(T));
+        }
+        std::memcpy(elements.data(), source, bytes_of(count, sizeof(T)));
         if (rank == 0) {
-          for (int64_t i = 0; i < count; ++i) sums[i] = Conversion::to_f32(elements[i]);
+          for (int64_t i = 0; i < count; ++i) sums[i] = Addition<T>::to_sum(elements[i]);
         } else {
-          for (int64_t i = 0; i < count; ++i) sums[i] += Conversion::to_f32(elements[i]);
+          for (int64_t i = 0; i < count; ++i) sums[i] += Addition<T>::to_sum(elements[i]);
         }
       }
-      for (int64_t i = 0; i < count; ++i) row[i] = Conversion::from_f32(sums[i]);
+      for (int64_t i = 0; i < count; ++i) row[i] = Addition<T>::from_sum(sums[i]);
     }
   }
 
   Transfer transfer_;
   int rank_;
   int size_;
-  std::span<uint16_t> data_;
-  HalfType type_;
+  std::span<T> data_;
   std::span<std::byte> staging_;
   DirectBlocks blocks_;
   std::vector<Peer> peers_;
 };
-
-}  // namespace
 
 template <typename T>
 void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
@@ -299,15 +304,23 @@ void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std:
                 next_rank(mesh));
 }
 
-template void ring_all_reduce<float>(const Transfer&, std::span<float>, std::span<std::byte>);
-template void ring_all_reduce<double>(const Transfer&, std::span<double>, std::span<std::byte>);
-template void ring_all_reduce<int32_t>(const Transfer&, std::span<int32_t>, std::span<std::byte>);
-template void ring_all_reduce<int64_t>(const Transfer&, std::span<int64_t>, std::span<std::byte>);
+}  // namespace
 
-void direct_all_reduce(const Transfer& transfer, std::span<uint16_t> data, HalfType type,
-                       std::span<std::byte> staging) {
-  DirectAllReduce(transfer, data, type, staging).run();
+template <typename T>
+void all_reduce_elements(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
+  constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+  if constexpr (!kIsHalf) {
+    if (data.size_bytes() > kDirectBytes) return ring_all_reduce(transfer, data, staging);
+  }
+  DirectAllReduce<T>(transfer, data, staging).run();
 }
+
+template void all_reduce_elements<float>(const Transfer&, std::span<float>, std::span<std::byte>);
+template void all_reduce_elements<double>(const Transfer&, std::span<double>, std::span<std::byte>);
+template void all_reduce_elements<int32_t>(const Transfer&, std::span<int32_t>, std::span<std::byte>);
+template void all_reduce_elements<int64_t>(const Transfer&, std::span<int64_t>, std::span<std::byte>);
+template void all_reduce_elements<BF16>(const Transfer&, std::span<BF16>, std::span<std::byte>);
+template void all_reduce_elements<F16>(const Transfer&, std::span<F16>, std::span<std::byte>);
 
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root) {
   GlooMesh& mesh = transfer.mesh;

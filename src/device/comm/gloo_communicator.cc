@@ -113,22 +113,19 @@ class GlooCommunicator final : public Communicator {
     if (count == 0) return;
     run(fmt::format("all_reduce of {} {} elements", count, dtype_name(data.dtype)),
         [&](const Transfer& transfer) {
-          const auto elements = static_cast<size_t>(count);
           switch (data.dtype) {
             case DType::kF32:
-              return ring_all_reduce<float>(transfer, {data.as<float>(), elements}, staging_);
+              return sum<float>(transfer, data, count);
             case DType::kF64:
-              return ring_all_reduce<double>(transfer, {data.as<double>(), elements}, staging_);
+              return sum<double>(transfer, data, count);
             case DType::kI32:
-              return ring_all_reduce<int32_t>(transfer, {data.as<int32_t>(), elements}, staging_);
+              return sum<int32_t>(transfer, data, count);
             case DType::kI64:
-              return ring_all_reduce<int64_t>(transfer, {data.as<int64_t>(), elements}, staging_);
+              return sum<int64_t>(transfer, data, count);
             case DType::kBF16:
-              return direct_all_reduce(transfer, {static_cast<uint16_t*>(data.data), elements},
-                                       HalfType::kBF16, staging_);
+              return sum<BF16>(transfer, data, count);
             case DType::kF16:
-              return direct_all_reduce(transfer, {static_cast<uint16_t*>(data.data), elements},
-                                       HalfType::kF16, staging_);
+              return sum<F16>(transfer, data, count);
             case DType::kU8:
             case DType::kE4M3:
             case DType::kE5M2:
@@ -159,6 +156,11 @@ class GlooCommunicator final : public Communicator {
   }
 
  private:
+  template <typename T>
+  void sum(const Transfer& transfer, View data, int64_t count) {
+    all_reduce_elements<T>(transfer, {data.as<T>(), static_cast<size_t>(count)}, staging_);
+  }
+
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
   template <typename Operation>

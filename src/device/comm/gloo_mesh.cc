@@ -5,6 +5,7 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -27,6 +28,30 @@ milliseconds limit_until(SteadyTime deadline) {
                   std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
 }
 
+// Threads that are created during its lifetime have the policy SCHED_BATCH: when they wake up, they do not interrupt
+// another thread. Gloo's thread needs this. If it interrupts a thread that holds the lock of a connection, it tries to
+// take the lock in a loop until the end of its time slice. On 2 cores with 4 ranks, an all_reduce of 4 KiB takes 0.6 ms
+// with it and 3.8 ms without.
+class BatchScheduling {
+ public:
+  BatchScheduling() : is_normal_(::sched_getscheduler(0) == SCHED_OTHER) {
+    if (is_normal_) set(SCHED_BATCH);
+  }
+  ~BatchScheduling() {
+    if (is_normal_) set(SCHED_OTHER);
+  }
+  BatchScheduling(const BatchScheduling&) = delete;
+  BatchScheduling& operator=(const BatchScheduling&) = delete;
+
+ private:
+  static void set(int policy) {
+    const sched_param parameters = {};
+    // If the system refuses, only speed is lost.
+    static_cast<void>(::sched_setscheduler(0, policy, &parameters));
+  }
+  bool is_normal_;
+};
+
 // Returns Gloo's message without the place in its source.
 std::string gloo_text(const std::exception& error) {
   std::string text = error.what();
@@ -44,7 +69,10 @@ GlooMesh::GlooMesh(int rank, int size, const std::string& address, milliseconds 
     const BlockedSignals blocked = BlockedSignals::all();
     gloo::transport::tcp::attr attributes;
     attributes.hostname = address;
-    device_ = gloo::transport::tcp::CreateDevice(attributes);
+    {
+      const BatchScheduling batch;
+      device_ = gloo::transport::tcp::CreateDevice(attributes);
+    }
     context_ = device_->createContext(rank, size);
     context_->setTimeout(std::max(kShortestConnectLimit, connect_limit / kGlooConnectFactor));
     for (int peer = 0; peer < size; ++peer) {
@@ -117,6 +145,8 @@ TransferBuffer::TransferBuffer(GlooMesh& mesh, int peer, void* data, size_t byte
 }
 
 TransferBuffer::~TransferBuffer() {
+  // After a failure, the thread of Gloo must not use the memory any more.
+  if (pending_sends_ + pending_receives_ > 0) mesh_.close();
   const std::lock_guard lock(mesh_.mutex_);
   mesh_.active_.erase(buffer_.get());
 }

@@ -1,6 +1,6 @@
 // TCP connections between all ranks, by the transport of Gloo: one connection per pair of ranks, served by one thread
 // of Gloo. This class adds what a run needs and Gloo lacks: waits that another thread can end, and failures that name
-// the rank at the other end. The collective operations are in gloo_communicator.cc.
+// the rank at the other end. The collective operations are in collectives.h.
 //
 // Gloo's own collective operations are not used because their waits cannot be ended: if a connection closes in the
 // middle of a message, Gloo (2022 to 2025) does not wake the thread that waits for it, and ranks that wait for a third
@@ -69,8 +69,9 @@ class GlooMesh {
 };
 
 // Memory that is sent to and received from one rank. Messages with one slot arrive in the order in which they were
-// sent; the sender and the receiver must give each the same slot and size. Destroying the buffer ends its transfers:
-// nothing is written into the memory afterwards. All functions throw TransferFailure.
+// sent; the sender and the receiver must give each the same slot and size. Destroying a buffer whose transfers were not
+// waited for closes all connections of the mesh: nothing is written into the memory afterwards. All functions throw
+// TransferFailure.
 class TransferBuffer {
  public:
   TransferBuffer(GlooMesh& mesh, int peer, void* data, size_t bytes);

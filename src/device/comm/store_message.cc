@@ -56,7 +56,7 @@ StoreParse take_store_message(std::vector<std::byte>& input) {
   StoreParse parse;
   StoreHeader header = {};
   // A foreign program is recognized by its first bytes, even if it sends fewer than a header.
-  std::memcpy(&header, input.data(), std::min(input.size(), sizeof header));
+  if (!input.empty()) std::memcpy(&header, input.data(), std::min(input.size(), sizeof header));
   if (input.size() >= sizeof header.magic && header.magic != kStoreMagic) parse.is_foreign = true;
   if (input.size() < sizeof header || parse.is_foreign) return parse;
   if (header.length > kMaxStorePayload) {
