@@ -21,8 +21,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After a transfer failed, the store usually says within this time which rank caused it.
-constexpr milliseconds kVerdictLimit{300};
+// After a transfer failed, the store usually reports within this time which rank caused it.
+constexpr milliseconds kCauseLimit{300};
 
 std::string limit_text(milliseconds limit) {
   return fmt::format("{:g} s", static_cast<double>(limit.count()) / 1000.0);
@@ -33,7 +33,7 @@ class FirstEnd {
  public:
   void report(const RankEnd& end) {
     const std::lock_guard lock(mutex_);
-    // A rank that left in good order is less of a reason than one that failed.
+    // A rank that failed explains a failure better than one that left after its last operation.
     if (!end_ || (end_->kind == RankEnd::Kind::kLeft && end.kind != RankEnd::Kind::kLeft)) end_ = end;
     changed_.notify_all();
   }
@@ -188,7 +188,7 @@ class GlooCommunicator final : public Communicator {
       failure = error;
     }
     const bool is_late = std::chrono::steady_clock::now() >= deadline;
-    if (const std::optional<RankEnd> end = first_end_.wait(is_late ? milliseconds(0) : kVerdictLimit)) {
+    if (const std::optional<RankEnd> end = first_end_.wait(is_late ? milliseconds(0) : kCauseLimit)) {
       fail(fmt::format("{} failed: {}.", what, end_text(*end, size())));
     }
     if (is_late) {

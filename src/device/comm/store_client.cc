@@ -91,7 +91,7 @@ StoreClient::~StoreClient() {
       while (next_message(deadline)) {
       }
     } catch (const Error&) {
-      // Another program listens there, which needs no farewell.
+      // Another program listens at the port and need not be told.
     }
   }
 }

@@ -275,7 +275,7 @@ ConnectAttempt try_connect(const std::string& host, uint16_t port, std::chrono::
         continue;
       }
     }
-    // The system may choose the very port that is being connected to, if nobody listens there yet.
+    // The system may choose the very port that is being connected to, if no program listens at it yet.
     if (socket.local_port() == port && socket.local_address() == socket.peer_address()) {
       attempt.failure = errno_text(ECONNREFUSED);
       continue;
