@@ -45,7 +45,7 @@ int run_ranks(int num_ranks, const std::vector<std::string>& words) {
 }  // namespace
 
 int run_train(const std::vector<std::string>& words) {
-  const ParseResult parsed = parse_arguments(words);
+  ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
     print(command_screen(command_named("train"), parsed.help_topic));
     return 0;
@@ -56,13 +56,17 @@ int run_train(const std::vector<std::string>& words) {
   if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0)
     return run_ranks(num_ranks, words);
   if (num_local) join_repeated_signals();
-  if (!is_first_rank(process_environment())) leave_output_to_first_rank();
+  const bool is_first = is_first_rank(process_environment());
+  if (!is_first) {
+    leave_output_to_first_rank();
+    parsed.arguments.json.clear();
+  }
   Remarks remarks(parsed.warnings, parsed.notes);
   const Arguments& arguments = parsed.arguments;
   TestInput input = read_test_input(parsed);
   // When `train` also predicts, it writes the predictions into the output folder instead of printing them.
   input.shows = false;
-  input.saves = true;
+  input.saves = is_first;
   if (parsed.explicitly_set.contains("do_train") && !arguments.do_train) {
     const RunCommand instead = arguments.do_eval ? RunCommand::kEvaluate : RunCommand::kPredict;
     std::set<std::string> given = parsed.explicitly_set;

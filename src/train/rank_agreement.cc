@@ -15,6 +15,7 @@ namespace {
 Arguments common_arguments(Arguments arguments) {
   const Arguments defaults;
   arguments.output_dir = defaults.output_dir;
+  arguments.json = defaults.json;
   arguments.cache_dir = defaults.cache_dir;
   arguments.log_level = defaults.log_level;
   arguments.quiet = defaults.quiet;

@@ -158,6 +158,8 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
                                        "0",
                                        "--per_device_eval_batch_size",
                                        "4",
+                                       "--test_file",
+                                       rows,
                                        "--tokenizer_name",
                                        model};
   const auto words = [&](const std::string& run, const Layout& layout) {
@@ -172,6 +174,8 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
   ASSERT_EQ(three.exit_code, 0) << three.output;
   EXPECT_EQ(logged(folder.path("three"), "eval_loss"), logged(folder.path("one"), "eval_loss"));
   EXPECT_EQ(logged(folder.path("three"), "eval_accuracy"), logged(folder.path("one"), "eval_accuracy"));
+  EXPECT_EQ(read_file(folder.path("three/predict_results.txt")),
+            read_file(folder.path("one/predict_results.txt")));
 }
 
 void wait_for(Process& process, const std::string& path) {
