@@ -39,6 +39,8 @@ class ReadingFiles final : public FileSystem {
     return posix_file_system().status(path);
   }
   std::vector<FolderEntry> list(const std::string& folder) override {
+    // The process that writes the files may have created the folder on another machine.
+    if (!status(folder)) return {};
     return posix_file_system().list(folder);
   }
   void make_folder(const std::string&) override {}

@@ -218,6 +218,8 @@ class RankRun {
     }
     // A closing terminal sends SIGHUP several times.
     if (signal == SIGHUP && forwarded_ != 0) return;
+    // A second signal asks to stop at once, so that ranks which do not react are killed after the grace time.
+    if (forwarded_ != 0 && !kill_at_) kill_at_ = Clock::now() + command_.grace;
     forwarded_ = signal;
     send_to_running(signal);
   }
@@ -282,7 +284,7 @@ class RankRun {
       kill_at_.reset();
       if (!is_running()) return;
       say_warning("some ranks did not end within " + std::to_string(command_.grace.count() / 1000) +
-                  " s after the failure and are killed");
+                  " s and are killed");
       send_to_running(SIGKILL);
     }
   }

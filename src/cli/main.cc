@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -131,7 +132,22 @@ int run_and_report(int argc, char** argv) {
 }  // namespace
 }  // namespace plimsoll::cli
 
+namespace {
+
+// Gives closed standard streams a descriptor with which reading and writing fail, as with the closed one. Otherwise the next file
+// or connection that is opened would have the number of the stream and receive its text.
+void reserve_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0) continue;
+    // open() returns the lowest number that is free.
+    static_cast<void>(open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  reserve_standard_streams();
   plimsoll::cli::obey_sent_interrupts();
   // Without the signal, writing beyond the limit for the size of files returns an error, as a full disk does.
   std::signal(SIGXFSZ, SIG_IGN);

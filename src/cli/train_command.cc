@@ -72,23 +72,28 @@ int run_train(const std::vector<std::string>& words) {
     std::set<std::string> given = parsed.explicitly_set;
     for (const char* flag : {"do_train", "do_eval", "do_predict"}) given.erase(flag);
     if (std::string note = unused_note(instead, given); !note.empty()) remarks.add({}, {note});
+    // One process is enough for work without training.
+    if (!is_first) return 0;
     if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks);
     if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks);
     throw Error(ErrorCode::kUsage,
                 "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
   }
   Trainer trainer(arguments, TrainerParts{.texts = input.texts}, Task::kTrain, program_environment());
-  std::optional<StoppedBySignals> stopped_by_signals(
-      std::in_place, [](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
-      kStopNotice);
-  // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
-  if (!arguments.dry_run) {
-    catch_signals();
-    // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the
-    // training state is saved.
-    std::signal(SIGPIPE, SIG_IGN);
-  }
+  std::optional<StoppedBySignals> stopped_by_signals;
+  const auto stop_by_signals = [&] {
+    stopped_by_signals.emplace([](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
+                               kStopNotice);
+    // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
+    if (!arguments.dry_run) catch_signals();
+  };
+  // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the training state
+  // is saved.
+  if (!arguments.dry_run) std::signal(SIGPIPE, SIG_IGN);
+  // A rank waits for the others before it starts, and a signal ends it then, because there is nothing to save.
+  if (!num_local) stop_by_signals();
   if (!show_and_start(trainer, arguments, Task::kTrain, remarks)) return 0;
+  if (num_local) stop_by_signals();
   const TrainOutput output = trainer.train(say);
   const std::vector<std::string> written = trainer.save_reports(output);
   if (output.interrupted) {

@@ -143,8 +143,8 @@ RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
   if (num_ranks(arguments) > 1 && num_ranks(arguments) != place.size) {
     throw_error(
         ErrorCode::kUsage,
-        "--nproc_per_node {} --nnodes {} asks for {}, but the environment describes {}: start the run "
-        "with `plimsoll train`, torchrun, srun or mpirun, which start one process per rank",
+        "--nproc_per_node {} --nnodes {} asks for {}, but the environment describes {}: start one "
+        "process per rank with torchrun, srun or mpirun, or on one machine with --nproc_per_node alone",
         arguments.nproc_per_node, arguments.nnodes, counted(num_ranks(arguments), "rank"), place.size);
   }
   const bool is_even = place.size % place.local_size == 0;

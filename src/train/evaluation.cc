@@ -25,6 +25,8 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
   const int64_t batch = setup_.arguments.per_device_eval_batch_size;
   metrics.merge(
       speed_metrics(split, {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
+  // Each rank measures its own time, but the ranks must draw the same conclusions.
+  take_values_of_first_rank(metrics);
   return metrics;
 }
 

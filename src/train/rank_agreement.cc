@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "graph/ops/op.h"
 #include "hardware/cpu_target.h"
+#include "models/config.h"
 
 namespace plimsoll {
 namespace {
@@ -51,6 +52,41 @@ uint64_t hash_of_kernels(const Plan& plan) {
   return hash.digest();
 }
 
+// Returns a hash of the tokens and labels of the data sets that a run evaluates or predicts.
+uint64_t hash_of_evaluated(const DataSets& data) {
+  HashStream64 hash;
+  const auto add = [&](const auto& values) { hash.update(std::as_bytes(std::span(values))); };
+  for (const std::optional<Dataset>* set :
+       {&data.evaluate, &data.evaluate_mismatched, &data.predict, &data.predict_mismatched}) {
+    hash.update(*set ? "set" : "none");
+    if (!*set) continue;
+    add((*set)->tokens.narrow_ids());
+    add((*set)->tokens.wide_ids());
+    add((*set)->tokens.offsets());
+    add((*set)->labels.classes);
+    add((*set)->labels.values);
+  }
+  return hash.digest();
+}
+
+// Returns a hash of the persistent buffers of one kind.
+uint64_t hash_of_buffers(Executor& executor, Storage storage) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  HashStream64 hash;
+  std::vector<std::byte> piece;
+  for (const PersistentBuffer& buffer : executor.plan().persistent) {
+    if (buffer.storage != storage) continue;
+    hash.update(buffer.name);
+    const int64_t bytes = buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+    for (int64_t offset = 0; offset < bytes; offset += kPiece) {
+      piece.resize(static_cast<size_t>(std::min(kPiece, bytes - offset)));
+      executor.read(buffer.name, offset, piece);
+      hash.update(piece);
+    }
+  }
+  return hash.digest();
+}
+
 }  // namespace
 
 void require_equal_facts(Communicator& communicator, std::span<const RankFact> facts) {
@@ -67,13 +103,44 @@ void require_equal_facts(Communicator& communicator, std::span<const RankFact> f
   }
 }
 
+void require_equal_settings(Communicator& communicator, const Arguments& arguments) {
+  const std::string own = arguments_json(common_arguments(arguments));
+  const auto num_ranks = static_cast<size_t>(communicator.size());
+  const uint64_t own_size = own.size();
+  std::vector<uint64_t> sizes(num_ranks);
+  communicator.all_gather(std::as_bytes(std::span(&own_size, 1)), std::as_writable_bytes(std::span(sizes)));
+  const uint64_t largest = *std::ranges::max_element(sizes);
+  std::string padded = own;
+  padded.resize(largest, ' ');
+  std::string all(num_ranks * largest, ' ');
+  communicator.all_gather(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)));
+  const auto text_of = [&](size_t rank) { return all.substr(rank * largest, sizes[rank]); };
+  for (size_t rank = 1; rank < num_ranks; ++rank) {
+    if (text_of(rank) == text_of(0)) continue;
+    const Arguments first = arguments_from_json(text_of(0), "the settings of rank 0");
+    const Arguments other = arguments_from_json(text_of(rank), "the settings of a rank");
+    std::string names;
+    for (const ArgumentDifference& difference : diff_arguments(first, other)) {
+      names += fmt::format("{}--{} is {} and {}", names.empty() ? "" : ", ", difference.name,
+                           difference.before.empty() ? "not set" : difference.before,
+                           difference.after.empty() ? "not set" : difference.after);
+    }
+    throw_error(ErrorCode::kUsage,
+                "rank 0 and rank {} have different settings: {}; start every process with the same arguments",
+                rank, names.empty() ? "secrets" : names);
+  }
+}
+
 std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan) {
-  return {{.name = "the settings",
-           .remedy = "start every process with the same arguments",
-           .hash = hash64(arguments_json(common_arguments(setup.arguments)))},
+  return {{.name = "the model",
+           .remedy = "give every process the same model files",
+           .hash = hash64(model_config_json(setup.model.config))},
           {.name = "the training data",
            .remedy = "give every process the same files",
            .hash = setup.data.train_hash + static_cast<uint64_t>(setup.steps.length.rows_per_epoch)},
+          {.name = "the validation and test data",
+           .remedy = "give every process the same files",
+           .hash = hash_of_evaluated(setup.data)},
           {.name = "the collective operations",
            .remedy = "start every process with the same version of the program",
            .hash = hash_of_collectives(plan)},
@@ -82,21 +149,14 @@ std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan) {
            .hash = hash_of_kernels(plan)}};
 }
 
-RankFact fact_of_weights(Executor& executor) {
-  constexpr int64_t kPiece = int64_t{1} << 20;
-  HashStream64 hash;
-  std::vector<std::byte> piece;
-  for (const PersistentBuffer& buffer : executor.plan().persistent) {
-    if (buffer.storage != Storage::kWeight) continue;
-    hash.update(buffer.name);
-    const int64_t bytes = buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
-    for (int64_t offset = 0; offset < bytes; offset += kPiece) {
-      piece.resize(static_cast<size_t>(std::min(kPiece, bytes - offset)));
-      executor.read(buffer.name, offset, piece);
-      hash.update(piece);
-    }
-  }
-  return {.name = "the weights", .remedy = "give every process the same model files", .hash = hash.digest()};
+RankFact fact_of_weights(Executor& executor, std::string_view remedy) {
+  return {.name = "the weights", .remedy = remedy, .hash = hash_of_buffers(executor, Storage::kWeight)};
+}
+
+RankFact fact_of_states(Executor& executor, std::string_view remedy) {
+  return {.name = "the optimizer's states",
+          .remedy = remedy,
+          .hash = hash_of_buffers(executor, Storage::kOptimizerState)};
 }
 
 }  // namespace plimsoll

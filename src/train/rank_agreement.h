@@ -24,10 +24,16 @@ struct RankFact {
 // differs, the first rank whose fact differs from that of rank 0, and both hashes; kDevice if a rank has failed.
 void require_equal_facts(Communicator& communicator, std::span<const RankFact> facts);
 
-// Returns the facts of a run: its settings, its training data, the collective operations of its plan in their order, and its
-// kernels. Cost: milliseconds.
+// Compares the settings of all ranks, apart from those that may differ: where each process reads and writes files, and what
+// it prints. Errors: kUsage on every rank, naming the first rank with other settings than rank 0, and those settings; kDevice
+// if a rank has failed.
+void require_equal_settings(Communicator& communicator, const Arguments& arguments);
+
+// Returns the facts of a run: its model, its data, the collective operations of its plan in their order, and its kernels. Cost:
+// proportional to the data.
 std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan);
-// Returns the fact of the weights, which the executor holds. Cost: reads all weights once.
-RankFact fact_of_weights(Executor& executor);
+// Return the fact of the weights, or of the optimizer's states, which the executor holds. Cost: reads all of them once.
+RankFact fact_of_weights(Executor& executor, std::string_view remedy);
+RankFact fact_of_states(Executor& executor, std::string_view remedy);
 
 }  // namespace plimsoll

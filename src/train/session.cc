@@ -49,7 +49,7 @@ std::string Session::allocate() {
   if (setup_.arguments.profile) ceilings_ = executor->measure_ceilings();
   const std::string loaded = fill_weights(*executor);
   if (communicator_ != nullptr) {
-    const RankFact weights = fact_of_weights(*executor);
+    const RankFact weights = fact_of_weights(*executor, "give every process the same model files");
     require_equal_facts(*communicator_, {&weights, 1});
   }
   executor->zero_states();
@@ -78,6 +78,7 @@ void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
   communicator_ = connect_ranks(setup_.place);
   options_.communicator = communicator_.get();
+  require_equal_settings(*communicator_, setup_.arguments);
   require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
 }
 
@@ -90,6 +91,19 @@ bool Session::is_true_on_any_rank(bool flag) {
   double count = flag ? 1 : 0;
   sum_over_ranks({&count, 1});
   return count > 0;
+}
+
+void Session::take_values_of_first_rank(MetricMap& metrics) {
+  if (communicator_ == nullptr) return;
+  std::vector<double> values;
+  for (const auto& [key, value] : metrics) values.push_back(value);
+  communicator_->broadcast(std::as_writable_bytes(std::span(values)), 0);
+  size_t i = 0;
+  for (auto& [key, value] : metrics) value = values[i++];
+}
+
+void Session::require_equal_on_ranks(std::span<const RankFact> facts) {
+  if (communicator_ != nullptr) require_equal_facts(*communicator_, facts);
 }
 
 void Session::wait_for_ranks() {

@@ -22,6 +22,8 @@
 
 namespace plimsoll {
 
+struct RankFact;  // train/rank_agreement.h
+
 // The outcome of an update.
 enum class UpdateOutcome : uint8_t {
   kUpdated,
@@ -111,6 +113,10 @@ class Session {
   // the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
   void sum_over_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);
+  // Replaces the values by those of the first rank. Requires: the keys are the same on every rank.
+  void take_values_of_first_rank(MetricMap& metrics);
+  // Errors: as require_equal_facts().
+  void require_equal_on_ranks(std::span<const RankFact> facts);
   // Returns when every rank has called it.
   void wait_for_ranks();
 

@@ -95,18 +95,18 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   if (batch.info.contributes) step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
   step.last = batch.info;
   step.micro_batches_done = session_.micro_batches_done();
-  if (batch.info.contributes) {
-    info.num_tokens += batch.size().tokens;
-    info.num_sequences += batch.size().sequences;
-  }
   const Bucket& bucket = session_.executor().current_bucket(kTrainProgram);
-  info.num_rows_computed += bucket.tokens;
   BucketFlops& flops = flops_by_bucket_[{bucket.tokens, bucket.label_rows()}];
   if (flops.all == 0) {
     step.meets_bucket = true;
     flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket),
              model_flops(session_.plan().programs.at(kTrainProgram), bucket)};
   }
+  // A batch that repeats another rank's is no work of the run.
+  if (!batch.info.contributes) return;
+  info.num_tokens += batch.size().tokens;
+  info.num_sequences += batch.size().sequences;
+  info.num_rows_computed += bucket.tokens;
   step.flops += flops.all;
   info.model_flops += flops.model;
 }

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "device/cuda/cuda_device.h"
 #include "io/ckpt/checkpoint.h"
 #include "metrics/metrics.h"
 #include "run/device_choice.h"
 #include "run/stored_weights.h"
+#include "train/rank_agreement.h"
 #include "train/resume.h"
 #include "train/speed.h"
 
@@ -137,7 +139,29 @@ std::vector<std::string> TrainLoop::begin() {
   }
   session_.begin_anew();
   if (checkpoint) restore(*checkpoint);
+  compare_beginnings();
   return lines;
+}
+
+// Refuses ranks that begin at different positions or with different weights, because they read different checkpoints.
+void TrainLoop::compare_beginnings() {
+  if (session_.place().is_alone()) return;
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {}", state_.step, state_.position.epoch, state_.position.index,
+                  state_.micro_batches, state_.states_begin, state_.evaluation_is_due, state_.best.step,
+                  state_.best.metric.value_or(0.0));
+  for (const auto& [name, value] : state_.callback_states) text += fmt::format("\n{}={}", name, value);
+  constexpr std::string_view kRemedy =
+      "give every process an --output_dir that all of them can read, such as a folder of a shared file "
+      "system";
+  const RankFact facts[] = {{.name = "the checkpoint", .remedy = kRemedy, .hash = hash64(text)},
+                            fact_of_weights(session_.executor(), kRemedy),
+                            fact_of_states(session_.executor(), kRemedy)};
+  session_.require_equal_on_ranks(facts);
+  if (!arguments_.load_best_model_at_end) return;
+  const bool sees_folder = session_.files().status(arguments_.output_dir).has_value();
+  const RankFact folder{.name = "the output folder", .remedy = kRemedy, .hash = sees_folder ? 1U : 0U};
+  session_.require_equal_on_ranks({&folder, 1});
 }
 
 // Takes the state of the run from the checkpoint, but no tensors.

@@ -67,6 +67,7 @@ class TrainLoop : private StepEngine::Client {
 
   // The beginning of a run.
   std::vector<std::string> begin();
+  void compare_beginnings();
   void resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
   void restore(const OpenCheckpoint& checkpoint);
 

@@ -257,7 +257,7 @@ TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
   for (Process* process : {&first, &second}) {
     const ProcessResult result = process->wait(20'000);
     EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_NE(result.output.find("rank 1 does not have the settings of rank 0"), std::string::npos)
+    EXPECT_NE(result.output.find("rank 0 and rank 1 have different settings: --seed is 42 and 7"), std::string::npos)
         << result.output;
   }
 }
