@@ -208,7 +208,7 @@ TEST(Launch, OtherRanksMaySaveBeforeTheyAreKilled) {
   EXPECT_EQ(launcher.wait(), 5);
   EXPECT_EQ(launcher.file("saved"), "yes\n");
   EXPECT_TRUE(contains(launcher.messages(),
-                       "warning: some ranks did not end within 1 s after the failure and are killed\n"))
+                       "warning: some ranks did not end within 1 s and are killed\n"))
       << launcher.messages();
 }
 

@@ -30,6 +30,8 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
     const Op& op = program.graph.ops()[i];
     // The forward pass may contain deferred updates, which do not belong to a micro-batch.
     if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
+    // Sums over the ranks are no work of the model, so that the figure does not depend on the number of ranks.
+    if (schema_of(op).is_communication()) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }
   return flops;

@@ -257,8 +257,43 @@ TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
   for (Process* process : {&first, &second}) {
     const ProcessResult result = process->wait(20'000);
     EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_NE(result.output.find("rank 0 and rank 1 have different settings: --seed is 42 and 7"), std::string::npos)
+    EXPECT_NE(result.output.find("rank 0 and rank 1 have different settings: --seed is 42 and 7"),
+              std::string::npos)
         << result.output;
+  }
+}
+
+// Machines without a shared file system have different output folders.
+TEST(RunOfRanks, RanksThatReadDifferentCheckpointsAreRefused) {
+  const TestFolder folder("ranks_resume_differ");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  ASSERT_EQ(run_plimsoll(words_of(model, run, {.ranks = 2}, 2), folder.path("log")).exit_code, 0);
+  const int port = free_port();
+  const std::vector<std::string> resume{"--resume_from_checkpoint", "True"};
+  Process first(words_of(model, run, {.ranks = 2}, 4, resume), folder.path("log0"), variables_of(0, port));
+  Process second(words_of(model, folder.path("other"), {.ranks = 2}, 4, resume), folder.path("log1"),
+                 variables_of(1, port));
+  for (Process* process : {&first, &second}) {
+    const ProcessResult result = process->wait(20'000);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find("rank 1 does not have the checkpoint of rank 0"), std::string::npos)
+        << result.output;
+  }
+}
+
+// The time of an evaluation differs from rank to rank, but all ranks stop after the same step.
+TEST(RunOfRanks, DecisionsFollowTheMetricsOfTheFirstRank) {
+  const TestFolder folder("ranks_decide");
+  const std::string model = write_tiny_model(folder);
+  for (const char* run : {"a", "b", "c"}) {
+    const ProcessResult result =
+        run_plimsoll(words_of(model, folder.path(run), {.ranks = 3}, 12,
+                              {"--eval_strategy", "steps", "--eval_steps", "1", "--save_strategy", "steps",
+                               "--save_steps", "1", "--metric_for_best_model", "eval_runtime",
+                               "--load_best_model_at_end", "--early_stopping_patience", "2"}),
+                     folder.path("log"));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
   }
 }
 
