@@ -207,8 +207,7 @@ TEST(Launch, OtherRanksMaySaveBeforeTheyAreKilled) {
                     3, std::chrono::milliseconds(1500));
   EXPECT_EQ(launcher.wait(), 5);
   EXPECT_EQ(launcher.file("saved"), "yes\n");
-  EXPECT_TRUE(contains(launcher.messages(),
-                       "warning: some ranks did not end within 1 s and are killed\n"))
+  EXPECT_TRUE(contains(launcher.messages(), "warning: some ranks did not end within 1 s and are killed\n"))
       << launcher.messages();
 }
 
