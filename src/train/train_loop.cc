@@ -60,8 +60,6 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
     lock.emplace(arguments_.output_dir);
   }
   const std::vector<std::string> lines = begin();
-  // No rank reads the checkpoint that the run begins with any longer, so that the first one may remove it.
-  session_.wait_for_ranks();
   if (on_begin) on_begin(lines);
   FileSystem& files = session_.files();
   remove_leftovers(files, arguments_.output_dir);
@@ -139,25 +137,30 @@ std::vector<std::string> TrainLoop::begin() {
   }
   session_.begin_anew();
   if (checkpoint) restore(*checkpoint);
-  compare_beginnings();
+  // After this no rank reads the checkpoint any longer, so that the first one may remove it.
+  compare_beginnings(checkpoint ? RunBegin::kResumed : RunBegin::kNew);
   return lines;
 }
 
-// Refuses ranks that begin at different positions or with different weights, because they read different checkpoints.
-void TrainLoop::compare_beginnings() {
+// Refuses ranks that begin at different positions or with different weights, because they read different checkpoints. The
+// weights of a new run were compared when they were loaded, and its states are zero.
+void TrainLoop::compare_beginnings(RunBegin begin) {
   if (session_.place().is_alone()) return;
   std::string text =
-      fmt::format("{} {} {} {} {} {} {} {}", state_.step, state_.position.epoch, state_.position.index,
-                  state_.micro_batches, state_.states_begin, state_.evaluation_is_due, state_.best.step,
-                  state_.best.metric.value_or(0.0));
+      fmt::format("{} {} {} {} {} {} {} {} {}", begin == RunBegin::kResumed, state_.step,
+                  state_.position.epoch, state_.position.index, state_.micro_batches, state_.states_begin,
+                  state_.evaluation_is_due, state_.best.step, state_.best.metric.value_or(0.0));
   for (const auto& [name, value] : state_.callback_states) text += fmt::format("\n{}={}", name, value);
   constexpr std::string_view kRemedy =
       "give every process an --output_dir that all of them can read, such as a folder of a shared file "
       "system";
-  const RankFact facts[] = {{.name = "the checkpoint", .remedy = kRemedy, .hash = hash64(text)},
-                            fact_of_weights(session_.executor(), kRemedy),
-                            fact_of_states(session_.executor(), kRemedy)};
-  session_.require_equal_on_ranks(facts);
+  const RankFact checkpoint{.name = "the checkpoint", .remedy = kRemedy, .hash = hash64(text)};
+  session_.require_equal_on_ranks({&checkpoint, 1});
+  if (begin == RunBegin::kResumed) {
+    const RankFact tensors[] = {fact_of_weights(session_.executor(), kRemedy),
+                                fact_of_states(session_.executor(), kRemedy)};
+    session_.require_equal_on_ranks(tensors);
+  }
   if (!arguments_.load_best_model_at_end) return;
   const bool sees_folder = session_.files().status(arguments_.output_dir).has_value();
   const RankFact folder{.name = "the output folder", .remedy = kRemedy, .hash = sees_folder ? 1U : 0U};

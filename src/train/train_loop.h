@@ -11,6 +11,7 @@
 #include "train/action_schedule.h"
 #include "train/checkpoint_policy.h"
 #include "train/learning_rate.h"
+#include "train/resume.h"
 #include "train/run_log.h"
 #include "train/session.h"
 #include "train/speed.h"
@@ -67,7 +68,7 @@ class TrainLoop : private StepEngine::Client {
 
   // The beginning of a run.
   std::vector<std::string> begin();
-  void compare_beginnings();
+  void compare_beginnings(RunBegin begin);
   void resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
   void restore(const OpenCheckpoint& checkpoint);
 
