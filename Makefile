@@ -30,7 +30,7 @@ product: setup
 
 test: setup
 	@scripts/build.sh release
-	@ctest --test-dir build -LE '^(long|gpu)$$' --no-tests=error --output-on-failure -j $(JOBS)
+	@ctest --test-dir build -LE '^(long|gpus?)$$' --no-tests=error --output-on-failure -j $(JOBS)
 
 test-gpu: setup
 	@scripts/test_gpu.sh

@@ -73,10 +73,15 @@ function(plimsoll_gpu_test name)
   endif()
 endfunction()
 
-# plimsoll_gpu_variant(NAME PROGRAM): runs a test program that is built for the CPU again on the first GPU.
+# plimsoll_gpu_variant(NAME PROGRAM [GPUS 2]): runs a test program that is built for the CPU again on the first GPU, or on
+# two GPUs.
 function(plimsoll_gpu_variant name program)
+  cmake_parse_arguments(ARG "" "GPUS" "" ${ARGN})
   if(PLIMSOLL_HAS_CUDA AND PLIMSOLL_BUILD_TESTS)
     add_test(NAME ${name} COMMAND ${program})
     set_tests_properties(${name} PROPERTIES LABELS gpu RUN_SERIAL ON TIMEOUT 600 ENVIRONMENT "PLIMSOLL_TEST_DEVICE=cuda:0")
+    if(ARG_GPUS)
+      set_tests_properties(${name} PROPERTIES LABELS gpus)
+    endif()
   endif()
 endfunction()

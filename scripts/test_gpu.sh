@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs every test with the label gpu on this machine's GPU: kernels against their references, parity with
+# Runs every test with the label gpu, and with two or more GPUs also those with the label gpus, on this machine's GPU: kernels against their references, parity with
 # transformers, the plan against NVML. Prints the card, the driver, the date and the commit, then a line per
 # test with its time, and finally the measurements of the tests in lines that begin with "figure: ": the worst
 # error of each family of kernels relative to its bound, parity in units of the reference's own error, planned
@@ -27,7 +27,10 @@ if ! grep -q '^PLIMSOLL_CUDA_BUILT:INTERNAL=ON' build/CMakeCache.txt; then
 fi
 failed=0 log=build/Testing/Temporary/LastTest.log
 rm -f "$log"
-ctest --test-dir build -L '^gpu$' --output-on-failure --no-tests=error "$@" || failed=1
+# Tests with the label gpus use two.
+labels='^gpu$'
+[ "$(wc -l <<<"$card")" -lt 2 ] || labels='^gpus?$'
+ctest --test-dir build -L "$labels" --output-on-failure --no-tests=error "$@" || failed=1
 # The log contains the output of all tests, including those that passed.
 grep -s '^figure: ' "$log"
 exit $failed

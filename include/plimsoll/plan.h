@@ -236,4 +236,8 @@ PlanReport plan_generation(const Arguments& arguments, int64_t prompt_tokens = 0
 // message names the cheapest changes that make it fit. Otherwise as plan_run().
 void require_fit(const Arguments& arguments, const Environment& environment = process_environment());
 
+// Returns the number of ranks with which a run trains on this machine if its arguments do not say it: one per visible GPU
+// with --device auto, as Trainer does, otherwise 1. Cost: opens the GPU driver, about 100 ms, if there is one.
+int64_t num_ranks_on_this_machine(const Arguments& arguments);
+
 }  // namespace plimsoll

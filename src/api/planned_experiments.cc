@@ -49,7 +49,7 @@ ExperimentPlan plan_experiments(const std::vector<std::string>& more, PlannedRow
   plan.warnings = std::move(own.warnings);
   plan.notes = std::move(own.notes);
   const bool on_gpu =
-      choose_device(own.arguments, RunPurpose::kPlan, 1, plan.notes).options.kind == KernelDevice::kCuda;
+      choose_device(own.arguments, RunPurpose::kPlan, {}, 1, plan.notes).options.kind == KernelDevice::kCuda;
   const std::vector<Experiment> experiments =
       document_experiments(on_gpu ? ExperimentDevice::kGpu : ExperimentDevice::kCpu, more);
   const bool has_page = on_gpu && trains_as_the_page(experiments.front());

@@ -2,6 +2,7 @@
 // prints, reads the environment and determines the exit code.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,6 +53,10 @@ class Remarks {
 // Writes the JSON to the file that --json names. Returns false if it was printed instead of the tables. Errors:
 // kDevice.
 bool write_json(const std::string& json, const Arguments& arguments);
+// Sets --nproc_per_node, unless it is given, to the number of visible GPUs that a run without it uses. `num_local_ranks`: as
+// for num_ranks_to_start() (launch.h). Returns a note about it, or "".
+std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks);
+
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
 // a file; --json - prints only JSON.
 void print_plan(const PlanReport& plan, const Arguments& arguments);

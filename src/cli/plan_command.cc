@@ -51,9 +51,12 @@ int run_plan(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage, "plan: --experiments and --phase exclude each other; give one of them");
   if (sorted.has("prompt_length") && !generates)
     throw Error(ErrorCode::kUsage, "plan: --prompt_length is for --phase generate, which is not given");
-  const ParseResult parsed = parse_arguments(sorted.rest);
+  ParseResult parsed = parse_arguments(sorted.rest);
   if (sorted.has("experiments")) return plan_table(sorted, parsed.arguments);
   set_verbosity(parsed.arguments);
+  if (!generates) {
+    if (std::string note = use_all_gpus(parsed, std::nullopt); !note.empty()) parsed.notes.push_back(std::move(note));
+  }
   Remarks remarks(parsed.warnings, parsed.notes);
   const PlanReport report = generates ? plan_generation(parsed.arguments, prompt_length(sorted),
                                                         program_environment(), Savings::kPlan)

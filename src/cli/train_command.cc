@@ -52,9 +52,12 @@ int run_train(const std::vector<std::string>& words) {
   }
   set_verbosity(parsed.arguments);
   const std::optional<int> num_local = num_local_ranks(process_environment());
+  const std::string gpus_note = use_all_gpus(parsed, num_local);
   // The first rank prints the remarks about the arguments.
-  if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0)
+  if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0) {
+    if (!gpus_note.empty()) say_all({}, {gpus_note});
     return run_ranks(num_ranks, words);
+  }
   if (num_local) join_repeated_signals();
   const bool is_first = is_first_rank(process_environment());
   if (!is_first) {
@@ -62,6 +65,7 @@ int run_train(const std::vector<std::string>& words) {
     parsed.arguments.json.clear();
   }
   Remarks remarks(parsed.warnings, parsed.notes);
+  if (!gpus_note.empty()) remarks.add({}, {gpus_note});
   const Arguments& arguments = parsed.arguments;
   TestInput input = read_test_input(parsed);
   // When `train` also predicts, it writes the predictions into the output folder instead of printing them.

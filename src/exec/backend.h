@@ -48,9 +48,9 @@ constexpr size_t index_of(Inputs inputs) {
 
 // Options of an executor that do not affect the plan.
 struct ExecutorOptions {
-  uint8_t fill = kArenaPoison;           // the initial value of every byte of the arenas
-  Communicator* communicator = nullptr;  // the connection to the other ranks, if the plan has several
-  int gpu_ordinal = 0;                   // the GPU to run on, among the visible ones
+  uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
+  RankConnections connections = {};  // to the other ranks, if the plan has several
+  int gpu_ordinal = 0;               // the GPU to run on, among the visible ones
   // For tests, on a CPU: does each copy as late as the plan allows instead of as early.
   bool late_copies = false;
   // For tests, on a CPU: runs what is enqueued only when the host waits for it, so that a run trains ahead as on a

@@ -9,7 +9,7 @@
 
 #include "base/philox.h"
 #include "base/view.h"
-#include "device/comm/communicator.h"
+#include "device/comm/gpu_communicator.h"
 #include "exec/arena_map.h"
 #include "graph/ops/op.h"
 #include "plan/compile/kernel_choice.h"
@@ -33,14 +33,13 @@ struct ArenaMaps {
 // Gives the binding of an op what it may read: the addresses of its operands, their sizes in this bucket, and the plan.
 class BindContext {
  public:
-  // `communicator`: null if the run has one rank.
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
-              Communicator* communicator, uint32_t index)
+              const RankConnections& connections, uint32_t index)
       : plan_(plan),
         program_(program),
         bucket_(bucket),
         arenas_(arenas),
-        communicator_(communicator),
+        connections_(connections),
         index_(index) {}
 
   const Op& op() const { return program_.graph.ops()[index_]; }
@@ -76,10 +75,12 @@ class BindContext {
   // Returns true if the operand is a weight that no op of this program writes.
   bool is_constant_weight(int i) const;
 
-  // Returns the connection to the other ranks. Errors: kInternal if there is none.
-  Communicator& communicator() const {
-    PLIMSOLL_CHECK(communicator_ != nullptr, "'{}' without a connection to other ranks", op().def->name());
-    return *communicator_;
+  // Returns the connections to the other ranks. Errors: kInternal if the device of the plan has none.
+  const RankConnections& connections() const {
+    const bool has_one = plan_.is_on_gpu() ? connections_.gpus != nullptr || connections_.peers != nullptr
+                                           : connections_.ranks != nullptr;
+    PLIMSOLL_CHECK(has_one, "'{}' without a connection to other ranks", op().def->name());
+    return connections_;
   }
 
   View scratch() const;
@@ -94,7 +95,7 @@ class BindContext {
   const ProgramPlan& program_;
   Bucket bucket_;
   ArenaMaps arenas_;
-  Communicator* communicator_;
+  RankConnections connections_;
   uint32_t index_;
 };
 

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 Executor::Executor(const Plan& plan, const ExecutorOptions& options)
     : plan_(plan),
-      communicator_(options.communicator),
+      connections_(options.connections),
       backend_(plan.is_on_gpu() ? make_cuda_backend(plan, options) : make_cpu_backend(plan, options)),
       runs_ahead_(plan.is_on_gpu() || options.runs_ahead) {
   for (const ProgramPlan& source : plan.programs) {
@@ -283,7 +283,7 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost)};
-    const BindContext context(plan_, *target.plan, bucket, arenas, communicator_, i);
+    const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i);
     bound.ops.push_back(
         {.run = backend_->bind(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
   }

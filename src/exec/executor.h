@@ -178,7 +178,7 @@ class Executor {
   void fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
 
   const Plan& plan_;
-  Communicator* communicator_;  // null if the run has one rank
+  RankConnections connections_;
   std::unique_ptr<ExecutorBackend> backend_;
   bool runs_ahead_;
   bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made

@@ -58,6 +58,8 @@ inline constexpr double kGpuShareOfBandwidth = 0.83;
 // pieces of 8 MiB: 54 GB/s one way and 49.5 GB/s each way, of 64 (bench/results/h200-2026-11-23.md).
 inline constexpr double kGpuShareOfLinkOneWay = 0.845;
 inline constexpr double kGpuShareOfLinkBothWays = 0.775;
+// Fraction of the rate of the links between GPUs that an all_reduce of NCCL reaches. MEASURE
+inline constexpr double kGpuShareOfPeerLink = 0.73;
 // Milliseconds between two copies of a queue, fitted to the rows with offloading of `bench --experiments`:
 // the minimum-memory run of BERT-large has 522 copies per step, the one with exact masters 1472. On an H100
 // they took 12 and 22 % longer than estimated from the bytes, the first one 7 % on an H200 (9, 13 and 3 %

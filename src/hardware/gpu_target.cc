@@ -19,27 +19,28 @@ constexpr const char* kSheet = "NVIDIA's data sheet, dense";
 
 // Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. A card with several forms has
 // the figures of its SXM form. Links are PCI Express with 16 lanes of the generation named in the data sheet: 16 GB/s
-// each way for the third, 32 for the fourth and 64 for the fifth.
+// each way for the third, 32 for the fourth and 64 for the fifth. The links to other GPUs are NVLink on the SXM forms: 450 GB/s
+// each way for the fourth generation, 300 for the third and 150 for the second; otherwise PCI Express.
 const std::array kTargets{
-    GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, kConstant, kSheet,
+    GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, 450, kConstant, kSheet,
               kMeasuredConstant},
-    GpuTarget{"h100", "H100", 90, 81559 * kMiB, 3350, 67, 494, 989, 989, 64, kConstant, kSheet,
+    GpuTarget{"h100", "H100", 90, 81559 * kMiB, 3350, 67, 494, 989, 989, 64, 450, kConstant, kSheet,
               kTakenConstant},
-    GpuTarget{"a100-80gb", "A100-SXM4-80GB", 80, 81920 * kMiB, 2039, 19.5, 156, 312, 312, 32, kConstant,
+    GpuTarget{"a100-80gb", "A100-SXM4-80GB", 80, 81920 * kMiB, 2039, 19.5, 156, 312, 312, 32, 300, kConstant,
               kSheet, kTakenConstant},
-    GpuTarget{"a100-40gb", "A100-SXM4-40GB", 80, 40960 * kMiB, 1555, 19.5, 156, 312, 312, 32, kConstant,
+    GpuTarget{"a100-40gb", "A100-SXM4-40GB", 80, 40960 * kMiB, 1555, 19.5, 156, 312, 312, 32, 300, kConstant,
               kSheet, kTakenConstant},
-    GpuTarget{"l4", "L4", 89, 23034 * kMiB, 300, 30.3, 60, 121, 121, 32, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"a10g", "A10G", 86, 23028 * kMiB, 600, 35, 35, 70, 70, 32, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"t4", "T4", 75, 15360 * kMiB, 320, 8.1, 0, 0, 65, 16, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"v100-16gb", "V100-SXM2-16GB", 70, 16160 * kMiB, 900, 15.7, 0, 0, 125, 16, kConstant, kSheet,
+    GpuTarget{"l4", "L4", 89, 23034 * kMiB, 300, 30.3, 60, 121, 121, 32, 32, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"a10g", "A10G", 86, 23028 * kMiB, 600, 35, 35, 70, 70, 32, 32, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"t4", "T4", 75, 15360 * kMiB, 320, 8.1, 0, 0, 65, 16, 16, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"v100-16gb", "V100-SXM2-16GB", 70, 16160 * kMiB, 900, 15.7, 0, 0, 125, 16, 150, kConstant, kSheet,
               kTakenConstant},
-    GpuTarget{"5090", "RTX 5090", 120, 32607 * kMiB, 1792, 104.8, 104.8, 209.5, 209.5, 64, kConstant, kSheet,
-              kTakenConstant},
-    GpuTarget{"4090", "RTX 4090", 89, 24564 * kMiB, 1008, 82.6, 82.6, 165.2, 165.2, 32, kConstant, kSheet,
-              kTakenConstant},
-    GpuTarget{"3090", "RTX 3090", 86, 24576 * kMiB, 936, 35.6, 35.6, 71, 71, 32, kConstant, kSheet,
-              kTakenConstant},
+    GpuTarget{"5090", "RTX 5090", 120, 32607 * kMiB, 1792, 104.8, 104.8, 209.5, 209.5, 64, 64, kConstant, kSheet,
+              kTakenConstant, "", false},
+    GpuTarget{"4090", "RTX 4090", 89, 24564 * kMiB, 1008, 82.6, 82.6, 165.2, 165.2, 32, 32, kConstant, kSheet,
+              kTakenConstant, "", false},
+    GpuTarget{"3090", "RTX 3090", 86, 24576 * kMiB, 936, 35.6, 35.6, 71, 71, 32, 32, kConstant, kSheet,
+              kTakenConstant, "", false},
 };
 
 std::string lower_case(std::string_view text) {
@@ -97,6 +98,7 @@ GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocess
     if (target.sm != sm || ratio < 0.9 || ratio > 1.1) continue;
     GpuTarget found = target;
     found.memory_bytes = memory_bytes;
+    if (cuda_name.find("PCIe") != std::string_view::npos) found.peer_gb_per_s = found.link_gb_per_s;
     return found;
   }
   // A multiprocessor executes 128 fp32 fused multiply-adds per cycle for compute capability 8.6 and later (64
@@ -113,6 +115,7 @@ GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocess
           .bf16_tflops = sm >= 80 ? 4 * f32 : 0,
           .f16_tflops = 4 * f32,
           .link_gb_per_s = sm >= 80 ? 32.0 : 16.0,
+          .peer_gb_per_s = sm >= 80 ? 32.0 : 16.0,
           .constant_bytes = kConstant,
           .provenance = "guessed from its multiprocessors: the table does not know this card",
           .constant_provenance = kTakenConstant};

@@ -25,11 +25,14 @@ struct GpuTarget {
   double bf16_tflops = 0;      // 0 if unsupported
   double f16_tflops = 0;
   double link_gb_per_s = 0;  // rate of the link to host memory in each direction, while both are busy
+  // Rate of the links to the other GPUs of a machine in each direction: NVLink, or that of the link to host memory.
+  double peer_gb_per_s = 0;
   // Memory of a training process: context, modules of the program, and library handles.
   int64_t constant_bytes = 0;
   std::string provenance = {};           // source of the rates
   std::string constant_provenance = {};  // source of constant_bytes
   std::string uuid = {};                 // UUID of a card in this machine; empty in the table
+  bool maps_peers = true;                // the GPU can map the memory of the other GPUs of its machine
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 

@@ -8,11 +8,14 @@ namespace plimsoll {
 namespace {
 
 LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const KernelTarget&) {
-  AllReduceProblem problem{.ranks = AllReduceOp::num_ranks(op.attributes())};
+  AllReduceProblem problem{.ranks = AllReduceOp::num_ranks(op.attributes()),
+                           .maps_peers = AllReduceOp::maps_peers(op.attributes())};
   for (int i = 0; i < op.num_inputs(); ++i) {
     const int64_t bytes = op.input(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
     if (bytes < kSmallTensorBytes) problem.small_bytes += bytes;
+    problem.peer_scratch_bytes += peer_scratch_bytes_of(op.in_shape(i).elements(bucket),
+                                                        dtype_bytes(op.input(i).type.dtype), problem.ranks);
   }
   return {.dtype = op.input(AllReduceOp::kX).type.dtype, .family = problem};
 }

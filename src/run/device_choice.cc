@@ -11,6 +11,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"
+#include "plimsoll/plan.h"
 
 namespace plimsoll {
 
@@ -92,7 +93,21 @@ ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, Devic
                                target->provenance)};
 }
 
-ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, DeviceOptions options,
+// Returns the GPU of this rank.
+ChosenDevice gpu_of_rank(const std::vector<CudaDeviceInfo>& devices, const RankPlace& place, DeviceOptions options) {
+  if (devices.size() == 1) return gpu_device(devices.front(), std::move(options));
+  if (place.local_size > std::ssize(devices)) {
+    throw_error(ErrorCode::kUsage,
+                "{} ranks on this machine need one GPU each, but {} are visible: give --nproc_per_node {} or --use_cpu, or "
+                "change CUDA_VISIBLE_DEVICES",
+                place.local_size, devices.size(), devices.size());
+  }
+  ChosenDevice device = gpu_device(devices[static_cast<size_t>(place.local_rank)], std::move(options));
+  if (devices.size() > 1) device.options.gpu.maps_peers = visible_gpus_map_each_other();
+  return device;
+}
+
+ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, const RankPlace& place, DeviceOptions options,
                        std::vector<std::string>& notes) {
   if (arguments.device == "cpu") return cpu_device(std::move(options));
   if (arguments.device.starts_with("cuda:")) return visible_gpu(arguments.device, std::move(options));
@@ -101,7 +116,7 @@ ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, DeviceOpt
   const std::vector<CudaDeviceInfo> devices =
       options.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
   if (devices.empty()) return cpu_device(std::move(options));
-  return gpu_device(devices.front(), std::move(options));
+  return gpu_of_rank(devices, place, std::move(options));
 }
 
 int64_t needed_mib(const Plan& plan) {
@@ -119,11 +134,11 @@ std::string holders_text(const std::string& uuid) {
 
 }  // namespace
 
-ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, int num_threads,
+ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place, int num_threads,
                            std::vector<std::string>& notes) {
   DeviceOptions options{
       .num_threads = num_threads, .isa = cpu_isa(), .reference_kernels = arguments.kernels == "ref"};
-  ChosenDevice device = device_of(arguments, purpose, std::move(options), notes);
+  ChosenDevice device = device_of(arguments, purpose, place, std::move(options), notes);
   if (device.options.kind == KernelDevice::kCuda && device.options.reference_kernels) {
     throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
   }
@@ -167,6 +182,11 @@ std::string device_line(const ChosenDevice& device) {
     return cpu_device_line(options.num_threads, options.isa, cpu_name());
   return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", device.label, options.gpu.sm / 10,
                      options.gpu.sm % 10, static_cast<double>(options.gpu.memory_bytes) / double(1 << 30));
+}
+
+int64_t num_ranks_on_this_machine(const Arguments& arguments) {
+  if (arguments.device != "auto" || arguments.kernels == "ref") return 1;
+  return std::max<int64_t>(1, std::ssize(visible_cuda_devices()));
 }
 
 int available_threads() {

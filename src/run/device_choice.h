@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rank_place.h"
 #include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
 #include "run/run_purpose.h"
@@ -18,10 +19,11 @@ struct ChosenDevice {
   bool holds_gpu_driver = false;  // the process has opened the GPU driver, even if it runs on a CPU
 };
 
-// Returns the device that --device names. `auto` is the first visible GPU, or the CPU if there is none. Adds a note
-// for a card that plans only. Errors: kUsage for a name that is no device, and for a card of the table unless the run
-// ends with its plan; kDevice for a GPU that the machine does not have.
-ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, int num_threads,
+// Returns the device that --device names. `auto` is the CPU if no GPU is visible. With one rank on this machine it is the
+// first visible GPU; with several, each rank gets the GPU with its own number, or the only one that its launcher lets it
+// see. Adds a note for a card that plans only. Errors: kUsage for a name that is no device, for a card of the table unless
+// the run ends with its plan, and for more ranks than GPUs; kDevice for a GPU that the machine does not have.
+ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place, int num_threads,
                            std::vector<std::string>& notes);
 
 // Checks that the plan fits into the memory that is free on the GPU now, as the driver counts it. Does nothing for a

@@ -38,11 +38,11 @@ uint64_t hash_of_collectives(const Plan& plan) {
   return hash.digest();
 }
 
-// Kernels for other CPUs, and sums over other numbers of threads, round differently.
+// Kernels for other devices, and sums over other numbers of threads of a CPU, round differently.
 uint64_t hash_of_kernels(const Plan& plan) {
   HashStream64 hash;
   const DeviceOptions& device = plan.request.device;
-  hash.update(fmt::format("{} {}\n", cpu_isa_name(device.isa), device.num_threads));
+  hash.update(device.is_gpu() ? device.gpu.product : fmt::format("{} {}", cpu_isa_name(device.isa), device.num_threads));
   for (const ProgramPlan& program : plan.programs) {
     for (const OpPlan& op : program.ops) {
       hash.update(op.kernel->implementation);
@@ -145,7 +145,7 @@ std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan) {
            .remedy = "start every process with the same version of the program",
            .hash = hash_of_collectives(plan)},
           {.name = "the kernels",
-           .remedy = "run all processes on one kind of CPU, with the same --num_threads",
+           .remedy = "run all processes on one kind of GPU, or on one kind of CPU with the same --num_threads",
            .hash = hash_of_kernels(plan)}};
 }
 

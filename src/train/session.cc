@@ -76,10 +76,21 @@ std::string Session::fill_weights(Executor& executor) const {
 
 void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
-  communicator_ = connect_ranks(setup_.place);
-  options_.communicator = communicator_.get();
+  communicator_ = connect_ranks(
+      setup_.place, {.operation_timeout = std::chrono::seconds(setup_.arguments.ddp_timeout)});
+  options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
   require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
+  if (!plan_.is_on_gpu()) return;
+  on_device(plan_, [&] {
+    if (plan_.request.ranks.maps_peers) {
+      peers_ = connect_peers(*communicator_, setup_.device.gpu_ordinal, plan_.request.device.gpu.uuid);
+    } else {
+      gpu_communicator_ = connect_gpus(*communicator_, setup_.device.gpu_ordinal, plan_.request.device.gpu.uuid);
+    }
+  });
+  options_.connections.gpus = gpu_communicator_.get();
+  options_.connections.peers = peers_.get();
 }
 
 void Session::sum_over_ranks(std::span<double> numbers) {
@@ -118,6 +129,19 @@ void Session::begin_anew() {
 }
 
 std::string Session::measure_products(Executor& executor) {
+  std::string text;
+  if (setup_.place.is_first()) text = measure_products_here(executor);
+  if (communicator_ == nullptr || !plan_.is_on_gpu()) return text;
+  std::string table = tuning_table_json(plan_.request.products.tuning);
+  uint64_t size = table.size();
+  communicator_->broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
+  table.resize(size);
+  communicator_->broadcast(std::as_writable_bytes(std::span(table)), 0);
+  if (!setup_.place.is_first()) plan_.request.products.tuning = parse_tuning_table(table, "the table of rank 0");
+  return text;
+}
+
+std::string Session::measure_products_here(Executor& executor) {
   if (!setup_.measures_products) return {};
   const size_t known = plan_.request.products.tuning.products.size();
   const auto start = std::chrono::steady_clock::now();

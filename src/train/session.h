@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "device/comm/communicator.h"
+#include "device/comm/gpu_communicator.h"
 #include "exec/executor.h"
 #include "io/data/loader.h"
 #include "io/data/memory_rows.h"
@@ -147,7 +147,10 @@ class Session {
   void connect();
   // Stages a micro-batch of the training program. `number`: micro_batches_done() before it.
   void stage(const MicroBatch& batch, double denominator, int64_t number);
+  // Measures the matrix products, if that is necessary, and returns a text about it. The first rank measures for all, so that
+  // all compute with the same kernels.
   std::string measure_products(Executor& executor);
+  std::string measure_products_here(Executor& executor);
   // Returns a text about what was loaded, in Hugging Face's words.
   std::string fill_weights(Executor& executor) const;
   // Returns the tokenizer's files, which are copied byte for byte into every saved model.
@@ -157,7 +160,9 @@ class Session {
   FileSystem& files_;
   ExecutorOptions options_;
   Plan plan_;
-  std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
+  std::unique_ptr<Communicator> communicator_;         // null if the run has one rank
+  std::unique_ptr<GpuCommunicator> gpu_communicator_;  // one of these two if the run has several ranks on GPUs
+  std::unique_ptr<PeerMemory> peers_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
   bool is_new_ = true;                       // states and micro_batches_ are those of a new run

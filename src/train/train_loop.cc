@@ -238,13 +238,16 @@ void TrainLoop::run_step() {
 }
 
 // Returns true if the GPU has failed, after which every call fails. The error that ended the run does not always show
-// this: it may come from a save that ran into the failure.
+// this: it may come from a save that ran into the failure. The failure of another rank is none of the GPU.
 bool TrainLoop::device_has_failed() const {
   try {
     session_.executor().wait();
     return false;
   } catch (const GpuError&) {
     return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDevice) throw;
+    return false;
   }
 }
 

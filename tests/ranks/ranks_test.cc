@@ -1,5 +1,6 @@
-// Runs of several processes on CPUs, started by `train --nproc_per_node`: they train like one process with more accumulation
-// steps, resume on any number of processes, stop together, and end if one of them is killed.
+// Runs of several processes, started by `train --nproc_per_node`: they train like one process with more accumulation steps,
+// resume on any number of processes, stop together, and end if one of them is killed. They run on CPUs, or, if
+// PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
@@ -19,18 +21,31 @@
 namespace plimsoll::testing {
 namespace {
 
+bool on_gpus() {
+  return std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr;
+}
+
 struct Layout {
   int ranks = 1;
   int accumulation = 1;
 };
 
+// Returns a layout with the same batches per step on at most two GPUs.
+Layout fitting(const Layout& layout) {
+  if (!on_gpus() || layout.ranks <= 2) return layout;
+  return layout.ranks % 2 == 0 ? Layout{.ranks = 2, .accumulation = layout.accumulation * layout.ranks / 2}
+                               : Layout{.ranks = 1, .accumulation = layout.accumulation * layout.ranks};
+}
+
 // Returns the words of a run on 22 rows in batches of 3, of which the last has one row. With SGD, the rounding of sums is
 // not amplified, as it is by AdamW for gradients near zero.
 std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
-                                  const Layout& layout, int steps,
+                                  const Layout& wanted, int steps,
                                   const std::vector<std::string>& more = {}) {
+  const Layout layout = fitting(wanted);
   std::vector<std::string> words{"train",
-                                 "--use_cpu",
+                                 "--device",
+                                 on_gpus() ? "auto" : "cpu",
                                  "--nproc_per_node",
                                  std::to_string(layout.ranks),
                                  "--gradient_accumulation_steps",

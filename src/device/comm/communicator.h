@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/rank_place.h"
 #include "base/view.h"
@@ -31,6 +33,10 @@ class Communicator {
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   // Returns when every rank has called it. Errors: as all_reduce().
   virtual void barrier() = 0;
+  // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that
+  // names the rank. An empty function removes it; the call returns when no call of the older one runs. The function must
+  // not throw and must not use this object.
+  virtual void on_failure(std::function<void(const std::string&)> report) = 0;
 };
 
 struct CommunicatorOptions {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -83,7 +85,10 @@ class GlooCommunicator final : public Communicator {
         addresses.push_back(store_->get(address_key(peer), left()));
       store_->watch([this](const RankEnd& end) {
         first_end_.report(end);
-        if (end.kind != RankEnd::Kind::kLeft) mesh_->close();
+        if (end.kind == RankEnd::Kind::kLeft) return;
+        mesh_->close();
+        const std::lock_guard lock(report_mutex_);
+        if (report_failure_) report_failure_(end_text(end, place_.size));
       });
       const std::string what = fmt::format("The connection of {} ranks", place.size);
       run(what, options.connect_timeout, deadline, [&](const Transfer& transfer) {
@@ -155,6 +160,14 @@ class GlooCommunicator final : public Communicator {
     run("barrier", [&](const Transfer& transfer) { dissemination_barrier(transfer); });
   }
 
+  // A rank that failed before is reported at once.
+  void on_failure(std::function<void(const std::string&)> report) override {
+    const std::lock_guard lock(report_mutex_);
+    report_failure_ = std::move(report);
+    const std::optional<RankEnd> end = first_end_.get();
+    if (report_failure_ && end && end->kind != RankEnd::Kind::kLeft) report_failure_(end_text(*end, place_.size));
+  }
+
  private:
   template <typename T>
   void sum(const Transfer& transfer, View data, int64_t count) {
@@ -215,6 +228,8 @@ class GlooCommunicator final : public Communicator {
   std::span<std::byte> staging_{staging_memory_.get(), kStagingBytes};
   FirstEnd first_end_;
   std::string failure_;
+  std::mutex report_mutex_;  // protects report_failure_, and is held during a call of it
+  std::function<void(const std::string&)> report_failure_;
   uint64_t num_operations_ = 0;
   // The thread of the store uses the mesh, so the store ends first.
   std::optional<StoreServer> server_;

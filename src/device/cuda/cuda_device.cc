@@ -63,6 +63,19 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
   return devices;
 }
 
+bool visible_gpus_map_each_other() {
+  int count = 0;
+  PLIMSOLL_CUDA(cudaGetDeviceCount(&count));
+  for (int i = 0; i < count; ++i) {
+    for (int k = 0; k < count; ++k) {
+      int can = 1;
+      if (i != k) PLIMSOLL_CUDA(cudaDeviceCanAccessPeer(&can, i, k));
+      if (can == 0) return false;
+    }
+  }
+  return true;
+}
+
 bool is_cuda_driver_open() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr) return false;

@@ -41,6 +41,9 @@ bool is_built_with_cuda();
 // Cost: opens the driver, about 100 ms; creates no context.
 std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none = nullptr);
 
+// Returns true if each of the visible devices can map the memory of each other one.
+bool visible_gpus_map_each_other();
+
 // Returns true if the driver has been opened in this process, which visible_cuda_devices() does. The driver
 // uses about 25 MiB of host memory.
 bool is_cuda_driver_open();

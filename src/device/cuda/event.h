@@ -62,7 +62,15 @@ class CudaEvent {
 // copyable.
 class CudaSideStream {
  public:
-  CudaSideStream() { PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  // The blocks of kernels of a stream with high priority start before waiting blocks of others.
+  enum class Priority : uint8_t { kNormal, kHigh };
+
+  explicit CudaSideStream(Priority priority = Priority::kNormal) {
+    int least = 0, greatest = 0;
+    PLIMSOLL_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    PLIMSOLL_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                               priority == Priority::kHigh ? greatest : 0));
+  }
   ~CudaSideStream() {
     if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
   }

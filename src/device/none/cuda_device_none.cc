@@ -22,6 +22,10 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
   return {};
 }
 
+bool visible_gpus_map_each_other() {
+  return false;
+}
+
 bool is_cuda_driver_open() {
   return false;
 }

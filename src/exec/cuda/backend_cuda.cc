@@ -23,6 +23,7 @@ class CudaBackend final : public ExecutorBackend {
   CudaBackend(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
         fill_(options.fill),
+        connections_(options.connections),
         device_(options.gpu_ordinal),
         arena_(device_, plan.request.separate_buffers ? 1 : plan.arena_bytes, options.fill),
         map_(plan.request.separate_buffers
@@ -37,6 +38,11 @@ class CudaBackend final : public ExecutorBackend {
     // The host computes initial values of weights on all threads.
     set_num_threads(plan.request.device.num_threads);
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
+    if (connections_.peers != nullptr) connections_.peers->map(arena_.data(), arena_.bytes());
+  }
+  // The other ranks' memory is not used any more.
+  ~CudaBackend() override {
+    if (connections_.peers != nullptr) connections_.peers->unmap();
   }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
@@ -44,11 +50,21 @@ class CudaBackend final : public ExecutorBackend {
   const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
   std::byte* exchange(int64_t offset) const override { return exchange_.at(offset); }
   void before_host_writes(Inputs inputs) override { exchange_.before_host_writes(inputs); }
-  void before_host_reads() override { exchange_.before_host_reads(); }
+  void before_host_reads() override {
+    exchange_.before_host_reads();
+    require_all_ranks();
+  }
   void fetch_outputs() override { exchange_.fetch_outputs(); }
-  const std::byte* fetched(int64_t offset) override { return exchange_.fetched(offset); }
+  const std::byte* fetched(int64_t offset) override {
+    const std::byte* data = exchange_.fetched(offset);
+    require_all_ranks();
+    return data;
+  }
   bool is_fetching() const override { return exchange_.is_fetching(); }
-  void wait() override { device_.synchronize(); }
+  void wait() override {
+    device_.synchronize();
+    require_all_ranks();
+  }
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) override {
     if (space == Space::kHost) {
@@ -96,6 +112,7 @@ class CudaBackend final : public ExecutorBackend {
   // count as the first run. A segment that moves activations is never captured: replays on an H200 wait for one another at
   // the link, which then carries 49 to 51 GB/s instead of 55.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
+    require_all_ranks();
     exchange_.begin_segment();
     CapturedSegment& captured = captured_segment(program, segment);
     const bool is_idle_in_part = segment == Segment::kForward && deferred == DeferredWork::kNothing &&
@@ -184,6 +201,9 @@ class CudaBackend final : public ExecutorBackend {
     return data;
   }
 
+  // Has to be called after each wait: the work that was enqueued may have ended because a rank failed. Errors: kDevice.
+  void require_all_ranks() const { connections_.require_all_ranks(); }
+
   // Enqueues the ops of a segment. The stream waits for all queued ops of the segment before its end.
   void enqueue(const BoundProgram& program, Segment segment, DeferredWork deferred) {
     enqueue_if(program,
@@ -214,6 +234,7 @@ class CudaBackend final : public ExecutorBackend {
 
   const Plan& plan_;
   uint8_t fill_;
+  RankConnections connections_;
   CudaDevice device_;
   CudaArena arena_;
   std::vector<CudaArena> blocks_;  // the blocks of the buffers, if the plan keeps buffers separate

@@ -27,7 +27,7 @@ class SideStreams {
       for (const OpPlan& op : program.ops) {
         if (!op.is_queued()) continue;
         ++count;
-        if (!streams_[index_of(op.queue)]) streams_[index_of(op.queue)].emplace();
+        if (!streams_[index_of(op.queue)]) streams_[index_of(op.queue)].emplace(priority_of(op.queue));
       }
       most = std::max(most, count);
     }
@@ -64,6 +64,11 @@ class SideStreams {
   void hold_back_for_all() { hold_back_before(std::numeric_limits<uint32_t>::max()); }
 
  private:
+  // The sums of gradients are short and hold back other ranks, too.
+  static CudaSideStream::Priority priority_of(Queue queue) {
+    return queue == Queue::kCommunication ? CudaSideStream::Priority::kHigh : CudaSideStream::Priority::kNormal;
+  }
+
   CudaStream ops_;
   CudaEvent ops_so_far_;
   std::array<std::optional<CudaSideStream>, kNumQueues> streams_;

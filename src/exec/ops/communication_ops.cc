@@ -4,7 +4,7 @@
 namespace plimsoll {
 
 AllReduceArgs all_reduce_args(const BindContext& context) {
-  return {.communicator = &context.communicator(), .scratch = context.scratch()};
+  return {.communicator = context.connections().ranks, .gpus = context.connections().gpus, .peers = context.connections().peers, .scratch = context.scratch()};
 }
 
 std::vector<ReducedTensor> reduced_tensors(const BindContext& context) {

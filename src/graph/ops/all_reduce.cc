@@ -1,4 +1,4 @@
-// all_reduce(x_0 .. x_n-1) {ranks}: y_i = the sum of x_i over all ranks of the run, in the bytes of x_i. Every rank gets the
+// all_reduce(x_0 .. x_n-1) {ranks, peers}: y_i = the sum of x_i over all ranks of the run, in the bytes of x_i. Every rank gets the
 // same bits. All operands have one type of element. It runs on the queue of communication: see find_queued_ops()
 // (graph/analysis/analysis.h).
 #include <array>

@@ -300,6 +300,8 @@ struct AllReduceOp {
   enum In { kX };
   enum Out { kY };
   static int64_t num_ranks(const Attributes& attributes) { return attributes.integer("ranks"); }
+  // Returns true if the GPUs of the ranks map each other's memory.
+  static bool maps_peers(const Attributes& attributes) { return attributes.integer_or("peers", 0) != 0; }
 };
 
 const OpSchema& accumulate_op();

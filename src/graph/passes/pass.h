@@ -174,7 +174,8 @@ Pass accumulate_pass();
 // reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets of at least `bucket_bytes`, except
 // the last. Gradients that accumulate over micro-batches are summed once per step, at the begin of the optimizer segment.
 // Requires: num_ranks >= 1.
-Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
+enum class RankExchange : uint8_t { kLibrary, kPeerMemory };  // by Gloo or NCCL, or between GPUs that map each other's memory
+Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes, RankExchange exchange = RankExchange::kLibrary);
 // recompute_pass.cc: computes values again in the backward pass instead of keeping them.
 Pass recompute_pass(RecomputeChoice choice);
 // reorder_pass.cc: finds an order of ops with a lower peak.

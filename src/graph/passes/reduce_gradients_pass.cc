@@ -19,8 +19,8 @@ struct GradientBucket {
 
 class GradientReduction {
  public:
-  GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes)
-      : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes) {}
+  GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes, RankExchange exchange)
+      : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes), exchange_(exchange) {}
 
   void run() {
     num_values_ = graph_.values().size();
@@ -107,6 +107,7 @@ class GradientReduction {
     for (const ValueId gradient : bucket.gradients) sums.push_back(sum_of_[index_of(gradient)]);
     Attributes attributes;
     attributes.set("ranks", num_ranks_);
+    if (exchange_ == RankExchange::kPeerMemory) attributes.set("peers", 1);
     ops_.push_back({.def = &all_reduce_op(),
                     .inputs = bucket.gradients,
                     .outputs = std::move(sums),
@@ -118,6 +119,7 @@ class GradientReduction {
   Graph& graph_;
   int64_t num_ranks_;
   int64_t bucket_bytes_;
+  RankExchange exchange_;
   size_t num_values_ = 0;
   std::vector<ValueId> sum_of_;  // per gradient, its sum over the ranks
   std::map<BucketKind, GradientBucket> open_;
@@ -127,12 +129,12 @@ class GradientReduction {
 
 }  // namespace
 
-Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
+Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes, RankExchange exchange) {
   return {.name = "reduce_gradients",
           .numerics = Numerics::kPreserving,
           .help = "sums gradients over the ranks, in buckets, while the backward pass runs",
           .needed_for = "several ranks",
-          .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes).run(); }};
+          .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes, exchange).run(); }};
 }
 
 }  // namespace plimsoll

@@ -1,29 +1,29 @@
 // all_reduce: y = sum over the ranks r of x_r, element by element, for each tensor of a list; in place.
 //
 // Shapes: any; every rank passes the same list. Types: f64, f32, bf16, f16, one for all tensors of the list.
-// Accumulation: in the type of the tensors, in fp32 for bf16 and f16, which are rounded once. The order of the sums is fixed
-// by the list and the number of ranks N, and every rank gets the same bits.
+// Accumulation: in the type of the tensors, but in fp32 for bf16 and f16, which are rounded once, except that NCCL rounds each
+// sum to the type of the tensors (for two ranks there is only one). The order of the sums is fixed by the list and the number
+// of ranks N, on GPUs also by the links and the release of NCCL, and every rank gets the same bits.
 // Error bound: |y - exact| <= (N - 1) u sum_r |x_r| with the unit roundoff u of the type of accumulation, and the rounding of
 // y to the type of the tensors. (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 4.2.)
 // Aliasing: y is x. Scratch: communication_catalog.h. Repeatable.
 // Cost: each rank sends 2 (N - 1) / N of the bytes.
-// Errors: kDevice, as Communicator::all_reduce().
+// Errors: kDevice, as Communicator::all_reduce() and GpuCommunicator::all_reduce().
 #pragma once
 
 #include <span>
 
 #include "base/view.h"
 #include "device/comm/communicator.h"
+#include "device/comm/gpu_communicator.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
-struct ReducedTensor {
-  View data;
-  int64_t count = 0;  // elements
-};
-
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;
+  Communicator* communicator = nullptr;  // of a CPU
+  GpuCommunicator* gpus = nullptr;       // of a GPU, for all_reduce_nccl
+  PeerMemory* peers = nullptr;           // of a GPU, for all_reduce_peers
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };
@@ -32,5 +32,12 @@ struct AllReduceArgs {
 void all_reduce_cpu(const AllReduceArgs& args);
 // Gathers the tensors of all ranks and adds them in double precision, in the order of the ranks.
 void all_reduce_ref(const AllReduceArgs& args);
+// Each rank sums its own slice of each tensor: copy engines copy the slices of the other ranks into scratch, a kernel adds them
+// up, and copy engines copy the sums of the others back. Small tensors are summed whole by every rank, by a kernel that reads
+// them from the other GPUs. So multiprocessors work only for the time that the sums take, which matters because a product whose
+// blocks fill the GPU takes twice as long if one multiprocessor is missing. Tensors begin at multiples of 16 bytes.
+void all_reduce_peers(const AllReduceArgs& args, CudaStream stream);
+// Sums all tensors in one launch of NCCL.
+void all_reduce_nccl(const AllReduceArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

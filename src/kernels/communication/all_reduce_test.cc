@@ -118,6 +118,20 @@ TEST(AllReduce, SumsTheTensorsOfAllRanks) {
   }
 }
 
+// The slices of all ranks are the whole tensor, and their copies fit into the scratch memory.
+TEST(AllReduce, SlicesCoverATensor) {
+  for (const int64_t count : {16'384, 16'385, 30'522 * 1024, 1'000'003}) {
+    for (const int64_t ranks : {2, 3, 8}) {
+      const int64_t size = slice_elements(count, ranks);
+      EXPECT_EQ(size % 64, 0);
+      EXPECT_GE(ranks * size, count);
+      EXPECT_LT(ranks * size, count + ranks * 64);
+      EXPECT_GE(peer_scratch_bytes_of(count, 4, ranks), (ranks - 1) * size * 4);
+    }
+  }
+  EXPECT_EQ(peer_scratch_bytes_of(3, 2, 4), 256);
+}
+
 // Small tensors are reduced together.
 TEST(AllReduce, SendsSmallTensorsAtOnce) {
   const AllReduceProblem problem = problem_of(2, DType::kF32);

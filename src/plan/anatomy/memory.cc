@@ -194,6 +194,12 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
   if (plan.is_on_gpu()) {
     anatomy.constants = {{"context, modules and libraries", plan.gpu_constant.context_bytes},
                          {describe_captured(plan.gpu_constant), plan.gpu_constant.graph_bytes()}};
+    if (plan.gpu_constant.communicator_bytes > 0) {
+      anatomy.constants.push_back(
+          {fmt::format("{} of {} GPUs", plan.request.ranks.maps_peers ? "mapped memory" : "NCCL",
+                       plan.request.ranks.count),
+           plan.gpu_constant.communicator_bytes});
+    }
     return anatomy;
   }
   const HostMemory& host = plan.host;

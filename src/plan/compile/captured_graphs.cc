@@ -34,7 +34,10 @@ int64_t extra_launches(const OpView& view) {
 
 // Counts one node per copied value.
 int64_t nodes_of(const OpView& view) {
-  const int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
+  int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
+  // Each rank copies a slice of each tensor twice from each other rank, meets the others three times, and adds up.
+  if (view.op.def == &all_reduce_op() && AllReduceOp::maps_peers(view.op.attributes))
+    nodes = 2 * (AllReduceOp::num_ranks(view.op.attributes) - 1) * std::ssize(view.op.outputs) + 6;
   return nodes + extra_launches(view);
 }
 

@@ -264,7 +264,8 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
   if (request.ranks.count > 1)
-    passes.run(graph, reduce_gradients_pass(request.ranks.count, request.ranks.bucket_bytes));
+    passes.run(graph, reduce_gradients_pass(request.ranks.count, request.ranks.bucket_bytes,
+                                            request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();

@@ -159,8 +159,9 @@ double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
   return memory_gb_per_s(cpu_target(request.device.isa), request.device.num_threads) * 1e6;
 }
 
-double rank_link_bytes_per_ms(const PlanRequest&) {
-  return kCpuRankLinkGbPerS * 1e6;
+double rank_link_gb_per_s(const PlanRequest& request) {
+  if (!request.device.is_gpu()) return kCpuRankLinkGbPerS;
+  return kGpuShareOfPeerLink * request.device.gpu.peer_gb_per_s;
 }
 
 double between_copies_ms(const PlanRequest& request) {

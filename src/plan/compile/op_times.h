@@ -29,8 +29,9 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
-// Returns the bytes that a rank sends to another rank per millisecond: an assumed rate (hardware/cpu_efficiency.h).
-double rank_link_bytes_per_ms(const PlanRequest& request);
+// Returns the rate in GB/s at which a rank sends data to another rank: assumed on a CPU (hardware/cpu_efficiency.h), a
+// fraction of the nominal rate of the links between GPUs otherwise (hardware/gpu_efficiency.h).
+double rank_link_gb_per_s(const PlanRequest& request);
 
 // Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);

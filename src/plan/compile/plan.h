@@ -44,11 +44,12 @@ struct CapturedGraphs {
 struct GpuConstant {
   int64_t context_bytes = 0;  // context, modules, handles of libraries: GpuTarget::constant_bytes
   std::map<std::string, CapturedGraphs, std::less<>> graphs = {};  // by program
+  int64_t communicator_bytes = 0;  // of NCCL or of the mapped memory, if the run has several ranks
   // Returns the graphs of one program; CapturedGraphs{} if it has none.
   CapturedGraphs graphs_of(std::string_view program) const;
   int64_t graph_bytes() const;
   int64_t graph_count() const;
-  int64_t total() const { return context_bytes + graph_bytes(); }
+  int64_t total() const { return context_bytes + graph_bytes() + communicator_bytes; }
   friend bool operator==(const GpuConstant&, const GpuConstant&) = default;
 };
 

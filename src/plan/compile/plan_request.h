@@ -128,6 +128,7 @@ struct RankOptions {
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
+  bool maps_peers = false;  // GPUs map each other's memory instead of using NCCL
   friend bool operator==(const RankOptions&, const RankOptions&) = default;
 };
 

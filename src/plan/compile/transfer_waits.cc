@@ -23,7 +23,7 @@ double transferred_bytes(const Graph& graph, uint32_t position, const Bucket& bu
 // Returns the time that a transfer takes from the moment at which its queue is free. `is_alone`: no copy in the other
 // direction is under way.
 double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bool is_alone) {
-  if (transfer.queue == Queue::kCommunication) return transfer.bytes / rank_link_bytes_per_ms(request);
+  if (transfer.queue == Queue::kCommunication) return transfer.bytes / (1e6 * rank_link_gb_per_s(request));
   const LinkUse use = is_alone ? LinkUse::kOneWay : LinkUse::kBothWays;
   return between_copies_ms(request) + transfer.bytes / link_bytes_per_ms(request, use);
 }

@@ -180,16 +180,17 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
               arguments.z_loss_coef, problem_type_name(facts.problem_type));
 }
 
-// Returns how the ranks of a run exchange gradients. Errors: kUsage on a GPU.
+// Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
+// for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   RankOptions ranks{.count = num_ranks(arguments)};
-  if (ranks.count > 1 && device.is_gpu()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--nproc_per_node {} --nnodes {}: this version trains with several processes on CPUs only; give "
-        "--use_cpu, or one process",
-        arguments.nproc_per_node, arguments.nnodes);
+  if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
+    throw_error(ErrorCode::kUsage, "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
+                arguments.ddp_backend, device.is_gpu() ? "GPUs" : "CPUs", device.is_gpu() ? "NCCL or mapped memory" : "gloo");
   }
+  constexpr int64_t kMostPeers = 8;  // as in device/comm/peer_memory.h
+  ranks.maps_peers = device.is_gpu() && device.gpu.maps_peers && ranks.count > 1 && ranks.count <= kMostPeers &&
+                     arguments.nnodes == 1 && arguments.ddp_backend.empty() && !arguments.debug_allocations;
   if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
   return ranks;
 }

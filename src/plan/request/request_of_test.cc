@@ -50,6 +50,36 @@ TEST(RequestOf, DefaultsAreFp32OnTheGivenDevice) {
   EXPECT_TRUE(remarks.notes.empty() && remarks.warnings.empty());
 }
 
+// GPUs of one machine map each other's memory, unless they cannot or NCCL is asked for.
+TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
+  const auto maps_peers = [](const char* card, const std::function<void(Arguments&)>& change) {
+    Arguments arguments = with(change);
+    RequestRemarks remarks;
+    return request_of(arguments, gpu_facts(card), remarks).ranks.maps_peers;
+  };
+  EXPECT_TRUE(maps_peers("h100", [](Arguments& a) { a.nproc_per_node = 8; }));
+  EXPECT_FALSE(maps_peers("h100", [](Arguments&) {}));
+  EXPECT_FALSE(maps_peers("h100", [](Arguments& a) { a.nproc_per_node = 16; }));
+  EXPECT_FALSE(maps_peers("4090", [](Arguments& a) { a.nproc_per_node = 2; }));
+  EXPECT_FALSE(maps_peers("h100", [](Arguments& a) {
+    a.nproc_per_node = 2;
+    a.nnodes = 2;
+  }));
+  EXPECT_FALSE(maps_peers("h100", [](Arguments& a) {
+    a.nproc_per_node = 2;
+    a.ddp_backend = "nccl";
+  }));
+}
+
+TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {
+  EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "nccl"; }), cpu_facts()),
+            "--ddp_backend nccl: this run is on CPUs, where processes exchange gradients through gloo; omit it");
+  EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "gloo"; }), gpu_facts("h100")),
+            "--ddp_backend gloo: this run is on GPUs, where processes exchange gradients through NCCL or mapped memory; "
+            "omit it");
+  EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "gloo"; }), cpu_facts()), "");
+}
+
 TEST(RequestOf, RefusesFp16OnACpuInOneSentence) {
   const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
   EXPECT_EQ(refusal(fp16, cpu_facts()),

@@ -9,11 +9,11 @@
 #include <numeric>
 
 #include "base/units.h"
-#include "hardware/cpu_efficiency.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
+#include "plan/compile/op_times.h"
 #include "plan/search/suggest.h"
 #include "tasks/task.h"
 
@@ -288,7 +288,7 @@ std::string operations_table(const Plan& plan, size_t columns) {
       "estimate, {}; rates of {}",
       plan.request.cpu_calibration.empty() ? "not calibrated here" : "calibrated here", operations.rates);
   if (plan.trains() && plan.request.ranks.count > 1)
-    source += fmt::format("; {:.1f} GB/s between ranks, assumed", kCpuRankLinkGbPerS);
+    source += fmt::format("; {:.1f} GB/s between ranks, assumed", rank_link_gb_per_s(plan.request));
   return text + "\n" + wrapped(source, columns);
 }
 

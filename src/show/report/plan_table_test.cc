@@ -167,6 +167,23 @@ TEST(PlanTable, StatesTheNumberOfRanksAndTheAssumedRateBetweenThem) {
   EXPECT_NE(table.find("\n  communication "), std::string::npos) << table;
 }
 
+// The exchange of gradients takes memory outside the arena.
+TEST(PlanTable, NamesTheMemoryOfTheConnectionsBetweenGpus) {
+  PlanRequest request = small_request();
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  const int64_t alone = build_plan(request).constant_bytes();
+  request.ranks = {.count = 4};
+  const Plan nccl = build_plan(request);
+  EXPECT_GE(nccl.constant_bytes(), alone + kNcclBytes);
+  EXPECT_NE(plan_table(nccl).find("NCCL of 4 GPUs"), std::string::npos) << plan_table(nccl);
+  request.ranks.maps_peers = true;
+  const Plan mapped = build_plan(request);
+  EXPECT_LT(mapped.constant_bytes(), alone + kNcclBytes / 2);
+  EXPECT_NE(plan_table(mapped).find("mapped memory of 4 GPUs"), std::string::npos) << plan_table(mapped);
+  EXPECT_NE(plan_table(mapped).find("328.5 GB/s between ranks, assumed"), std::string::npos) << plan_table(mapped);
+}
+
 TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
   PlanRequest request = small_request();
   EXPECT_EQ(format_stopped_passes(build_plan(request)), "");

@@ -66,6 +66,8 @@ class ThreadCommunicator final : public Communicator {
     });
   }
   void barrier() override { shared_.barrier_.arrive_and_wait(); }
+  // A thread does not fail without the others.
+  void on_failure(std::function<void(const std::string&)>) override {}
 
   int num_all_reduces = 0;
 

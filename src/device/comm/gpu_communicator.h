@@ -1,0 +1,55 @@
+// Collective operations between the GPUs of a run, one GPU per rank. They are enqueued on a stream like kernels: each rank
+// enqueues the same operations in the same order with the same sizes, and the calls return before the results exist.
+// Thread-safety: one thread at a time, except that a rank's failure is noticed in a thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/view.h"
+#include "device/comm/communicator.h"
+#include "device/comm/peer_memory.h"
+#include "device/cuda/stream.h"
+
+namespace plimsoll {
+
+// A tensor whose elements are summed over the ranks.
+struct ReducedTensor {
+  View data;
+  int64_t count = 0;  // elements
+};
+
+class GpuCommunicator {
+ public:
+  virtual ~GpuCommunicator() = default;
+
+  // Enqueues one launch that replaces the elements of all tensors by their sums over the ranks. Every rank receives the same
+  // bits. Types: f32, f64, bf16 and f16, one for all tensors; each addition is rounded to this type. May be captured into a
+  // CUDA graph after it has run once. Errors: kDevice, naming the rank that failed.
+  virtual void all_reduce(std::span<const ReducedTensor> tensors, CudaStream stream) = 0;
+  // Has to be called before results are used: if a rank has failed, the operations that waited for it end without a result.
+  // Errors: kDevice, naming that rank.
+  virtual void require_all_ranks() = 0;
+};
+
+// The connections of a rank to the others. A run of one rank has none. A run on GPUs has, besides that between the processes,
+// one of the two between the GPUs.
+struct RankConnections {
+  Communicator* ranks = nullptr;
+  GpuCommunicator* gpus = nullptr;
+  PeerMemory* peers = nullptr;
+  // Errors: kDevice if a rank has failed.
+  void require_all_ranks() const {
+    if (gpus != nullptr) gpus->require_all_ranks();
+    if (peers != nullptr) peers->require_all_ranks();
+  }
+};
+
+// Connects the GPU of this process with those of all ranks through NCCL, which is opened at run time. Every rank of `ranks`
+// calls it. `ranks` has to outlive the result. `uuid`: that of the GPU, by which two ranks on one GPU are recognised.
+// Errors: kDevice if NCCL cannot be opened or fails; kUsage if two ranks have the same GPU.
+std::unique_ptr<GpuCommunicator> connect_gpus(Communicator& ranks, int gpu_ordinal, const std::string& uuid);
+
+}  // namespace plimsoll

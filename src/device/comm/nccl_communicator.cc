@@ -1,0 +1,112 @@
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "device/comm/different_gpus.h"
+#include "device/comm/gpu_communicator.h"
+#include "device/comm/nccl_library.h"
+#include "device/comm/rank_failure.h"
+#include "device/cuda/cuda_error.h"
+
+namespace plimsoll {
+namespace {
+
+// Each thread block of NCCL takes a multiprocessor from the computation and has 18 MiB of buffers. On two H200, 4 to 24 blocks
+// train equally fast (bench/results/h200-2026-11-27.md).
+constexpr int kMostNcclBlocks = 8;
+
+NcclType nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return NcclType::kF32;
+    case DType::kF64:
+      return NcclType::kF64;
+    case DType::kBF16:
+      return NcclType::kBF16;
+    case DType::kF16:
+      return NcclType::kF16;
+    default:
+      break;
+  }
+  throw_error(ErrorCode::kInternal, "NCCL is asked to add elements of type {}", dtype_name(dtype));
+}
+
+class NcclCommunicator final : public GpuCommunicator {
+ public:
+  NcclCommunicator(Communicator& ranks, int gpu_ordinal, const std::string& uuid) : ranks_(ranks) {
+    require_different_gpus(ranks, uuid);
+    PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
+    const NcclLibrary& library = nccl();
+    NcclId id;
+    if (ranks.rank() == 0) check(library.get_unique_id(&id), "ncclGetUniqueId");
+    ranks.broadcast(std::as_writable_bytes(std::span(id.bytes)), 0);
+    NcclConfig config{.max_ctas = kMostNcclBlocks};
+    check(library.comm_init(&comm_, ranks.size(), id, ranks.rank(), &config), "ncclCommInitRankConfig");
+    ranks.on_failure([this](const std::string& text) { fail(text); });
+  }
+
+  // After an error the other ranks may not take part in the orderly end.
+  ~NcclCommunicator() override {
+    ranks_.on_failure({});
+    if (comm_ == nullptr) return;
+    if (std::uncaught_exceptions() > 0) {
+      nccl().comm_abort(comm_);
+    } else {
+      nccl().comm_destroy(comm_);
+    }
+  }
+
+  void all_reduce(std::span<const ReducedTensor> tensors, CudaStream stream) override {
+    const std::lock_guard lock(uses_comm_);
+    require_all_ranks();
+    const NcclLibrary& library = nccl();
+    check(library.group_start(), "ncclGroupStart");
+    for (const ReducedTensor& tensor : tensors) {
+      if (tensor.count == 0) continue;
+      check(library.all_reduce(tensor.data.data, tensor.data.data, static_cast<size_t>(tensor.count),
+                               nccl_type(tensor.data.dtype), kNcclSum, comm_, stream),
+            "ncclAllReduce");
+    }
+    check(library.group_end(), "ncclGroupEnd");
+  }
+
+  void require_all_ranks() override { failure_.require_none(); }
+
+ private:
+  void check(int result, const char* call) {
+    if (result == 0) return;
+    require_all_ranks();
+    const char* detail = nccl().last_error(comm_);
+    throw_error(ErrorCode::kDevice,
+                "NCCL reports '{}' at {} on rank {} of {}{}{}; NCCL_DEBUG=INFO prints more, and --nproc_per_node 1 "
+                "trains on one GPU",
+                nccl().error_string(result), call, ranks_.rank(), ranks_.size(),
+                detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
+  }
+
+  // Ends the operations that wait for the failed rank; called in a thread of the communicator of the hosts. A call that waits
+  // for that rank holds uses_comm_, and only the end of the operations makes it return.
+  void fail(const std::string& text) {
+    if (!failure_.report(text)) return;
+    constexpr std::chrono::milliseconds kLimit{500};
+    const std::unique_lock lock(uses_comm_, kLimit);
+    nccl().comm_abort(std::exchange(comm_, nullptr));
+  }
+
+  Communicator& ranks_;
+  NcclHandle comm_ = nullptr;
+  std::timed_mutex uses_comm_;  // while a call of NCCL with comm_ runs
+  RankFailure failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuCommunicator> connect_gpus(Communicator& ranks, int gpu_ordinal, const std::string& uuid) {
+  return std::make_unique<NcclCommunicator>(ranks, gpu_ordinal, uuid);
+}
+
+}  // namespace plimsoll

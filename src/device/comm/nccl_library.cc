@@ -1,0 +1,62 @@
+#include "device/comm/nccl_library.h"
+
+#include <dlfcn.h>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kOldestVersion = 21800;
+
+template <typename Function>
+void find(void* library, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr)
+    throw_error(ErrorCode::kDevice, "the installed NCCL has no function '{}' ({}); install NCCL 2.18 or later", name,
+                dlerror());
+}
+
+NcclLibrary open_library() {
+  void* library = nullptr;
+  std::string tried;
+  for (const char* name : {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}) {
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) break;
+    tried += (tried.empty() ? "" : "; ") + std::string(dlerror());
+  }
+  if (library == nullptr) {
+    throw_error(ErrorCode::kDevice,
+                "NCCL, through which several GPUs exchange gradients, cannot be opened ({}). Install it (package "
+                "libnccl2, or PyPI's nvidia-nccl-cu13) and let LD_LIBRARY_PATH name its folder, or train on one GPU with "
+                "--nproc_per_node 1",
+                tried);
+  }
+  NcclLibrary nccl;
+  find(library, nccl.get_version, "ncclGetVersion");
+  int version = 0;
+  nccl.get_version(&version);
+  if (version < kOldestVersion) {
+    throw_error(ErrorCode::kDevice, "the installed NCCL is {}.{}.{}; install 2.18 or later", version / 10000,
+                version / 100 % 100, version % 100);
+  }
+  find(library, nccl.get_unique_id, "ncclGetUniqueId");
+  find(library, nccl.comm_init, "ncclCommInitRankConfig");
+  find(library, nccl.comm_destroy, "ncclCommDestroy");
+  find(library, nccl.comm_abort, "ncclCommAbort");
+  find(library, nccl.all_reduce, "ncclAllReduce");
+  find(library, nccl.group_start, "ncclGroupStart");
+  find(library, nccl.group_end, "ncclGroupEnd");
+  find(library, nccl.error_string, "ncclGetErrorString");
+  find(library, nccl.last_error, "ncclGetLastError");
+  return nccl;
+}
+
+}  // namespace
+
+const NcclLibrary& nccl() {
+  static const NcclLibrary library = open_library();
+  return library;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,239 @@
+#include "device/comm/peer_memory.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "device/comm/different_gpus.h"
+#include "device/comm/rank_failure.h"
+#include "device/cuda/cuda_error.h"
+
+namespace plimsoll {
+namespace {
+
+using BatchMemOp = CUresult (*)(CUstream, unsigned int, CUstreamBatchMemOpParams*, unsigned int);
+
+// Returns the function of the driver, which the program does not link.
+BatchMemOp batch_mem_op() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  PLIMSOLL_CUDA(
+      cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &function, 12000, cudaEnableDefault, &result));
+  PLIMSOLL_CHECK(result == cudaDriverEntryPointSuccess, "the driver has no cuStreamBatchMemOp");
+  return reinterpret_cast<BatchMemOp>(function);
+}
+
+// A block of memory that all processes of the run on this machine share and that the GPUs write and read. Each mark has a
+// cache line of its own.
+class SharedMarks {
+ public:
+  explicit SharedMarks(Communicator& ranks) : num_ranks_(ranks.size()) {
+    char name[64] = {};
+    if (ranks.rank() == 0) {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+      std::snprintf(name, sizeof name, "/plimsoll-%d-%llx", getpid(), static_cast<unsigned long long>(now));
+      open_block(name, O_CREAT | O_EXCL | O_RDWR);
+    }
+    ranks.broadcast(std::as_writable_bytes(std::span(name)), 0);
+    std::string failure;
+    if (ranks.rank() != 0) {
+      try {
+        open_block(name, O_RDWR);
+      } catch (const Error& error) {
+        failure = error.what();
+      }
+    }
+    ranks.barrier();
+    if (ranks.rank() == 0) shm_unlink(name);
+    if (!failure.empty()) throw Error(ErrorCode::kUsage, failure);
+    PLIMSOLL_CUDA(cudaHostRegister(block_, bytes(), cudaHostRegisterMapped | cudaHostRegisterPortable));
+    void* device = nullptr;
+    PLIMSOLL_CUDA(cudaHostGetDevicePointer(&device, block_, 0));
+    device_ = reinterpret_cast<CUdeviceptr>(device);
+  }
+  ~SharedMarks() {
+    if (device_ != 0) static_cast<void>(cudaHostUnregister(block_));
+    if (block_ != nullptr) munmap(block_, bytes());
+  }
+  SharedMarks(const SharedMarks&) = delete;
+  SharedMarks& operator=(const SharedMarks&) = delete;
+
+  // Returns the mark by which `from` tells `to` that it has reached the point.
+  CUdeviceptr on_device(PeerMemory::Point point, int to, int from) const { return device_ + offset(point, to, from); }
+  volatile uint32_t& on_host(PeerMemory::Point point, int to, int from) const {
+    return *reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(block_) + offset(point, to, from));
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+
+  size_t bytes() const { return 3 * static_cast<size_t>(num_ranks_) * static_cast<size_t>(num_ranks_) * kLine; }
+  size_t offset(PeerMemory::Point point, int to, int from) const {
+    const auto n = static_cast<size_t>(num_ranks_);
+    return ((static_cast<size_t>(point) * n + static_cast<size_t>(to)) * n + static_cast<size_t>(from)) * kLine;
+  }
+  void open_block(const char* name, int flags) {
+    const int descriptor = shm_open(name, flags, 0600);
+    const auto fail = [&](const char* call) {
+      const int error = errno;
+      if (descriptor >= 0) close(descriptor);
+      throw_error(ErrorCode::kUsage,
+                  "the ranks cannot share memory ({} of {}: {}); if they are on different machines or in different "
+                  "containers, give --ddp_backend nccl",
+                  call, name, std::strerror(error));
+    };
+    if (descriptor < 0) fail("shm_open");
+    if ((flags & O_CREAT) != 0 && ftruncate(descriptor, static_cast<off_t>(bytes())) != 0) fail("ftruncate");
+    void* block = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (block == MAP_FAILED) fail("mmap");
+    close(descriptor);
+    block_ = block;
+  }
+
+  int num_ranks_;
+  void* block_ = nullptr;
+  CUdeviceptr device_ = 0;
+};
+
+class MappedPeers final : public PeerMemory {
+ public:
+  MappedPeers(Communicator& ranks, int gpu_ordinal, const std::string& uuid) : ranks_(ranks) {
+    if (ranks.size() > kMostPeers)
+      throw_error(ErrorCode::kUsage, "{} GPUs share their memory, but at most {} can; give --ddp_backend nccl",
+                  ranks.size(), kMostPeers);
+    require_different_gpus(ranks, uuid);
+    PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
+    batch_mem_op_ = batch_mem_op();
+    marks_ = std::make_unique<SharedMarks>(ranks);
+    distances_.resize(static_cast<size_t>(ranks.size()));
+    mapped_.resize(static_cast<size_t>(ranks.size()));
+    ranks.on_failure([this](const std::string& text) { fail(text); });
+  }
+  ~MappedPeers() override {
+    ranks_.on_failure({});
+    has_ended_ = true;
+    if (releaser_.joinable()) releaser_.join();
+    unmap();
+  }
+
+  int rank() const override { return ranks_.rank(); }
+  int size() const override { return ranks_.size(); }
+
+  void map(std::byte* data, int64_t bytes) override {
+    struct Block {
+      cudaIpcMemHandle_t handle;
+      std::byte* data;  // for ranks that are threads of one process
+      int64_t bytes;
+      int32_t process;
+      int32_t gpu;
+    };
+    Block own{.handle = {}, .data = data, .bytes = bytes, .process = getpid(), .gpu = 0};
+    PLIMSOLL_CUDA(cudaGetDevice(&own.gpu));
+    PLIMSOLL_CUDA(cudaIpcGetMemHandle(&own.handle, data));
+    std::vector<Block> all(static_cast<size_t>(size()));
+    ranks_.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    for (size_t peer = 0; peer < all.size(); ++peer) {
+      if (static_cast<int>(peer) == rank()) continue;
+      PLIMSOLL_CHECK(all[peer].bytes == bytes, "rank {} has an arena of {} bytes, and rank {} of {}", peer, all[peer].bytes,
+                     rank(), bytes);
+      const bool is_thread = all[peer].process == own.process;
+      const cudaError_t error =
+          is_thread ? cudaDeviceEnablePeerAccess(all[peer].gpu, 0)
+                    : cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
+      if (is_thread && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled)) {
+        static_cast<void>(cudaGetLastError());
+        distances_[peer] = all[peer].data - data;
+        continue;
+      }
+      if (error != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());
+        throw_error(ErrorCode::kDevice,
+                    "the GPU of rank {} cannot map the memory of the GPU of rank {} ({}); give --ddp_backend nccl", rank(),
+                    peer, cudaGetErrorString(error));
+      }
+      distances_[peer] = static_cast<std::byte*>(mapped_[peer]) - data;
+    }
+  }
+  void unmap() override {
+    for (void*& block : mapped_) {
+      if (block != nullptr) static_cast<void>(cudaIpcCloseMemHandle(block));
+      block = nullptr;
+    }
+  }
+  std::ptrdiff_t distance_to(int rank) const override { return distances_[static_cast<size_t>(rank)]; }
+
+  void meet(Point point, CudaStream stream) override {
+    failure_.require_none();
+    CUstreamBatchMemOpParams ops[3 * kMostPeers];
+    unsigned int count = 0;
+    const auto write = [&](CUdeviceptr address, uint32_t value) {
+      CUstreamBatchMemOpParams& op = ops[count++];
+      op = {};
+      op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+      op.writeValue.address = address;
+      op.writeValue.value = value;
+      op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    };
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer != rank()) write(marks_->on_device(point, peer, rank()), 1);
+    }
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      const CUdeviceptr own = marks_->on_device(point, rank(), peer);
+      CUstreamBatchMemOpParams& op = ops[count++];
+      op = {};
+      op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+      op.waitValue.address = own;
+      op.waitValue.value = 1;
+      op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+      write(own, 0);
+    }
+    const CUresult result = batch_mem_op_(stream, count, ops, 0);
+    if (result != CUDA_SUCCESS)
+      throw_error(ErrorCode::kDevice,
+                  "the driver refuses to let a stream wait for other ranks (cuStreamBatchMemOp returned {}); give "
+                  "--ddp_backend nccl",
+                  static_cast<int>(result));
+  }
+
+  void require_all_ranks() override { failure_.require_none(); }
+
+ private:
+  // Writes the marks of all ranks again and again, so that nothing that this GPU still has to run waits for the failed rank.
+  void fail(const std::string& text) {
+    if (!failure_.report(text)) return;
+    releaser_ = std::thread([this] {
+      while (!has_ended_) {
+        for (const Point point : {Point::kBegin, Point::kMiddle, Point::kEnd}) {
+          for (int peer = 0; peer < size(); ++peer) marks_->on_host(point, rank(), peer) = 1;
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    });
+  }
+
+  Communicator& ranks_;
+  BatchMemOp batch_mem_op_ = nullptr;
+  std::unique_ptr<SharedMarks> marks_;
+  std::vector<std::ptrdiff_t> distances_;
+  std::vector<void*> mapped_;
+  RankFailure failure_;
+  std::atomic<bool> has_ended_ = false;
+  std::thread releaser_;
+};
+
+}  // namespace
+
+std::unique_ptr<PeerMemory> connect_peers(Communicator& ranks, int gpu_ordinal, const std::string& uuid) {
+  return std::make_unique<MappedPeers>(ranks, gpu_ordinal, uuid);
+}
+
+}  // namespace plimsoll

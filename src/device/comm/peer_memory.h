@@ -1,0 +1,54 @@
+// The memory of the GPUs of one machine as each of them sees it: every rank maps the arenas of the others, so that copies and
+// kernels read them through the links between the GPUs. All ranks have one plan, so that a tensor is at the same offset of each
+// arena. Copies between GPUs are done by copy engines, which leave the multiprocessors to the computation.
+//
+// Ranks wait for one another without a kernel: meet() enqueues writes and waits of the stream itself, which can be captured into a
+// CUDA graph. Thread-safety: one thread at a time, except that a rank's failure is noticed in a thread of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/comm/communicator.h"
+#include "device/cuda/stream.h"
+
+namespace plimsoll {
+
+// The most GPUs of one machine that map each other's memory.
+inline constexpr int kMostPeers = 8;
+
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Maps the memory of all ranks; each rank passes its own block of cudaMalloc, of the same size, and has to pass it before it
+  // uses the functions below. The block has to exist until unmap(). Errors: kDevice if a GPU cannot map the memory of another.
+  virtual void map(std::byte* data, int64_t bytes) = 0;
+  // Ends the mapping of the other ranks' memory by this rank.
+  virtual void unmap() = 0;
+  // Returns what has to be added to an address in the own block to get the same place in the block of another rank; 0 for the
+  // own rank.
+  virtual std::ptrdiff_t distance_to(int rank) const = 0;
+
+  // The points of an operation at which ranks wait for one another. An operation meets at all of them in this order, so that
+  // the marks of one operation are removed before those of the next are written.
+  enum class Point : uint8_t { kBegin, kMiddle, kEnd };
+  // Enqueues: tells every other rank that the work enqueued before is done, and waits until all others have told the same of
+  // their work before this point. Errors: kDevice.
+  virtual void meet(Point point, CudaStream stream) = 0;
+  // Has to be called before results are used: if a rank has failed, waiting for it ends without a result. Errors: kDevice,
+  // naming that rank.
+  virtual void require_all_ranks() = 0;
+};
+
+// Connects this rank with all others, which have to be on the same machine, through memory that their processes share. Every
+// rank of `ranks`, which has to outlive the result, calls it. `uuid`: that of the GPU, by which two ranks on one GPU are
+// recognised. Errors: kUsage if two ranks have the same GPU or are on different machines, or for more than kMostPeers ranks;
+// kDevice.
+std::unique_ptr<PeerMemory> connect_peers(Communicator& ranks, int gpu_ordinal, const std::string& uuid);
+
+}  // namespace plimsoll

@@ -1,0 +1,191 @@
+// all_reduce between GPUs, through NCCL and through mapped memory: one thread per visible GPU, at least two.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "device/comm/testing/thread_communicator.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_error.h"
+#include "kernels/communication/all_reduce.h"
+
+namespace plimsoll::test {
+namespace {
+
+const std::vector<int64_t> kSizes{3, 0, 1000, 1, 40'000, 17, 5'000'000};
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return std::ldexp(1.0, -53);
+    case DType::kBF16:
+      return std::ldexp(1.0, -8);
+    case DType::kF16:
+      return std::ldexp(1.0, -11);
+    default:
+      return std::ldexp(1.0, -24);
+  }
+}
+
+// The tensors of a rank, one after the other, at multiples of 256 bytes.
+struct Tensors {
+  DType dtype = DType::kF32;
+  std::vector<std::byte> bytes;
+  std::vector<size_t> offsets;
+
+  Tensors(DType type, int rank) : dtype(type) {
+    std::mt19937 random(static_cast<unsigned>(rank) + 1);
+    std::normal_distribution<double> normal;
+    for (const int64_t size : kSizes) {
+      offsets.push_back(bytes.size());
+      bytes.resize((bytes.size() + static_cast<size_t>(size * dtype_bytes(dtype)) + 255) / 256 * 256);
+      for (int64_t i = 0; i < size; ++i) View{bytes.data() + offsets.back(), dtype}.store(i, normal(random));
+    }
+  }
+  double load(size_t tensor, int64_t i) const { return ConstView{bytes.data() + offsets[tensor], dtype}.load(i); }
+};
+
+using Kernel = void (*)(const AllReduceArgs&, CudaStream);
+
+// The bytes at which the scratch memory begins in a rank's block; the tensors are in front of it.
+constexpr size_t kScratch = size_t{64} << 20;
+constexpr size_t kBlock = size_t{128} << 20;
+
+// Sums the tensors of one rank four times from the same data: twice launch by launch, and twice as a captured graph. Returns
+// the bytes after each.
+std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs args, int rank, DType dtype, std::byte* device,
+                                            CudaStream stream) {
+  const Tensors host(dtype, rank);
+  std::vector<ReducedTensor> tensors;
+  for (size_t i = 0; i < kSizes.size(); ++i)
+    tensors.push_back({.data = {device + host.offsets[i], dtype}, .count = kSizes[i]});
+  args.tensors = tensors;
+  args.scratch = {device + kScratch, DType::kU8};
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  std::vector<std::vector<std::byte>> results;
+  // A copy of other memory holds locks of the driver while it waits for the stream, which waits for the other threads.
+  const PinnedMemory pinned(static_cast<int64_t>(host.bytes.size()));
+  for (int run = 0; run < 4; ++run) {
+    std::ranges::copy(host.bytes, pinned.data());
+    PLIMSOLL_CUDA(cudaMemcpyAsync(device, pinned.data(), host.bytes.size(), cudaMemcpyHostToDevice, stream));
+    if (run < 2) {
+      kernel(args, stream);
+    } else if (run == 2) {
+      PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      kernel(args, stream);
+      PLIMSOLL_CUDA(cudaStreamEndCapture(stream, &graph));
+      PLIMSOLL_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    }
+    if (run >= 2) PLIMSOLL_CUDA(cudaGraphLaunch(executable, stream));
+    PLIMSOLL_CUDA(cudaMemcpyAsync(pinned.data(), device, host.bytes.size(), cudaMemcpyDeviceToHost, stream));
+    PLIMSOLL_CUDA(cudaStreamSynchronize(stream));
+    results.emplace_back(pinned.data(), pinned.data() + host.bytes.size());
+  }
+  PLIMSOLL_CUDA(cudaGraphExecDestroy(executable));
+  PLIMSOLL_CUDA(cudaGraphDestroy(graph));
+  return results;
+}
+
+// A block of GPU memory.
+class Block {
+ public:
+  Block() { PLIMSOLL_CUDA(cudaMalloc(&data_, kBlock)); }
+  ~Block() { static_cast<void>(cudaFree(data_)); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+const std::vector<DType> kTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
+
+// By type and run: the bytes after the sum.
+using Results = std::vector<std::vector<std::vector<std::byte>>>;
+
+void expect_sums(const std::vector<Results>& of_ranks) {
+  const int num_ranks = static_cast<int>(of_ranks.size());
+  for (size_t k = 0; k < kTypes.size(); ++k) {
+    const DType dtype = kTypes[k];
+    const std::vector<std::byte>& found_bytes = of_ranks[0][k][0];
+    for (const Results& results : of_ranks) {
+      for (const std::vector<std::byte>& run : results[k]) EXPECT_TRUE(run == found_bytes) << dtype_name(dtype);
+    }
+    std::vector<Tensors> all;
+    for (int rank = 0; rank < num_ranks; ++rank) all.emplace_back(dtype, rank);
+    const double u = unit_roundoff(dtype);
+    for (size_t t = 0; t < kSizes.size(); ++t) {
+      for (int64_t i = 0; i < kSizes[t]; ++i) {
+        double sum = 0, magnitude = 0;
+        for (const Tensors& of_rank : all) {
+          sum += of_rank.load(t, i);
+          magnitude += std::abs(of_rank.load(t, i));
+        }
+        // The bound of the contract; the last terms are the roundings of `sum` and of subnormal results.
+        const double bound = (num_ranks - 1) * u * magnitude * 1.01 + u * std::abs(sum) * 1.01 +
+                             num_ranks * std::ldexp(magnitude, -53) + std::ldexp(1.0, -24) * u;
+        const double found = ConstView{found_bytes.data() + all[0].offsets[t], dtype}.load(i);
+        ASSERT_NEAR(found, sum, bound) << "element " << i << " of tensor " << t << " in " << dtype_name(dtype);
+      }
+    }
+  }
+}
+
+TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
+  const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
+  if (devices.size() < 2) GTEST_SKIP() << "NCCL connects at least two GPUs, and one is visible";
+  std::vector<Results> results(devices.size());
+  testing::run_on_ranks(static_cast<int>(devices.size()), [&](Communicator& ranks) {
+    CudaDevice device(ranks.rank());
+    const Block block;
+    const std::unique_ptr<GpuCommunicator> gpus = connect_gpus(ranks, ranks.rank(), device.info().uuid);
+    for (const DType dtype : kTypes) {
+      results[static_cast<size_t>(ranks.rank())].push_back(
+          reduced(all_reduce_nccl, {.gpus = gpus.get()}, ranks.rank(), dtype, block.data(), device.stream()));
+    }
+    gpus->require_all_ranks();
+  });
+  expect_sums(results);
+}
+
+TEST(AllReduceCuda, MappedPeersSumTheTensorsOfAllGpus) {
+  const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
+  if (devices.size() < 2) GTEST_SKIP() << "at least two GPUs map each other's memory, and one is visible";
+  std::vector<Results> results(devices.size());
+  testing::run_on_ranks(static_cast<int>(devices.size()), [&](Communicator& ranks) {
+    CudaDevice device(ranks.rank());
+    const Block block;
+    const std::unique_ptr<PeerMemory> peers = connect_peers(ranks, ranks.rank(), device.info().uuid);
+    peers->map(block.data(), static_cast<int64_t>(kBlock));
+    for (const DType dtype : kTypes) {
+      results[static_cast<size_t>(ranks.rank())].push_back(
+          reduced(all_reduce_peers, {.peers = peers.get()}, ranks.rank(), dtype, block.data(), device.stream()));
+    }
+    peers->require_all_ranks();
+    peers->unmap();
+    ranks.barrier();
+  });
+  expect_sums(results);
+}
+
+// One GPU cannot hold two ranks.
+TEST(AllReduceCuda, TwoRanksOnOneGpuAreRefused) {
+  testing::run_on_ranks(2, [&](Communicator& ranks) {
+    try {
+      connect_gpus(ranks, 0, "GPU-1234");
+      ADD_FAILURE() << "connected";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_NE(std::string(error.what()).find("ranks 0 and 1 have the same GPU (GPU-1234)"), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace plimsoll::test

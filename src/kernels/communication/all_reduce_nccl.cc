@@ -1,0 +1,9 @@
+#include "kernels/communication/all_reduce.h"
+
+namespace plimsoll {
+
+void all_reduce_nccl(const AllReduceArgs& args, CudaStream stream) {
+  args.gpus->all_reduce(args.tensors, stream);
+}
+
+}  // namespace plimsoll
