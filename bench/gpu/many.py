@@ -4,11 +4,12 @@
 usage: many.py PROGRAM [--gpus 2] [--cases NAMES] [--rounds 2] [--with "NAME=VALUE ..."]... [--more "ARGUMENTS"]
                [--out FILE]
 
-For each case the program trains on one GPU and on --gpus GPUs in turns, --rounds times, and for each --with once more on --gpus GPUs
-with these environment variables: NCCL_P2P_DISABLE=1 forbids the direct links between the GPUs. The models have random weights and the rows random ids;
+For each case the program trains on one GPU; on --gpus GPUs as as many runs of their own at the same time ("apart"), which shows what GPUs of one
+machine take from each other without exchanging anything; and on --gpus GPUs as one run: in turns, --rounds times. For each --with there is one more run on --gpus GPUs with these
+environment variables: NCCL_P2P_DISABLE=1 forbids the direct links between the GPUs. The models have random weights and the rows random ids;
 nothing is saved. A rate is that between the first third and the end of the steps, when all kernels have been measured and captured.
 Memory is the peak that NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with
-their ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one), the planned memory of a rank, and the
+their ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the runs apart), the planned memory of a rank, and the
 largest measured one. The mean loss must be that of a model that knows nothing, within 25 %, otherwise the run does not count.
 It needs pynvml.
 """
@@ -76,33 +77,48 @@ class Gauges:
         return [round((peak - before) / MIB, 1) for peak, before in zip(self.peaks, self.before)]
 
 
-def train(program, case, gpus, more, variables, count):
-    """Runs one case on `gpus` GPUs and returns its figures."""
-    with tempfile.TemporaryDirectory() as folder, Gauges(count) as gauges:
-        steps = case["steps"]
-        command = [program, "train", *case["words"], "--dataset_name", "dummy", "--dummy_num_samples", str(case["batch"] * gpus * 8),
-                   "--per_device_train_batch_size", str(case["batch"]), "--max_steps", str(steps), "--logging_steps", str(steps // 12),
-                   "--logging_first_step", "--include_num_input_tokens_seen", "all", "--learning_rate", "1e-6", "--save_strategy", "no", "--disable_tqdm", "--output_dir", folder,
-                   "--nproc_per_node", str(gpus), *(["--device", "cuda:0"] if gpus == 1 else []), *more]
-        environment = dict(os.environ, **dict(pair.split("=", 1) for pair in variables.split()))
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode != 0:
-            raise SystemExit(f"many.py: exit code {done.returncode} of {shlex.join(command)}\n{done.stderr[-3000:]}")
-        with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as file:
-            records = [r for r in map(json.loads, file) if "loss" in r and "train_runtime" in r]
-        with open(os.path.join(folder, "memory.json"), encoding="utf-8") as file:
-            memory = json.load(file)
-    device = devices.plimsoll_device(done.stderr) or "unknown"
+def begin(program, case, gpus, gpu, more, variables, folder):
+    """Starts a run on `gpus` GPUs, or on the GPU number `gpu` if that is one."""
+    steps = case["steps"]
+    command = [program, "train", *case["words"], "--dataset_name", "dummy", "--dummy_num_samples", str(case["batch"] * gpus * 8),
+               "--per_device_train_batch_size", str(case["batch"]), "--max_steps", str(steps), "--logging_steps", str(steps // 12),
+               "--logging_first_step", "--include_num_input_tokens_seen", "all", "--learning_rate", "1e-6", "--save_strategy", "no",
+               "--disable_tqdm", "--output_dir", folder, "--nproc_per_node", str(gpus),
+               *(["--device", f"cuda:{gpu}"] if gpus == 1 else []), *more]
+    environment = dict(os.environ, **dict(pair.split("=", 1) for pair in variables.split()))
+    return command, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def figures(case, gpus, folder, command, process):
+    """Waits for a run and returns its figures."""
+    _, said = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(f"many.py: exit code {process.returncode} of {shlex.join(command)}\n{said[-3000:]}")
+    with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as file:
+        records = [r for r in map(json.loads, file) if "loss" in r and "train_runtime" in r]
+    with open(os.path.join(folder, "memory.json"), encoding="utf-8") as file:
+        memory = json.load(file)
+    device = devices.plimsoll_device(said) or "unknown"
     if not device.startswith("cuda") or (gpus > 1) != (f" of {gpus}" in device):
         raise SystemExit(f"many.py: the run used {device}")
     mean = statistics.mean(r["loss"] for r in records)
     if abs(mean - case["loss"]) > 0.25 * case["loss"]:
         raise SystemExit(f"many.py: the mean loss is {mean:.3f}, not near {case['loss']:.3f}")
-    settled = [r for r in records if r["step"] >= steps // 3]
+    settled = [r for r in records if r["step"] >= case["steps"] // 3]
     first, last = settled[0], settled[-1]
     rate = case["batch"] * gpus * (last["step"] - first["step"]) / (last["train_runtime"] - first["train_runtime"])
-    return dict(rate=rate, loss=last["loss"], planned=memory["predicted_total_bytes"] / MIB, measured=gauges.mib(),
-                device=device)
+    return dict(rate=rate, planned=memory["predicted_total_bytes"] / MIB, device=device)
+
+
+def train(program, case, kind, more, count):
+    """Runs one case and returns its figures."""
+    with tempfile.TemporaryDirectory() as folder, Gauges(count) as gauges:
+        gpus = [1] * count if kind == "apart" else [1] if kind == "one" else [count]
+        folders = [os.path.join(folder, str(i)) for i in range(len(gpus))]
+        variables = kind if kind not in ("one", "apart", "all") else ""
+        runs = [begin(program, case, n, i, more, variables, path) for i, (n, path) in enumerate(zip(gpus, folders))]
+        found = [figures(case, n, path, *run) for n, path, run in zip(gpus, folders, runs)]
+    return dict(found[0], rate=sum(f["rate"] for f in found), slowest=min(f["rate"] for f in found), measured=gauges.mib(), kind=kind)
 
 
 def spread(values):
@@ -120,23 +136,25 @@ def main():
     parser.add_argument("--out", default="")
     given = parser.parse_args()
     more = shlex.split(given.more)
-    kinds = [(1, "")] + [(given.gpus, variables) for variables in ["", *given.variants]]
+    kinds = ["one", "apart", "all", *given.variants]
     results = {}
-    print(f"| case | GPUs | variables | samples/s | efficiency | planned MiB per rank | measured MiB per GPU |\n|{'---|' * 7}", flush=True)
+    print("| case | runs | samples/s | of one | of the slowest apart | planned MiB per GPU | measured MiB per GPU |\n|" + "---|" * 7, flush=True)
     for name in given.cases.split(","):
         runs = {kind: [] for kind in kinds}
         for _ in range(given.rounds):
-            for gpus, variables in kinds:
-                runs[gpus, variables].append(train(given.program, CASES[name], gpus, more, variables, given.gpus))
-        one = statistics.median(r["rate"] for r in runs[1, ""])
-        for (gpus, variables), of_kind in runs.items():
-            rates = [r["rate"] for r in of_kind]
-            share = statistics.median(rates) / (gpus * one)
-            measured = [max(r["measured"][i] for r in of_kind) for i in range(gpus)]
-            print(f"| {name} | {gpus} | {variables} | {spread(rates)} | "
-                  f"{'' if gpus == 1 else f'{100 * share:.1f} %'} | {of_kind[0]['planned']:.1f} | {', '.join(f'{m:.1f}' for m in measured)} |",
-                  flush=True)
-            results[f"{name} {gpus} {variables}".strip()] = of_kind
+            for kind in kinds:
+                runs[kind].append(train(given.program, CASES[name], kind, more, given.gpus))
+        one = statistics.median(r["rate"] for r in runs["one"])
+        slowest = statistics.median(r["slowest"] for r in runs["apart"])
+        for kind, of_kind in runs.items():
+            rate = statistics.median(r["rate"] for r in of_kind)
+            shares = ["", ""] if kind == "one" else [f"{100 * rate / given.gpus / of:.1f} %" for of in (one, slowest)]
+            used = 1 if kind == "one" else given.gpus
+            measured = [max(r["measured"][i] for r in of_kind) for i in range(used)]
+            label = dict(one="1 GPU", apart=f"{given.gpus} GPUs apart", all=f"{given.gpus} GPUs").get(kind, f"{given.gpus} GPUs, {kind}")
+            print(f"| {name} | {label} | {spread([r['rate'] for r in of_kind])} | {shares[0]} | {shares[1]} | "
+                  f"{of_kind[0]['planned']:.1f} | {', '.join(f'{m:.1f}' for m in measured)} |", flush=True)
+            results[f"{name} {kind}"] = of_kind
         if given.out:
             with open(given.out, "w", encoding="utf-8") as file:
                 json.dump(results, file, indent=1)

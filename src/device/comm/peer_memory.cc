@@ -130,13 +130,9 @@ class MappedPeers final : public PeerMemory {
   void map(std::byte* data, int64_t bytes) override {
     struct Block {
       cudaIpcMemHandle_t handle;
-      std::byte* data;  // for ranks that are threads of one process
       int64_t bytes;
-      int32_t process;
-      int32_t gpu;
     };
-    Block own{.handle = {}, .data = data, .bytes = bytes, .process = getpid(), .gpu = 0};
-    PLIMSOLL_CUDA(cudaGetDevice(&own.gpu));
+    Block own{.handle = {}, .bytes = bytes};
     PLIMSOLL_CUDA(cudaIpcGetMemHandle(&own.handle, data));
     std::vector<Block> all(static_cast<size_t>(size()));
     ranks_.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
@@ -144,15 +140,8 @@ class MappedPeers final : public PeerMemory {
       if (static_cast<int>(peer) == rank()) continue;
       PLIMSOLL_CHECK(all[peer].bytes == bytes, "rank {} has an arena of {} bytes, and rank {} of {}", peer, all[peer].bytes,
                      rank(), bytes);
-      const bool is_thread = all[peer].process == own.process;
       const cudaError_t error =
-          is_thread ? cudaDeviceEnablePeerAccess(all[peer].gpu, 0)
-                    : cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
-      if (is_thread && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled)) {
-        static_cast<void>(cudaGetLastError());
-        distances_[peer] = all[peer].data - data;
-        continue;
-      }
+          cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
       if (error != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
         throw_error(ErrorCode::kDevice,

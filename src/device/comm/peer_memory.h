@@ -3,7 +3,8 @@
 // arena. Copies between GPUs are done by copy engines, which leave the multiprocessors to the computation.
 //
 // Ranks wait for one another without a kernel: meet() enqueues writes and waits of the stream itself, which can be captured into a
-// CUDA graph. Thread-safety: one thread at a time, except that a rank's failure is noticed in a thread of its own.
+// CUDA graph. Every rank is a process of its own: the driver holds locks of a process while a stream waits for another rank.
+// Thread-safety: one thread at a time, except that a rank's failure is noticed in a thread of its own.
 #pragma once
 
 #include <cstddef>

@@ -42,7 +42,9 @@ class CapturedSegment {
       throw;
     }
     PLIMSOLL_CUDA(cudaStreamEndCapture(stream, &graph));
-    const cudaError_t error = cudaGraphInstantiate(&executable_, graph, 0);
+    // Without the flag, kernels of the graph would have the priority of the stream into which it is launched.
+    const cudaError_t error =
+        cudaGraphInstantiateWithFlags(&executable_, graph, cudaGraphInstantiateFlagUseNodePriority);
     PLIMSOLL_CUDA(cudaGraphDestroy(graph));
     PLIMSOLL_CUDA(error);
   }

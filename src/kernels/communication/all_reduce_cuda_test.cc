@@ -1,10 +1,15 @@
-// all_reduce between GPUs, through NCCL and through mapped memory: one thread per visible GPU, at least two.
+// all_reduce between all visible GPUs, at least two: through NCCL with a thread per GPU, and through mapped memory with a process
+// per GPU.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "device/comm/testing/thread_communicator.h"
@@ -153,24 +158,68 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
   expect_sums(results);
 }
 
-TEST(AllReduceCuda, MappedPeersSumTheTensorsOfAllGpus) {
-  const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
-  if (devices.size() < 2) GTEST_SKIP() << "at least two GPUs map each other's memory, and one is visible";
-  std::vector<Results> results(devices.size());
-  testing::run_on_ranks(static_cast<int>(devices.size()), [&](Communicator& ranks) {
-    CudaDevice device(ranks.rank());
-    const Block block;
-    const std::unique_ptr<PeerMemory> peers = connect_peers(ranks, ranks.rank(), device.info().uuid);
-    peers->map(block.data(), static_cast<int64_t>(kBlock));
-    for (const DType dtype : kTypes) {
-      results[static_cast<size_t>(ranks.rank())].push_back(
-          reduced(all_reduce_peers, {.peers = peers.get()}, ranks.rank(), dtype, block.data(), device.stream()));
+// The rank of this process among the processes that the next test starts.
+RankPlace place_of_this_process() {
+  const char* rank = std::getenv("PLIMSOLL_TEST_RANK");
+  if (rank == nullptr) return {};
+  return {.rank = std::atoi(rank),
+          .size = std::atoi(std::getenv("PLIMSOLL_TEST_RANKS")),
+          .local_rank = std::atoi(rank),
+          .local_size = std::atoi(std::getenv("PLIMSOLL_TEST_RANKS")),
+          .store_host = "127.0.0.1",
+          .store_port = static_cast<uint16_t>(std::atoi(std::getenv("PLIMSOLL_TEST_PORT")))};
+}
+
+// What each of these processes does. The first one checks the sums of all.
+TEST(AllReduceCudaRank, SumsWithTheOthers) {
+  const RankPlace place = place_of_this_process();
+  if (place.is_alone()) GTEST_SKIP() << "AllReduceCuda.MappedPeersSumTheTensorsOfAllGpus starts processes that run it";
+  const std::unique_ptr<Communicator> ranks = connect_ranks(place);
+  CudaDevice device(place.rank);
+  const Block block;
+  const std::unique_ptr<PeerMemory> peers = connect_peers(*ranks, place.rank, device.info().uuid);
+  peers->map(block.data(), static_cast<int64_t>(kBlock));
+  std::vector<Results> of_ranks(static_cast<size_t>(place.size), Results(kTypes.size()));
+  for (size_t k = 0; k < kTypes.size(); ++k) {
+    for (const std::vector<std::byte>& own :
+         reduced(all_reduce_peers, {.peers = peers.get()}, place.rank, kTypes[k], block.data(), device.stream())) {
+      std::vector<std::byte> all(own.size() * of_ranks.size());
+      ranks->all_gather(own, all);
+      for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * own.size());
+        of_ranks[rank][k].emplace_back(begin, begin + std::ssize(own));
+      }
     }
-    peers->require_all_ranks();
-    peers->unmap();
-    ranks.barrier();
-  });
-  expect_sums(results);
+  }
+  peers->require_all_ranks();
+  ranks->barrier();
+  peers->unmap();
+  ranks->barrier();
+  if (place.is_first()) expect_sums(of_ranks);
+}
+
+TEST(AllReduceCuda, MappedPeersSumTheTensorsOfAllGpus) {
+  const size_t num_ranks = visible_cuda_devices().size();
+  if (num_ranks < 2) GTEST_SKIP() << "at least two GPUs map each other's memory, and one is visible";
+  const int port = 20'000 + static_cast<int>(getpid() % 10'000);
+  std::vector<pid_t> processes;
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    const pid_t process = fork();
+    ASSERT_GE(process, 0);
+    if (process == 0) {
+      setenv("PLIMSOLL_TEST_RANK", std::to_string(rank).c_str(), 1);
+      setenv("PLIMSOLL_TEST_RANKS", std::to_string(num_ranks).c_str(), 1);
+      setenv("PLIMSOLL_TEST_PORT", std::to_string(port).c_str(), 1);
+      execl("/proc/self/exe", "rank", "--gtest_filter=AllReduceCudaRank.*", static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    processes.push_back(process);
+  }
+  for (const pid_t process : processes) {
+    int status = 0;
+    ASSERT_EQ(waitpid(process, &status, 0), process);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
 }
 
 // One GPU cannot hold two ranks.
