@@ -18,10 +18,11 @@ inline constexpr int kGpuConstantSchemaVersion = 1;
 // 535.
 inline constexpr int64_t kOtherShapesBytes = int64_t{30} << 20;
 
-// Memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks. MEASURE
+// Memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks: 586 MiB
+// measured on two H200 with driver 580 (bench/results/h200-2026-11-27.md), and an allowance for more GPUs.
 inline constexpr int64_t kNcclBytes = int64_t{600} << 20;
-// Memory that a GPU needs to map the memory of the others. MEASURE
-inline constexpr int64_t kPeerMappingBytes = int64_t{16} << 20;
+// Memory that a GPU needs to map the memory of one other GPU: 19 to 20 MiB measured on the same machine.
+inline constexpr int64_t kPeerMappingBytes = int64_t{20} << 20;
 
 struct MeasuredGpuConstant {
   std::string card = {};    // name in CUDA: "NVIDIA H200"
