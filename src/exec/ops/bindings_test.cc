@@ -60,6 +60,8 @@ TEST(Bindings, CallTheFunctionsOfTheRowsForAGpu) {
 // The ops that no kernel computes on a GPU, and the reason.
 constexpr std::pair<std::string_view, std::string_view> kOpsWithoutGpu[] = {
     {"all_reduce", "ranks exchange data through Gloo, which works on a CPU's memory; NCCL has no row yet"},
+    {"all_gather", "as all_reduce"},
+    {"reduce_scatter", "as all_reduce"},
 };
 
 // Families that choose the function themselves must also have kernels for both devices. On a CPU the reference
