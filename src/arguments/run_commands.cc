@@ -73,6 +73,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "early_stopping_threshold",
     "nproc_per_node",
     "nnodes",
+    "zero_stage",
     "ddp_bucket_cap_mb",
 };
 

@@ -83,6 +83,12 @@ class BindContext {
     return connections_;
   }
 
+  // Returns the connection to the processes of the other ranks. Errors: kInternal if there is none.
+  Communicator& communicator() const {
+    PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' without a connection to other ranks", op().def->name());
+    return *connections_.ranks;
+  }
+
   View scratch() const;
   int64_t scratch_bytes() const { return program_.ops[index_].scratch_bytes; }
   std::string_view kernel() const { return program_.ops[index_].kernel->implementation; }

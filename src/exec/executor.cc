@@ -270,7 +270,7 @@ StepOutputs Executor::fetched_step() {
   return {.loss = fetched("loss").load(0),
           .grad_norm = fetched("grad_norm").load(0),
           .is_finite = fetched("finite").load(0) != 0.0,
-          .first_bad = bad_gradient(read_integer(fetched("first_bad"))),
+          .first_bad = bad_gradient(fetched("first_bad")),
           .loss_scale = scales ? fetched("used_loss_scale").load(0) : 1.0,
           .skipped_steps = scales ? read_integer(fetched("skipped_steps")) : 0};
 }

@@ -158,8 +158,8 @@ class Executor {
   // Errors: kInternal if the plan has no such program.
   Program& program_of(std::string_view name);
   const Program& program_of(std::string_view name) const;
-  // Returns the name of the gradient that the optimizer segment reported in the output "first_bad"; "" for none.
-  std::string bad_gradient(int64_t operand) const;
+  // Returns the name of the gradient that the optimizer segment reported in this view of the output "first_bad"; "" for none.
+  std::string bad_gradient(ConstView first_bad) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
   void note_scratch(const ProgramPlan& program, Segment segment);

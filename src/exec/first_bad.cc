@@ -49,10 +49,16 @@ bool is_filled_from_the_front(const Shape& shape) {
 }  // namespace
 
 std::string Executor::first_bad_gradient() {
-  return bad_gradient(read_integer(tensor("first_bad")));
+  return bad_gradient(tensor("first_bad"));
 }
 
-std::string Executor::bad_gradient(int64_t operand) const {
+std::string Executor::bad_gradient(ConstView first_bad) const {
+  // If the optimizer's states are divided among the ranks, each rank reports the first gradient in its slices.
+  int64_t operand = -1;
+  for (int64_t i = 0; i < plan_.type_of("first_bad").shape.elements({}); ++i) {
+    const int64_t found = read_integer(first_bad, i);
+    if (found >= 0 && (operand < 0 || found < operand)) operand = found;
+  }
   if (operand < 0) return {};
   const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {

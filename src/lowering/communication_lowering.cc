@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
@@ -20,10 +21,31 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   return {.dtype = op.input(AllReduceOp::kX).type.dtype, .family = problem};
 }
 
+AllReduceProblem slices_problem(const OpView& op, const Bucket& bucket) {
+  AllReduceProblem problem{.ranks = rank_slices_of(op.attributes())->ranks};
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    const int64_t bytes = op.input(i).bytes(bucket);
+    problem.largest_bytes = std::max(problem.largest_bytes, bytes);
+    if (bytes < kSmallTensorBytes) problem.small_bytes += bytes;
+  }
+  return problem;
+}
+
+LoweredOp describe_reduce_scatter(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = op.input(RankSlicesOp::kX).type.dtype, .family = slices_problem(op, bucket)};
+}
+
+// Bytes of any type are gathered, as those of copies.
+LoweredOp describe_all_gather(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = DType::kF32, .family = slices_problem(op, bucket)};
+}
+
 }  // namespace
 
 std::vector<Lowering> communication_lowerings() {
-  return {{&all_reduce_op(), "all_reduce", describe_all_reduce}};
+  return {{&all_gather_op(), "all_gather", describe_all_gather},
+          {&all_reduce_op(), "all_reduce", describe_all_reduce},
+          {&reduce_scatter_op(), "reduce_scatter", describe_reduce_scatter}};
 }
 
 }  // namespace plimsoll

@@ -1,10 +1,12 @@
-#include "train/weight_loading.h"
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
+
+#include "train/divided_states.h"
+#include "train/weight_loading.h"
 
 namespace plimsoll {
 namespace {
@@ -109,10 +111,17 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
   return tensors;
 }
 
-std::vector<TensorSource> state_tensors(Executor& executor) {
+std::vector<TensorSource> state_tensors(Executor& executor, Communicator* ranks) {
+  const std::map<std::string, DividedState> divided = divided_states(executor.plan());
   std::vector<TensorSource> tensors;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kOptimizerState) continue;
+    if (const auto state = divided.find(buffer.name); state != divided.end()) {
+      PLIMSOLL_CHECK(ranks != nullptr, "the state '{}' is divided among ranks that are not connected",
+                     buffer.name);
+      tensors.push_back(whole_state(executor, *ranks, buffer.name, state->second));
+      continue;
+    }
     std::vector<int64_t> shape;
     for (const Dim& dim : buffer.type.shape.dims()) shape.push_back(dim.offset);
     tensors.push_back(source_of(executor, buffer.name, 0, buffer.name, std::move(shape)));

@@ -1,12 +1,14 @@
 #include "train/rank_agreement.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "base/hash.h"
 #include "graph/ops/op.h"
 #include "hardware/cpu_target.h"
 #include "models/config.h"
+#include "train/divided_states.h"
 
 namespace plimsoll {
 namespace {
@@ -69,13 +71,14 @@ uint64_t hash_of_evaluated(const DataSets& data) {
   return hash.digest();
 }
 
-// Returns a hash of the persistent buffers of one kind.
+// Returns a hash of the persistent buffers of one kind. States of which each rank has another slice are left out.
 uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   constexpr int64_t kPiece = int64_t{1} << 20;
+  const std::map<std::string, DividedState> divided = divided_states(executor.plan());
   HashStream64 hash;
   std::vector<std::byte> piece;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
-    if (buffer.storage != storage) continue;
+    if (buffer.storage != storage || divided.contains(buffer.name)) continue;
     hash.update(buffer.name);
     const int64_t bytes = buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
     for (int64_t offset = 0; offset < bytes; offset += kPiece) {

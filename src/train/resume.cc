@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/units.h"
 #include "optim/dynamic_loss_scale.h"
+#include "train/divided_states.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {
@@ -67,10 +69,12 @@ bool is_loss_scale(const std::string& state) {
 
 // The loss scale belongs to fp16: a run that resumes in another precision drops it, and a run that changes to fp16
 // begins with a new one. States that were not saved begin at zero, as session.begin_anew() left them.
-void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
+void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   if (!checkpoint.optimizer) return;
   const SafetensorsFile& optimizer = *checkpoint.optimizer;
-  std::vector<TensorSource> states = state_tensors(executor);
+  Executor& executor = session.executor();
+  const std::map<std::string, DividedState> divided = divided_states(executor.plan());
+  std::vector<TensorSource> states = state_tensors(executor, session.communicator());
   const bool has_loss_scale = optimizer.find(std::string(kLossScaleState)) != nullptr;
   if (!has_loss_scale)
     std::erase_if(states, [](const TensorSource& state) { return is_loss_scale(state.name); });
@@ -91,7 +95,11 @@ void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
                   "of that run",
                   checkpoint.path, tensor.name);
     }
-    read_stored(executor, tensor.name, 0, optimizer, *stored);
+    if (const auto state = divided.find(tensor.name); state != divided.end()) {
+      read_slice(executor, session.place().rank, tensor.name, state->second, optimizer, *stored);
+    } else {
+      read_stored(executor, tensor.name, 0, optimizer, *stored);
+    }
   }
 }
 
@@ -179,7 +187,7 @@ void restore_tensors(Session& session, const OpenCheckpoint& checkpoint) {
   session.note_states_read();
   try {
     read_weights(session.executor(), checkpoint);
-    read_optimizer(session.executor(), checkpoint);
+    read_optimizer(session, checkpoint);
   } catch (...) {
     session.release();
     throw;

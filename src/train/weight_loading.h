@@ -79,8 +79,9 @@ void append_copies(const WeightPart& part, const TensorSource& source, std::vect
 // Returns the weights by their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A
 // weight that is fused here is several tensors, each with some of its rows. Valid while the executor lives.
 std::vector<TensorSource> weight_tensors(Executor& executor);
-// Returns the optimizer's states by their names in the plan. Valid while the executor lives.
-std::vector<TensorSource> state_tensors(Executor& executor);
+// Returns the optimizer's states by their names in the plan. `ranks`: the connection to the other ranks, if there are any; states that
+// they divide are whole, see divided_states.h. Valid while the executor lives.
+std::vector<TensorSource> state_tensors(Executor& executor, Communicator* ranks);
 
 // Returns why an adapter may lack a tensor of this name, and what to do.
 std::string describe_missing_tensor(std::string_view name);

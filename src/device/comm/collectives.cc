@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -29,14 +30,37 @@ Range part_of(Range whole, int64_t index, int64_t count) {
           .size = quotient + (index < remainder ? 1 : 0)};
 }
 
+// Returns `count` parts of almost equal sizes.
+std::vector<Range> equal_parts(int64_t size, int count) {
+  std::vector<Range> parts;
+  for (int i = 0; i < count; ++i) parts.push_back(part_of({.begin = 0, .size = size}, i, count));
+  return parts;
+}
+
+// Returns consecutive parts of these sizes.
+std::vector<Range> parts_of_sizes(std::span<const int64_t> sizes) {
+  std::vector<Range> parts;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    parts.push_back({.begin = begin, .size = size});
+    begin += size;
+  }
+  return parts;
+}
+
+int64_t largest_size(const std::vector<Range>& parts) {
+  int64_t largest = 0;
+  for (const Range& part : parts) largest = std::max(largest, part.size);
+  return largest;
+}
+
 int modulo(int64_t value, int size) {
   return static_cast<int>(((value % size) + size) % size);
 }
 
-// Returns the number of segments into which each of `count` chunks is divided. At least two, because a segment is sent
-// on while the next one arrives.
-int64_t segments_per_chunk(int64_t total_bytes, int count) {
-  const int64_t chunk_bytes = (total_bytes + count - 1) / count;
+// Returns the number of segments into which each chunk is divided, if the largest one has this size. At least two, because a
+// segment is sent on while the next one arrives.
+int64_t segments_per_chunk(int64_t chunk_bytes) {
   const auto segment_bytes = static_cast<int64_t>(kSegmentBytes);
   return std::max<int64_t>(2, (chunk_bytes + segment_bytes - 1) / segment_bytes + 1);
 }
@@ -50,10 +74,11 @@ size_t bytes_of(int64_t elements, size_t element_bytes) {
 // before. Each step sends and receives one segment.
 class RingPass {
  public:
-  RingPass(int size, Range whole, int64_t num_segments, int first_sent)
-      : size_(size), whole_(whole), num_segments_(num_segments), first_sent_(first_sent) {}
+  // `chunks`: one per rank.
+  RingPass(std::vector<Range> chunks, int64_t num_segments, int first_sent)
+      : chunks_(std::move(chunks)), num_segments_(num_segments), first_sent_(first_sent) {}
 
-  int64_t num_steps() const { return (size_ - 1) * num_segments_; }
+  int64_t num_steps() const { return (std::ssize(chunks_) - 1) * num_segments_; }
   Range sent(int64_t step) const { return segment(first_sent_ - step / num_segments_, step % num_segments_); }
   Range received(int64_t step) const {
     return segment(first_sent_ - 1 - step / num_segments_, step % num_segments_);
@@ -61,11 +86,11 @@ class RingPass {
 
  private:
   Range segment(int64_t chunk, int64_t index) const {
-    return part_of(part_of(whole_, modulo(chunk, size_), size_), index, num_segments_);
+    const int position = modulo(chunk, static_cast<int>(chunks_.size()));
+    return part_of(chunks_[static_cast<size_t>(position)], index, num_segments_);
   }
 
-  int size_;
-  Range whole_;
+  std::vector<Range> chunks_;
   int64_t num_segments_;
   int first_sent_;
 };
@@ -79,9 +104,8 @@ int previous_rank(const GlooMesh& mesh) {
 
 // Gathers the chunks of `data` in a ring, beginning with the chunk that this rank has.
 void gather_chunks(const Transfer& transfer, uint64_t slot, std::span<std::byte> data, size_t element_bytes,
-                   int64_t num_segments, int own_chunk) {
-  const Range whole = {.begin = 0, .size = static_cast<int64_t>(data.size() / element_bytes)};
-  const RingPass pass(transfer.mesh.size(), whole, num_segments, own_chunk);
+                   const std::vector<Range>& chunks, int64_t num_segments, int own_chunk) {
+  const RingPass pass(chunks, num_segments, own_chunk);
   TransferBuffer to_next(transfer.mesh, next_rank(transfer.mesh), data.data(), data.size());
   TransferBuffer from_previous(transfer.mesh, previous_rank(transfer.mesh), data.data(), data.size());
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
@@ -137,40 +161,44 @@ void add_received(T* sums, const std::byte* received, int64_t count) {
 // Elements of the parts of all ranks that one block of a direct exchange covers.
 class DirectBlocks {
  public:
-  DirectBlocks(int64_t count, size_t element_bytes, int size) : count_(count), size_(size) {
-    const size_t slots = 2 * static_cast<size_t>(size - 1);
+  DirectBlocks(std::vector<Range> parts, size_t element_bytes) : parts_(std::move(parts)) {
+    const size_t slots = 2 * (parts_.size() - 1);
     const size_t slot_bytes =
         std::clamp(kStagingBytes / slots / kSlotAlignment * kSlotAlignment, kSlotAlignment, kSegmentBytes);
     per_rank_ = static_cast<int64_t>(slot_bytes / element_bytes);
   }
 
-  int64_t num_blocks() const { return ((count_ + size_ - 1) / size_ + per_rank_ - 1) / per_rank_; }
+  int64_t num_blocks() const { return (largest_size(parts_) + per_rank_ - 1) / per_rank_; }
   int64_t slot_elements() const { return per_rank_; }
   // Returns the elements of the part of `rank` in block `block`.
   Range part(int64_t block, int rank) const {
-    const Range part = part_of({.begin = 0, .size = count_}, rank, size_);
+    const Range part = parts_[static_cast<size_t>(rank)];
     const int64_t begin = std::min(part.size, block * per_rank_);
     return {.begin = part.begin + begin, .size = std::min(part.size - begin, per_rank_)};
   }
 
  private:
   static constexpr size_t kSlotAlignment = 64;
-  int64_t count_;
-  int size_;
+  std::vector<Range> parts_;
   int64_t per_rank_;
 };
 
-// The state of a sum by direct exchange on one rank. Block k + 1 is sent while block k is added.
+// Whether every rank receives the sums of all parts, or only those of its own part.
+enum class Sums : uint8_t { kAll, kOwn };
+
+// The state of a sum by direct exchange on one rank. Block k + 1 is sent while block k is added. `parts`: one per rank.
 template <typename T>
-class DirectAllReduce {
+class DirectReduction {
  public:
-  DirectAllReduce(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging)
+  DirectReduction(const Transfer& transfer, std::span<T> data, const std::vector<Range>& parts, Sums sums,
+                  std::span<std::byte> staging)
       : transfer_(transfer),
+        sums_(sums),
         rank_(transfer.mesh.rank()),
         size_(transfer.mesh.size()),
         data_(data),
         staging_(staging),
-        blocks_(static_cast<int64_t>(data.size()), sizeof(T), size_) {
+        blocks_(parts, sizeof(T)) {
     PLIMSOLL_CHECK(staging.size() >= bytes_of(2 * (size_ - 1) * blocks_.slot_elements(), sizeof(T)),
                    "{} bytes of staging for {} ranks", staging.size(), size_);
     for (int peer = 0; peer < size_; ++peer) {
@@ -223,6 +251,13 @@ class DirectAllReduce {
       if (peer != rank_) peers_[peer].staged->wait_received(transfer_.deadline);
     }
     add_block(block, own);
+    if (sums_ == Sums::kOwn) {
+      for (int peer = 0; peer < size_; ++peer) {
+        if (peer != rank_ && blocks_.part(block, peer).size > 0)
+          peers_[peer].peer->wait_sent(transfer_.deadline);
+      }
+      return;
+    }
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
@@ -266,6 +301,7 @@ class DirectAllReduce {
   }
 
   Transfer transfer_;
+  Sums sums_;
   int rank_;
   int size_;
   std::span<T> data_;
@@ -274,45 +310,70 @@ class DirectAllReduce {
   std::vector<Peer> peers_;
 };
 
+// Adds chunks in a ring. The last chunk that this rank receives and adds is the one after `first_sent`, which is then complete.
 template <typename T>
-void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
+void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vector<Range>& chunks,
+                   int64_t num_segments, int first_sent, std::span<std::byte> staging) {
   PLIMSOLL_CHECK(staging.size() >= 2 * kSegmentBytes);
   GlooMesh& mesh = transfer.mesh;
-  const Range whole = {.begin = 0, .size = static_cast<int64_t>(data.size())};
-  const int64_t num_segments = segments_per_chunk(static_cast<int64_t>(data.size_bytes()), mesh.size());
-  {
-    const RingPass pass(mesh.size(), whole, num_segments, mesh.rank());
-    TransferBuffer to_next(mesh, next_rank(mesh), data.data(), data.size_bytes());
-    TransferBuffer from_previous(mesh, previous_rank(mesh), staging.data(), staging.size());
-    const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
-    // Two segments are in transit at a time. The segment that a step sends was received at least two steps earlier.
-    for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
-      if (step >= 2) {
-        const Range sums = pass.received(step - 2);
-        if (sums.size > 0) from_previous.wait_received(transfer.deadline);
-        add_received(data.data() + sums.begin, staging.data() + staged(step), sums.size);
-        if (pass.sent(step - 2).size > 0) to_next.wait_sent(transfer.deadline);
-      }
-      if (step >= pass.num_steps()) continue;
-      from_previous.receive(transfer.slot, staged(step), bytes_of(pass.received(step).size, sizeof(T)));
-      const Range outgoing = pass.sent(step);
-      to_next.send(transfer.slot, bytes_of(outgoing.begin, sizeof(T)), bytes_of(outgoing.size, sizeof(T)));
+  const RingPass pass(chunks, num_segments, first_sent);
+  TransferBuffer to_next(mesh, next_rank(mesh), data.data(), data.size_bytes());
+  TransferBuffer from_previous(mesh, previous_rank(mesh), staging.data(), staging.size());
+  const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
+  // Two segments are in transit at a time. The segment that a step sends was received at least two steps earlier.
+  for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
+    if (step >= 2) {
+      const Range sums = pass.received(step - 2);
+      if (sums.size > 0) from_previous.wait_received(transfer.deadline);
+      add_received(data.data() + sums.begin, staging.data() + staged(step), sums.size);
+      if (pass.sent(step - 2).size > 0) to_next.wait_sent(transfer.deadline);
     }
+    if (step >= pass.num_steps()) continue;
+    from_previous.receive(transfer.slot, staged(step), bytes_of(pass.received(step).size, sizeof(T)));
+    const Range outgoing = pass.sent(step);
+    to_next.send(transfer.slot, bytes_of(outgoing.begin, sizeof(T)), bytes_of(outgoing.size, sizeof(T)));
   }
-  // The last chunk that this rank received and added is complete.
-  gather_chunks(transfer, transfer.slot + 1, std::as_writable_bytes(data), sizeof(T), num_segments,
+}
+
+template <typename T>
+void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
+  GlooMesh& mesh = transfer.mesh;
+  const std::vector<Range> chunks = equal_parts(static_cast<int64_t>(data.size()), mesh.size());
+  const int64_t num_segments =
+      segments_per_chunk(static_cast<int64_t>(bytes_of(largest_size(chunks), sizeof(T))));
+  reduce_chunks(transfer, data, chunks, num_segments, mesh.rank(), staging);
+  gather_chunks(transfer, transfer.slot + 1, std::as_writable_bytes(data), sizeof(T), chunks, num_segments,
                 next_rank(mesh));
+}
+
+// 16-bit data and small data are summed by direct exchange.
+template <typename T>
+bool is_summed_directly(std::span<T> data) {
+  constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+  return kIsHalf || data.size_bytes() <= kDirectBytes;
 }
 
 }  // namespace
 
 template <typename T>
 void all_reduce_elements(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
-  constexpr bool kIsHalf = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
-  if constexpr (!kIsHalf) {
-    if (data.size_bytes() > kDirectBytes) return ring_all_reduce(transfer, data, staging);
+  if (!is_summed_directly(data)) return ring_all_reduce(transfer, data, staging);
+  const std::vector<Range> parts = equal_parts(static_cast<int64_t>(data.size()), transfer.mesh.size());
+  DirectReduction<T>(transfer, data, parts, Sums::kAll, staging).run();
+}
+
+template <typename T>
+void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::span<const int64_t> counts,
+                             std::span<std::byte> staging) {
+  const std::vector<Range> parts = parts_of_sizes(counts);
+  if (is_summed_directly(data)) {
+    DirectReduction<T>(transfer, data, parts, Sums::kOwn, staging).run();
+    return;
   }
-  DirectAllReduce<T>(transfer, data, staging).run();
+  const int64_t num_segments =
+      segments_per_chunk(static_cast<int64_t>(bytes_of(largest_size(parts), sizeof(T))));
+  // The part of this rank arrives last.
+  reduce_chunks(transfer, data, parts, num_segments, previous_rank(transfer.mesh), staging);
 }
 
 template void all_reduce_elements<float>(const Transfer&, std::span<float>, std::span<std::byte>);
@@ -321,6 +382,18 @@ template void all_reduce_elements<int32_t>(const Transfer&, std::span<int32_t>, 
 template void all_reduce_elements<int64_t>(const Transfer&, std::span<int64_t>, std::span<std::byte>);
 template void all_reduce_elements<BF16>(const Transfer&, std::span<BF16>, std::span<std::byte>);
 template void all_reduce_elements<F16>(const Transfer&, std::span<F16>, std::span<std::byte>);
+template void reduce_scatter_elements<float>(const Transfer&, std::span<float>, std::span<const int64_t>,
+                                             std::span<std::byte>);
+template void reduce_scatter_elements<double>(const Transfer&, std::span<double>, std::span<const int64_t>,
+                                              std::span<std::byte>);
+template void reduce_scatter_elements<int32_t>(const Transfer&, std::span<int32_t>, std::span<const int64_t>,
+                                               std::span<std::byte>);
+template void reduce_scatter_elements<int64_t>(const Transfer&, std::span<int64_t>, std::span<const int64_t>,
+                                               std::span<std::byte>);
+template void reduce_scatter_elements<BF16>(const Transfer&, std::span<BF16>, std::span<const int64_t>,
+                                            std::span<std::byte>);
+template void reduce_scatter_elements<F16>(const Transfer&, std::span<F16>, std::span<const int64_t>,
+                                           std::span<std::byte>);
 
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root) {
   GlooMesh& mesh = transfer.mesh;
@@ -345,8 +418,16 @@ void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int r
 }
 
 void ring_all_gather(const Transfer& transfer, std::span<std::byte> all) {
-  const int64_t num_segments = segments_per_chunk(static_cast<int64_t>(all.size()), transfer.mesh.size());
-  gather_chunks(transfer, transfer.slot, all, 1, num_segments, transfer.mesh.rank());
+  const std::vector<Range> chunks = equal_parts(static_cast<int64_t>(all.size()), transfer.mesh.size());
+  gather_chunks(transfer, transfer.slot, all, 1, chunks, segments_per_chunk(largest_size(chunks)),
+                transfer.mesh.rank());
+}
+
+void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
+                           std::span<const int64_t> part_bytes) {
+  const std::vector<Range> chunks = parts_of_sizes(part_bytes);
+  gather_chunks(transfer, transfer.slot, all, 1, chunks, segments_per_chunk(largest_size(chunks)),
+                transfer.mesh.rank());
 }
 
 void dissemination_barrier(const Transfer& transfer) {

@@ -40,10 +40,21 @@ struct Transfer {
 template <typename T>
 void all_reduce_elements(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging);
 
+// Sums part r of the elements over all ranks on rank r: data consists of counts[r] elements per rank, in the order of the ranks.
+// The other parts are undefined afterwards. The types, the types of the sums and the choice between a direct exchange and a ring
+// are those of all_reduce_elements(). A ring begins with part r on rank r + 1, so that its order of the sums differs. Each rank
+// sends (n - 1) / n times the data.
+template <typename T>
+void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::span<const int64_t> counts,
+                             std::span<std::byte> staging);
+
 // Sends the bytes of `root` along the chain root, root + 1, ..., in segments.
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root);
 // Completes `all`, of which each rank has block `rank` of n equal blocks, in a ring.
 void ring_all_gather(const Transfer& transfer, std::span<std::byte> all);
+// Completes `all`, of which each rank has part `rank`, in a ring. Part r has part_bytes[r] bytes.
+void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
+                           std::span<const int64_t> part_bytes);
 // Returns when all ranks called it, after ceil(log2 n) rounds (Hensgen, Finkel and Manber, 1988).
 void dissemination_barrier(const Transfer& transfer);
 

@@ -1,6 +1,7 @@
 #include "device/comm/communicator.h"
 
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "device/comm/gloo_communicator.h"
@@ -23,6 +24,19 @@ class SingleRank final : public Communicator {
 };
 
 }  // namespace
+
+void Communicator::reduce_scatter(View data, std::span<const int64_t> counts) {
+  all_reduce(data, std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+}
+
+void Communicator::all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes) {
+  std::byte* part = all;
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto bytes = static_cast<size_t>(part_bytes[static_cast<size_t>(rank)]);
+    broadcast({part, bytes}, rank);
+    part += bytes;
+  }
+}
 
 std::unique_ptr<Communicator> connect_ranks(const RankPlace& place, const CommunicatorOptions& options) {
   if (place.size < 1 || place.rank < 0 || place.rank >= place.size) {

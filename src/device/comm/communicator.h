@@ -26,11 +26,19 @@ class Communicator {
   // the data, the number of ranks and `count`, not on timing. Types: f32, f64, i32, i64, and bf16 and f16, which are
   // summed in fp32 and rounded once. Errors: kDevice, naming the rank that failed, and the time limit if one passed.
   virtual void all_reduce(View data, int64_t count) = 0;
+  // Like all_reduce(), but this rank receives only the sums of part rank(); the other parts of `data` are undefined afterwards.
+  // `data` consists of one part per rank, in the order of the ranks, of counts[r] elements; parts may be empty. The order of the
+  // sums may differ from that of all_reduce(). Requires: the same counts on each rank. Errors: as all_reduce(). Cost: each rank
+  // sends (n - 1) / n times the data; without an implementation of its own, that of all_reduce().
+  virtual void reduce_scatter(View data, std::span<const int64_t> counts);
   // Copies the bytes of the rank `root` to every rank. Errors: as all_reduce().
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   // Writes the bytes of every rank into `all`, in the order of the ranks. Requires: all.size() == size() * mine.size(),
   // and `mine` has the same size on each rank. Errors: as all_reduce().
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  // Completes `all`, which consists of one part per rank, in the order of the ranks, of part_bytes[r] bytes: this rank has part
+  // rank() and receives the others. Parts may be empty. Requires: the same sizes on each rank. Errors: as all_reduce().
+  virtual void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes);
   // Returns when every rank has called it. Errors: as all_reduce().
   virtual void barrier() = 0;
   // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that

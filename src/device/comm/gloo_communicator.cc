@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -118,25 +119,20 @@ class GlooCommunicator final : public Communicator {
     if (count == 0) return;
     run(fmt::format("all_reduce of {} {} elements", count, dtype_name(data.dtype)),
         [&](const Transfer& transfer) {
-          switch (data.dtype) {
-            case DType::kF32:
-              return sum<float>(transfer, data, count);
-            case DType::kF64:
-              return sum<double>(transfer, data, count);
-            case DType::kI32:
-              return sum<int32_t>(transfer, data, count);
-            case DType::kI64:
-              return sum<int64_t>(transfer, data, count);
-            case DType::kBF16:
-              return sum<BF16>(transfer, data, count);
-            case DType::kF16:
-              return sum<F16>(transfer, data, count);
-            case DType::kU8:
-            case DType::kE4M3:
-            case DType::kE5M2:
-              break;
-          }
-          PLIMSOLL_CHECK(false, "all_reduce cannot add elements of type {}", dtype_name(data.dtype));
+          with_elements(data, count,
+                        [&](auto elements) { all_reduce_elements(transfer, elements, staging_); });
+        });
+  }
+
+  void reduce_scatter(View data, std::span<const int64_t> counts) override {
+    PLIMSOLL_CHECK(std::ssize(counts) == size(), "{} parts of {} ranks", counts.size(), size());
+    const int64_t count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    if (count == 0) return;
+    run(fmt::format("reduce_scatter of {} {} elements", count, dtype_name(data.dtype)),
+        [&](const Transfer& transfer) {
+          with_elements(data, count, [&](auto elements) {
+            reduce_scatter_elements(transfer, elements, counts, staging_);
+          });
         });
   }
 
@@ -156,6 +152,15 @@ class GlooCommunicator final : public Communicator {
         [&](const Transfer& transfer) { ring_all_gather(transfer, all); });
   }
 
+  void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes) override {
+    PLIMSOLL_CHECK(std::ssize(part_bytes) == size(), "{} parts of {} ranks", part_bytes.size(), size());
+    const int64_t bytes = std::accumulate(part_bytes.begin(), part_bytes.end(), int64_t{0});
+    if (bytes == 0) return;
+    run(fmt::format("all_gather of {} bytes in parts", bytes), [&](const Transfer& transfer) {
+      ring_all_gather_parts(transfer, {all, static_cast<size_t>(bytes)}, part_bytes);
+    });
+  }
+
   void barrier() override {
     run("barrier", [&](const Transfer& transfer) { dissemination_barrier(transfer); });
   }
@@ -169,9 +174,31 @@ class GlooCommunicator final : public Communicator {
   }
 
  private:
-  template <typename T>
-  void sum(const Transfer& transfer, View data, int64_t count) {
-    all_reduce_elements<T>(transfer, {data.as<T>(), static_cast<size_t>(count)}, staging_);
+  // Calls `work` with the elements as a span of their type. Requires: a type that can be added.
+  template <typename Work>
+  static void with_elements(View data, int64_t count, const Work& work) {
+    const auto elements = [&]<typename T>(T* first) {
+      return std::span<T>(first, static_cast<size_t>(count));
+    };
+    switch (data.dtype) {
+      case DType::kF32:
+        return work(elements(data.as<float>()));
+      case DType::kF64:
+        return work(elements(data.as<double>()));
+      case DType::kI32:
+        return work(elements(data.as<int32_t>()));
+      case DType::kI64:
+        return work(elements(data.as<int64_t>()));
+      case DType::kBF16:
+        return work(elements(data.as<BF16>()));
+      case DType::kF16:
+        return work(elements(data.as<F16>()));
+      case DType::kU8:
+      case DType::kE4M3:
+      case DType::kE5M2:
+        break;
+    }
+    PLIMSOLL_CHECK(false, "elements of type {} cannot be added", dtype_name(data.dtype));
   }
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }

@@ -57,6 +57,12 @@ TEST(Bindings, CallTheFunctionsOfTheRowsForAGpu) {
   expect_functions(bindings, cuda_functions(), true);
 }
 
+// The ops that no kernel computes on a GPU, and the reason.
+constexpr std::pair<std::string_view, std::string_view> kOpsWithoutGpu[] = {
+    {"all_gather", "--zero_stage 1 is refused on GPUs"},
+    {"reduce_scatter", "--zero_stage 1 is refused on GPUs"},
+};
+
 // Families that choose the function themselves must also have kernels for both devices. On a CPU the reference
 // counts.
 TEST(Bindings, EveryOpHasARowForEachDevice) {
@@ -67,7 +73,10 @@ TEST(Bindings, EveryOpHasARowForEachDevice) {
           rows, [&](const KernelRow* row) { return (row->backend == Backend::kCuda) == on_gpu; });
     };
     EXPECT_TRUE(has_row(false)) << "no row of the catalog computes '" << op->name() << "' on a CPU";
-    EXPECT_TRUE(has_row(true)) << "no row of the catalog computes '" << op->name() << "' on a GPU";
+    const auto* exception =
+        std::ranges::find(kOpsWithoutGpu, op->name(), &std::pair<std::string_view, std::string_view>::first);
+    EXPECT_NE(has_row(true), exception != std::end(kOpsWithoutGpu))
+        << "no row of the catalog computes '" << op->name() << "' on a GPU";
   }
 }
 

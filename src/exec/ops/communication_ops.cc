@@ -1,5 +1,6 @@
 #include "exec/ops/family_ops.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 
@@ -11,6 +12,20 @@ std::vector<ReducedTensor> reduced_tensors(const BindContext& context) {
   std::vector<ReducedTensor> tensors;
   for (int i = 0; i < context.view().num_outputs(); ++i)
     tensors.push_back({.data = context.output(i), .count = context.output_elements(i)});
+  return tensors;
+}
+
+RankSlicesArgs rank_slices_args(const BindContext& context) {
+  return {.communicator = &context.communicator(), .scratch = context.scratch()};
+}
+
+std::vector<DividedTensor> divided_tensors(const BindContext& context) {
+  const std::optional<RankSlices> slices = rank_slices_of(context.attributes());
+  std::vector<DividedTensor> tensors;
+  for (int i = 0; i < context.view().num_outputs(); ++i) {
+    const int64_t count = context.output_elements(i);
+    tensors.push_back({.data = context.output(i), .count = count, .slice = slices->size(count)});
+  }
   return tensors;
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/communication/all_reduce.h"
+#include "kernels/communication/rank_slices.h"
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"
@@ -97,6 +98,8 @@ std::function<void()> bind_copy_cpu(const BindContext& context);
 
 AllReduceArgs all_reduce_args(const BindContext& context);
 std::vector<ReducedTensor> reduced_tensors(const BindContext& context);
+RankSlicesArgs rank_slices_args(const BindContext& context);
+std::vector<DividedTensor> divided_tensors(const BindContext& context);
 
 // The arguments of kernels that read or write rows of tables. Thread-safe: pure functions.
 

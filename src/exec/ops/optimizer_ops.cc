@@ -1,5 +1,6 @@
-#include "exec/ops/family_ops.h"
+#include <algorithm>
 
+#include "exec/ops/family_ops.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/update.h"
@@ -12,6 +13,13 @@ View at_element(ConstView view, int64_t element) {
   if (!view) return {};
   auto* start = static_cast<std::byte*>(const_cast<void*>(view.data));
   return {start + element * dtype_bytes(view.dtype), view.dtype};
+}
+
+// Returns the elements of a parameter that the op works on: with {ranks}, the slice of this rank; otherwise all.
+Slice slice_of_rank(const BindContext& context, int64_t elements) {
+  const std::optional<RankSlices> slices = rank_slices_of(context.attributes());
+  if (!slices) return {.first = 0, .elements = elements, .of = elements};
+  return slices->of(elements, context.communicator().rank());
 }
 
 // One part of a parameter of an update op: the rows that are one tensor in a checkpoint.
@@ -51,7 +59,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
   tensors.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
+    const Slice slice = slice_of_rank(context, context.input_elements(i));
+    tensors.push_back({.grad = at_element(context.input(i), slice.first), .count = slice.elements});
   }
   return tensors;
 }
@@ -60,13 +69,15 @@ std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context) {
   const bool split = context.attributes().integer_or("split", 0) != 0;
   const int stride = context.schema().repeated_inputs(context.view());
   const int states = stride - 2 - (copies || split ? 1 : 0);
-  const std::optional<Slice> slice = slice_of(context.attributes());
-  const auto input = [&](int i, int64_t numbers_per_element) {
-    const int64_t first = slice ? slice->first_in(context.input_elements(i), numbers_per_element) : 0;
-    return at_element(context.input(i), first);
-  };
+  const bool is_divided = rank_slices_of(context.attributes()).has_value();
   std::vector<OptimizerTensor> tensors;
   for (int i = UpdateOp::kParameter; i < context.view().num_inputs(); i += stride) {
+    const std::optional<Slice> slice =
+        is_divided ? slice_of_rank(context, context.input_elements(i)) : slice_of(context.attributes());
+    const auto input = [&](int k, int64_t numbers_per_element) {
+      const int64_t first = slice ? slice->first_in(context.input_elements(k), numbers_per_element) : 0;
+      return at_element(context.input(k), first);
+    };
     OptimizerTensor tensor{.param = input(i, 1),
                            .grad = input(i + 1, 1),
                            .m = states > 0 ? input(i + 2, 1) : View{},
@@ -88,19 +99,24 @@ std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context
   int64_t block = 0;  // number of the first block in the parameter's absmax
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
+    // The states begin with the slice that the op works on, which begins with a block. A part without elements in it keeps its
+    // position in the list, which selects the noise.
+    const Slice slice = slice_of_rank(context, context.input_elements(part.input));
+    const int64_t first = std::clamp(slice.first, part.first(), part.first() + part.count());
+    const int64_t end = std::clamp(slice.first + slice.elements, part.first(), part.first() + part.count());
     const auto input = [&](int offset, int64_t element) {
       return at_element(context.input(part.input + offset), element);
     };
-    tensors.push_back({.param = input(0, part.first()),
-                       .grad = input(1, part.first()),
-                       .m = input(2, part.first()),
-                       .v = has_v ? input(4, part.first()) : View{},
-                       .count = part.count(),
-                       .first = part.first(),
+    tensors.push_back({.param = input(0, first),
+                       .grad = input(1, first),
+                       .m = input(2, std::max<int64_t>(0, first - slice.first)),
+                       .v = has_v ? input(4, std::max<int64_t>(0, first - slice.first)) : View{},
+                       .count = end - first,
+                       .first = first,
                        .m_absmax = input(3, block),
                        .v_absmax = has_v ? input(5, block) : View{}});
-    if (part.copy >= 0) tensors.back().low = at_element(context.input(part.copy), part.first());
-    block += eight_bit_blocks(part.count());
+    if (part.copy >= 0) tensors.back().low = at_element(context.input(part.copy), first);
+    block += eight_bit_blocks(end - first);
   }
   return tensors;
 }
@@ -133,10 +149,12 @@ std::vector<AdafactorTensor> factored_update_tensors(const BindContext& context)
 
 GlobalNormArgs global_norm_args(const BindContext& context) {
   const auto num_gradients = static_cast<int>(gradients_of_norm(context.op()).size());
+  const bool is_divided = rank_slices_of(context.attributes()).has_value();
+  const int64_t rank = is_divided ? context.communicator().rank() : 0;
   GlobalNormArgs args{.loss = context.input(num_gradients),
-                      .norm = context.output(GlobalNormOp::kNorm),
+                      .norm = at_element(context.output(GlobalNormOp::kNorm), rank),
                       .finite = context.output(GlobalNormOp::kFinite),
-                      .first_bad = context.output(GlobalNormOp::kFirstBad)};
+                      .first_bad = at_element(context.output(GlobalNormOp::kFirstBad), rank)};
   args.scratch = context.scratch();
   return args;
 }

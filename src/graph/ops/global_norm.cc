@@ -2,12 +2,16 @@
 // 1 if all of them and the loss are finite, else 0; first_bad_1, with {names_bad}: the number of the first gradient
 // that is not finite, counted from 0, or -1.
 //
+// With {ranks}, the op reads only the slice of its rank of each gradient (RankSlices), and the norm and first_bad have one
+// number per rank, of which it writes that of its rank.
+//
 // clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
 // (torch.nn.utils.clip_grad_norm_). With a loss scale, norm is the norm of the scaled gradients, and their factor is
 // min(1, max_norm / (norm / scale + 1e-6)) / scale.
 #include <array>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
@@ -26,16 +30,21 @@ class GlobalNorm final : public OpSchema, private GlobalNormOp {
     const size_t num_gradients = gradients_of_norm(op.op).size();
     expect_operands(num_gradients >= 1 && num_gradients <= op.op.inputs.size(), op, "at least one gradient");
     const ValueType scalar{scalar_type(op), Shape{1}};
-    if (op.op.attributes.integer_or("names_bad", 0) == 0) return {scalar, scalar};
-    return {scalar, scalar, {DType::kI64, Shape{1}}};
+    const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
+    const Shape per_rank{slices ? slices->ranks : 1};
+    if (op.op.attributes.integer_or("names_bad", 0) == 0) return {{scalar.dtype, per_rank}, scalar};
+    return {{scalar.dtype, per_rank}, scalar, {DType::kI64, per_rank}};
   }
   int input_row(const OpView& op, int input) const override {
     return input < static_cast<int>(gradients_of_norm(op.op).size()) ? kGradient : kLoss;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
+    const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     double elements = 0;
-    for (int i = 0; i < op.num_inputs(); ++i)
-      elements += static_cast<double>(op.in_shape(i).elements(bucket));
+    for (int i = 0; i < op.num_inputs(); ++i) {
+      const int64_t whole = op.in_shape(i).elements(bucket);
+      elements += static_cast<double>(slices ? slices->size(whole) : whole);
+    }
     return 2.0 * elements;
   }
 

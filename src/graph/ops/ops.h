@@ -304,10 +304,17 @@ struct AllReduceOp {
   static bool maps_peers(const Attributes& attributes) { return attributes.integer_or("peers", 0) != 0; }
 };
 
+// The operands of all_gather and reduce_scatter, which work on slices (slice.h).
+struct RankSlicesOp {
+  enum In { kX };
+  enum Out { kY };
+};
+
 const OpSchema& accumulate_op();
 const OpSchema& adjust_loss_scale_op();
 const OpSchema& add_columns_op();
 const OpSchema& add_op();
+const OpSchema& all_gather_op();
 const OpSchema& all_reduce_op();
 const OpSchema& append_kv_op();
 const OpSchema& attention_op();
@@ -363,6 +370,7 @@ const OpSchema& paged_attention_op();
 // Returns the cost of paged_attention if every sequence has this number of tokens in the cache and none shares its pages.
 Cost paged_attention_cost(const OpView& op, const Bucket& bucket, int64_t length);
 const OpSchema& quantize_fp8_op();
+const OpSchema& reduce_scatter_op();
 const OpSchema& relu_op();
 const OpSchema& relu_bwd_op();
 const OpSchema& rms_norm_op();

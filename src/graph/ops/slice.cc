@@ -17,6 +17,17 @@ void set_slice(Attributes& attributes, const Slice& slice) {
   attributes.set("of", slice.of);
 }
 
+std::optional<RankSlices> rank_slices_of(const Attributes& attributes) {
+  if (!attributes.has("ranks")) return std::nullopt;
+  return RankSlices{.ranks = attributes.integer("ranks"),
+                    .block = attributes.integer_or("block", RankSlices::kBlock)};
+}
+
+void set_rank_slices(Attributes& attributes, const RankSlices& slices) {
+  attributes.set("ranks", slices.ranks);
+  if (slices.block != RankSlices::kBlock) attributes.set("block", slices.block);
+}
+
 Shape shape_of(const Slice& slice, const Shape& whole) {
   PLIMSOLL_CHECK(whole.rank() >= 1 && !whole.depends_on_bucket(),
                  "a value of {} dimensions has no slices of rows", whole.rank());

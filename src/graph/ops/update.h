@@ -22,7 +22,8 @@ namespace plimsoll {
 // that the update writes too. bf16 parameters that have neither a copy nor a lower half are rounded stochastically
 // with the noise of {noise_seed, noise_site}; so are the states for which the op requests it. Outputs are the new
 // versions of all values except the gradient. With a slice (slice.h) the op has one parameter and updates a part of
-// it; each of its values is whole or only that part.
+// it; each of its values is whole or only that part. With {ranks} the op updates the slice of its rank of each parameter; the
+// parameters, gradients and copies are whole, and the states have room for one slice.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }
@@ -43,12 +44,20 @@ class Update : public OpSchema, public UpdateOp {
     const std::optional<Slice> slice = slice_of(op.attributes());
     expect_operands(!slice || (is_element_wise() && op.num_inputs() == kParameter + stride), op,
                     "a single parameter with independent elements, because it updates a slice");
+    const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
+    expect_operands(
+        !slices || (!slice && can_be_sharded(op)), op,
+        "parameters whose slices can be updated separately, because it updates those of one rank");
     for (int i = kParameter; i < op.num_inputs(); i += stride) {
       expect_operands(
           slice ? is_of(*slice, op, i) && is_of(*slice, op, i + 1) : op.in_shape(i) == op.in_shape(i + 1), op,
           "gradients with the shapes of their parameters");
       for (int k = 0; k < stride; ++k) {
         expect_operands(!slice || is_of(*slice, op, i + k), op, "states that are whole or the slice");
+        expect_operands(!slices || !is_state(op, k) ||
+                            op.in_shape(i + k).elements({}) ==
+                                numbers_in_state(op, k, slices->size(op.in_shape(i).elements({}))),
+                        op, "states of the size of a slice");
         if (k != 1) types.push_back(op.input(i + k).type);
       }
     }
@@ -57,13 +66,16 @@ class Update : public OpSchema, public UpdateOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     if (const auto slice = slice_of(op.attributes()))
       return flops_per_element() * static_cast<double>(slice->elements);
+    const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     double elements = 0;
     for (int i = kParameter; i < op.num_inputs(); i += values_per_parameter(op)) {
-      elements += static_cast<double>(op.in_shape(i).elements(bucket));
+      const int64_t whole = op.in_shape(i).elements(bucket);
+      elements += static_cast<double>(slices ? slices->size(whole) : whole);
     }
     return flops_per_element() * elements;
   }
   double bytes(const OpView& op, const Bucket& bucket) const override {
+    if (const auto slices = rank_slices_of(op.attributes())) return bytes_of_rank(*slices, op);
     const std::optional<Slice> slice = slice_of(op.attributes());
     if (!slice) return OpSchema::bytes(op, bucket);
     double sum = 0;
@@ -84,6 +96,12 @@ class Update : public OpSchema, public UpdateOp {
   // Returns true if the update of an element depends only on its own gradient and states, so that a part of a
   // parameter may be updated.
   virtual bool is_element_wise() const { return false; }
+  // Returns true if slices of the parameters (RankSlices) can be updated separately, each with its own part of the states.
+  virtual bool can_be_sharded(const OpView&) const { return false; }
+  // Returns true if the k-th value of a parameter is a state: neither the parameter nor its gradient, copy or lower halves.
+  bool is_state(const OpView& op, int k) const { return k >= 2 && k < values_per_parameter(op) - copies(op); }
+  // Returns the size of the k-th value of a parameter, which is a state, for this number of elements of the parameter.
+  virtual int64_t numbers_in_state(const OpView&, int /*k*/, int64_t elements) const { return elements; }
   // Returns the number of values per parameter: itself, its gradient, its states, and a copy if there is one.
   int stride(const OpView& op) const { return values_per_parameter(op); }
   // Returns the number of array elements that the k-th value of a parameter has per parameter element: 2 for the
@@ -112,6 +130,22 @@ class Update : public OpSchema, public UpdateOp {
                                       InputOperand::repeated(kState, "state")};
   static constexpr std::array kOutputs{OutputOperand::repeated(kNewParameter, "new_parameter"),
                                        OutputOperand::repeated(kNewState, "new_state")};
+
+  double bytes_of_rank(const RankSlices& slices, const OpView& op) const {
+    const int stride = values_per_parameter(op);
+    double sum = 0;
+    for (int i = kParameter; i < op.num_inputs(); i += stride) {
+      const int64_t elements = slices.size(op.in_shape(i).elements({}));
+      for (int k = 0; k < stride; ++k) {
+        const bool is_lower_half = k + 1 == stride && op.attributes().integer_or("split", 0) != 0;
+        const int64_t numbers =
+            is_state(op, k) ? op.in_shape(i + k).elements({}) : elements * (is_lower_half ? 2 : 1);
+        const double touched = k == 1 ? 1.0 : 2.0;  // the gradient is only read
+        sum += touched * static_cast<double>(numbers * dtype_bytes(op.input(i + k).type.dtype));
+      }
+    }
+    return sum;
+  }
 
   static bool is_of(const Slice& slice, const OpView& op, int input) {
     return slice.is_of(op.in_shape(input).elements({}), numbers_per_element(op, input - kParameter));

@@ -24,6 +24,7 @@ class PlainUpdate final : public Update {
   explicit PlainUpdate(const OptimizerRow& row) : row_(row) {}
   std::string_view name() const override { return row_.name; }
   bool is_element_wise() const override { return true; }
+  bool can_be_sharded(const OpView&) const override { return true; }
 
  protected:
   int values_per_parameter(const OpView& op) const override {
@@ -43,6 +44,22 @@ class EightBitUpdate final : public Update {
   explicit EightBitUpdate(const OptimizerRow& row) : row_(row) {}
   std::string_view name() const override { return row_.name; }
   OpWork work() const override { return OpWork::kUpdateOfCodes; }
+  // Blocks begin with each part. A slice that begins within a part has to begin with a block too.
+  bool can_be_sharded(const OpView& op) const override {
+    const std::vector<std::vector<int64_t>> rows = part_rows_of(op.attributes());
+    const int stride = values_per_parameter(op);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int64_t row = elements_per_row(op.in_shape(kParameter + static_cast<int>(i) * stride));
+      for (size_t part = 0; part + 1 < rows[i].size(); ++part) {
+        if (rows[i][part] * row % kBlock != 0) return false;
+      }
+    }
+    return true;
+  }
+  // Each state has codes and then maxima.
+  int64_t numbers_in_state(const OpView&, int k, int64_t elements) const override {
+    return k % 2 == 0 ? elements : (elements + kBlock - 1) / kBlock;
+  }
 
  protected:
   int values_per_parameter(const OpView& op) const override {
@@ -51,6 +68,9 @@ class EightBitUpdate final : public Update {
   double flops_per_element() const override { return row_.flops_per_element; }
 
  private:
+  static constexpr int64_t kBlock = 256;  // elements with one maximum
+  static_assert(RankSlices::kBlock % kBlock == 0);
+
   const OptimizerRow& row_;
 };
 

@@ -31,6 +31,7 @@ std::vector<PassInfo> list_passes() {
                            loss_with_gradients_pass({}),
                            fp8_products_pass({}),
                            reduce_gradients_pass(1, 0),
+                           shard_states_pass(1),
                            recompute_pass({}),
                            copies_at_use_pass(DType::kF16),
                            dead_code_pass({}),

@@ -176,6 +176,9 @@ Pass accumulate_pass();
 // Requires: num_ranks >= 1.
 enum class RankExchange : uint8_t { kLibrary, kPeerMemory };  // by Gloo or NCCL, or between GPUs that map each other's memory
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes, RankExchange exchange = RankExchange::kLibrary);
+// shard_states_pass.cc: each rank keeps the optimizer's states of its slice of every parameter and updates that slice; the ranks then
+// exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
+Pass shard_states_pass(int64_t num_ranks);
 // recompute_pass.cc: computes values again in the backward pass instead of keeping them.
 Pass recompute_pass(RecomputeChoice choice);
 // reorder_pass.cc: finds an order of ops with a lower peak.

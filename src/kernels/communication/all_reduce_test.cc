@@ -10,23 +10,11 @@
 
 #include "device/comm/testing/thread_communicator.h"
 #include "kernels/communication/communication_catalog.h"
+#include "kernels/communication/testing/unit_roundoff.h"
 #include "tests/support/kernel_rows.h"
 
 namespace plimsoll::test {
 namespace {
-
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return std::ldexp(1.0, -53);
-    case DType::kBF16:
-      return std::ldexp(1.0, -8);
-    case DType::kF16:
-      return std::ldexp(1.0, -11);
-    default:
-      return std::ldexp(1.0, -24);
-  }
-}
 
 // Tensors of many sizes: none, smaller than kSmallTensorBytes, and larger.
 std::vector<int64_t> sizes() {

@@ -1,4 +1,5 @@
-// The problem and the scratch memory of collective kernels: the host-only part of the contract in all_reduce.h.
+// The problem and the scratch memory of collective kernels: the host-only part of the contracts in all_reduce.h
+// and rank_slices.h.
 // Thread-safe: pure functions.
 #pragma once
 
@@ -8,7 +9,7 @@
 
 namespace plimsoll {
 
-// The problem of all_reduce.
+// The problem of all_reduce, reduce_scatter and all_gather.
 struct AllReduceProblem {
   int64_t ranks = 1;
   int64_t largest_bytes = 0;  // of the largest tensor

@@ -213,8 +213,17 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
   return trained;
 }
 
+bool shards_states(const PlanRequest& request) {
+  return request.ranks.count > 1 && request.ranks.zero_stage == ZeroStage::kStates;
+}
+
 OptimizerConfig optimizer_of(const PlanRequest& request) {
   OptimizerConfig config = request.update.optimizer;
+  // The new weights of one update are sent while the next update runs.
+  if (shards_states(request)) {
+    config.most_elements_at_once =
+        std::max<int64_t>(1, request.ranks.bucket_bytes / dtype_bytes(request.precision.dtype));
+  }
   if (request.update.offload_states) config.most_elements_at_once = request.update.elements_at_once;
   return config;
 }
@@ -266,6 +275,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   if (request.ranks.count > 1)
     passes.run(graph, reduce_gradients_pass(request.ranks.count, request.ranks.bucket_bytes,
                                             request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary));
+  if (shards_states(request)) passes.run(graph, shard_states_pass(request.ranks.count));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();

@@ -122,9 +122,16 @@ struct GenerationOptions {
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
+// What is divided among the ranks instead of being the same on each of them (Rajbhandari et al., arXiv 1910.02054).
+enum class ZeroStage : uint8_t {
+  kNone,    // nothing
+  kStates,  // stage 1: the states of the optimizer
+};
+
 // The ranks of a run and how they exchange gradients. Every rank has the same plan.
 struct RankOptions {
   int64_t count = 1;
+  ZeroStage zero_stage = ZeroStage::kNone;
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;

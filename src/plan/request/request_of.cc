@@ -195,6 +195,28 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   return ranks;
 }
 
+// Returns what the ranks divide. Errors: kUsage on a GPU, whose kernels cannot do it yet. The other settings with which states
+// cannot be divided are in exclusions.cc.
+ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, const DeviceOptions& device,
+                        RequestRemarks& remarks) {
+  if (arguments.zero_stage == 0) return ZeroStage::kNone;
+  if (ranks.count == 1) {
+    remarks.notes.push_back(
+        fmt::format("--zero_stage {} has no effect here: it divides the optimizer's states among processes, "
+                    "and this run has one",
+                    arguments.zero_stage));
+    return ZeroStage::kNone;
+  }
+  if (device.is_gpu()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--zero_stage {}: this version divides the optimizer's states among processes on CPUs only; give "
+        "--use_cpu, or leave --zero_stage out",
+        arguments.zero_stage);
+  }
+  return ZeroStage::kStates;
+}
+
 // Returns the share of tokens that have a label. A prediction needs the logits of every token.
 double label_share_of(const Arguments& arguments, const RunFacts& facts) {
   const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
@@ -233,6 +255,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
+  if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, facts.device, remarks);
   request.update.elements_at_once = facts.thresholds.elements_at_once;
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
@@ -319,7 +342,8 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));
-  static_cast<void>(ranks_of(arguments, device));
+  const RankOptions ranks = ranks_of(arguments, device);
+  if (trains) static_cast<void>(zero_stage_of(arguments, ranks, device, ignored));
 }
 
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type) {

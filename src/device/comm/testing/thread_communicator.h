@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -48,6 +49,20 @@ class ThreadCommunicator final : public Communicator {
     });
     if (bytes > 0) std::memcpy(data.data, sums.data(), bytes);
   }
+  // The parts of other ranks become numbers that are not finite, so that a test fails if they are read.
+  void reduce_scatter(View data, std::span<const int64_t> counts) override {
+    ++num_reduce_scatters;
+    int64_t count = 0;
+    for (const int64_t part : counts) count += part;
+    all_reduce(data, count);
+    --num_all_reduces;
+    int64_t i = 0;
+    for (int of_rank = 0; of_rank < size(); ++of_rank) {
+      for (int64_t k = 0; k < counts[static_cast<size_t>(of_rank)]; ++k, ++i) {
+        if (of_rank != rank_) data.store(i, std::numeric_limits<double>::infinity());
+      }
+    }
+  }
   void broadcast(std::span<std::byte> bytes, int root) override {
     std::vector<std::byte> copy(bytes.size());
     exchange(bytes, [&] {
@@ -70,6 +85,7 @@ class ThreadCommunicator final : public Communicator {
   void on_failure(std::function<void(const std::string&)>) override {}
 
   int num_all_reduces = 0;
+  int num_reduce_scatters = 0;
 
  private:
   // Calls `read` while the data of all ranks can be read.

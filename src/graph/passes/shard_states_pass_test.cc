@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include "graph/passes/testing/pass_text.h"
+
+namespace plimsoll {
+namespace {
+
+std::string after(const std::string& text) {
+  return print_graph(testing::after_pass(text, shard_states_pass(2)));
+}
+
+// The weight has 1024 elements, so that each of two ranks has 512; the bias has fewer than one block, which rank 0 has.
+constexpr const char* kUpdate = R"(graph g {
+  input %x: f32[B,4]
+  input %y: f32[B,256]
+  input %learning_rate: f64[1]
+  input %step: i64[1]
+  input %loss: f32[1]
+  weight %w: f32[4,256]
+  weight %b: f32[256]
+  state %m/w: f32[4,256]
+  state %m/b: f32[256]
+  backward @m
+  %d_w: f32[4,256] !gradient = matmul(%x, %y, _, _, _) {ta=1, tb=0}
+  %d_b: f32[256] !gradient = bias_grad(%y, _, _)
+  %d_w.sum: f32[4,256] into %d_w !gradient, %d_b.sum: f32[256] into %d_b !gradient = all_reduce(%d_w, %d_b) {ranks=2}
+  optimizer @
+  %norm: f32[1] !output, %finite: f32[1] !output, %bad: i64[1] !output = global_norm(%d_w.sum, %d_b.sum, %loss) {names_bad=1, with_loss=1}
+  %w.updated: f32[4,256] into %w, %m.updated/w: f32[4,256] into %m/w, %b.updated: f32[256] into %b, %m.updated/b: f32[256] into %m/b = sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum, %m/w, %b, %d_b.sum, %m/b) {copies=0, momentum=0.9, nesterov=0, weight_decay=0.0}
+}
+)";
+
+TEST(ShardStates, EachRankUpdatesItsSlices) {
+  EXPECT_EQ(after(kUpdate), R"(graph g {
+  input %x: f32[B,4]
+  input %y: f32[B,256]
+  input %learning_rate: f64[1]
+  input %step: i64[1]
+  input %loss: f32[1]
+  weight %w: f32[4,256]
+  weight %b: f32[256]
+  state %m/w: f32[512]
+  state %m/b: f32[256]
+  backward @m
+  %d_w: f32[4,256] !gradient = matmul(%x, %y, _, _, _) {ta=1, tb=0}
+  %d_b: f32[256] !gradient = bias_grad(%y, _, _)
+  %d_w.sum: f32[4,256] into %d_w !gradient, %d_b.sum: f32[256] into %d_b !gradient = reduce_scatter(%d_w, %d_b) {ranks=2}
+  optimizer @
+  %norm.of_ranks: f32[2], %finite.of_ranks: f32[1], %bad: i64[2] !output = global_norm(%d_w.sum, %d_b.sum) {names_bad=1, ranks=2}
+  %norm.of_ranks.gathered: f32[2] into %norm.of_ranks, %bad.gathered: i64[2] into %bad !output = all_gather(%norm.of_ranks, %bad) {block=1, ranks=2}
+  %norm: f32[1] !output, %finite: f32[1] !output = global_norm(%norm.of_ranks.gathered, %loss) {with_loss=1}
+  %w.updated: f32[4,256] into %w, %m.updated/w: f32[512] into %m/w, %b.updated: f32[256] into %b, %m.updated/b: f32[256] into %m/b = sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum, %m/w, %b, %d_b.sum, %m/b) {copies=0, momentum=0.9, nesterov=0, ranks=2, weight_decay=0.0}
+  %w.updated.gathered: f32[4,256] into %w.updated, %b.updated.gathered: f32[256] into %b.updated = all_gather(%w.updated, %b.updated) {ranks=2}
+}
+)");
+}
+
+// A gradient that another op reads is summed as a whole, and the states of its parameter stay whole.
+TEST(ShardStates, AGradientThatOtherOpsReadIsNotDivided) {
+  const std::string text = testing::replaced(kUpdate, "  optimizer @\n",
+                                             "  optimizer @\n  %copy: f32[4,256] !output = gelu(%d_w.sum)\n");
+  EXPECT_EQ(after(text), testing::unchanged(text));
+}
+
+TEST(ShardStates, AGraphWithoutUpdatesIsUnchanged) {
+  EXPECT_EQ(after(testing::kSharedWeight), testing::unchanged(testing::kSharedWeight));
+}
+
+}  // namespace
+}  // namespace plimsoll

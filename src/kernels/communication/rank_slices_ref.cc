@@ -1,0 +1,37 @@
+#include <cstddef>
+
+#include "kernels/communication/rank_slices.h"
+
+namespace plimsoll {
+
+void reduce_scatter_ref(const RankSlicesArgs& args) {
+  const int num_ranks = args.communicator->size();
+  const int own = args.communicator->rank();
+  for (const DividedTensor& tensor : args.tensors) {
+    const auto bytes = static_cast<size_t>(tensor.count * dtype_bytes(tensor.data.dtype));
+    if (bytes == 0) continue;
+    auto* gathered = static_cast<std::byte*>(args.scratch.data);
+    args.communicator->all_gather({static_cast<const std::byte*>(tensor.data.data), bytes},
+                                  {gathered, bytes * static_cast<size_t>(num_ranks)});
+    const int64_t first = tensor.first_of(own);
+    for (int64_t i = first; i < first + tensor.count_of(own); ++i) {
+      double sum = 0;
+      for (int rank = 0; rank < num_ranks; ++rank)
+        sum += ConstView{gathered + static_cast<size_t>(rank) * bytes, tensor.data.dtype}.load(i);
+      tensor.data.store(i, sum);
+    }
+  }
+}
+
+void all_gather_ref(const RankSlicesArgs& args) {
+  for (const DividedTensor& tensor : args.tensors) {
+    const int64_t width = dtype_bytes(tensor.data.dtype);
+    for (int rank = 0; rank < args.communicator->size(); ++rank) {
+      args.communicator->broadcast({static_cast<std::byte*>(tensor.data.data) + tensor.first_of(rank) * width,
+                                    static_cast<size_t>(tensor.count_of(rank) * width)},
+                                   rank);
+    }
+  }
+}
+
+}  // namespace plimsoll
