@@ -18,6 +18,7 @@
 #include "models/architecture.h"
 #include "models/model.h"
 #include "plan/search/fit_search.h"
+#include "plimsoll/plan.h"
 #include "run/captured_buckets.h"
 #include "run/corpus.h"
 #include "run/device_choice.h"
@@ -128,6 +129,10 @@ FitCommand fit_command(const Arguments& arguments, const std::string& label, boo
     if (is_no_word(difference) || (needs_model && difference.name == "config_name")) continue;
     add(difference.name, value_of(difference, arguments));
   }
+  // The search is for one GPU, but a run without this argument uses all that are visible.
+  Arguments run = arguments;
+  if (find_gpu_target(run.device)) run.device = "auto";
+  if (!is_plan && run.nproc_per_node == 1 && num_ranks_on_this_machine(run) > 1) add("nproc_per_node", "1");
   std::vector<std::string> missing;
   if (needs_model)
     missing.push_back("MODEL: a folder, or a name in Hugging Face's cache, of the model " + label);

@@ -55,7 +55,8 @@ int run_plan(const std::vector<std::string>& words) {
   if (sorted.has("experiments")) return plan_table(sorted, parsed.arguments);
   set_verbosity(parsed.arguments);
   if (!generates) {
-    if (std::string note = use_all_gpus(parsed, std::nullopt); !note.empty()) parsed.notes.push_back(std::move(note));
+    if (std::string note = use_all_gpus(parsed, std::nullopt); !note.empty())
+      parsed.notes.push_back(std::move(note));
   }
   Remarks remarks(parsed.warnings, parsed.notes);
   const PlanReport report = generates ? plan_generation(parsed.arguments, prompt_length(sorted),

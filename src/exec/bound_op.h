@@ -85,7 +85,8 @@ class BindContext {
 
   // Returns the connection to the processes of the other ranks. Errors: kInternal if there is none.
   Communicator& communicator() const {
-    PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' without a connection to other ranks", op().def->name());
+    PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' without a connection to other ranks",
+                   op().def->name());
     return *connections_.ranks;
   }
 

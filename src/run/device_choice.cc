@@ -94,11 +94,13 @@ ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, Devic
 }
 
 // Returns the GPU of this rank.
-ChosenDevice gpu_of_rank(const std::vector<CudaDeviceInfo>& devices, const RankPlace& place, DeviceOptions options) {
+ChosenDevice gpu_of_rank(const std::vector<CudaDeviceInfo>& devices, const RankPlace& place,
+                         DeviceOptions options) {
   if (devices.size() == 1) return gpu_device(devices.front(), std::move(options));
   if (place.local_size > std::ssize(devices)) {
     throw_error(ErrorCode::kUsage,
-                "{} ranks on this machine need one GPU each, but {} are visible: give --nproc_per_node {} or --use_cpu, or "
+                "{} ranks on this machine need one GPU each, but {} are visible: give --nproc_per_node {} or "
+                "--use_cpu, or "
                 "change CUDA_VISIBLE_DEVICES",
                 place.local_size, devices.size(), devices.size());
   }
@@ -107,8 +109,8 @@ ChosenDevice gpu_of_rank(const std::vector<CudaDeviceInfo>& devices, const RankP
   return device;
 }
 
-ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, const RankPlace& place, DeviceOptions options,
-                       std::vector<std::string>& notes) {
+ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, const RankPlace& place,
+                       DeviceOptions options, std::vector<std::string>& notes) {
   if (arguments.device == "cpu") return cpu_device(std::move(options));
   if (arguments.device.starts_with("cuda:")) return visible_gpu(arguments.device, std::move(options));
   if (arguments.device != "auto") return card_of_table(arguments, purpose, std::move(options), notes);
@@ -134,8 +136,8 @@ std::string holders_text(const std::string& uuid) {
 
 }  // namespace
 
-ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place, int num_threads,
-                           std::vector<std::string>& notes) {
+ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place,
+                           int num_threads, std::vector<std::string>& notes) {
   DeviceOptions options{
       .num_threads = num_threads, .isa = cpu_isa(), .reference_kernels = arguments.kernels == "ref"};
   ChosenDevice device = device_of(arguments, purpose, place, std::move(options), notes);

@@ -23,8 +23,8 @@ struct ChosenDevice {
 // first visible GPU; with several, each rank gets the GPU with its own number, or the only one that its launcher lets it
 // see. Adds a note for a card that plans only. Errors: kUsage for a name that is no device, for a card of the table unless
 // the run ends with its plan, and for more ranks than GPUs; kDevice for a GPU that the machine does not have.
-ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place, int num_threads,
-                           std::vector<std::string>& notes);
+ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place,
+                           int num_threads, std::vector<std::string>& notes);
 
 // Checks that the plan fits into the memory that is free on the GPU now, as the driver counts it. Does nothing for a
 // plan on a CPU. Errors: kWillNotFit, naming the processes that hold the rest.

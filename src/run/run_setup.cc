@@ -166,7 +166,8 @@ RunSetup prepare_run(const Arguments& given, RunPurpose purpose, const Environme
   check_arguments(arguments, purpose, diagnostics);
   set_passes(arguments, setup.passes);
   // The device is chosen first, so that arguments that it refuses are reported before data is read.
-  setup.device = choose_device(arguments, purpose, setup.place, num_run_threads(arguments), diagnostics.notes);
+  setup.device =
+      choose_device(arguments, purpose, setup.place, num_run_threads(arguments), diagnostics.notes);
   check_device_arguments(arguments, setup.device.options, is_training(purpose));
   const HubEnvironment hub = hub_of(arguments, environment);
   setup.model = find_model(arguments, purpose, hub, files);

@@ -1,5 +1,7 @@
 #include "train/divided_states.h"
 
+#include <algorithm>
+
 #include <span>
 
 #include "device/comm/communicator.h"

@@ -44,7 +44,8 @@ uint64_t hash_of_collectives(const Plan& plan) {
 uint64_t hash_of_kernels(const Plan& plan) {
   HashStream64 hash;
   const DeviceOptions& device = plan.request.device;
-  hash.update(device.is_gpu() ? device.gpu.product : fmt::format("{} {}", cpu_isa_name(device.isa), device.num_threads));
+  hash.update(device.is_gpu() ? device.gpu.product
+                              : fmt::format("{} {}", cpu_isa_name(device.isa), device.num_threads));
   for (const ProgramPlan& program : plan.programs) {
     for (const OpPlan& op : program.ops) {
       hash.update(op.kernel->implementation);
@@ -135,21 +136,22 @@ void require_equal_settings(Communicator& communicator, const Arguments& argumen
 }
 
 std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan) {
-  return {{.name = "the model",
-           .remedy = "give every process the same model files",
-           .hash = hash64(model_config_json(setup.model.config))},
-          {.name = "the training data",
-           .remedy = "give every process the same files",
-           .hash = setup.data.train_hash + static_cast<uint64_t>(setup.steps.length.rows_per_epoch)},
-          {.name = "the validation and test data",
-           .remedy = "give every process the same files",
-           .hash = hash_of_evaluated(setup.data)},
-          {.name = "the collective operations",
-           .remedy = "start every process with the same version of the program",
-           .hash = hash_of_collectives(plan)},
-          {.name = "the kernels",
-           .remedy = "run all processes on one kind of GPU, or on one kind of CPU with the same --num_threads",
-           .hash = hash_of_kernels(plan)}};
+  return {
+      {.name = "the model",
+       .remedy = "give every process the same model files",
+       .hash = hash64(model_config_json(setup.model.config))},
+      {.name = "the training data",
+       .remedy = "give every process the same files",
+       .hash = setup.data.train_hash + static_cast<uint64_t>(setup.steps.length.rows_per_epoch)},
+      {.name = "the validation and test data",
+       .remedy = "give every process the same files",
+       .hash = hash_of_evaluated(setup.data)},
+      {.name = "the collective operations",
+       .remedy = "start every process with the same version of the program",
+       .hash = hash_of_collectives(plan)},
+      {.name = "the kernels",
+       .remedy = "run all processes on one kind of GPU, or on one kind of CPU with the same --num_threads",
+       .hash = hash_of_kernels(plan)}};
 }
 
 RankFact fact_of_weights(Executor& executor, std::string_view remedy) {

@@ -76,8 +76,8 @@ std::string Session::fill_weights(Executor& executor) const {
 
 void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
-  communicator_ = connect_ranks(
-      setup_.place, {.operation_timeout = std::chrono::seconds(setup_.arguments.ddp_timeout)});
+  communicator_ =
+      connect_ranks(setup_.place, {.operation_timeout = std::chrono::seconds(setup_.arguments.ddp_timeout)});
   options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
   require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
@@ -86,7 +86,8 @@ void Session::connect() {
     if (plan_.request.ranks.maps_peers) {
       peers_ = connect_peers(*communicator_, setup_.device.gpu_ordinal, plan_.request.device.gpu.uuid);
     } else {
-      gpu_communicator_ = connect_gpus(*communicator_, setup_.device.gpu_ordinal, plan_.request.device.gpu.uuid);
+      gpu_communicator_ =
+          connect_gpus(*communicator_, setup_.device.gpu_ordinal, plan_.request.device.gpu.uuid);
     }
   });
   options_.connections.gpus = gpu_communicator_.get();
@@ -137,7 +138,8 @@ std::string Session::measure_products(Executor& executor) {
   communicator_->broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
   table.resize(size);
   communicator_->broadcast(std::as_writable_bytes(std::span(table)), 0);
-  if (!setup_.place.is_first()) plan_.request.products.tuning = parse_tuning_table(table, "the table of rank 0");
+  if (!setup_.place.is_first())
+    plan_.request.products.tuning = parse_tuning_table(table, "the table of rank 0");
   return text;
 }
 

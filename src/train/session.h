@@ -162,8 +162,9 @@ class Session {
   FileSystem& files_;
   ExecutorOptions options_;
   Plan plan_;
-  std::unique_ptr<Communicator> communicator_;         // null if the run has one rank
-  std::unique_ptr<GpuCommunicator> gpu_communicator_;  // one of these two if the run has several ranks on GPUs
+  std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
+  std::unique_ptr<GpuCommunicator>
+      gpu_communicator_;  // one of these two if the run has several ranks on GPUs
   std::unique_ptr<PeerMemory> peers_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;

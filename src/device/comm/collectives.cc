@@ -183,7 +183,7 @@ class DirectBlocks {
   int64_t per_rank_;
 };
 
-// Whether every rank receives the sums of all parts, or only those of its own part.
+// States which sums a rank receives: those of all parts, or only those of its own part.
 enum class Sums : uint8_t { kAll, kOwn };
 
 // The state of a sum by direct exchange on one rank. Block k + 1 is sent while block k is added. `parts`: one per rank.

@@ -22,7 +22,8 @@ inline void require_different_gpus(Communicator& ranks, const std::string& uuid)
     const auto first = std::find(all.begin(), end, all[rank]);
     if (all[rank][0] == '\0' || first == end) continue;
     throw_error(ErrorCode::kUsage,
-                "ranks {} and {} have the same GPU ({}), but each rank needs one of its own: start at most one process "
+                "ranks {} and {} have the same GPU ({}), but each rank needs one of its own: start at most "
+                "one process "
                 "per visible GPU, and give no --device cuda:N",
                 first - all.begin(), rank, all[rank].data());
   }

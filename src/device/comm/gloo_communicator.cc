@@ -170,7 +170,8 @@ class GlooCommunicator final : public Communicator {
     const std::lock_guard lock(report_mutex_);
     report_failure_ = std::move(report);
     const std::optional<RankEnd> end = first_end_.get();
-    if (report_failure_ && end && end->kind != RankEnd::Kind::kLeft) report_failure_(end_text(*end, place_.size));
+    if (report_failure_ && end && end->kind != RankEnd::Kind::kLeft)
+      report_failure_(end_text(*end, place_.size));
   }
 
  private:

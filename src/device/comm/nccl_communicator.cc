@@ -81,11 +81,12 @@ class NcclCommunicator final : public GpuCommunicator {
     if (result == 0) return;
     require_all_ranks();
     const char* detail = nccl().last_error(comm_);
-    throw_error(ErrorCode::kDevice,
-                "NCCL reports '{}' at {} on rank {} of {}{}{}; NCCL_DEBUG=INFO prints more, and --nproc_per_node 1 "
-                "trains on one GPU",
-                nccl().error_string(result), call, ranks_.rank(), ranks_.size(),
-                detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
+    throw_error(
+        ErrorCode::kDevice,
+        "NCCL reports '{}' at {} on rank {} of {}{}{}; NCCL_DEBUG=INFO prints more, and --nproc_per_node 1 "
+        "trains on one GPU",
+        nccl().error_string(result), call, ranks_.rank(), ranks_.size(),
+        detail != nullptr && *detail != '\0' ? ": " : "", detail == nullptr ? "" : detail);
   }
 
   // Ends the operations that wait for the failed rank; called in a thread of the communicator of the hosts. A call that waits

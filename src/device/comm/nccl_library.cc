@@ -13,8 +13,8 @@ template <typename Function>
 void find(void* library, Function& function, const char* name) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr)
-    throw_error(ErrorCode::kDevice, "the installed NCCL has no function '{}' ({}); install NCCL 2.18 or later", name,
-                dlerror());
+    throw_error(ErrorCode::kDevice,
+                "the installed NCCL has no function '{}' ({}); install NCCL 2.18 or later", name, dlerror());
 }
 
 NcclLibrary open_library() {
@@ -26,11 +26,13 @@ NcclLibrary open_library() {
     tried += (tried.empty() ? "" : "; ") + std::string(dlerror());
   }
   if (library == nullptr) {
-    throw_error(ErrorCode::kDevice,
-                "NCCL, through which several GPUs exchange gradients, cannot be opened ({}). Install it (package "
-                "libnccl2, or PyPI's nvidia-nccl-cu13) and let LD_LIBRARY_PATH name its folder, or train on one GPU with "
-                "--nproc_per_node 1",
-                tried);
+    throw_error(
+        ErrorCode::kDevice,
+        "NCCL, through which several GPUs exchange gradients, cannot be opened ({}). Install it (package "
+        "libnccl2, or PyPI's nvidia-nccl-cu13) and let LD_LIBRARY_PATH name its folder, or train on one GPU "
+        "with "
+        "--nproc_per_node 1",
+        tried);
   }
   NcclLibrary nccl;
   find(library, nccl.get_version, "ncclGetVersion");

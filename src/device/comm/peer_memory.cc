@@ -67,7 +67,9 @@ class SharedMarks {
   SharedMarks& operator=(const SharedMarks&) = delete;
 
   // Returns the mark by which `from` tells `to` that it has reached the point.
-  CUdeviceptr on_device(PeerMemory::Point point, int to, int from) const { return device_ + offset(point, to, from); }
+  CUdeviceptr on_device(PeerMemory::Point point, int to, int from) const {
+    return device_ + offset(point, to, from);
+  }
   volatile uint32_t& on_host(PeerMemory::Point point, int to, int from) const {
     return *reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(block_) + offset(point, to, from));
   }
@@ -75,20 +77,24 @@ class SharedMarks {
  private:
   static constexpr size_t kLine = 64;
 
-  size_t bytes() const { return 3 * static_cast<size_t>(num_ranks_) * static_cast<size_t>(num_ranks_) * kLine; }
+  size_t bytes() const {
+    return 3 * static_cast<size_t>(num_ranks_) * static_cast<size_t>(num_ranks_) * kLine;
+  }
   size_t offset(PeerMemory::Point point, int to, int from) const {
     const auto n = static_cast<size_t>(num_ranks_);
-    return ((static_cast<size_t>(point) * n + static_cast<size_t>(to)) * n + static_cast<size_t>(from)) * kLine;
+    return ((static_cast<size_t>(point) * n + static_cast<size_t>(to)) * n + static_cast<size_t>(from)) *
+           kLine;
   }
   void open_block(const char* name, int flags) {
     const int descriptor = shm_open(name, flags, 0600);
     const auto fail = [&](const char* call) {
       const int error = errno;
       if (descriptor >= 0) close(descriptor);
-      throw_error(ErrorCode::kUsage,
-                  "the ranks cannot share memory ({} of {}: {}); if they are on different machines or in different "
-                  "containers, give --ddp_backend nccl",
-                  call, name, std::strerror(error));
+      throw_error(
+          ErrorCode::kUsage,
+          "the ranks cannot share memory ({} of {}: {}); if they are on different machines or in different "
+          "containers, give --ddp_backend nccl",
+          call, name, std::strerror(error));
     };
     if (descriptor < 0) fail("shm_open");
     if ((flags & O_CREAT) != 0 && ftruncate(descriptor, static_cast<off_t>(bytes())) != 0) fail("ftruncate");
@@ -107,8 +113,9 @@ class MappedPeers final : public PeerMemory {
  public:
   MappedPeers(Communicator& ranks, int gpu_ordinal, const std::string& uuid) : ranks_(ranks) {
     if (ranks.size() > kMostPeers)
-      throw_error(ErrorCode::kUsage, "{} GPUs share their memory, but at most {} can; give --ddp_backend nccl",
-                  ranks.size(), kMostPeers);
+      throw_error(ErrorCode::kUsage,
+                  "{} GPUs share their memory, but at most {} can; give --ddp_backend nccl", ranks.size(),
+                  kMostPeers);
     require_different_gpus(ranks, uuid);
     PLIMSOLL_CUDA(cudaSetDevice(gpu_ordinal));
     batch_mem_op_ = batch_mem_op();
@@ -138,15 +145,16 @@ class MappedPeers final : public PeerMemory {
     ranks_.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     for (size_t peer = 0; peer < all.size(); ++peer) {
       if (static_cast<int>(peer) == rank()) continue;
-      PLIMSOLL_CHECK(all[peer].bytes == bytes, "rank {} has an arena of {} bytes, and rank {} of {}", peer, all[peer].bytes,
-                     rank(), bytes);
+      PLIMSOLL_CHECK(all[peer].bytes == bytes, "rank {} has an arena of {} bytes, and rank {} of {}", peer,
+                     all[peer].bytes, rank(), bytes);
       const cudaError_t error =
           cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
       if (error != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
-        throw_error(ErrorCode::kDevice,
-                    "the GPU of rank {} cannot map the memory of the GPU of rank {} ({}); give --ddp_backend nccl", rank(),
-                    peer, cudaGetErrorString(error));
+        throw_error(
+            ErrorCode::kDevice,
+            "the GPU of rank {} cannot map the memory of the GPU of rank {} ({}); give --ddp_backend nccl",
+            rank(), peer, cudaGetErrorString(error));
       }
       distances_[peer] = static_cast<std::byte*>(mapped_[peer]) - data;
     }
@@ -187,10 +195,11 @@ class MappedPeers final : public PeerMemory {
     }
     const CUresult result = batch_mem_op_(stream, count, ops, 0);
     if (result != CUDA_SUCCESS)
-      throw_error(ErrorCode::kDevice,
-                  "the driver refuses to let a stream wait for other ranks (cuStreamBatchMemOp returned {}); give "
-                  "--ddp_backend nccl",
-                  static_cast<int>(result));
+      throw_error(
+          ErrorCode::kDevice,
+          "the driver refuses to let a stream wait for other ranks (cuStreamBatchMemOp returned {}); give "
+          "--ddp_backend nccl",
+          static_cast<int>(result));
   }
 
   void require_all_ranks() override { failure_.require_none(); }

@@ -66,7 +66,8 @@ class SideStreams {
  private:
   // The sums of gradients are short and hold back other ranks, too.
   static CudaSideStream::Priority priority_of(Queue queue) {
-    return queue == Queue::kCommunication ? CudaSideStream::Priority::kHigh : CudaSideStream::Priority::kNormal;
+    return queue == Queue::kCommunication ? CudaSideStream::Priority::kHigh
+                                          : CudaSideStream::Priority::kNormal;
   }
 
   CudaStream ops_;

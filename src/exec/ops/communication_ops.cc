@@ -5,7 +5,10 @@
 namespace plimsoll {
 
 AllReduceArgs all_reduce_args(const BindContext& context) {
-  return {.communicator = context.connections().ranks, .gpus = context.connections().gpus, .peers = context.connections().peers, .scratch = context.scratch()};
+  return {.communicator = context.connections().ranks,
+          .gpus = context.connections().gpus,
+          .peers = context.connections().peers,
+          .scratch = context.scratch()};
 }
 
 std::vector<ReducedTensor> reduced_tensors(const BindContext& context) {

@@ -174,8 +174,12 @@ Pass accumulate_pass();
 // reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets of at least `bucket_bytes`, except
 // the last. Gradients that accumulate over micro-batches are summed once per step, at the begin of the optimizer segment.
 // Requires: num_ranks >= 1.
-enum class RankExchange : uint8_t { kLibrary, kPeerMemory };  // by Gloo or NCCL, or between GPUs that map each other's memory
-Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes, RankExchange exchange = RankExchange::kLibrary);
+enum class RankExchange : uint8_t {
+  kLibrary,
+  kPeerMemory
+};  // by Gloo or NCCL, or between GPUs that map each other's memory
+Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes,
+                           RankExchange exchange = RankExchange::kLibrary);
 // shard_states_pass.cc: each rank keeps the optimizer's states of its slice of every parameter and updates that slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
 Pass shard_states_pass(int64_t num_ranks);

@@ -50,7 +50,9 @@ struct Tensors {
       for (int64_t i = 0; i < size; ++i) View{bytes.data() + offsets.back(), dtype}.store(i, normal(random));
     }
   }
-  double load(size_t tensor, int64_t i) const { return ConstView{bytes.data() + offsets[tensor], dtype}.load(i); }
+  double load(size_t tensor, int64_t i) const {
+    return ConstView{bytes.data() + offsets[tensor], dtype}.load(i);
+  }
 };
 
 using Kernel = void (*)(const AllReduceArgs&, CudaStream);
@@ -61,8 +63,8 @@ constexpr size_t kBlock = size_t{128} << 20;
 
 // Sums the tensors of one rank four times from the same data: twice launch by launch, and twice as a captured graph. Returns
 // the bytes after each.
-std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs args, int rank, DType dtype, std::byte* device,
-                                            CudaStream stream) {
+std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs args, int rank, DType dtype,
+                                            std::byte* device, CudaStream stream) {
   const Tensors host(dtype, rank);
   std::vector<ReducedTensor> tensors;
   for (size_t i = 0; i < kSizes.size(); ++i)
@@ -119,7 +121,8 @@ void expect_sums(const std::vector<Results>& of_ranks) {
     const DType dtype = kTypes[k];
     const std::vector<std::byte>& found_bytes = of_ranks[0][k][0];
     for (const Results& results : of_ranks) {
-      for (const std::vector<std::byte>& run : results[k]) EXPECT_TRUE(run == found_bytes) << dtype_name(dtype);
+      for (const std::vector<std::byte>& run : results[k])
+        EXPECT_TRUE(run == found_bytes) << dtype_name(dtype);
     }
     std::vector<Tensors> all;
     for (int rank = 0; rank < num_ranks; ++rank) all.emplace_back(dtype, rank);
@@ -135,7 +138,8 @@ void expect_sums(const std::vector<Results>& of_ranks) {
         const double bound = (num_ranks - 1) * u * magnitude * 1.01 + u * std::abs(sum) * 1.01 +
                              num_ranks * std::ldexp(magnitude, -53) + std::ldexp(1.0, -24) * u;
         const double found = ConstView{found_bytes.data() + all[0].offsets[t], dtype}.load(i);
-        ASSERT_NEAR(found, sum, bound) << "element " << i << " of tensor " << t << " in " << dtype_name(dtype);
+        ASSERT_NEAR(found, sum, bound)
+            << "element " << i << " of tensor " << t << " in " << dtype_name(dtype);
       }
     }
   }
@@ -170,10 +174,11 @@ RankPlace place_of_this_process() {
           .store_port = static_cast<uint16_t>(std::atoi(std::getenv("PLIMSOLL_TEST_PORT")))};
 }
 
-// What each of these processes does. The first one checks the sums of all.
+// Each of these processes runs this test alone. The first one checks the sums of all.
 TEST(AllReduceCudaRank, SumsWithTheOthers) {
   const RankPlace place = place_of_this_process();
-  if (place.is_alone()) GTEST_SKIP() << "AllReduceCuda.MappedPeersSumTheTensorsOfAllGpus starts processes that run it";
+  if (place.is_alone())
+    GTEST_SKIP() << "AllReduceCuda.MappedPeersSumTheTensorsOfAllGpus starts processes that run it";
   const std::unique_ptr<Communicator> ranks = connect_ranks(place);
   CudaDevice device(place.rank);
   const Block block;
@@ -181,8 +186,8 @@ TEST(AllReduceCudaRank, SumsWithTheOthers) {
   peers->map(block.data(), static_cast<int64_t>(kBlock));
   std::vector<Results> of_ranks(static_cast<size_t>(place.size), Results(kTypes.size()));
   for (size_t k = 0; k < kTypes.size(); ++k) {
-    for (const std::vector<std::byte>& own :
-         reduced(all_reduce_peers, {.peers = peers.get()}, place.rank, kTypes[k], block.data(), device.stream())) {
+    for (const std::vector<std::byte>& own : reduced(all_reduce_peers, {.peers = peers.get()}, place.rank,
+                                                     kTypes[k], block.data(), device.stream())) {
       std::vector<std::byte> all(own.size() * of_ranks.size());
       ranks->all_gather(own, all);
       for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
@@ -230,7 +235,8 @@ TEST(AllReduceCuda, TwoRanksOnOneGpuAreRefused) {
       ADD_FAILURE() << "connected";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUsage);
-      EXPECT_NE(std::string(error.what()).find("ranks 0 and 1 have the same GPU (GPU-1234)"), std::string::npos)
+      EXPECT_NE(std::string(error.what()).find("ranks 0 and 1 have the same GPU (GPU-1234)"),
+                std::string::npos)
           << error.what();
     }
   });

@@ -21,7 +21,8 @@ struct Part {
   const T* own = nullptr;
   T* sum = nullptr;
   int64_t count = 0;
-  int64_t copies = 0;  // bytes from `own` to the copies of the first other rank, and between those of two other ranks
+  int64_t copies =
+      0;  // bytes from `own` to the copies of the first other rank, and between those of two other ranks
   int64_t between = 0;
 };
 
@@ -70,7 +71,9 @@ __device__ Vector<T> sum_of(int ranks, const OfRank& of_rank) {
 template <typename T, typename Work>
 __device__ int64_t for_each_vector(int64_t count, const Work& work) {
   const int64_t vectors = count / Vector<T>::kSize;
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < vectors; i += int64_t{kThreads} * gridDim.x) work(i);
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < vectors;
+       i += int64_t{kThreads} * gridDim.x)
+    work(i);
   return vectors * Vector<T>::kSize;
 }
 
@@ -81,12 +84,14 @@ __device__ const T* at_distance(const T* address, int64_t bytes) {
 
 // Sums slices whose copies of the other ranks are in scratch memory, in place.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) sum_slices(const __grid_constant__ Parts<T> parts, int ranks, int own_rank) {
+__global__ void __launch_bounds__(kThreads)
+    sum_slices(const __grid_constant__ Parts<T> parts, int ranks, int own_rank) {
   using Sum = typename Accumulator<T>::Type;
   const Part<T>& part = parts.part[blockIdx.y];
   const auto of_rank = [&](int rank) {
-    return rank == own_rank ? part.own
-                            : at_distance(part.own, part.copies + (rank - (rank > own_rank ? 1 : 0)) * part.between);
+    return rank == own_rank
+               ? part.own
+               : at_distance(part.own, part.copies + (rank - (rank > own_rank ? 1 : 0)) * part.between);
   };
   const int64_t done = for_each_vector<T>(part.count, [&](int64_t i) {
     reinterpret_cast<Vector<T>*>(part.sum)[i] =
@@ -101,8 +106,8 @@ __global__ void __launch_bounds__(kThreads) sum_slices(const __grid_constant__ P
 
 // Sums whole small tensors, which are read in the memory of all ranks.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    sum_small(const __grid_constant__ Parts<T> parts, int ranks, const __grid_constant__ Distances distances) {
+__global__ void __launch_bounds__(kThreads) sum_small(const __grid_constant__ Parts<T> parts, int ranks,
+                                                      const __grid_constant__ Distances distances) {
   using Sum = typename Accumulator<T>::Type;
   const Part<T>& part = parts.part[blockIdx.y];
   const int64_t done = for_each_vector<T>(part.count, [&](int64_t i) {
@@ -113,7 +118,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t i = done + threadIdx.x;
   if (blockIdx.x != 0 || i >= part.count) return;
   Sum sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) sum += static_cast<Sum>(at_distance(part.own, distances.bytes[rank])[i]);
+  for (int rank = 0; rank < ranks; ++rank)
+    sum += static_cast<Sum>(at_distance(part.own, distances.bytes[rank])[i]);
   part.sum[i] = static_cast<T>(sum);
 }
 
@@ -122,7 +128,8 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads) copy_small(const __grid_constant__ Parts<T> parts) {
   const Part<T>& part = parts.part[blockIdx.y];
   T* own = const_cast<T*>(part.own);
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < part.count; i += int64_t{kThreads} * gridDim.x)
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < part.count;
+       i += int64_t{kThreads} * gridDim.x)
     own[i] = part.sum[i];
 }
 
@@ -139,7 +146,8 @@ void launch_parts(const std::vector<Part<T>>& all, const Launch& launch) {
     }
     // Each thread adds up about four vectors of the largest part.
     const int64_t blocks = (most / Vector<T>::kSize + 4 * kThreads - 1) / (4 * kThreads);
-    launch(parts, dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 512)), static_cast<unsigned>(count)));
+    launch(parts,
+           dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 512)), static_cast<unsigned>(count)));
   }
 }
 
@@ -179,8 +187,9 @@ void reduce(const AllReduceArgs& args, CudaStream stream) {
     std::byte* copy = scratch;
     for (int peer = 0; peer < ranks && own.count > 0; ++peer) {
       if (peer == own_rank) continue;
-      PLIMSOLL_CUDA(cudaMemcpyAsync(copy, reinterpret_cast<std::byte*>(data + own.first) + peers.distance_to(peer),
-                                    static_cast<size_t>(own.count) * sizeof(T), cudaMemcpyDeviceToDevice, stream));
+      PLIMSOLL_CUDA(
+          cudaMemcpyAsync(copy, reinterpret_cast<std::byte*>(data + own.first) + peers.distance_to(peer),
+                          static_cast<size_t>(own.count) * sizeof(T), cudaMemcpyDeviceToDevice, stream));
       copy += between;
     }
     if (own.count > 0) {
@@ -209,8 +218,9 @@ void reduce(const AllReduceArgs& args, CudaStream stream) {
       const Range slice = slice_of_rank(tensor, peer, ranks);
       if (peer == own_rank || slice.count == 0) continue;
       auto* to = reinterpret_cast<std::byte*>(static_cast<T*>(tensor.data.data) + slice.first);
-      PLIMSOLL_CUDA(cudaMemcpyAsync(to, to + peers.distance_to(peer), static_cast<size_t>(slice.count) * sizeof(T),
-                                    cudaMemcpyDeviceToDevice, stream));
+      PLIMSOLL_CUDA(cudaMemcpyAsync(to, to + peers.distance_to(peer),
+                                    static_cast<size_t>(slice.count) * sizeof(T), cudaMemcpyDeviceToDevice,
+                                    stream));
     }
   }
   launch_parts(small, [&](const Parts<T>& parts, dim3 grid) {

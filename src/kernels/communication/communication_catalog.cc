@@ -12,7 +12,8 @@ int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t rank
   constexpr int64_t kMultiple = 256;
   const int64_t bytes = count * element_bytes;
   if (bytes < kSmallTensorBytes) return (bytes + kMultiple - 1) / kMultiple * kMultiple;
-  return (ranks - 1) * ((slice_elements(count, ranks) * element_bytes + kMultiple - 1) / kMultiple * kMultiple);
+  return (ranks - 1) *
+         ((slice_elements(count, ranks) * element_bytes + kMultiple - 1) / kMultiple * kMultiple);
 }
 
 namespace catalog_rows {

@@ -12,9 +12,9 @@ namespace plimsoll {
 // The problem of all_reduce, reduce_scatter and all_gather.
 struct AllReduceProblem {
   int64_t ranks = 1;
-  int64_t largest_bytes = 0;  // of the largest tensor
-  int64_t small_bytes = 0;    // of all tensors with fewer than kSmallTensorBytes bytes
-  bool maps_peers = false;    // the GPUs map each other's memory
+  int64_t largest_bytes = 0;       // of the largest tensor
+  int64_t small_bytes = 0;         // of all tensors with fewer than kSmallTensorBytes bytes
+  bool maps_peers = false;         // the GPUs map each other's memory
   int64_t peer_scratch_bytes = 0;  // sum of peer_scratch_bytes_of() over the tensors
 };
 

@@ -273,8 +273,9 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
   if (request.ranks.count > 1)
-    passes.run(graph, reduce_gradients_pass(request.ranks.count, request.ranks.bucket_bytes,
-                                            request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary));
+    passes.run(graph, reduce_gradients_pass(
+                          request.ranks.count, request.ranks.bucket_bytes,
+                          request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary));
   if (shards_states(request)) passes.run(graph, shard_states_pass(request.ranks.count));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};

@@ -131,9 +131,8 @@ void Placer::add_constants() {
     plan_.gpu_constant = captured_graphs(plan_);
     plan_.gpu_constant.context_bytes = plan_.request.device.gpu.constant_bytes;
     if (plan_.request.ranks.count > 1)
-      plan_.gpu_constant.communicator_bytes = plan_.request.ranks.maps_peers
-                                                  ? (plan_.request.ranks.count - 1) * kPeerMappingBytes
-                                                  : kNcclBytes;
+      plan_.gpu_constant.communicator_bytes =
+          plan_.request.ranks.maps_peers ? (plan_.request.ranks.count - 1) * kPeerMappingBytes : kNcclBytes;
   }
   plan_.host.data_bytes += std::max<int64_t>(0, plan_.host.reading_bytes - plan_.host_bytes());
 }

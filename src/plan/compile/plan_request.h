@@ -122,7 +122,7 @@ struct GenerationOptions {
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
-// What is divided among the ranks instead of being the same on each of them (Rajbhandari et al., arXiv 1910.02054).
+// States what the ranks divide among them; everything else is the same on each of them (Rajbhandari et al., arXiv 1910.02054).
 enum class ZeroStage : uint8_t {
   kNone,    // nothing
   kStates,  // stage 1: the states of the optimizer

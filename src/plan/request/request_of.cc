@@ -185,12 +185,15 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   RankOptions ranks{.count = num_ranks(arguments)};
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
-    throw_error(ErrorCode::kUsage, "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
-                arguments.ddp_backend, device.is_gpu() ? "GPUs" : "CPUs", device.is_gpu() ? "NCCL or mapped memory" : "gloo");
+    throw_error(ErrorCode::kUsage,
+                "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
+                arguments.ddp_backend, device.is_gpu() ? "GPUs" : "CPUs",
+                device.is_gpu() ? "NCCL or mapped memory" : "gloo");
   }
   constexpr int64_t kMostPeers = 8;  // as in device/comm/peer_memory.h
-  ranks.maps_peers = device.is_gpu() && device.gpu.maps_peers && ranks.count > 1 && ranks.count <= kMostPeers &&
-                     arguments.nnodes == 1 && arguments.ddp_backend.empty() && !arguments.debug_allocations;
+  ranks.maps_peers = device.is_gpu() && device.gpu.maps_peers && ranks.count > 1 &&
+                     ranks.count <= kMostPeers && arguments.nnodes == 1 && arguments.ddp_backend.empty() &&
+                     !arguments.debug_allocations;
   if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
   return ranks;
 }

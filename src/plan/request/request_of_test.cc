@@ -72,10 +72,12 @@ TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
 }
 
 TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {
-  EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "nccl"; }), cpu_facts()),
-            "--ddp_backend nccl: this run is on CPUs, where processes exchange gradients through gloo; omit it");
+  EXPECT_EQ(
+      refusal(with([](Arguments& a) { a.ddp_backend = "nccl"; }), cpu_facts()),
+      "--ddp_backend nccl: this run is on CPUs, where processes exchange gradients through gloo; omit it");
   EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "gloo"; }), gpu_facts("h100")),
-            "--ddp_backend gloo: this run is on GPUs, where processes exchange gradients through NCCL or mapped memory; "
+            "--ddp_backend gloo: this run is on GPUs, where processes exchange gradients through NCCL or "
+            "mapped memory; "
             "omit it");
   EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "gloo"; }), cpu_facts()), "");
 }
