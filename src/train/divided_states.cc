@@ -1,7 +1,6 @@
 #include "train/divided_states.h"
 
 #include <algorithm>
-
 #include <span>
 
 #include "device/comm/communicator.h"
