@@ -390,6 +390,10 @@ TEST(Labels, WarnWithTheLine) {
     ASSERT_EQ(warnings.size(), 1u) << c.labels[0];
     EXPECT_TRUE(warnings[0].starts_with(c.warning)) << warnings[0] << "\n  expected " << c.warning;
   }
+  // JSON keeps 1.0 as the number 1, but the file contains a float.
+  const TextSplit floats = json_labels({"1", "1.0", "0.0"});
+  EXPECT_TRUE(label_warnings(floats, infer_labels(floats), false)[0].starts_with(
+      "train.jsonl:2: the labels are numbers that are not all integers (1.0)"));
   const TextSplit split = csv_labels({"1.0", "0.5"});
   EXPECT_TRUE(label_warnings(split, infer_labels(split, {LabelKind::kNumbers}), true).empty());
 }
