@@ -5,6 +5,7 @@ without a word if PyTorch sees none, so both sides get an environment with exact
 that they used, and are refused if it is another one.
 """
 import os
+import platform
 import re
 
 
@@ -23,6 +24,21 @@ def environment_for(device, base=None):
 def visible_name(device):
     """Returns the name of the only visible device for a program that runs in environment_for(device)."""
     return "cuda:0" if device.startswith("cuda") else "cpu"
+
+
+def nvml_name():
+    """Returns the first visible GPU as NVML identifies it: its index as text, or its UUID. Requires an environment of environment_for."""
+    return (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0]
+
+
+def host():
+    """Returns the device of work that never uses a GPU: "cpu: Intel..., 2 threads", the threads that this process may use."""
+    name = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"cpu: {name}, {threads} thread{'s' if threads != 1 else ''}"
 
 
 def plimsoll_device(output):
@@ -55,6 +71,7 @@ def self_check():
     assert environment_for("cuda:1", {"CUDA_VISIBLE_DEVICES": "3,5"})["CUDA_VISIBLE_DEVICES"] == "5"
     assert environment_for("cuda:1", {})["CUDA_VISIBLE_DEVICES"] == "1"
     assert environment_for("cuda", {"CUDA_VISIBLE_DEVICES": "GPU-1f,GPU-2f"})["CUDA_VISIBLE_DEVICES"] == "GPU-1f"
+    assert re.fullmatch(r"cpu: .+, \d+ threads?", host()) and wrong_device("cpu", host()) is None and wrong_device("cuda:0", host())
     assert plimsoll_device("device cpu: Intel, 2 threads\nmodel x") == "cpu: Intel, 2 threads"
     assert plimsoll_device("note: x\ndevice cuda:0: NVIDIA H100\n") == "cuda:0: NVIDIA H100"
     assert plimsoll_device("nothing") is None and plimsoll_device("device constant: 30 MiB") is None

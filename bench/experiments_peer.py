@@ -45,9 +45,14 @@ class Gauge:
     def __init__(self):
         self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
         self.nvml.nvmlInit_v2()
-        visible = [v for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v.isdigit()]
+        name = devices.nvml_name()
         self.device = ctypes.c_void_p()
-        self.nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(visible[0]) if visible else 0), ctypes.byref(self.device))
+        if name.isdigit():
+            status = self.nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(self.device))
+        else:
+            status = self.nvml.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(self.device))
+        if status != 0:
+            sys.exit(f"NVML answers {status} for the GPU {name}, whose memory would be measured")
         self.before = self.peak = self.used()
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.sample, daemon=True)
@@ -168,6 +173,15 @@ def value_of(text):
     return {"True": True, "False": False, "true": True, "false": False}.get(text, text)
 
 
+def device_of_row(out):
+    """Returns the device on which Plimsoll ran this row, "cuda" or "cpu", or None if it has not run: plan.json is next to OUT.json."""
+    path = os.path.join(os.path.dirname(os.path.abspath(out)), "plan.json")
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        return "cpu" if json.load(file)["request"]["gpu"] is None else "cuda"
+
+
 def check():
     """Imports the modules that every row needs; the program shows the last line of an error."""
     import torch  # noqa: F401
@@ -181,14 +195,16 @@ def main():
     refuse_what_has_no_peer(options)
     if options.get("recompute") == "full":
         options["gradient_checkpointing"] = "True"
-    device = options.get("device", "")
-    on_cpu = options.get("use_cpu", "False") in ("True", "1") or device == "cpu"
+    device, row = options.get("device", ""), device_of_row(out)
+    on_cpu = options.get("use_cpu", "False") in ("True", "1") or device == "cpu" or row == "cpu"
     # Trainer would otherwise use every visible GPU.
     os.environ.update(devices.environment_for("cpu" if on_cpu else device if device.startswith("cuda") else "cuda:0"))
     import torch
     if not on_cpu and not torch.cuda.is_available():
         if device.startswith("cuda"):
             sys.exit(f"--device {device}: PyTorch {torch.__version__} sees no GPU")
+        if row == "cuda":
+            sys.exit(f"Plimsoll ran on a GPU, but PyTorch {torch.__version__} sees none")
         on_cpu = True
     gauge = None if on_cpu else Gauge()
     import transformers
@@ -234,6 +250,7 @@ def main():
         rate = samples * (steps[-1] - steps[0]) / (marks[steps[-1]] - marks[steps[0]])
     figures = dict(samples_per_s=rate, device=devices.trainer_device(trainer), measured_bytes=gauge.stop() if gauge else peak_of_process(), refused="",
                    seconds=result.metrics["train_runtime"], torch=torch.__version__, transformers=transformers.__version__)
+    print(f"device {figures['device']}", flush=True)
     with open(out, "w", encoding="ascii") as file:
         json.dump(figures, file)
 

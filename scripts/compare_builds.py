@@ -33,6 +33,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100"], ["--device", "v100-16gb"]]
@@ -126,7 +127,23 @@ def digest_of_run(program, words, folder):
     if log.exists():
         history = json.loads(log.read_text()).get("log_history", [])
         digests["losses"] = [[entry.get(key) for key in ("step", "loss", "grad_norm", "eval_loss")] for entry in history]
+    if result.returncode == 0 and (fault := device_fault(result, words[words.index("--device") + 1])):
+        sys.exit(f"compare_builds: {program} {fault}")
     return result.returncode, digests, result.stderr[-300:]
+
+
+DEVICES_USED = []  # the first line of the programs' output, printed once per device
+DEVICES_LOCK = threading.Lock()
+
+
+def device_fault(result, device):
+    """Prints the device that a run used, once, and returns why the run does not count, or None."""
+    used = next((line for line in (result.stderr + result.stdout).splitlines() if line.startswith(("device cpu", "device cuda"))), "device unknown")
+    with DEVICES_LOCK:
+        if used not in DEVICES_USED:
+            DEVICES_USED.append(used)
+            print(used, flush=True)
+    return None if used.startswith("device cuda" if device.startswith("cuda") else "device cpu") else f"ran on another device than {device}: {used}"
 
 
 def compare_runs(old, new, words):
@@ -157,9 +174,6 @@ GPU_ROWS = {"BERT-large 32 x 512 bf16": (LARGE, 32, 512, 30, ["--bf16"]),
 CPU_ROWS = {"BERT-base 8 x 128 fp32": (BASE, 8, 128, 6, []), "MiniLM 32 x 128 fp32": (MINI, 32, 128, 10, [])}
 
 
-DEVICES_USED = []  # the first line of the programs' output, printed once per device
-
-
 def speed_of(program, row, device, folder):
     model, batch, length, steps, words = row
     samples = batch * steps * (4 if "--gradient_accumulation_steps" in words else 1)
@@ -170,12 +184,8 @@ def speed_of(program, row, device, folder):
     log = pathlib.Path(folder) / "out/log.jsonl"
     if result.returncode or not log.exists():
         return None, f"exit {result.returncode}: {result.stderr[-300:].strip()}", None
-    used = next((line for line in (result.stderr + result.stdout).splitlines() if line.startswith(("device cpu", "device cuda"))), "device unknown")
-    if used not in DEVICES_USED:
-        DEVICES_USED.append(used)
-        print(used, flush=True)
-    if not used.startswith("device cuda" if device.startswith("cuda") else "device cpu"):
-        return None, f"ran on another device than {device}: {used}", None
+    if fault := device_fault(result, device):
+        return None, fault, None
     records = [json.loads(line) for line in log.read_text().splitlines()]
     steps_of = [record for record in records if "tokens_per_second" in record]
     memory = json.loads((pathlib.Path(folder) / "out/memory.json").read_text())

@@ -169,7 +169,8 @@ cpu_seconds=$(awk 'FNR == 2 { split($1, user, /[ms]/); split($2, system_, /[ms]/
   seconds = 60 * user[1] + user[2] + 60 * system_[1] + system_[2]; total = NR == 2 ? -seconds : total + seconds }
   END { printf "%.0f", total }' "$data/.times_before" "$data/.times_after")
 echo
-echo "training took $wall_seconds s, and $cpu_seconds s of CPU time on the threads of all cores"
+device=$(sed -n 's/.*"device": *"\([^"]*\)".*/\1/p' "$run/plan.json" | head -n 1)
+echo "training took $wall_seconds s on ${device:-an unknown device}, and $cpu_seconds s of CPU time on the threads of all cores"
 
 memory=$run/memory.json
 printf '\n%-42s %9s %9s\n' "memory of the training run, MiB" predicted held

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Runs every test with the label gpu, and with two or more GPUs also those with the label gpus, on this machine's GPU: kernels against their references, parity with
-# transformers, the plan against NVML. Prints the card, the driver, the date and the commit, then a line per
+# Runs every test with the label gpu, and with two or more GPUs also those with the label gpus, on this machine's GPUs: kernels
+# against their references, parity with transformers, the plan against NVML. Prints the visible cards, the driver, the date and the
+# commit, then a line per
 # test with its time, and finally the measurements of the tests in lines that begin with "figure: ": the worst
 # error of each family of kernels relative to its bound, parity in units of the reference's own error, planned
 # and used memory. bench/results/ contains the last output.
@@ -10,7 +11,11 @@
 # Tests of memory need a card that no other process uses meanwhile. Exit code 1 if a test fails, 2 if there is
 # no GPU or no nvcc.
 set -uo pipefail
-if ! command -v nvidia-smi >/dev/null || ! card=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader); then
+# The tests see what CUDA_VISIBLE_DEVICES leaves, in the order of nvidia-smi; only these cards are printed.
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+visible=()
+if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then visible=("--id=$CUDA_VISIBLE_DEVICES"); fi
+if ! command -v nvidia-smi >/dev/null || ! card=$(nvidia-smi "${visible[@]}" --query-gpu=name,driver_version,memory.total --format=csv,noheader); then
   echo "test-gpu: no NVIDIA GPU is visible here" >&2
   exit 2
 fi

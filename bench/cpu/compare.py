@@ -123,6 +123,7 @@ def measure_first_step(arguments):
         with tempfile.TemporaryDirectory() as folder:
             runs.append(run_first_step(arguments.program, arguments.tokenizer, arguments.threads, folder))
     other = [run["other_s"] for run in runs]
+    print(f"# {FIRST_STEP}: ours on {runs[0]['device']}", flush=True)
     print(f"{FIRST_STEP:<12} {statistics.median(run['first_s'] for run in runs):.2f} s to the end of the first step, of which "
           f"{statistics.median(run['step_s'] for run in runs):.2f} the step; the rest {statistics.median(other):.2f} "
           f"({min(other):.2f}-{max(other):.2f})", flush=True)

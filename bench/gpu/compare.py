@@ -32,6 +32,8 @@ import signal
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import devices  # noqa: E402
 from cases import CASES, MIB, loss_bound, on_cpu, read_json, write_json
 from floors import ceilings_wanted, floor_of
 from results import judge, markdown
@@ -154,6 +156,8 @@ def main():
         wanted = ceilings_wanted(one for one in chosen.values() if one["kind"] != "first_step" and one["precision"] in accepted)
         print("measuring ceilings", file=sys.stderr, flush=True)
         measured = peer.call("ceilings", json.dumps(wanted), peer.device)
+        if wrong := devices.wrong_device(peer.device, measured.get("device")):
+            sys.exit("the ceilings: PyTorch " + wrong)
         before = result["ceilings"] or dict(products={}, attention={})
         result["ceilings"] = dict(measured, products={**before["products"], **measured["products"]},
                                   attention={**before["attention"], **measured["attention"]})

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-from language import LORA, lm, run_program
+from language import LORA, devices, lm, run_program
 
 WIDE = ["--config_overrides", "num_hidden_layers=4,vocab_size=32000"]
 # Arguments, batch, tokens per row and steps. The last two have the width of a model of 7 or 8 billion parameters.
@@ -31,16 +31,19 @@ LOSS_BOUND = 0.02
 
 
 def compare(program, case, words, pairs):
-    """Returns the medians of both rates, and both peaks of memory."""
+    """Returns the medians of both rates, both peaks of memory, and the device of the runs."""
     runs = {"--bf16": [], "--fp8": []}
     for _ in range(pairs):
         for precision, figures in runs.items():
             figures.append(run_program(program, dict(case, precision=[precision, *words])))
+            if wrong := devices.wrong_device("cuda:0", figures[-1]["device"]):
+                raise RuntimeError(wrong)
     losses = [runs[precision][0]["loss"] for precision in runs]
     if abs(losses[1] / losses[0] - 1) > LOSS_BOUND:
         raise RuntimeError(f"the first losses are {losses[0]:.4f} in bf16 and {losses[1]:.4f} in fp8")
     rates = [statistics.median(run["rate"] for run in figures) for figures in runs.values()]
-    return rates, [max(run["memory"] for run in figures) for figures in runs.values()]
+    used = " and ".join(sorted({run["device"] for figures in runs.values() for run in figures}))
+    return rates, [max(run["memory"] for run in figures) for figures in runs.values()], used
 
 
 def main():
@@ -57,11 +60,12 @@ def main():
     for name in given.cases.split(","):
         for recompute, words in RECOMPUTATIONS.items():
             try:
-                (bf16, fp8), (bf16_mib, fp8_mib) = compare(given.program, CASES[name], words, given.pairs)
+                (bf16, fp8), (bf16_mib, fp8_mib), used = compare(given.program, CASES[name], words, given.pairs)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"{name}, recompute {recompute}: not counted: {error}", file=sys.stderr, flush=True)
                 status = 1
                 continue
+            print(f"{name}, recompute {recompute}: ran on {used}", file=sys.stderr, flush=True)
             print(f"| {name} | {recompute} | {bf16:,.0f} | {fp8:,.0f} | {fp8 / bf16:.2f}x | {bf16_mib} | {fp8_mib} | "
                   f"{fp8_mib / bf16_mib:.2f}x |", flush=True)
     return status

@@ -37,6 +37,11 @@ class Rows(torch.utils.data.Dataset):
         return self.rows[i]
 
 
+def used_by(device):
+    """Returns the device of a tensor, "cpu" or "cuda:0: NVIDIA H100"."""
+    return f"{device}: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)
+
+
 def drain(device):
     if device.startswith("cuda"):
         torch.cuda.synchronize()
@@ -125,7 +130,7 @@ def evaluate(case, device):
             model(**batch)
         drain(device)
         seconds = time.perf_counter() - start
-    return dict(device=str(model.device), samples_per_s=case["batch"] * case["peer_steps"] / seconds, loss=loss.item())
+    return dict(device=used_by(model.device), samples_per_s=case["batch"] * case["peer_steps"] / seconds, loss=loss.item())
 
 
 def make(folder):
@@ -155,8 +160,9 @@ def loss(folder, file_name, precision, device):
         return dict(batch, labels=torch.tensor([r["label"] for r in some]))
     with tempfile.TemporaryDirectory() as scratch:
         arguments = arguments_of(scratch, precision, device, per_device_eval_batch_size=32, remove_unused_columns=False)
-        result = Trainer(model=model, args=arguments, data_collator=collate).evaluate(rows)
-    return dict(loss=result["eval_loss"])
+        trainer = Trainer(model=model, args=arguments, data_collator=collate)
+        result = trainer.evaluate(rows)
+    return dict(device=devices.trainer_device(trainer), loss=result["eval_loss"])
 
 
 def best_ms(work, device):
@@ -220,11 +226,12 @@ def ceilings(wanted, device):
     size = 2**31 if device != "cpu" else 2**24
     source = torch.empty(size, device=device, dtype=torch.uint8)
     target = torch.empty_like(source)
+    used = used_by(source.device)
     copy = 2 * size / (best_ms(lambda: target.copy_(source), device) / 1000)
     del source, target
     if device == "cpu":  # only checks that the script runs
         wanted["products"] = [key for key in wanted["products"] if " 8192 " not in key]
-    return dict(copy_bytes_per_s=copy, products={key: product_ms(key, device) for key in wanted["products"]},
+    return dict(device=used, copy_bytes_per_s=copy, products={key: product_ms(key, device) for key in wanted["products"]},
                 attention={key: attention_ms(key, device) for key in wanted["attention"]})
 
 

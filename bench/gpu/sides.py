@@ -96,7 +96,7 @@ class Ours:
             with open(os.path.join(folder, "out", "log.jsonl"), encoding="utf-8") as file:
                 log = [json.loads(line) for line in file]
             memory = read_json(os.path.join(folder, "out", "memory.json"))
-            return train_figures(one, log, memory, done)
+            return dict(train_figures(one, log, memory, done), device=used)
 
     def evaluate(self, one, folder):
         """Measures the steady state of an evaluation: the difference between a long and a short one, each in its own process."""
@@ -114,7 +114,7 @@ class Ours:
             losses.append(results["eval_loss"])
         predicted = read_json(os.path.join(folder, "plan.json"))["total_bytes"] / MIB
         return dict(samples_per_s=(counts[1] - counts[0]) / (runtimes[1] - runtimes[0]), loss=losses[1], runtimes=runtimes,
-                    rows=counts, nvml_mib=done.peak_mib, predicted_mib=predicted)
+                    rows=counts, device=used, nvml_mib=done.peak_mib, predicted_mib=predicted)
 
     def loss_of(self, folder, precision):
         """Returns the loss of the small model of check_losses."""
@@ -122,6 +122,9 @@ class Ours:
         done = Watched(self.check_words(folder, precision, out), self.gauge, 200)
         if done.error():
             raise RuntimeError(done.error())
+        used = devices.plimsoll_device("\n".join(text for _, text in done.lines))
+        if wrong := devices.wrong_device(self.device, used):
+            raise RuntimeError("Plimsoll " + wrong)
         return read_json(os.path.join(out, "eval_results.json"))["eval_loss"]
 
     def check_words(self, folder, precision, out):
@@ -194,7 +197,10 @@ def check_losses(ours, peer, precisions):
             row = dict(bound=loss_bound(precision))
             try:
                 row["ours"] = ours.loss_of(folder, precision)
-                row["peer"] = peer.call("loss", model, data, precision, peer.device)["loss"]
+                found = peer.call("loss", model, data, precision, peer.device)
+                if wrong := devices.wrong_device(peer.device, found.get("device")):
+                    raise RuntimeError("Trainer " + wrong)
+                row["peer"] = found["loss"]
                 row["difference"] = abs(row["ours"] - row["peer"]) / abs(row["peer"])
                 row["ok"] = row["difference"] <= row["bound"]
             except (RuntimeError, OSError, KeyError, IndexError, ValueError) as error:

@@ -3,10 +3,13 @@ import ctypes
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 
-from cases import MIB
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import devices  # noqa: E402
+from cases import MIB  # noqa: E402
 
 
 class Gauge:
@@ -19,14 +22,13 @@ class Gauge:
     def __init__(self, device):
         self.nvml = None
         if not device.startswith("cuda"):
+            os.environ.update(devices.environment_for("cpu"))  # neither side sees a GPU
             return
         self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
         self.check(self.nvml.nvmlInit_v2())
-        ordinal = int(device.partition(":")[2] or 0)
-        visible = [v for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v]
-        name = visible[ordinal] if visible else str(ordinal)
         # Every process sees only this GPU (Trainer would use all of them), in the numbering of NVML.
-        os.environ.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=name)
+        os.environ.update(devices.environment_for(device))
+        name = devices.nvml_name()
         self.device = ctypes.c_void_p()
         if name.isdigit():
             self.check(self.nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(self.device)))

@@ -26,6 +26,9 @@ import time
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from tokenizers import Tokenizer  # noqa: E402  (the variable must be set before)
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import devices  # noqa: E402
+
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 NORMALIZERS = {
     "uncased": {},
@@ -311,6 +314,7 @@ def main():
     parser.add_argument("--lines", type=int, default=150000)
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
+    print(f"both sides on {devices.host()}", flush=True)
     document = json.loads((args.model / "tokenizer.json").read_text())
     lines = package_lines(args.lines)
     assert len(lines) >= min(args.lines, 100000), f"only {len(lines)} lines of real text"

@@ -134,6 +134,7 @@ def main():
     parser.add_argument("--bar", type=float, default=3.0)
     parser.add_argument("--plimsoll", default="", help="the program; default: BUILD_FOLDER/plimsoll")
     args = parser.parse_args()
+    print(f"both sides on {compare.devices.host()}", flush=True)
     texts = documents(args.megabytes)
     print(f"{len(texts)} documents, {sum(len(text.encode()) for text in texts) / 1e6:.1f} MB", flush=True)
     with tempfile.TemporaryDirectory() as scratch:

@@ -56,6 +56,7 @@ def main():
     parser.add_argument("--lines", type=int, default=100000)
     parser.add_argument("--only", nargs="+", default=list(pipelines.PIPELINES))
     args = parser.parse_args()
+    print(f"both sides on {compare.devices.host()}", flush=True)
     lines = corpus(args.lines)
     failed = False
     for name in args.only:

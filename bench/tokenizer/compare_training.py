@@ -58,6 +58,7 @@ def main():
     parser.add_argument("--megabytes", type=float, default=20)
     parser.add_argument("--vocab", type=int, default=16000)
     args = parser.parse_args()
+    print(f"both sides on {compare_models.compare.devices.host()}", flush=True)
     texts = compare_models.documents(args.megabytes)
     failed = False
     with tempfile.TemporaryDirectory() as folder:

@@ -38,6 +38,10 @@ Inspection inspect_path(const std::string& path, const InspectOptions& options =
 // The tokens whose text is returned.
 enum class DecodedTokens : uint8_t { kAll, kWithoutSpecial };
 
+// Checks by its first line that a text is not a Git LFS pointer, a compressed file or another kind of file. Errors: kBadData;
+// the message begins with `name`.
+void require_text(std::string_view first_line, const std::string& name);
+
 // A tokenizer read from a Hugging Face folder.
 class LineTokenizer {
  public:

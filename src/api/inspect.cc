@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/disguised_file.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -265,6 +266,10 @@ Inspection inspect_path(const std::string& path, const InspectOptions& options) 
               "{}: inspect reads model folders, checkpoints, .safetensors, tokenizers, a run's JSON files "
               "and data (.csv, .tsv, .json, .jsonl, .conll), but not '{}'",
               path, extension.empty() ? "a file without extension" : extension);
+}
+
+void require_text(std::string_view first_line, const std::string& name) {
+  refuse_disguised_text(first_line.substr(0, kDisguiseBytes), name);
 }
 
 struct LineTokenizer::Impl {

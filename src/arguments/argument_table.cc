@@ -16,20 +16,8 @@
 #include "base/problem_type.h"
 
 namespace plimsoll {
-namespace {
 
-template <typename T>
-std::string_view type_name() {
-  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) return "flag";
-  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>) return "integer";
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) return "number";
-  if constexpr (std::is_same_v<T, std::string>) return "text";
-  if constexpr (std::is_same_v<T, StringList>) return "list";
-  return "key=value";
-}
-
-// Computes the optimal string alignment distance. Edits are insertion, deletion, replacement, and swapping
-// two neighbours.
+// Computes the optimal string alignment distance.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), size_t{0});
@@ -45,6 +33,18 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     std::swap(last, row);
   }
   return last[b.size()];
+}
+
+namespace {
+
+template <typename T>
+std::string_view type_name() {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) return "flag";
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>) return "integer";
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) return "number";
+  if constexpr (std::is_same_v<T, std::string>) return "text";
+  if constexpr (std::is_same_v<T, StringList>) return "list";
+  return "key=value";
 }
 
 // Returns the candidate with the fewest edits, or an empty string if more than a third of the word would

@@ -359,6 +359,13 @@ TEST(ParseArguments, ListsPairsAndSizes) {
                                              ": 16 has no unit and would be 16 bytes; write "
                                              "16GiB, 16MiB or 16B");
   }
+  EXPECT_EQ(error_of({"--memory_limit", "1.5"}),
+            "--memory_limit: 1.5 has no unit and would be 1.5 bytes; write 1.5GiB, 1.5MiB or 2B");
+  for (const char* fraction : {"16.", "16.0", "2000000.5", "0.5", ".5"}) {
+    EXPECT_NE(error_of({"--memory_limit", fraction}).find(std::string(fraction) + " has no unit"),
+              std::string::npos)
+        << fraction;
+  }
   EXPECT_EQ(parse({"--memory_limit", "none"}).arguments.memory_limit, std::nullopt);
   for (const char* bad : {"2GiBs", "GiB", "1e3", "99999999999TiB", "2..5G"}) {
     EXPECT_NE(error_of({"--memory_limit", bad}).find("expected a size such as 2GiB"), std::string::npos)

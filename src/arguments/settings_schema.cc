@@ -47,7 +47,9 @@ void add_interval(Json& schema, std::string_view range) {
 // Patterns of texts, in the syntax that JSON Schema and JavaScript share.
 constexpr const char* kSizePattern = R"(^\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*([bB]|[kKmMgGtT]([iI]?[bB])?)?\s*$)";
 // Sizes of less than 1 MB without a unit are typing errors.
-constexpr const char* kSmallSizePattern = R"(^\+?0*[1-9][0-9]{0,5}$)";
+constexpr const char* kSmallSizePattern =
+    R"(^\+?0*([1-9][0-9]{0,5}\.?|[0-9]*\.0*[1-9][0-9]*|[1-9][0-9]{0,5}\.0+)\s*$)";
+constexpr int kLeastSize = 1 << 20;  // of a number without a unit
 constexpr const char* kPairsPattern =
     R"(^\s*$|^\s*\{|^[\s,]*[^=,\s][^=,]*=[^,]*(,\s*([^=,\s][^=,]*=[^,]*)?)*$)";
 constexpr const char* kDevicePattern = "^(?!cuda)[\\s\\S]|^cuda(:[0-9]{1,4})?$";
@@ -127,12 +129,11 @@ Json list_schema(bool is_of_layers) {
 }
 
 Json size_schema(std::string_view range) {
-  Json number = {{"type", Json::array({"integer", "null"})}};
-  add_interval(number, range);
-  return {{"anyOf", Json::array({number,
-                                 {{"type", "string"},
-                                  {"pattern", kSizePattern},
-                                  {"not", {{"pattern", kSmallSizePattern}}}}})}};
+  Json number = {{"type", Json::array({"integer", "null"})}, {"minimum", kLeastSize}};
+  Json forms = Json::array({number});
+  if (range.starts_with("[0")) forms.push_back({{"const", 0}});
+  forms.push_back({{"type", "string"}, {"pattern", kSizePattern}, {"not", {{"pattern", kSmallSizePattern}}}});
+  return {{"anyOf", forms}};
 }
 
 // Returns the schema of the value of a setting. Null means the default.

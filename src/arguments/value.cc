@@ -110,6 +110,22 @@ std::optional<int64_t> bytes_from_text(std::string_view text) {
   return static_cast<int64_t>(bytes);
 }
 
+// Smaller sizes need a unit, because "--memory_limit 16" hardly means 16 bytes.
+constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
+
+// Returns true if a size can only be written with a unit.
+bool needs_unit(const Setting& setting, double bytes) {
+  return setting.info.unit == "bytes" && bytes > 0 && bytes < kLeastWithoutUnit;
+}
+
+// Refuses a small or fractional size without a unit. `text` is the size as it is written.
+void require_unit(double count, std::string_view text, std::string_view where) {
+  const bool is_whole = std::floor(count) == count;
+  if (count <= 0 || (count >= kLeastWithoutUnit && is_whole)) return;
+  throw_error(ErrorCode::kUsage, "{}: {} has no unit and would be {} bytes; write {}GiB, {}MiB or {:.0f}B",
+              where, text, count, count, count, std::ceil(count));
+}
+
 // Splits words at commas. Blanks around words are ignored, and empty words are dropped.
 StringList list_from_text(std::string_view text) {
   StringList words;
@@ -180,12 +196,8 @@ void from_text(int64_t& value, const Setting& setting, std::string_view text, st
   const auto number = is_bytes ? bytes_from_text(text) : number_from_text<int64_t>(text);
   if (!number)
     fail_type(where, is_bytes ? "a size such as 2GiB, 500MB or 1048576" : "an integer", in_quotes(text));
-  // Smaller sizes need a unit, because "--memory_limit 16" hardly means 16 bytes.
-  constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
-  if (is_bytes && *number > 0 && *number < kLeastWithoutUnit && number_from_text<int64_t>(text)) {
-    throw_error(ErrorCode::kUsage, "{}: {} has no unit and would be {} bytes; write {}GiB, {}MiB or {}B",
-                where, text, *number, *number, *number, *number);
-  }
+  if (const auto count = is_bytes ? number_from_text<double>(text) : std::nullopt)
+    require_unit(*count, text, where);
   value = *number;
 }
 
@@ -237,6 +249,7 @@ void from_json(int64_t& value, const Setting& setting, const Json& json, std::st
     from_text(value, setting, json.get_ref<const std::string&>(), where);
     return;
   }
+  if (json.is_number() && setting.info.unit == "bytes") require_unit(json.get<double>(), json.dump(), where);
   const bool fits = json.is_number_integer() &&
                     (!json.is_number_unsigned() ||
                      json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
@@ -379,11 +392,16 @@ void set_from_json(Arguments& arguments, const Setting& setting, const Json& val
 }
 
 std::string format_value(const Arguments& arguments, const Setting& setting) {
-  return std::visit([&](auto member) { return to_text(arguments.*member); }, setting.member);
+  const std::string text =
+      std::visit([&](auto member) { return to_text(arguments.*member); }, setting.member);
+  const auto bytes = number_from_text<double>(text);
+  return bytes && needs_unit(setting, *bytes) ? text + "B" : text;
 }
 
 Json value_json(const Arguments& arguments, const Setting& setting) {
-  return std::visit([&](auto member) { return to_json(arguments.*member); }, setting.member);
+  Json value = std::visit([&](auto member) { return to_json(arguments.*member); }, setting.member);
+  if (value.is_number() && needs_unit(setting, value.get<double>())) return value.dump() + "B";
+  return value;
 }
 
 bool is_default(const Arguments& arguments, const Setting& setting) {

@@ -18,8 +18,10 @@ struct Disguise {
   std::string_view what;
 };
 
+constexpr std::string_view kPointerStart = "version https://git-lfs";
+
 constexpr Disguise kDisguises[] = {
-    {bytes("version https://git-lfs"),
+    {kPointerStart,
      "a Git LFS pointer instead of the content: run `git lfs pull` in its folder, or download the file "
      "itself"},
     {bytes("\x1f\x8b"),
@@ -54,6 +56,10 @@ bool begins_with_tag(std::string_view text, std::string_view tag) {
 }
 
 }  // namespace
+
+bool is_lfs_pointer(std::string_view start) {
+  return start.starts_with(kPointerStart);
+}
 
 void refuse_disguised_text(std::string_view start, std::string_view path) {
   for (const Disguise& disguise : kDisguises) {

@@ -162,6 +162,13 @@ void read_exactly(const File& file, std::span<std::byte> destination, int64_t of
   }
 }
 
+std::string start_of_file(FileSystem& files, const std::string& path) {
+  std::string start(kDisguiseBytes, '\0');
+  const auto file = files.open_read(path);
+  start.resize(narrow<size_t>(file->pread(std::as_writable_bytes(std::span(start)), 0)));
+  return start;
+}
+
 std::string read_text_file(FileSystem& files, const std::string& path, int64_t max_bytes) {
   const auto file = files.open_read(path);
   const int64_t size = file->size_bytes();

@@ -157,6 +157,9 @@ inline constexpr int64_t kFileChunkBytes = 256 * 1024;
 // pointer (disguised_file.h).
 std::string read_text_file(FileSystem& files, const std::string& path, int64_t max_bytes);
 
+// Returns the first bytes of a file, as many as show that its content is not what its name says (disguised_file.h).
+std::string start_of_file(FileSystem& files, const std::string& path);
+
 // Fills the destination with the bytes from `offset`. Errors: kBadData if the file is too short; the message
 // states `what` the bytes are for and both sizes.
 void read_exactly(const File& file, std::span<std::byte> destination, int64_t offset, std::string_view what);

@@ -56,12 +56,26 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+// Checks --memory, which is another name of --memory_limit here, so that a message names the option that was given.
+void check_memory(const std::string& memory) {
+  try {
+    const std::vector<std::string> words{"--memory_limit", memory};
+    parse_arguments(words);
+  } catch (const Error& error) {
+    std::string message = error.what();
+    const std::string setting = "--memory_limit";
+    if (message.starts_with(setting)) message.replace(0, setting.size(), "fit: --memory");
+    throw Error(error.code(), message);
+  }
+}
+
 FitWords read_words(const CommandWords& words) {
   FitWords read;
   std::vector<std::string> rest = words.rest;
   const auto number = [&](const std::string& name) -> int64_t {
     return whole_number("--" + name, words.value(name));
   };
+  if (words.has("memory")) check_memory(words.value("memory"));
   if (words.has("memory")) rest.insert(rest.end(), {"--memory_limit", words.value("memory")});
   if (words.has("effective_batch_size")) read.options.effective_batch_size = number("effective_batch_size");
   if (words.has("epoch_samples")) read.options.epoch_samples = number("epoch_samples");

@@ -95,7 +95,8 @@ int run_tokenize(const std::vector<std::string>& words) {
   const std::string name = is_file ? path : "standard input";
   int64_t number = 0;
   for (std::string line; !output_is_lost() && std::getline(input, line);) {
-    ++number;
+    // The first line shows what a file is, and is all that a terminal or a pipe has sent so far.
+    if (++number == 1) require_text(line, name);
     try {
       if (read.has("decode")) {
         const DecodedTokens tokens =

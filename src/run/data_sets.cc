@@ -169,6 +169,7 @@ class DataReading {
       if (of_task.second) columns_.text.push_back(*of_task.second);
       if (arguments_.label_column_name == "label") columns_.label = of_task.label;
     }
+    if (use == LabelUse::kOptional) check_first_row(table);
     const bool is_first = !std::exchange(has_read_, true);
     const ColumnChoice columns = task == nullptr && is_first && !is_training()
                                      ? columns_of_model(table)
@@ -179,6 +180,14 @@ class DataReading {
     columns_.text = {columns.first};
     if (columns.second) columns_.text.push_back(*columns.second);
     return TextSplit(std::move(table), columns);
+  }
+
+  // Checks that the first row of a file to predict names its columns. The columns of the model's training are such names.
+  void check_first_row(const Table& table) {
+    const TrainedColumns trained = trained_columns(config_.source.json);
+    const auto is_here = [&](const std::string& name) { return table.find_column(name) >= 0; };
+    if (is_here(trained.label) || std::ranges::any_of(trained.text, is_here)) return;
+    if (std::string note = check_header(table, columns_); !note.empty()) diagnostics_.note(std::move(note));
   }
 
   bool is_training() const { return plimsoll::is_training(source_.purpose); }
@@ -435,7 +444,22 @@ class DataReading {
     if (source_.tokenizer.tokenizer == nullptr) throw source_.tokenizer.missing.value();
   }
 
-  // Takes ids from the file instead of tokenizing. The vocabulary is checked with the model.
+  // Errors: kBadData with the first row that has a token id which the model does not have.
+  void require_known_ids(const TextSplit& split, const TokenSet& tokens) const {
+    if (tokens.max_id() < config_.vocab_size) return;
+    for (int64_t row = 0; row < split.num_rows(); ++row) {
+      for (int64_t i = 0; i < tokens.length(row); ++i) {
+        if (tokens.id(row, i) < config_.vocab_size) continue;
+        throw_error(
+            ErrorCode::kBadData,
+            "{}:{}: the data has the token id {}, but the model's vocab_size is {}; correct the row, or use "
+            "the model whose tokenizer made these ids",
+            split.table().file_name(), split.line(row), tokens.id(row, i), config_.vocab_size);
+      }
+    }
+  }
+
+  // Takes ids from the file instead of tokenizing.
   Dataset take_ready_tokens(const TextSplit& split, LabelUse use) {
     const auto [type, line] = split.largest_type();
     if (config_.type_vocab_size > 0 && type >= config_.type_vocab_size) {
@@ -446,6 +470,7 @@ class DataReading {
     }
     Dataset data;
     data.tokens = split.tokens(max_seq_length(arguments_, config_));
+    require_known_ids(split, data.tokens);
     warn_of_truncation(split, data);
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
     return data;

@@ -47,7 +47,10 @@ std::string describe_accumulated_batch(const Arguments& arguments, int64_t max_s
       batch, std::sqrt(static_cast<double>(times)), times);
   const bool is_share = arguments.warmup_steps > 0 && arguments.warmup_steps < 1;
   const int64_t warmup = num_warmup_steps(arguments, max_steps);
-  if (max_steps > 0 && warmup > 0 && !is_share) {
+  if (max_steps > 0 && warmup >= max_steps && !is_share) {
+    text += fmt::format("; the warm-up of {} steps is longer than the run, which never reaches the full rate",
+                        warmup);
+  } else if (max_steps > 0 && warmup > 0 && !is_share) {
     text += fmt::format("; the warm-up of {} steps is now {:.0f} % of the run", warmup,
                         100.0 * static_cast<double>(warmup) / static_cast<double>(max_steps));
   } else if (arguments.warmup_steps == 0) {

@@ -40,6 +40,8 @@ TEST(AccumulatedBatch, JudgesTheWarmUp) {
   steps.warmup_steps = 100;
   EXPECT_TRUE(
       contains(describe_accumulated_batch(steps, 250), "the warm-up of 100 steps is now 40 % of the run"));
+  EXPECT_TRUE(
+      contains(describe_accumulated_batch(steps, 2), "the warm-up of 100 steps is longer than the run"));
   EXPECT_FALSE(contains(describe_accumulated_batch(steps, 0), "warm-up"))
       << "the length of the run is unknown";
   Arguments share = accumulating(2);

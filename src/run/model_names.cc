@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "arguments/argument_table.h"
 #include "base/check.h"
 #include "models/architecture.h"
 #include "models/config.h"
@@ -91,6 +92,37 @@ std::string trained_architectures() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// Returns the presets that differ from the name by at most two typing errors. Other digits and other words of letter case are
+// no typing errors: "gpt2" is not "gpt3", and "cased" is not "uncased".
+std::vector<std::string> presets_of_typing_error(const std::string& name) {
+  constexpr size_t kMostErrors = 2;
+  const auto digits = [](std::string text) {
+    std::erase_if(text, [](char c) { return c < '0' || c > '9'; });
+    return text;
+  };
+  const auto is_uncased = [](const std::string& text) { return text.find("uncased") != std::string::npos; };
+  const auto is_cased = [&](const std::string& text) {
+    return !is_uncased(text) && text.find("cased") != std::string::npos;
+  };
+  std::vector<std::string> nearest;
+  constexpr size_t kLongestName = 64;
+  if (name.size() > kLongestName) return nearest;
+  size_t fewest = kMostErrors + 1;
+  for (const std::string& preset : preset_names()) {
+    const std::string own = model_part(preset);
+    if (digits(own) != digits(name) || (is_cased(name) && is_uncased(own)) ||
+        (is_uncased(name) && is_cased(own))) {
+      continue;
+    }
+    const size_t errors = edit_distance(name, own);
+    if (errors > kMostErrors || errors > fewest) continue;
+    if (errors < fewest) nearest.clear();
+    fewest = errors;
+    nearest.push_back(preset);
+  }
+  return nearest;
+}
+
 }  // namespace
 
 std::string_view foreign_architecture(std::string_view name) {
@@ -127,6 +159,7 @@ std::vector<std::string> similar_presets(std::string_view name) {
     const std::string own = bare(model_part(preset));
     if (own.starts_with(wanted) || wanted == own) similar.push_back(preset);
   }
+  if (similar.empty()) similar = presets_of_typing_error(model_part(name));
   // The uncased models are the ones that a shortened name usually means.
   std::ranges::stable_partition(similar,
                                 [](const std::string& preset) { return preset.ends_with("-uncased"); });

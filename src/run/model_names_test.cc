@@ -58,6 +58,10 @@ TEST(ModelNames, ShortenedNamesSuggestPresets) {
   EXPECT_EQ(similar_presets("BERT-base").front(), "bert-base-uncased");
   EXPECT_EQ(similar_presets("google-bert/bert-large").front(), "bert-large-uncased");
   EXPECT_EQ(similar_presets("distilbert").front(), "distilbert-base-uncased");
+  EXPECT_EQ(similar_presets("distillbert-base-uncased"), std::vector<std::string>{"distilbert-base-uncased"});
+  EXPECT_EQ(similar_presets("roberta-bse"), std::vector<std::string>{"roberta-base"});
+  EXPECT_EQ(similar_presets("bert-base-uncsaed"), std::vector<std::string>{"bert-base-uncased"});
+  EXPECT_TRUE(similar_presets("bert-base-german").empty());
   EXPECT_TRUE(similar_presets("my-model").empty());
   EXPECT_TRUE(similar_presets("b").empty());
 }

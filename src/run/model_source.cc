@@ -66,10 +66,13 @@ void read_base(const Arguments& arguments, RunPurpose purpose, const std::option
   } else {
     const std::string path =
         resolve_model(files, hub, model.base_model, arguments.model_revision, kModelArgument);
-    model.weights = ModelFolder::open(files, path, only_plans ? WeightsNeeded::kNo : WeightsNeeded::kYes);
+    // A model that this version does not train is refused before its weights, which conversion would not help.
+    model.weights = ModelFolder::open(files, path, WeightsNeeded::kNo);
     const bool adapter_has_config = adapter && !adapter->config_text().empty();
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);
     if (adapter_has_config) check_model_types(*adapter, model.config, *model.weights);
+    if (!only_plans && !model.weights->has_weights())
+      model.weights = ModelFolder::open(files, path, WeightsNeeded::kYes);  // throws with the remedy
   }
   model.label = model.base_model;
 }

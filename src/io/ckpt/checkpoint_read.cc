@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/disguised_file.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/json_text.h"
 #include "io/ckpt/manifest.h"
@@ -64,6 +65,10 @@ std::optional<std::string> file_damage(FileSystem& files, const std::string& fol
   const auto status = files.status(path);
   if (!status || status->kind != FileKind::kFile) return fmt::format("{} is missing", listed.name);
   if (status->size_bytes != listed.size_bytes) {
+    if (is_lfs_pointer(start_of_file(files, path))) {
+      return fmt::format("{} is a Git LFS pointer instead of the content: run `git lfs pull` in its folder",
+                         listed.name);
+    }
     return fmt::format("{} has {} bytes, but the manifest says {}", listed.name, status->size_bytes,
                        listed.size_bytes);
   }

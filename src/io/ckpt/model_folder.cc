@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/disguised_file.h"
 #include "io/ckpt/json_text.h"
 
 namespace plimsoll {
@@ -49,10 +50,17 @@ bool is_file(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFile;
 }
 
+// Refuses a file whose content Git LFS has not downloaded yet. Errors: kBadData.
+void refuse_pointer(FileSystem& files, const std::string& path) {
+  const std::string start = start_of_file(files, path);
+  if (is_lfs_pointer(start)) refuse_disguised_text(start, path);
+}
+
 // Throws an error that names the files found instead of weights and the remedy.
 [[noreturn]] void fail_without_weights(FileSystem& files, const std::string& folder) {
   for (const ForeignWeights& foreign : kForeignWeights) {
     if (!is_file(files, join_path(folder, foreign.file))) continue;
+    refuse_pointer(files, join_path(folder, foreign.file));
     const bool pickle = foreign.file == "pytorch_model.bin";
     throw_error(
         ErrorCode::kBadData,
@@ -205,6 +213,8 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
     model.adapter_config_text_ = read_text_file(files, adapter_path, kMaxConfigBytes);
     parse_untrusted_json_object(model.adapter_config_text_, adapter_path);
     if (!is_file(files, join_path(path, kAdapterWeightsFile))) {
+      const std::string pickle = join_path(path, "adapter_model.bin");
+      if (is_file(files, pickle)) refuse_pointer(files, pickle);
       throw_error(ErrorCode::kBadData,
                   "{}: it has {}, but no {}. Check that the folder contains a complete adapter; save an "
                   "adapter in adapter_model.bin again with PEFT's save_pretrained",

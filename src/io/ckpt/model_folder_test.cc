@@ -248,6 +248,12 @@ TEST(ModelFolder, FoldersWithoutUsableWeightsSayWhatToDo) {
             std::string::npos)
       << failure;
   EXPECT_NE(failure.find("metadata={'format': 'pt'})"), std::string::npos) << failure;
+  write_synced_file(files, "/m/pytorch_model.bin",
+                    "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
+  EXPECT_NE(failure_of([&] { ModelFolder::open(files, "/m"); })
+                .find("/m/pytorch_model.bin: the file is a Git LFS pointer instead of the content: run `git "
+                      "lfs pull`"),
+            std::string::npos);
 }
 
 TEST(ModelFolder, BadIndexesAreRefused) {

@@ -1,18 +1,36 @@
 #include "io/data/labels.h"
 
+#include <cmath>
+
 #include "base/check.h"
 #include "io/data/label_cells.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
+namespace {
+
+// Returns true if the name is a number other than the id of its class, as in id2label {"0": "1", "1": "2"}.
+bool is_another_number(const std::string& name, int64_t id) {
+  const std::optional<double> number = as_number(name);
+  return number && std::isfinite(*number) && *number != static_cast<double>(id);
+}
+
+}  // namespace
 
 ClassLookup::ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
   // Equal to scheme.id_of() for each name, which searches the list and would take hours for a million names.
   ids_.reserve(scheme.names.size());
   for (size_t i = 0; i < scheme.names.size(); ++i) {
-    ids_.emplace(scheme.names[i],
-                 narrow<int32_t>(scheme.ids.empty() ? static_cast<int64_t>(i) : scheme.ids[i]));
+    const int64_t id = scheme.ids.empty() ? static_cast<int64_t>(i) : scheme.ids[i];
+    ids_.emplace(scheme.names[i], narrow<int32_t>(id));
+    if (!ambiguous_ && is_another_number(scheme.names[i], id)) ambiguous_ = id;
   }
+}
+
+std::optional<int32_t> ClassLookup::find_id(std::string_view text) const {
+  const std::optional<int64_t> id = scheme_.accepts_ids ? as_integer(text) : std::nullopt;
+  if (!id || *id < 0 || *id >= scheme_.num_labels) return std::nullopt;
+  return find_name(scheme_.names[static_cast<size_t>(*id)]);
 }
 
 std::optional<int32_t> ClassLookup::find_name(const std::string& name) const {
@@ -25,14 +43,9 @@ std::optional<int32_t> ClassLookup::find(std::string_view text) const {
     return find_name(class_name(text, true));
   }
   const std::optional<int32_t> named = find_name(std::string(text));
-  if (named.has_value() || !scheme_.accepts_ids) {
-    return named;
-  }
-  const std::optional<int64_t> id = as_integer(text);
-  if (id.has_value() && *id >= 0 && *id < scheme_.num_labels) {
-    return find_name(scheme_.names[static_cast<size_t>(*id)]);
-  }
-  return std::nullopt;
+  // If another name is a number, the same file would be read partly by names and partly by ids: with the names '1' and
+  // '2', both 0 (an id) and 1 (a name) would be the first class.
+  return named || ambiguous_ ? named : find_id(text);
 }
 
 std::string ClassLookup::known() const {
@@ -47,6 +60,13 @@ std::string ClassLookup::known() const {
 }
 
 std::string ClassLookup::describe_unseen(const std::string& label) const {
+  if (ambiguous_ && find_id(label)) {
+    return fmt::format(
+        "the label '{}' is the id of a class, not a name, and the names of the classes are other numbers "
+        "(id {} has the name '{}'), so it is unclear which class the label means; the names are {}\n  write "
+        "these names as labels, or correct id2label in the model's config.json",
+        label, *ambiguous_, excerpt(scheme_.names_by_id()[static_cast<size_t>(*ambiguous_)]), known());
+  }
   switch (scheme_.origin) {
     case LabelOrigin::kTrainingData:
       return fmt::format(

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/units.h"
+#include "io/data/label_cells.h"
 
 namespace plimsoll {
 namespace {
@@ -312,6 +314,8 @@ void CsvParser::read_header() {
   for (size_t i = 0; i < columns.size(); ++i) {
     if (std::find(columns.begin(), columns.begin() + static_cast<std::ptrdiff_t>(i), columns[i]) !=
         columns.begin() + static_cast<std::ptrdiff_t>(i)) {
+      if (is_value_like(columns[i]))
+        throw_at_line(name_, line, "{}", missing_header_advice(columns[i], std::ssize(columns)));
       throw_at_line(name_, line, "two columns of the header have the name '{}': rename one", columns[i]);
     }
   }
@@ -362,6 +366,17 @@ std::string other_separator(std::string_view header, char delimiter) {
     if (letter != delimiter && count(letter) > count(delimiter)) return name;
   }
   return {};
+}
+
+bool is_value_like(std::string_view name) {
+  return as_number(name).has_value() || std::ranges::count(name, ' ') >= 3;
+}
+
+std::string missing_header_advice(std::string_view value, int64_t num_columns) {
+  return fmt::format(
+      "the first row looks like data ('{}'), but it must name the {}: write their names, such as label and "
+      "text, as the first line",
+      excerpt(value), counted(num_columns, "column"));
 }
 
 std::string separator_advice(std::string_view header, char delimiter) {

@@ -204,6 +204,9 @@ TEST(CsvReader, SaysWhatIsWrongAndWhere) {
       {"two columns of one name",
        "a,b,a\n1,2,3\n",
        {"4: f.csv:1: two columns of the header have the name 'a'"}},
+      {"no header, two equal values",
+       "0,0,\"A film\"\n1,1,bad\n",
+       {"4: f.csv:1: the first row looks like data ('0'), but it must name the 3 columns"}},
   };
   for (const auto& c : cases) {
     const std::string error = error_of([&] { parse(c.bytes); });

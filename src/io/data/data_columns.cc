@@ -34,7 +34,7 @@ std::string first_row_hint(const Table& table) {
 // Returns true if a name of a column looks like a value: a number, a sentence, or a value of its column.
 bool looks_like_value(const Table& table, int64_t column) {
   const std::string& name = table.columns()[static_cast<size_t>(column)];
-  if (as_number(name).has_value() || std::count(name.begin(), name.end(), ' ') >= 3) return true;
+  if (is_value_like(name)) return true;
   for (int64_t row = 0; row < std::min<int64_t>(table.num_rows(), 1000); ++row) {
     if (table.cell(row, column) == name) return true;
   }
@@ -60,11 +60,7 @@ std::string separator_hint(const Table& table) {
   }
   const std::optional<std::string> value = value_in_header(table);
   if (!value) return {};
-  return fmt::format(
-      "\n  the first row looks like data ('{}'), but it must name the {}: write their names, such as label "
-      "and "
-      "text, as the first line",
-      excerpt(*value), counted(table.num_columns(), "column"));
+  return "\n  " + missing_header_advice(*value, table.num_columns());
 }
 
 void require_column(const Table& table, const std::string& name) {
@@ -248,6 +244,26 @@ void require_label_column(const Table& table, const std::string& label) {
       place_of_columns(table), label, table.column_list(), first_row_hint(table), separator_hint(table));
 }
 
+std::string check_header(const Table& table, const ColumnOptions& options) {
+  if (table.is_typed() || !options.text.empty() || table.find_column(options.label) >= 0) return {};
+  const auto names_a_text = [&](const char* name) { return table.find_column(name) >= 0; };
+  if (names_a_text("text") || std::ranges::any_of(kPairsOfTexts, [&](const auto& pair) {
+        return names_a_text(pair.first) || names_a_text(pair.second);
+      })) {
+    return {};
+  }
+  if (const std::optional<std::string> value = value_in_header(table)) {
+    throw_error(ErrorCode::kBadData,
+                "{}: {}; if it does name the columns, select those of the texts with --text_column_names",
+                table.file_name(), missing_header_advice(*value, table.num_columns()));
+  }
+  if (table.num_columns() != 1 || table.columns()[0].find(' ') == std::string::npos) return {};
+  return fmt::format(
+      "{}: the first row ('{}') is read as the name of the column; if it is a text, write a name, such as "
+      "text, as the first line",
+      table.file_name(), excerpt(table.columns()[0]));
+}
+
 namespace {
 
 // Refuses a JSON file whose only row consists of the columns of a table: pandas' DataFrame.to_json writes an
@@ -278,8 +294,16 @@ std::optional<ColumnChoice> choose_id_columns(const Table& table, const ColumnOp
   const int64_t ids = table.find_column("input_ids");
   const bool is_selected =
       options.text.empty() || (options.text.size() == 1 && options.text[0] == "input_ids");
-  if (!table.is_typed() || ids < 0 || table.num_rows() == 0 || !is_selected || !options.tagging.empty()) {
-    return std::nullopt;
+  if (ids < 0 || table.num_rows() == 0 || !is_selected || !options.tagging.empty()) return std::nullopt;
+  if (!table.is_typed()) {
+    const auto items = find_json_list(table.cell(0, ids));
+    if (!items || items->empty() || (*items)[0].kind != CellKind::kInteger) return std::nullopt;
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the column 'input_ids' has lists of token ids, which a CSV file contains as text; write JSON "
+        "Lines, {{\"input_ids\": [2, 5, 3], \"label\": 1}}, or select a column of texts with "
+        "--text_column_names",
+        table.file_name());
   }
   ColumnChoice choice;
   choice.has_ids = true;
@@ -359,6 +383,7 @@ ColumnChoice choose_document_column(const Table& table, const std::optional<std:
   for (int64_t column = 0; column < table.num_columns() && choice.first.empty(); ++column) {
     if (has_text(table, column)) choice.first = table.columns()[static_cast<size_t>(column)];
   }
+  if (std::string note = check_header(table, {}); !note.empty()) choice.note = std::move(note);
   if (choice.first.empty()) {
     throw_error(ErrorCode::kBadData,
                 "{}: no column has texts: expected a column 'text', or one that --text_column_names selects, "

@@ -61,6 +61,11 @@ struct ColumnChoice {
 // label; kBadData if rows of words are requested and the table cannot have them.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 
+// Checks that the first row of a CSV file names its columns, for rows that need no label column: without a header the first
+// text would be lost. A label column, a usual name of a text column and selected text columns show that the row is a header.
+// Returns a note if the only name could be a text, otherwise an empty string. Errors: kBadData if a name looks like a value.
+std::string check_header(const Table& table, const ColumnOptions& options);
+
 // Selects the column of the documents of a corpus: `named`; else "input_ids" if it has lists, with "labels" if that has lists too; else "text"; else the first
 // column that has a text, as run_clm takes the first one, with a note if there are others. Errors: kBadData if the column
 // does not exist, or if no column has a text; the message lists the columns.

@@ -188,6 +188,38 @@ TEST(Columns, NameAFileWithoutHeader) {
   }
 }
 
+// Without a label column, nothing else shows that the first row is not a header, and its text would be lost.
+TEST(Columns, OfRowsToPredictAreNamedByAHeader) {
+  const auto check = [](const char* bytes, const ColumnOptions& options = {}) {
+    std::string note;
+    const std::string error = error_of([&] { note = check_header(csv(bytes), options); });
+    return note.empty() ? error : note;
+  };
+  const std::string lost = "4: f.csv: the first row looks like data ('{}'), but it must name the ";
+  for (const auto& [bytes, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"good film,1\nbad film,0\n", "1"},
+           {"good film,positive\nbad film,negative\nfine music,positive\n", "positive"},
+           {"this film was very good\nbad film\n", "this film was very good"}}) {
+    EXPECT_TRUE(check(bytes).starts_with(fmt::format(fmt::runtime(lost), value))) << check(bytes);
+    EXPECT_NE(check(bytes).find("--text_column_names"), std::string::npos) << check(bytes);
+  }
+  EXPECT_TRUE(
+      check("good film\nbad film\n").starts_with("f.csv: the first row ('good film') is read as the name"));
+  for (const char* bytes : {"0,text\n1,good film\n", "0,sentence1,sentence2\n1,a,b\n", "0,label\n1,2\n",
+                            "review,id\ngood film,1\n", "review\ngood film\n"}) {
+    EXPECT_EQ(check(bytes), "no error") << bytes;
+  }
+  EXPECT_EQ(check("good film,1\nbad film,0\n", {.text = {"good film"}}), "no error");
+}
+
+TEST(Columns, OfTokenIdsNeedJson) {
+  EXPECT_TRUE(
+      error_of([] { choose_columns(csv("input_ids,label\n\"[2, 5]\",1\n")); })
+          .starts_with(
+              "4: f.csv: the column 'input_ids' has lists of token ids, which a CSV file contains as text"));
+  EXPECT_EQ(choose_columns(csv("input_ids,label\ngood,1\n")).first, "input_ids");
+}
+
 TEST(Columns, AreNotTheRowsOfAFile) {
   const auto error = [](const std::string& bytes) {
     return error_of([&] {
@@ -199,8 +231,7 @@ TEST(Columns, AreNotTheRowsOfAFile) {
       "4: f.json: the file has an object for each of 'text', 'label', but one object per row";
   // DataFrame.to_json with orient "columns" (the default), "index", a dictionary of lists, "split" and "values".
   EXPECT_TRUE(error(R"({"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}})").starts_with(objects));
-  EXPECT_TRUE(
-      error("{\n\"text\": {\"0\": \"a\"}, \"label\": {\"0\": 1}}").starts_with("4: f.json: the file is an "));
+  EXPECT_TRUE(error("{\n\"text\": {\"0\": \"a\"}, \"label\": {\"0\": 1}}").starts_with(objects));
   EXPECT_TRUE(error(R"({"0":{"text":"a","label":1},"1":{"text":"b","label":0}})")
                   .starts_with("4: f.json: the file has an object for each of '0', '1'"));
   EXPECT_TRUE(error(R"({"text":["a","b"],"label":[1,0]})")

@@ -1,10 +1,12 @@
 #include "io/data/table_reader.h"
 
+#include <fmt/ranges.h>
 #include <simdjson.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "io/data/json_scanner.h"
@@ -316,13 +318,19 @@ Table read_json(const TextFile& file) {
   } else {
     scanner.take('{', "an array of objects, {\"data\": [...]} or one object per line");
     bool found = false;
+    std::vector<std::string> keys;
+    int64_t num_objects = 0;
+    int64_t num_lists = 0;
     scanner.skip_space();
     bool more = !scanner.at('}');
     while (more) {
       const std::string_view key = scanner.take_key();
+      keys.emplace_back(key);
       scanner.skip_space();
       scanner.take(':', "':' after a key");
       scanner.skip_space();
+      num_objects += scanner.at('{') ? 1 : 0;
+      num_lists += scanner.at('[') ? 1 : 0;
       if (key == "data" && !found && scanner.at('[')) {
         read_rows(scanner, rows);
         found = true;
@@ -337,6 +345,17 @@ Table read_json(const TextFile& file) {
       }
     }
     scanner.take('}', "'}'");
+    // pandas' DataFrame.to_json writes an object per column by default, and a dictionary of lists has a list per column.
+    if (!found && ((!keys.empty() && num_objects == std::ssize(keys)) ||
+                   (keys.size() >= 2 && num_lists == std::ssize(keys)))) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: the file has {} for each of '{}'{}, but one object per row is expected\n  write rows with "
+          "pandas' DataFrame.to_json(path, orient='records', lines=True)",
+          file.name, num_objects > 0 ? "an object" : "a list",
+          fmt::join(std::span(keys).first(std::min<size_t>(keys.size(), 10)), "', '"),
+          keys.size() > 10 ? fmt::format(" and {} more", keys.size() - 10) : "");
+    }
     if (!found) {
       throw_error(ErrorCode::kBadData,
                   "{}: the file is an object without \"data\": expected an array of objects, {{\"data\": "

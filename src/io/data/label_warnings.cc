@@ -80,6 +80,23 @@ std::string place(const TextSplit& train, int64_t row) {
   return fmt::format("{}:{}", train.table().file_name(), train.line(row));
 }
 
+// Returns the first row whose label is not an integer, or the last row. In JSON, 1.0 is a float.
+int64_t first_float(const TextSplit& train) {
+  const auto is_integer = [&](int64_t row) {
+    return train.table().is_typed() ? train.label_kind(row) == CellKind::kInteger
+                                    : as_integer(train.label(row)).has_value();
+  };
+  int64_t row = 0;
+  while (row + 1 < train.num_rows() && is_integer(row)) ++row;
+  return row;
+}
+
+// Returns a label as its file contains it. Cells of JSON contain 1.0 as "1".
+std::string written_number(const TextSplit& train, int64_t row) {
+  const bool is_float = train.label_kind(row) == CellKind::kFloat && as_integer(train.label(row));
+  return excerpt(train.label(row)) + (is_float ? ".0" : "");
+}
+
 void warn_of_sets(const TextSplit& train, const LabelForms& forms, std::vector<std::string>& warnings) {
   for (const std::string_view delimiter : {"||", "|", "#", ";", ","}) {
     const std::optional<int64_t> row = find_set(forms, delimiter);
@@ -98,12 +115,11 @@ std::vector<std::string> label_warnings(const TextSplit& train, const LabelSchem
                                         bool is_kind_given) {
   std::vector<std::string> warnings;
   if (scheme.kind == LabelKind::kNumbers && !is_kind_given && train.num_rows() > 0) {
-    int64_t row = 0;
-    while (row + 1 < train.num_rows() && as_integer(train.label(row))) ++row;
+    const int64_t row = first_float(train);
     warnings.push_back(
         fmt::format("{}: the labels are numbers that are not all integers ({}), so the model learns a "
                     "regression; for classes give --problem_type single_label_classification",
-                    place(train, row), excerpt(train.label(row))));
+                    place(train, row), written_number(train, row)));
   }
   if (scheme.kind != LabelKind::kClass) return warnings;
   const LabelForms forms = find_forms(train);

@@ -41,7 +41,8 @@ struct LabelScheme {
   int64_t num_labels = 0;  // number of classes or regression targets
   std::string delimiter = ",";
   bool integer_names = false;  // classes are integers: "07" means 7
-  bool accepts_ids = false;    // a file may contain the id of a class instead of its name (GLUE)
+  // A file may contain the id of a class instead of its name (GLUE), unless the name of a class is another number.
+  bool accepts_ids = false;
   // The id of class i if the model's configuration defines its own order, otherwise empty.
   std::vector<int64_t> ids = {};
 
@@ -114,18 +115,21 @@ class ClassLookup {
   // Creates the table of known classes, once per split. The scheme must outlive the lookup.
   explicit ClassLookup(const LabelScheme& scheme);
 
-  // Returns the id of a class, or nothing for an unknown one.
+  // Returns the id of a class by its name or, if the scheme accepts ids, by its id. Returns nothing for an unknown class,
+  // and for an id if the name of some class is another number: such a file is read by names only.
   std::optional<int32_t> find(std::string_view text) const;
   // Throws kBadData with the file:line of the row; the message lists the known classes.
   [[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label) const;
 
  private:
   std::optional<int32_t> find_name(const std::string& name) const;
+  std::optional<int32_t> find_id(std::string_view text) const;
   std::string known() const;
   std::string describe_unseen(const std::string& label) const;
 
   const LabelScheme& scheme_;
   std::unordered_map<std::string, int32_t> ids_;
+  std::optional<int64_t> ambiguous_;  // the id of the first class whose name is a number other than its id
 };
 
 // Finds labels of a training split that are probably not meant as they are read. Thread-safe: pure functions.

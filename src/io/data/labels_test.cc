@@ -171,6 +171,33 @@ TEST(Labels, BecomeIds) {
             (std::vector<int32_t>{0}));
 }
 
+// With the names 1 and 2, the label 1 is a name and the label 0 only an id. Both would be the first class.
+TEST(Labels, AreNotReadPartlyAsNamesAndPartlyAsIds) {
+  const LabelScheme shifted = given_labels({"1", "2"});
+  EXPECT_EQ(encode_labels(csv_labels({"2", "1"}), shifted).classes, (std::vector<int32_t>{1, 0}));
+  for (const LabelUse use : {LabelUse::kRequired, LabelUse::kOptional}) {
+    const std::string error = error_of([&] { encode_labels(csv_labels({"1", "0"}), shifted, use); });
+    EXPECT_NE(error.find("train.csv:3: the label '0' is the id of a class, not a name"), std::string::npos)
+        << error;
+    EXPECT_NE(error.find("(id 0 has the name '1')"), std::string::npos) << error;
+    EXPECT_NE(error.find("correct id2label"), std::string::npos) << error;
+  }
+  const auto refuses = [](const Names& names, const TextSplit& split, LabelKind kind = LabelKind::kClass) {
+    LabelScheme scheme = given_labels(names);
+    scheme.kind = kind;
+    return error_of([&] { encode_labels(split, scheme); }).find("is the id of a class") != std::string::npos;
+  };
+  EXPECT_TRUE(refuses({"1.0", "2.0"}, csv_labels({"1", "0"})));
+  EXPECT_TRUE(refuses({"1", "0"}, csv_labels({"01"}))) << "0 and 1 are names, 01 is an id";
+  EXPECT_TRUE(refuses({"2", "3", "a"}, json_labels({"[1, 2]"}), LabelKind::kClasses));
+  EXPECT_FALSE(refuses({"0", "1"}, csv_labels({"1", "0"})));
+  EXPECT_FALSE(refuses({"1", "0"}, csv_labels({"1", "0"}))) << "every label is a name";
+  EXPECT_FALSE(refuses({"nan", "inf"}, csv_labels({"1", "0"})));
+  EXPECT_EQ(encode_labels(csv_labels({"1", "b", "0"}), given_labels({"a", "b"})).classes,
+            (std::vector<int32_t>{1, 1, 0}))
+      << "without numbers as names, an id has only one meaning";
+}
+
 TEST(Labels, ToPredictMayBeMissing) {
   const LabelScheme scheme = infer_labels(csv_labels({"0", "1"}));
   EXPECT_EQ(encode_labels(csv_labels({"-1", "", "1"}), scheme, LabelUse::kOptional).classes,
@@ -363,6 +390,10 @@ TEST(Labels, WarnWithTheLine) {
     ASSERT_EQ(warnings.size(), 1u) << c.labels[0];
     EXPECT_TRUE(warnings[0].starts_with(c.warning)) << warnings[0] << "\n  expected " << c.warning;
   }
+  // JSON keeps 1.0 as the number 1, but the file contains a float.
+  const TextSplit floats = json_labels({"1", "1.0", "0.0"});
+  EXPECT_TRUE(label_warnings(floats, infer_labels(floats), false)[0].starts_with(
+      "train.jsonl:2: the labels are numbers that are not all integers (1.0)"));
   const TextSplit split = csv_labels({"1.0", "0.5"});
   EXPECT_TRUE(label_warnings(split, infer_labels(split, {LabelKind::kNumbers}), true).empty());
 }

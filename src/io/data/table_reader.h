@@ -53,6 +53,10 @@ Table read_csv(TextFile file, const CsvOptions& options = {});
 std::string other_separator(std::string_view header, char delimiter);
 // Returns the sentence for a file with other separators: what it has, what it needs, and what to do.
 std::string separator_advice(std::string_view header, char delimiter);
+// Returns true if a name in the header of a CSV file looks like a value: a number or a sentence.
+bool is_value_like(std::string_view name);
+// Returns the sentence for a file whose first row looks like data, with the value in it that shows this.
+std::string missing_header_advice(std::string_view value, int64_t num_columns);
 
 // Reads JSON and JSONL into a Table. Thread-safe: pure functions.
 //

@@ -201,6 +201,16 @@ TEST(WordLabels, OfAModelWithNamesMayBeItsIds) {
   EXPECT_EQ(encode_word_labels(ids, scheme).classes, (std::vector<int32_t>{1, 0}));
 }
 
+TEST(WordLabels, AreNotReadPartlyAsNamesAndPartlyAsIds) {
+  const LabelScheme scheme = given_labels({"1", "2"});
+  const TextSplit names = split_of(R"({"tokens": ["a", "b"], "ner_tags": [1, 2]})");
+  EXPECT_EQ(encode_word_labels(names, scheme).classes, (std::vector<int32_t>{0, 1}));
+  const TextSplit both = split_of(R"({"tokens": ["a", "b"], "ner_tags": [1, 0]})");
+  EXPECT_TRUE(error_of([&] {
+                encode_word_labels(both, scheme);
+              }).starts_with("4: f.jsonl:1: the label '0' is the id of a class, not a name"));
+}
+
 TEST(WordLabels, MayBeAbsentWhenPredicting) {
   const LabelScheme scheme = given_labels({"O", "B-PER"}, LabelOrigin::kTrainingData);
   const TextSplit some = split_of(
