@@ -312,6 +312,27 @@ TEST(RunOfRanks, ARankWhosePeerIsKilledSaysSoAndEndsSoon) {
   EXPECT_EQ(plan.exit_code, 0) << plan.output;
 }
 
+// A process that is stopped keeps its connections, so that only the time limit ends the others.
+TEST(RunOfRanks, AStoppedRankIsNoticedAfterTheTimeLimit) {
+  if (on_gpus()) GTEST_SKIP() << "a GPU waits for the marks of other ranks without a time limit";
+  const TestFolder folder("ranks_stopped");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  const int port = free_port();
+  const auto words = words_of(model, run, {.ranks = 2}, 100'000,
+                              {"--save_steps", "1", "--save_total_limit", "2", "--ddp_timeout", "2"});
+  Process first(words, folder.path("log0"), variables_of(0, port));
+  Process second(words, folder.path("log1"), variables_of(1, port));
+  wait_for(first, run + "/checkpoint-3");
+  second.send(SIGSTOP);
+  const ProcessResult result = first.wait(20'000);
+  second.send(SIGKILL);
+  EXPECT_EQ(result.exit_code, 7) << result.output;
+  EXPECT_NE(result.output.find("did not end within 2 s: rank 0 waits for rank 1 of 2"), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("--resume_from_checkpoint True"), std::string::npos) << result.output;
+}
+
 // A difference between ranks is an error before the first step.
 TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
   const TestFolder folder("ranks_differ");
