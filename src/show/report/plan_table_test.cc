@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "hardware/gpu_constant.h"
 #include "plan/anatomy/memory.h"
 #include "plan/compile/kernel_choice.h"
 #include "plan/search/suggest.h"
