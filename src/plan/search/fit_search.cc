@@ -139,7 +139,7 @@ class SetSearch {
 
   // Returns true if this set cannot be among the answers: enough answers certainly precede it in the order of
   // order_ties(), and one of them changes training no more than this set. A faster answer precedes it if it changes
-  // the run no more, or if the difference in speed is larger than a tie.
+  // the run no more, or if the difference in speed is larger than that of two rows of a tie can be.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;
@@ -147,7 +147,9 @@ class SetSearch {
       if (answer.ms_per_sample > entry.bound_ms) continue;
       is_as_alike = is_as_alike || answer.extent.effect <= entry.node->extent.effect;
       const bool changes_no_more = answer.extent <= entry.node->extent;
-      before += changes_no_more || !is_tie(answer.ms_per_sample, entry.bound_ms) ? 1 : 0;
+      // A tie extends from its fastest row by the error of estimates, and from its first row once more.
+      const double last_of_tie = (1 + kEstimateError) * answer.ms_per_sample;
+      before += changes_no_more || !is_tie(last_of_tie, entry.bound_ms) ? 1 : 0;
     }
     return before >= question_.num_answers && (is_as_alike || !question_.of_each_effect);
   }

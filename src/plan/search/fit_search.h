@@ -71,7 +71,9 @@ struct FitSearch {
 
 // Sorts rows by a value, the smallest first, and then the rows of each tie by the extent to which they change the run. A
 // tie is a row and all slower rows whose value differs from its own by less than the error of estimates
-// (kEstimateError); its rows get the same number `tie`, the first 1. `value` and `extent` are called with a row.
+// (kEstimateError). If a slower row differs by less than this error from the row that would be the first of the tie, and
+// changes the run less, it belongs to the tie too: the first row never changes more than a row that is as fast as far as the
+// estimate can tell. The rows of a tie get the same number `tie`, the first 1. `value` and `extent` are called with a row.
 template <typename Row, typename Value, typename Extent>
 void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
   std::ranges::stable_sort(rows, {}, value);
@@ -82,6 +84,12 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
     for (end = begin; end < rows.size() && (end == begin || is_tie(least, std::invoke(value, rows[end])));
          ++end)
       rows[end].tie = tie;
+    const Row& first = *std::ranges::min_element(rows.subspan(begin, end - begin), {}, extent);
+    for (size_t i = end; i < rows.size() && is_tie(std::invoke(value, first), std::invoke(value, rows[i]));
+         ++i) {
+      if (!(std::invoke(extent, rows[i]) < std::invoke(extent, first))) continue;
+      for (; end <= i; ++end) rows[end].tie = tie;
+    }
     std::ranges::stable_sort(rows.subspan(begin, end - begin), {}, extent);
   }
 }

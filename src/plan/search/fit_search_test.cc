@@ -359,11 +359,21 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
   const ExtentOfChange sgd{.effect = Effect::kOtherModel, .num_arguments = 1};
   EXPECT_EQ(ordered({}), "");
   EXPECT_EQ(ordered({{"bf16", 20, bf16}}), "bf16 1");
-  // 20.3 and 20.7 are within 15 % of 20, which 23.1 is not.
+  // 20.3 and 20.7 are within 15 % of 20. 23.9 is within 15 % of neither 20 nor 20.7.
   EXPECT_EQ(
       ordered(
-          {{"pure", 20, pure}, {"bf16", 20.7, bf16}, {"bf16, adam", 20.3, bf16_adam}, {"as is", 23.1, none}}),
+          {{"pure", 20, pure}, {"bf16", 20.7, bf16}, {"bf16, adam", 20.3, bf16_adam}, {"as is", 23.9, none}}),
       "bf16 1, bf16, adam 1, pure 1, as is 2");
+  // 23.1 is within 15 % of 20.7, the row that would be the first, and changes the run less.
+  EXPECT_EQ(ordered({{"pure", 20, pure},
+                     {"bf16", 20.7, bf16},
+                     {"bf16, adam", 23.05, bf16_adam},
+                     {"as is", 23.1, none}}),
+            "as is 1, bf16 1, bf16, adam 1, pure 1");
+  const ExtentOfChange fp8{.effect = Effect::kRounding, .multiplies_in_8_bits = true, .num_arguments = 1};
+  EXPECT_EQ(ordered({{"fp8", 20, fp8}, {"bf16, adam", 20.7, bf16_adam}}), "bf16, adam 1, fp8 1");
+  EXPECT_EQ(ordered({{"pure", 1, pure}, {"bf16, adam", 1.1, bf16_adam}, {"bf16", 1.2, bf16}}),
+            "bf16 1, bf16, adam 1, pure 1");
   EXPECT_EQ(ordered({{"pure", 20, pure}, {"as is", 22.9, none}}), "as is 1, pure 1");
   // Three arguments that keep the numbers change a run less than one argument that rounds, and rounding changes it
   // less than another update rule.

@@ -259,6 +259,8 @@ ExtentOfChange extent_of(const MethodSet& set, const RunSpec& run, const PlanReq
   return {.effect = effect_of(set, own),
           .drops_master_weights = std::ranges::any_of(
               set.methods(), [](const Method* method) { return !method->keeps_master_weights; }),
+          .multiplies_in_8_bits =
+              std::ranges::any_of(set.methods(), [](const Method* method) { return method->name == "fp8"; }),
           .num_arguments =
               std::ranges::count_if(words, [](const std::string& word) { return word.starts_with("--"); })};
 }

@@ -66,11 +66,12 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own);
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
 // The extent to which methods change a run. If several runs are equally fast, the one that changes least is
-// preferred: first the one that keeps the numbers, then the one that keeps fp32 masters, then the one with fewer
-// arguments.
+// preferred: first the one that keeps the numbers, then the one that keeps fp32 masters, then the one that does not
+// multiply in 8 bits, then the one with fewer arguments.
 struct ExtentOfChange {
   Effect effect = Effect::kNone;
   bool drops_master_weights = false;
+  bool multiplies_in_8_bits = false;
   int64_t num_arguments = 0;  // arguments that are added to the run
   // clang-tidy mistakes the zero of a rewritten comparison for a null pointer.
   auto operator<=>(const ExtentOfChange&) const = default;  // NOLINT(modernize-use-nullptr)
