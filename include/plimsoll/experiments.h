@@ -67,7 +67,8 @@ inline constexpr double kSteadySpread = 0.05;
 struct PeerFigures {
   double samples_per_s = 0;
   int64_t measured_bytes = 0;
-  std::string refused;  // the reason if it did not run, otherwise empty
+  std::string refused;      // the reason if it did not run, otherwise empty
+  std::string device = {};  // the device that it used, as it names it; empty in files of earlier versions
   bool operator==(const PeerFigures&) const = default;
 };
 

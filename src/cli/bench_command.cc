@@ -331,6 +331,7 @@ class Bench {
       std::snprintf(text, sizeof text, "; Trainer %.3g samples/s, %.0f MiB", row.peer->samples_per_s,
                     static_cast<double>(row.peer->measured_bytes) / 1048576.0);
       said += text;
+      if (!row.peer->device.empty()) said += " on " + row.peer->device;
     }
     return said;
   }

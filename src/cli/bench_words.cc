@@ -57,6 +57,21 @@ std::string own_peer_script() {
   throw Error(ErrorCode::kUsage, said + "\ngive its path with --peer_script");
 }
 
+// A dry run measures nothing, so that the rows would have no figures.
+void refuse_dry_run(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool is_off = i + 1 < words.size() && (words[i + 1] == "False" || words[i + 1] == "false");
+    const bool is_on =
+        (words[i] == "--dry_run" && !is_off) || words[i] == "--dry_run=True" || words[i] == "--dry_run=true";
+    if (is_on) {
+      throw Error(ErrorCode::kUsage,
+                  "bench: --dry_run: bench measures runs, and a dry run does not train; omit it, or see the "
+                  "plan of a "
+                  "run with plimsoll plan");
+    }
+  }
+}
+
 }  // namespace
 
 BenchWords read_bench_words(const CommandWords& words) {
@@ -76,6 +91,7 @@ BenchWords read_bench_words(const CommandWords& words) {
     throw Error(ErrorCode::kUsage,
                 "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");
   }
+  refuse_dry_run(read.more);
   // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not
   // by their speed.
   if (read.repeats == 0) read.repeats = read.experiments ? kRepeats : 1;

@@ -76,7 +76,8 @@ ExperimentFigures figures_of(const Json& object) {
 PeerFigures peer_of(const Json& object) {
   return {.samples_per_s = number_of(object.at("samples_per_s")),
           .measured_bytes = object.at("measured_bytes"),
-          .refused = object.at("refused")};
+          .refused = object.at("refused"),
+          .device = object.value("device", "")};
 }
 
 Json errors_object(const PredictionErrors& errors) {
@@ -100,8 +101,12 @@ Json summary_object(const std::vector<ExperimentRow>& rows) {
   predictions["others_scaled_by_it"] = errors_object(summary.scaled);
   return {{"reference", summary.reference},
           {"alone", std::move(alone)},
-          {"fastest", {{"name", summary.fastest}, {"samples_per_s", number(summary.fastest_samples_per_s)}}},
-          {"smallest", {{"name", summary.smallest}, {"measured_bytes", summary.smallest_bytes}}},
+          {"fastest",
+           {{"name", summary.is_fastest_clear ? Json(summary.fastest) : Json()},
+            {"samples_per_s", number(summary.fastest_samples_per_s)}}},
+          {"smallest",
+           {{"name", summary.is_smallest_clear ? Json(summary.smallest) : Json()},
+            {"measured_bytes", summary.smallest_bytes}}},
           {"predictions", std::move(predictions)}};
 }
 
@@ -120,7 +125,8 @@ Json experiment_row_object(const ExperimentRow& row) {
   if (row.peer) {
     object["peer"] = {{"samples_per_s", number(row.peer->samples_per_s)},
                       {"measured_bytes", row.peer->measured_bytes},
-                      {"refused", row.peer->refused}};
+                      {"refused", row.peer->refused},
+                      {"device", row.peer->device}};
   }
   return object;
 }

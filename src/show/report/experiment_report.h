@@ -35,9 +35,15 @@ struct ExperimentSummary {
   // The name of the first row that ran. If no row ran, all fields are empty.
   std::string reference = {};
   std::vector<MethodGain> alone = {};
+  // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both. Without a spread,
+  // because a row ran fewer than three times, it is never clear.
   std::string fastest = {};
   double fastest_samples_per_s = 0;
+  bool has_spread = false;
+  bool is_fastest_clear = false;
+  // The row with the least memory. `is_smallest_clear`: by more than 2 % and 2 MiB.
   std::string smallest = {};
+  bool is_smallest_clear = false;
   int64_t smallest_bytes = 0;
   PredictionErrors predictions = {};
   // The errors of the other rows if all predictions are multiplied by `scale`, the ratio of measured to predicted

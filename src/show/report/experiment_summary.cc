@@ -23,6 +23,27 @@ std::optional<double> spread_of_both(const ExperimentFigures& a, const Experimen
   return *first + *second;
 }
 
+// Returns true if the row is faster than every other one by more than the spread of both.
+bool is_clearly_fastest(const ExperimentRow& row, const std::vector<ExperimentRow>& rows) {
+  return std::ranges::all_of(rows, [&](const ExperimentRow& other) {
+    if (&other == &row || !other.figures) return true;
+    const std::optional<double> spread = spread_of_both(*row.figures, *other.figures);
+    return spread && ratio(row.figures->samples_per_s, other.figures->samples_per_s) > 1 + *spread;
+  });
+}
+
+// Returns true if the row needs less memory than every other one. Differences of the size of a few pages are noise.
+bool is_clearly_smallest(const ExperimentRow& row, const std::vector<ExperimentRow>& rows) {
+  constexpr int64_t kLeastBytes = int64_t{2} << 20;
+  constexpr double kLeastShare = 0.02;
+  return std::ranges::all_of(rows, [&](const ExperimentRow& other) {
+    if (&other == &row || !other.figures) return true;
+    const int64_t saved = other.figures->measured_bytes - row.figures->measured_bytes;
+    return saved > kLeastBytes &&
+           static_cast<double>(saved) > kLeastShare * static_cast<double>(other.figures->measured_bytes);
+  });
+}
+
 void add_predictions(const std::vector<ExperimentRow>& rows, const ExperimentRow& first,
                      ExperimentSummary& summary) {
   summary.scale = ratio(first.figures->samples_per_s, first.figures->predicted_samples_per_s);
@@ -92,7 +113,11 @@ ExperimentSummary summarize(const std::vector<ExperimentRow>& rows) {
   }
   summary.fastest = fastest->experiment.name;
   summary.fastest_samples_per_s = fastest->figures->samples_per_s;
+  summary.has_spread = std::ranges::all_of(
+      rows, [](const ExperimentRow& row) { return !row.figures || speed_spread(*row.figures).has_value(); });
+  summary.is_fastest_clear = summary.has_spread && is_clearly_fastest(*fastest, rows);
   summary.smallest = smallest->experiment.name;
+  summary.is_smallest_clear = is_clearly_smallest(*smallest, rows);
   summary.smallest_bytes = smallest->figures->measured_bytes;
   add_predictions(rows, *first, summary);
   return summary;

@@ -295,9 +295,16 @@ std::string experiment_summary(const std::vector<ExperimentRow>& rows) {
     text += "  'run once': --repeats 3 measures the spread, without which there is no verdict on speed\n";
   }
   text += describe_unsteady_rows(rows);
-  return text + wrapped(fmt::format("fastest: {}, {} samples/s; smallest: {}, {} MiB", summary.fastest,
-                                    rate(summary.fastest_samples_per_s), summary.smallest,
-                                    mib(summary.smallest_bytes)));
+  const std::string fastest =
+      summary.is_fastest_clear
+          ? fmt::format("{}, {} samples/s", summary.fastest, rate(summary.fastest_samples_per_s))
+      : summary.has_spread ? "unclear, the best rows differ by less than their spread"
+                           : "unclear, rows that ran fewer than 3 times have no spread (--repeats 3)";
+  const std::string smallest =
+      summary.is_smallest_clear
+          ? fmt::format("{}, {} MiB", summary.smallest, mib(summary.smallest_bytes))
+          : fmt::format("unclear, several rows need about {} MiB", mib(summary.smallest_bytes));
+  return text + wrapped(fmt::format("fastest: {}; smallest: {}", fastest, smallest));
 }
 
 std::string experiment_csv(const std::vector<ExperimentRow>& rows) {

@@ -105,7 +105,8 @@ TEST(ExperimentSummary, CountsOnlyRowsThatChangeOneThing) {
   const std::string summary = experiment_summary(four_rows());
   EXPECT_TRUE(contains(summary, "half")) << summary;
   EXPECT_FALSE(contains(summary, "both  ")) << summary;
-  EXPECT_TRUE(contains(summary, "fastest: half, 160 samples/s; smallest: both, 2500 MiB")) << summary;
+  EXPECT_TRUE(contains(summary, "fastest: unclear, rows that ran fewer than 3 times")) << summary;
+  EXPECT_TRUE(contains(summary, "smallest: both,") && contains(summary, "2500 MiB")) << summary;
   EXPECT_TRUE(contains(summary, "run once")) << summary;
   EXPECT_FALSE(contains(summary, "costs")) << "there is no verdict on speed without a spread: " << summary;
   EXPECT_EQ(experiment_summary({four_rows().back()}), "");
@@ -132,10 +133,21 @@ TEST(ExperimentSummary, GivesAVerdictOnlyBeyondTheSpread) {
   EXPECT_TRUE(contains(steady, "      yes     4.00 x   4%")) << steady;
   EXPECT_TRUE(contains(steady, "    costs     0.75 x   4%")) << steady;
   EXPECT_FALSE(contains(steady, "differ by more than")) << steady;
+  EXPECT_TRUE(contains(steady, "fastest: half, 160 samples/s; smallest: both, 2500 MiB")) << steady;
   const std::string noisy = experiment_summary(repeated_rows(0.15));
   EXPECT_TRUE(contains(noisy, "      yes     4.00 x  30%")) << noisy;
   EXPECT_TRUE(contains(noisy, "  unclear     0.75 x  30%")) << noisy;
   EXPECT_TRUE(contains(noisy, "measure them again with --rerun\n  'vanilla;half;small;both'")) << noisy;
+}
+
+TEST(ExperimentSummary, NamesNoRowThatIsNoBetterThanAnother) {
+  const std::string noisy = experiment_summary(repeated_rows(0.2));
+  EXPECT_TRUE(contains(noisy, "fastest: unclear, the best rows differ by less than their spread")) << noisy;
+  std::vector<ExperimentRow> rows = repeated_rows(0.02);
+  for (ExperimentRow& row : rows) row.figures->measured_bytes = int64_t{25} << 20;
+  rows[0].figures->measured_bytes += int64_t{1} << 20;
+  const std::string alike = experiment_summary(rows);
+  EXPECT_TRUE(contains(alike, "smallest: unclear, several rows need about 25 MiB")) << alike;
 }
 
 TEST(ExperimentRuns, MedianMaximumAndSpread) {
@@ -188,7 +200,7 @@ TEST(ExperimentTable, ShowsThePeerAndEvaluations) {
 
 TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   std::vector<ExperimentRow> rows = four_rows();
-  rows[0].peer = PeerFigures{.samples_per_s = 20, .measured_bytes = 7, .refused = "x"};
+  rows[0].peer = PeerFigures{.samples_per_s = 20, .measured_bytes = 7, .refused = "x", .device = "cpu"};
   rows[1].figures->evaluation = {{"eval_loss", 0.5}};
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
@@ -218,7 +230,8 @@ TEST(ExperimentJson, SaysWhenWhereAndWhatItComesTo) {
   EXPECT_EQ(json.at("rows")[0].at("figures").at("date"), "2026-11-24T10:00:00Z");
   const nlohmann::json& summary = json.at("summary");
   EXPECT_EQ(summary.at("reference"), "vanilla");
-  EXPECT_EQ(summary.at("fastest").at("name"), "half");
+  EXPECT_TRUE(summary.at("fastest").at("name").is_null()) << "the rows ran once";
+  EXPECT_EQ(summary.at("smallest").at("name"), "both");
   EXPECT_EQ(summary.at("smallest").at("measured_bytes"), int64_t{2500} << 20);
   ASSERT_EQ(summary.at("alone").size(), 2u);
   EXPECT_EQ(summary.at("alone")[0].at("method"), "half");
