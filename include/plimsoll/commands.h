@@ -83,7 +83,8 @@ std::string command_screen(const CommandInfo& command, std::string_view topic = 
 // Names that completion offers as values, by setting ("config_name"), or by command and setting ("plan device") for the
 // values of one command.
 using ValueNames = std::map<std::string, std::vector<std::string>, std::less<>>;
-// Returns the presets of --config_name, and the devices of each command: only plans can be made for every card.
+// Returns the values of the settings whose list is closed but not in the table of settings: the presets of --config_name, the
+// optimizers, the passes, and the devices of each command, because only plans can be made for every card.
 ValueNames known_value_names();
 
 // Returns a script with which a shell completes commands, options, choices, paths, and the names in `names`. Errors:

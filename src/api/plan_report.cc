@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/optimizer_table.h"
+#include "graph/passes/pass.h"
 #include "hardware/gpu_target.h"
 #include "models/config.h"
 #include "optim/optimizers.h"
@@ -299,6 +301,14 @@ ValueNames known_value_names() {
   names["device"] = {"auto", "cpu", "cuda:0"};
   names["plan device"] = names["device"];
   names["fit device"] = {"auto", "cpu", "cuda:0", "all"};
+  for (const OptimizerName& row : optimizer_names()) {
+    if (row.is_here()) names["optim"].emplace_back(row.name);
+  }
+  for (const PassInfo& pass : all_passes()) {
+    names["disable_pass"].emplace_back(pass.name);
+    names["stop_after_pass"].emplace_back(pass.name);
+  }
+  names["stop_after_pass"].emplace_back(kStopAfterNone);
   for (const GpuTarget& target : gpu_targets()) {
     names["plan device"].push_back(target.name);
     if (runs_release(target)) names["fit device"].push_back(target.name);
