@@ -78,6 +78,9 @@ class Bench {
     out.fill();
     PLIMSOLL_CUDA(cudaEventCreate(&start_));
     PLIMSOLL_CUDA(cudaEventCreate(&stop_));
+    cudaDeviceProp card{};
+    PLIMSOLL_CUDA(cudaGetDeviceProperties(&card, 0));
+    fmt::print("device {}\n", static_cast<const char*>(card.name));
     const int64_t bytes = int64_t{1} << 29;
     copy_rate_ = rate_of_copy(bytes);
     fmt::print("device copy of {} MiB: {:.3f} TB/s (read and written)\n\n", bytes >> 20, copy_rate_ * 1e-9);

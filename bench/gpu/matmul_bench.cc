@@ -12,6 +12,7 @@
 #include "device/cuda/cuda_device.h"
 #include "exec/cuda/measure_products.h"
 #include "exec/tuning.h"
+#include "hardware/gpu_target.h"
 #include "kernels/matmul/matmul_catalog.h"
 #include "plan/compile/kernel_choice.h"
 #include "plan/compile/plan.h"
@@ -19,12 +20,12 @@
 namespace plimsoll {
 namespace {
 
-PlanRequest request_of(const std::string& precision, int64_t tokens) {
+PlanRequest request_of(const std::string& precision, int64_t tokens, const CudaDeviceInfo& card) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");
   request.evaluate = false;
   request.device.kind = KernelDevice::kCuda;
-  request.device.gpu = *find_gpu_target("h200");
+  request.device.gpu = gpu_target_of(card.name, card.sm, card.num_multiprocessors, card.total_bytes);
   request.batches.train = {.tokens = tokens, .sequences = (tokens + 511) / 512, .longest = 512};
   if (precision == "bf16") request.precision.activation_dtype = DType::kBF16;
   if (precision == "tf32") request.precision.fp32_products = Fp32Products::kTf32;
@@ -33,7 +34,7 @@ PlanRequest request_of(const std::string& precision, int64_t tokens) {
 }
 
 void measure(const std::string& precision, int64_t tokens, CudaDevice& device, const CudaArena& arena) {
-  const Plan plan = build_plan(request_of(precision, tokens));
+  const Plan plan = build_plan(request_of(precision, tokens, device.info()));
   const auto measurer = make_cuda_measurer(device, arena.data(), arena.bytes());
   // Measures only the largest bucket.
   const double start = measurer->seconds();
@@ -68,6 +69,7 @@ void measure(const std::string& precision, int64_t tokens, CudaDevice& device, c
 int run(int argc, char** argv) {
   const int64_t tokens = argc > 1 ? std::atoll(argv[1]) : 2048;
   CudaDevice device(0);
+  fmt::print("device {}\n", device.info().name);
   const CudaArena arena(device, int64_t{4} << 30, 0);
   for (const std::string precision : {"fp32", "tf32", "tf32x3", "bf16"}) {
     if (argc <= 2 || precision == argv[2]) measure(precision, tokens, device, arena);
