@@ -89,7 +89,9 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
       found = TokenIdRows::kPossible;
       continue;
     }
-    if (path.empty() || !is_data_file(path) || name.find(".json") == std::string::npos) continue;
+    const bool is_json = name.find(".json") != std::string::npos;
+    const bool is_csv = name.ends_with(".csv") || name.ends_with(".tsv");
+    if (path.empty() || !is_data_file(path) || !(is_json || is_csv)) continue;
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;
     if (name != path) {
@@ -100,7 +102,10 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
     std::string head(size_t{64} << 10, '\0');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
     head.resize(static_cast<size_t>(file.gcount()));
-    if (head.find("\"input_ids\"") != std::string::npos) return TokenIdRows::kFound;
+    // A CSV file cannot have such rows, but its reader says so better than the missing tokenizer does.
+    const std::string_view header = std::string_view(head).substr(0, head.find('\n'));
+    if (is_csv && header.find("input_ids") != std::string_view::npos) found = TokenIdRows::kPossible;
+    if (is_json && head.find("\"input_ids\"") != std::string::npos) return TokenIdRows::kFound;
   }
   return found;
 }
