@@ -382,11 +382,48 @@ std::vector<Case> column_cases() {
   };
 }
 
+// Files without a header, whose first row would be lost.
+std::vector<Case> header_cases() {
+  const auto predicted = [](std::string name, int exit_code, Words message, std::string text,
+                            Words more = {}) {
+    return Case{std::move(name), exit_code, std::move(message),
+                [text = std::move(text), more = std::move(more)](const Ground& ground) {
+                  Words command = {"predict",
+                                   "--model_name_or_path",
+                                   ground.model(),
+                                   "--test_file",
+                                   ground.file("bare.csv", text),
+                                   "--output_dir",
+                                   ground.path("bare_out"),
+                                   "--num_threads",
+                                   "1"};
+                  command.insert(command.end(), more.begin(), more.end());
+                  return command;
+                }};
+  };
+  return {
+      predicted("PredictWithoutHeader", 4,
+                {"bare.csv: the first row looks like data ('1'), but it must name the 2 columns"},
+                "word1 word2,1\nword3,0\nword4,1\n"),
+      predicted("PredictTextsWithoutHeader", 0,
+                {"note: ", "the first row ('word1 word2') is read as the name"},
+                "word1 word2\nword3\nword4\n"),
+      predicted("PredictWithSelectedColumn", 0, {"wrote 2 predictions"}, "word1 word2,1\nword3,0\nword4,1\n",
+                {"--text_column_names", "word1 word2"}),
+      {"TrainWithoutHeaderAndTwoEqualValues",
+       4,
+       {"equal.csv:1: the first row looks like data ('0'), but it must name the 3 columns"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("equal.csv", "0,0,\"word1\"\n1,1,word2\n"));
+       }},
+  };
+}
+
 }  // namespace
 
 std::vector<Case> data_cases() {
-  return joined({reader_cases(), task_cases(), cache_cases(), plan_cases(), named_file_cases(),
-                 inspected_data_cases(), column_cases()});
+  return joined({reader_cases(), header_cases(), task_cases(), cache_cases(), plan_cases(),
+                 named_file_cases(), inspected_data_cases(), column_cases()});
 }
 
 }  // namespace plimsoll::testing

@@ -47,6 +47,17 @@ Case tokenizer_text(std::string name, Words message, std::string content) {
           }};
 }
 
+// Makes a case that tokenizes a file of this content line by line.
+Case line_text(std::string name, Words message, std::string content, Words more = {}) {
+  return {
+      std::move(name), 4, std::move(message),
+      [content = std::move(content), more = std::move(more)](const Ground& ground) {
+        Words command = {"tokenize", "--tokenizer_name", ground.model(), ground.file("lines.txt", content)};
+        command.insert(command.end(), more.begin(), more.end());
+        return command;
+      }};
+}
+
 }  // namespace
 
 std::vector<Case> disguise_cases() {
@@ -81,6 +92,34 @@ std::vector<Case> disguise_cases() {
          ground.file(fs::path(adapter).filename().string() + "/adapter_model.safetensors", kPointer);
          return ground.predict(adapter);
        }},
+      {"PointerPickle",
+       4,
+       {"pytorch_model.bin", "git lfs pull"},
+       [](const Ground& ground) {
+         const std::string model = ground.model_without("model.safetensors");
+         ground.file(fs::path(model).filename().string() + "/pytorch_model.bin", kPointer);
+         return ground.predict(model);
+       }},
+      {"PointerAdapterPickle",
+       4,
+       {"adapter_model.bin", "git lfs pull"},
+       [](const Ground& ground) {
+         const std::string adapter = ground.adapter_copy();
+         fs::remove(adapter + "/adapter_model.safetensors");
+         ground.file(fs::path(adapter).filename().string() + "/adapter_model.bin", kPointer);
+         return ground.predict(adapter);
+       }},
+      {"PointerInCheckpoint",
+       4,
+       {"is a Git LFS pointer", "git lfs pull"},
+       [](const Ground& ground) {
+         const std::string run = ground.run_copy();
+         ground.file(fs::path(run).filename().string() + "/checkpoint-2/model.safetensors", kPointer);
+         return ground.resume(run, {"--resume_from_checkpoint", run + "/checkpoint-2"});
+       }},
+      line_text("PointerLines", {"lines.txt", "git lfs pull"}, kPointer),
+      line_text("GzipLines", {"lines.txt", "gunzip"}, kGzip),
+      line_text("PointerIds", {"lines.txt", "git lfs pull"}, kPointer, {"--decode"}),
       tokenizer_text("PointerTokenizerText", {"git lfs pull"}, kPointer),
       tokenizer_text("GzipTokenizerText", {"gzip", "gunzip"}, kGzip),
       tokenizer_text("Utf16TokenizerText", {"UTF-16", "save it as UTF-8"}, "\xff\xfe\x61\0b\0\n\0"s),

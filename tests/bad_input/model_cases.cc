@@ -297,6 +297,29 @@ std::vector<Case> weight_cases() {
   };
 }
 
+namespace {
+
+// Makes a case with a model of another architecture, whose weights, if any, are in this file.
+Case foreign_model(std::string name, std::string command, std::string weights) {
+  return {std::move(name),
+          2,
+          {"config.json: model_type is 't5'; this version trains"},
+          [command = std::move(command), weights = std::move(weights)](const Ground& ground) {
+            const std::string copy =
+                ground.model_replacing("config.json", "\"model_type\": \"bert\"", "\"model_type\": \"t5\"");
+            std::filesystem::remove(copy + "/model.safetensors");
+            if (!weights.empty()) std::filesystem::copy_file(ground.data(), copy + "/" + weights);
+            Words words =
+                command == "predict" ? ground.predict(copy) : Words{command, "--model_name_or_path", copy};
+            if (command == "train")
+              words.insert(words.end(), {"--train_file", ground.data(), "--output_dir", ground.path("t5")});
+            if (command == "generate") words.insert(words.end(), {"--prompt_file", ground.data()});
+            return words;
+          }};
+}
+
+}  // namespace
+
 std::vector<Case> config_cases() {
   return {
       {"ConfigGood", 0, {"weights"}, [](const Ground& ground) { return ground.plan(ground.model()); }},
@@ -308,6 +331,9 @@ std::vector<Case> config_cases() {
           "ConfigDeepArrays", 4, {"config.json", "nest"},
           "{\"model_type\": \"bert\", \"x\": " + std::string(100000, '[') + std::string(100000, ']') + "}"),
       config("ConfigNaN", 4, {"config.json"}, "{\"model_type\": \"bert\", \"layer_norm_eps\": NaN}"),
+      foreign_model("ConfigOfT5WithoutWeights", "predict", ""),
+      foreign_model("ConfigOfT5WithAPickle", "train", "pytorch_model.bin"),
+      foreign_model("ConfigOfT5ToGenerate", "generate", "pytorch_model.bin"),
       config("ConfigWithoutType", 2, {"config.json", "model_type"}, "{\"hidden_size\": 16}"),
       {"ConfigUnknownType",
        2,

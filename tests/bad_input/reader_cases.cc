@@ -145,9 +145,20 @@ std::vector<Case> reader_cases() {
                       "--num_threads",
                       "1"};
        }},
-      data("IdsBeyondTheVocabulary", 4, {"the data has the token id 99999, but the model's vocab_size is"},
-           "far.jsonl",
+      data("IdsBeyondTheVocabulary", 4,
+           {":1: the data has the token id 99999, but the model's vocab_size is"}, "far.jsonl",
            "{\"input_ids\": [2, 99999, 3], \"label\": 0}\n{\"input_ids\": [2, 3], \"label\": 1}\n"),
+      {"IdsInCsvWithoutATokenizer",
+       4,
+       {"ids.csv: the column 'input_ids' has lists of token ids, which a CSV file contains as text"},
+       [](const Ground& ground) {
+         return Words{"train",
+                      "--config_name",
+                      ground.model(),
+                      "--train_file",
+                      ground.file("ids.csv", "input_ids,label\n\"[2, 5]\",1\n"),
+                      "--dry_run"};
+       }},
       data("IdsThatAreNoIntegers", 4, {"half.jsonl:2: entry 2 of column 'input_ids' is 0.5"}, "half.jsonl",
            "{\"input_ids\": [2, 5, 3], \"label\": 0}\n{\"input_ids\": [2, 0.5, 3], \"label\": 1}\n"),
       data("IdsWithTypesBeyondTheTable", 4,

@@ -117,6 +117,14 @@ std::vector<Case> settings_files() {
       words("BenchOnACardThatIsNotHere", 2,
             {"plimsoll plan --experiments --device l4 prints the predictions"},
             {"bench", "--experiments", "--device", "l4"}),
+      words("BenchOfADryRun", 2, {"bench: --dry_run: bench measures runs", "plimsoll plan"},
+            {"bench", "--experiments", "--config_name", "bert-base-uncased", "--use_cpu", "--dry_run"}),
+      {"CompletionOfOptimizersAndPasses",
+       0,
+       {"adafactor", "adamw_torch", "recompute"},
+       [](const Ground&) {
+         return Words{"completion", "bash"};
+       }},
       words("BenchOfNothing", 2, {"bench: give --experiments, or --sweep"}, {"bench", "--seed", "1"}),
       words("BenchWithoutRuns", 2, {"--repeats 0: expected a number of runs from 1 to 100"},
             {"bench", "--experiments", "--repeats", "0"}),

@@ -19,11 +19,25 @@ Case labels(std::string name, int exit_code, Words message, std::string map) {
           }};
 }
 
+// Makes a case that evaluates a model whose classes have these names on a file of labels.
+Case file_of_labels(std::string name, int exit_code, Words message, std::string map, std::string rows) {
+  return {std::move(name), exit_code, std::move(message),
+          [map = std::move(map), rows = std::move(rows)](const Ground& ground) {
+            std::string text = read_file(ground.model() + "/config.json");
+            const size_t begin = text.find("\"id2label\"");
+            text.replace(begin, text.find('}', begin) + 1 - begin, map);
+            return ground.evaluate(ground.model_with("config.json", text),
+                                   ground.file("labels_of_model.csv", "sentence,label\n" + rows));
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> spelling_cases() {
   return {
       model("NameShort", {"did you mean 'bert-large-uncased'"}, "bert-large"),
+      model("NameMisspelled", {"did you mean 'distilbert-base-uncased'"}, "distillbert-base-uncased"),
+      model("NameWithAMissingLetter", {"did you mean 'roberta-base'"}, "roberta-bse"),
       model("NameShortDistilbert", {"did you mean 'distilbert-base-uncased'"}, "distilbert"),
       model("NameOfGptNeo",
             {"GPT model",
@@ -47,8 +61,15 @@ std::vector<Case> spelling_cases() {
             {"plan", "--config_name", "bert-base-uncased", "--device", "CPU"}),
       words("SizeWithoutUnit", 2, {"--memory_limit: 16 has no unit", "16GiB"},
             {"plan", "--config_name", "bert-base-uncased", "--memory_limit", "16"}),
-      words("SizeWithoutUnitForFit", 2, {"80 has no unit", "80GiB"},
+      words("FractionWithoutUnit", 2, {"--memory_limit: 1.5 has no unit", "1.5GiB"},
+            {"plan", "--config_name", "bert-base-uncased", "--memory_limit", "1.5"}),
+      words("SizeWithoutUnitForFit", 2, {"fit: --memory: 80 has no unit", "80GiB"},
             {"fit", "--model_name_or_path", "bert-base-uncased", "--memory", "80"}),
+      file_of_labels("LabelsAreIdsOfShiftedIntegers", 4,
+                     {"labels_of_model.csv:3: the label '0' is the id of a class", "id 0 has the name '1'"},
+                     R"("id2label": {"0": 1, "1": 2})", "word1,1\nword2,0\n"),
+      file_of_labels("LabelsAreShiftedIntegers", 0, {"eval_accuracy"}, R"("id2label": {"0": 1, "1": 2})",
+                     "word1,2\nword2,1\n"),
       labels("LabelsOfIntegers", 0, {"label   1  7"}, R"("id2label": {"0": 3, "1": 7})"),
       labels("LabelsOfNull", 0, {"label   0  None"}, R"("id2label": {"0": null, "1": true})"),
       labels("LabelsFromOne", 0, {"label   0  a", "label   1  b"}, R"("id2label": {"1": "a", "2": "b"})"),

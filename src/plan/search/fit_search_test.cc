@@ -372,8 +372,8 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
             "as is 1, bf16 1, bf16, adam 1, pure 1");
   const ExtentOfChange fp8{.effect = Effect::kRounding, .multiplies_in_8_bits = true, .num_arguments = 1};
   EXPECT_EQ(ordered({{"fp8", 20, fp8}, {"bf16, adam", 20.7, bf16_adam}}), "bf16, adam 1, fp8 1");
-  EXPECT_EQ(ordered({{"8 bit", 1.223, bf16_adam}, {"fp8", 1.3885, bf16_adam}, {"bf16", 1.407, bf16}}),
-            "bf16 1, 8 bit 1, fp8 1");
+  EXPECT_EQ(ordered({{"pure", 1, pure}, {"bf16, adam", 1.1, bf16_adam}, {"bf16", 1.2, bf16}}),
+            "bf16 1, bf16, adam 1, pure 1");
   EXPECT_EQ(ordered({{"pure", 20, pure}, {"as is", 22.9, none}}), "as is 1, pure 1");
   // Three arguments that keep the numbers change a run less than one argument that rounds, and rounding changes it
   // less than another update rule.
