@@ -267,9 +267,9 @@ std::string format_ties(const std::vector<const FitRow*>& rows) {
     if (rows[i]->tie == 0 || rows[i]->tie != rows[i - 1]->tie) continue;
     return wrapped(
         fmt::format(
-            "rows with the same letter are a tie: they differ from the fastest or from the first of them by "
-            "less "
-            "than {:.0f} %, the error of the estimates, and the row that changes the run least comes first",
+            "rows with the same letter are a tie: they differ by less than {:.0f} %, the error "
+            "of the estimates, from the fastest or the first of them, and the row that changes the run "
+            "least comes first",
             100 * kEstimateError),
         kFitWidth, 4);
   }
