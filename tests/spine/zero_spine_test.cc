@@ -45,7 +45,7 @@ Plan plan_of(const TinyCase& test, const Ranks& ranks) {
 }
 
 Result run_steps(const Plan& plan, const TinyCase& test, const Ranks& ranks, Communicator& communicator) {
-  Executor executor(plan, {.communicator = &communicator, .late_copies = ranks.late});
+  Executor executor(plan, {.connections = {.ranks = &communicator}, .late_copies = ranks.late});
   testing::fill_weights(executor);
   executor.zero_states();
   Result result;
