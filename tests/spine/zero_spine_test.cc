@@ -182,7 +182,7 @@ TEST(Zero, AllRanksSkipAnUpdateWithANumberThatIsNotFinite) {
   const Plan plan = plan_of(test, {.count = 2});
   std::vector<std::string> bad(2);
   testing::run_on_ranks(2, [&](ThreadCommunicator& communicator) {
-    Executor executor(plan, {.communicator = &communicator});
+    Executor executor(plan, {.connections = {.ranks = &communicator}});
     testing::fill_weights(executor);
     executor.zero_states();
     executor.set_accumulate(false);
