@@ -134,7 +134,7 @@ std::vector<Case> settings_files() {
             {"bench", "--sweep", "nope=1"}),
       words("BenchSweepEmptyValue", 2, {"--sweep seed=1,,2: a value is empty"},
             {"bench", "--sweep", "seed=1,,2"}),
-      words("FitMemoryOfNoSize", 2, {"--memory_limit: expected a size", "'much'"},
+      words("FitMemoryOfNoSize", 2, {"--memory: expected a size", "'much'"},
             {"fit", "--config_name", "bert-base-uncased", "--memory", "much"}),
       words("FitEnormousBatch", 2, {"--effective_batch_size 99999999: expected 1 to 65536"},
             {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--effective_batch_size",
