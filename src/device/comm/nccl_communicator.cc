@@ -54,7 +54,7 @@ class NcclCommunicator final : public GpuCommunicator {
     ranks_.on_failure({});
     if (comm_ == nullptr) return;
     if (std::uncaught_exceptions() > 0) {
-      nccl().comm_abort(comm_);
+      nccl().comm_stop(comm_);
     } else {
       nccl().comm_destroy(comm_);
     }
@@ -95,7 +95,7 @@ class NcclCommunicator final : public GpuCommunicator {
     if (!failure_.report(text)) return;
     constexpr std::chrono::milliseconds kLimit{500};
     const std::unique_lock lock(uses_comm_, kLimit);
-    nccl().comm_abort(std::exchange(comm_, nullptr));
+    nccl().comm_stop(std::exchange(comm_, nullptr));
   }
 
   Communicator& ranks_;

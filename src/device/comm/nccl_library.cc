@@ -45,7 +45,7 @@ NcclLibrary open_library() {
   find(library, nccl.get_unique_id, "ncclGetUniqueId");
   find(library, nccl.comm_init, "ncclCommInitRankConfig");
   find(library, nccl.comm_destroy, "ncclCommDestroy");
-  find(library, nccl.comm_abort, "ncclCommAbort");
+  find(library, nccl.comm_stop, "ncclCommAbort");
   find(library, nccl.all_reduce, "ncclAllReduce");
   find(library, nccl.group_start, "ncclGroupStart");
   find(library, nccl.group_end, "ncclGroupEnd");

@@ -42,7 +42,7 @@ struct NcclLibrary {
   int (*get_unique_id)(NcclId* id) = nullptr;
   int (*comm_init)(NcclHandle* comm, int num_ranks, NcclId id, int rank, NcclConfig* config) = nullptr;
   int (*comm_destroy)(NcclHandle comm) = nullptr;
-  int (*comm_abort)(NcclHandle comm) = nullptr;
+  int (*comm_stop)(NcclHandle comm) = nullptr;
   int (*all_reduce)(const void* from, void* to, size_t count, NcclType type, int operation, NcclHandle comm,
                     CudaStream stream) = nullptr;
   int (*group_start)() = nullptr;

@@ -22,8 +22,8 @@ namespace plimsoll {
 
 struct AllReduceArgs {
   Communicator* communicator = nullptr;  // of a CPU
-  GpuCommunicator* gpus = nullptr;       // of a GPU, for all_reduce_nccl
-  PeerMemory* peers = nullptr;           // of a GPU, for all_reduce_peers
+  GpuCommunicator* gpus = nullptr;       // of a GPU, for all_reduce_cuda_nccl
+  PeerMemory* peers = nullptr;           // of a GPU, for all_reduce_cuda_peers
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };
@@ -36,8 +36,8 @@ void all_reduce_ref(const AllReduceArgs& args);
 // up, and copy engines copy the sums of the others back. Small tensors are summed whole by every rank, by a kernel that reads
 // them from the other GPUs. So multiprocessors work only for the time that the sums take, which matters because a product whose
 // blocks fill the GPU takes twice as long if one multiprocessor is missing. Tensors begin at multiples of 16 bytes.
-void all_reduce_peers(const AllReduceArgs& args, CudaStream stream);
+void all_reduce_cuda_peers(const AllReduceArgs& args, CudaStream stream);
 // Sums all tensors in one launch of NCCL.
-void all_reduce_nccl(const AllReduceArgs& args, CudaStream stream);
+void all_reduce_cuda_nccl(const AllReduceArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -154,8 +154,8 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
     const Block block;
     const std::unique_ptr<GpuCommunicator> gpus = connect_gpus(ranks, ranks.rank(), device.info().uuid);
     for (const DType dtype : kTypes) {
-      results[static_cast<size_t>(ranks.rank())].push_back(
-          reduced(all_reduce_nccl, {.gpus = gpus.get()}, ranks.rank(), dtype, block.data(), device.stream()));
+      results[static_cast<size_t>(ranks.rank())].push_back(reduced(
+          all_reduce_cuda_nccl, {.gpus = gpus.get()}, ranks.rank(), dtype, block.data(), device.stream()));
     }
     gpus->require_all_ranks();
   });
@@ -186,8 +186,8 @@ TEST(AllReduceCudaRank, SumsWithTheOthers) {
   peers->map(block.data(), static_cast<int64_t>(kBlock));
   std::vector<Results> of_ranks(static_cast<size_t>(place.size), Results(kTypes.size()));
   for (size_t k = 0; k < kTypes.size(); ++k) {
-    for (const std::vector<std::byte>& own : reduced(all_reduce_peers, {.peers = peers.get()}, place.rank,
-                                                     kTypes[k], block.data(), device.stream())) {
+    for (const std::vector<std::byte>& own : reduced(all_reduce_cuda_peers, {.peers = peers.get()},
+                                                     place.rank, kTypes[k], block.data(), device.stream())) {
       std::vector<std::byte> all(own.size() * of_ranks.size());
       ranks->all_gather(own, all);
       for (size_t rank = 0; rank < of_ranks.size(); ++rank) {

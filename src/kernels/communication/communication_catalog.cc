@@ -18,17 +18,17 @@ int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t rank
 
 namespace catalog_rows {
 
-Support all_reduce_peers_support(const AllReduceProblem& problem) {
+Support all_reduce_cuda_peers_support(const AllReduceProblem& problem) {
   if (problem.maps_peers) return {};
   return {false, "the GPUs do not map each other's memory"};
 }
 
-Support all_reduce_nccl_support(const AllReduceProblem& problem) {
+Support all_reduce_cuda_nccl_support(const AllReduceProblem& problem) {
   if (!problem.maps_peers) return {};
   return {false, "is used if the GPUs do not map each other's memory"};
 }
 
-int64_t all_reduce_peers_scratch(const AllReduceProblem& problem) {
+int64_t all_reduce_cuda_peers_scratch(const AllReduceProblem& problem) {
   return problem.peer_scratch_bytes;
 }
 

@@ -24,13 +24,13 @@ inline constexpr int64_t kSmallTensorBytes = int64_t{64} << 10;
 
 // Returns the number of elements of the slice that a rank sums; those of the last ranks may be smaller.
 int64_t slice_elements(int64_t count, int64_t ranks);
-// Returns the scratch memory that all_reduce_peers needs for one tensor.
+// Returns the scratch memory that all_reduce_cuda_peers needs for one tensor.
 int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t ranks);
 
 namespace catalog_rows {
-Support all_reduce_peers_support(const AllReduceProblem& problem);
-Support all_reduce_nccl_support(const AllReduceProblem& problem);
-int64_t all_reduce_peers_scratch(const AllReduceProblem& problem);
+Support all_reduce_cuda_peers_support(const AllReduceProblem& problem);
+Support all_reduce_cuda_nccl_support(const AllReduceProblem& problem);
+int64_t all_reduce_cuda_peers_scratch(const AllReduceProblem& problem);
 int64_t all_reduce_cpu_scratch(const AllReduceProblem& problem);
 int64_t all_reduce_ref_scratch(const AllReduceProblem& problem);
 }  // namespace catalog_rows

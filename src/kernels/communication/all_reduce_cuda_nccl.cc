@@ -2,7 +2,7 @@
 
 namespace plimsoll {
 
-void all_reduce_nccl(const AllReduceArgs& args, CudaStream stream) {
+void all_reduce_cuda_nccl(const AllReduceArgs& args, CudaStream stream) {
   args.gpus->all_reduce(args.tensors, stream);
 }
 

@@ -232,7 +232,7 @@ void reduce(const AllReduceArgs& args, CudaStream stream) {
 
 }  // namespace
 
-void all_reduce_peers(const AllReduceArgs& args, CudaStream stream) {
+void all_reduce_cuda_peers(const AllReduceArgs& args, CudaStream stream) {
   if (args.tensors.empty()) return;
   switch (args.tensors.front().data.dtype) {
     case DType::kF32:
