@@ -21,6 +21,8 @@ inline constexpr int64_t kOtherShapesBytes = int64_t{30} << 20;
 // Memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks: 586 MiB
 // measured on two H200 with driver 580 (bench/results/h200-2026-11-27.md), and an allowance for more GPUs.
 inline constexpr int64_t kNcclBytes = int64_t{600} << 20;
+// The most GPUs of one machine that map each other's memory; more use NCCL.
+inline constexpr int kMostPeers = 8;
 // Memory that a GPU needs to map the memory of one other GPU: 19 to 20 MiB measured on the same machine.
 inline constexpr int64_t kPeerMappingBytes = int64_t{20} << 20;
 

@@ -14,11 +14,9 @@
 
 #include "device/comm/communicator.h"
 #include "device/cuda/stream.h"
+#include "hardware/gpu_constant.h"
 
 namespace plimsoll {
-
-// The most GPUs of one machine that map each other's memory.
-inline constexpr int kMostPeers = 8;
 
 class PeerMemory {
  public:

@@ -1,7 +1,6 @@
 // all_gather(x_0 .. x_n-1) {ranks, block}: slice r of y_i (RankSlices) = that of x_i on rank r of the run, in the bytes of x_i. Every
 // rank gets the same bits. It runs on the queue of communication, as all_reduce does.
-#include <array>
-
+#include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 
@@ -9,13 +8,9 @@ namespace plimsoll {
 
 namespace {
 
-class AllGather final : public OpSchema, private RankSlicesOp {
+class AllGather final : public CollectiveOp, private RankSlicesOp {
  public:
   std::string_view name() const override { return "all_gather"; }
-  std::span<const InputOperand> inputs() const override { return kInputs; }
-  std::span<const OutputOperand> outputs() const override { return kOutputs; }
-  OpGroup group() const override { return OpGroup::kCommunication; }
-  OpWork work() const override { return OpWork::kCollective; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
     expect_operands(op.num_inputs() >= 1 && slices && slices->ranks >= 1 && slices->block >= 1, op,
@@ -24,8 +19,6 @@ class AllGather final : public OpSchema, private RankSlicesOp {
     for (int i = 0; i < op.num_inputs(); ++i) types.push_back(op.input(i).type);
     return types;
   }
-  int writes_into(const OpView&, int output) const override { return output; }
-  Queue queue(const OpView&) const override { return Queue::kCommunication; }
   double flops(const OpView&, const Bucket&) const override { return 0; }
   // In a ring, each rank sends every slice but one.
   double transferred_bytes(const OpView& op, const Bucket& bucket) const override {
@@ -34,13 +27,6 @@ class AllGather final : public OpSchema, private RankSlicesOp {
     for (int i = 0; i < op.num_inputs(); ++i) bytes += static_cast<double>(op.input(i).bytes(bucket));
     return (ranks - 1) / ranks * bytes;
   }
-  std::vector<Tail> tail(const OpView&, std::span<const Tail> inputs) const override {
-    return {inputs.begin(), inputs.end()};
-  }
-
- private:
-  static constexpr std::array kInputs{InputOperand::repeated(kX, "x")};
-  static constexpr std::array kOutputs{OutputOperand::repeated(kY, "y")};
 };
 
 }  // namespace

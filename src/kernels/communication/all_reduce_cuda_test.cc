@@ -16,24 +16,12 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/communication/all_reduce.h"
+#include "kernels/communication/testing/unit_roundoff.h"
 
 namespace plimsoll::test {
 namespace {
 
 const std::vector<int64_t> kSizes{3, 0, 1000, 1, 40'000, 17, 5'000'000};
-
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return std::ldexp(1.0, -53);
-    case DType::kBF16:
-      return std::ldexp(1.0, -8);
-    case DType::kF16:
-      return std::ldexp(1.0, -11);
-    default:
-      return std::ldexp(1.0, -24);
-  }
-}
 
 // The tensors of a rank, one after the other, at multiples of 256 bytes.
 struct Tensors {

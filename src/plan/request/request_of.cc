@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/optimizer_table.h"
+#include "hardware/gpu_constant.h"
 #include "optim/optimizer.h"
 #include "plan/compile/generation_sizes.h"
 #include "plan/compile/graphs.h"
@@ -190,7 +191,6 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
                 arguments.ddp_backend, device.is_gpu() ? "GPUs" : "CPUs",
                 device.is_gpu() ? "NCCL or mapped memory" : "gloo");
   }
-  constexpr int64_t kMostPeers = 8;  // as in device/comm/peer_memory.h
   ranks.maps_peers = device.is_gpu() && device.gpu.maps_peers && ranks.count > 1 &&
                      ranks.count <= kMostPeers && arguments.nnodes == 1 && arguments.ddp_backend.empty() &&
                      !arguments.debug_allocations;

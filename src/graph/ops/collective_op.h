@@ -1,0 +1,49 @@
+// What the ops that exchange lists of values between ranks have in common: they run in place on the queue of communication.
+// Thread-safe: values only.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "graph/ops/op.h"
+
+namespace plimsoll {
+
+class CollectiveOp : public OpSchema {
+ public:
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
+  OpGroup group() const override { return OpGroup::kCommunication; }
+  OpWork work() const override { return OpWork::kCollective; }
+  int writes_into(const OpView&, int output) const override { return output; }
+  Queue queue(const OpView&) const override { return Queue::kCommunication; }
+  std::vector<Tail> tail(const OpView&, std::span<const Tail> inputs) const override {
+    return {inputs.begin(), inputs.end()};
+  }
+
+ protected:
+  // Returns the types of the operands, which are those of the results, for an op that adds them up. Errors: kInternal if they
+  // have different types of element.
+  static std::vector<ValueType> types_of_sums(const OpView& op) {
+    std::vector<ValueType> types;
+    for (int i = 0; i < op.num_inputs(); ++i) {
+      const ValueType& type = op.input(i).type;
+      expect_operands(type.dtype == op.input(0).type.dtype, op, "values of one type of element");
+      types.push_back(type);
+    }
+    return types;
+  }
+  // Returns the number of elements of all operands.
+  static double elements_of(const OpView& op, const Bucket& bucket) {
+    double sum = 0;
+    for (int i = 0; i < op.num_inputs(); ++i) sum += static_cast<double>(op.in_shape(i).elements(bucket));
+    return sum;
+  }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::repeated(0, "x")};
+  static constexpr std::array kOutputs{OutputOperand::repeated(0, "y")};
+};
+
+}  // namespace plimsoll
