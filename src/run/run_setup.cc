@@ -139,7 +139,7 @@ void check_best_metric(const Arguments& arguments, const DataSets& data, std::ve
 // Returns the place of this process in the run, and sets the arguments that state the number of ranks. Errors: as
 // rank_place(); kUsage if the arguments ask for more ranks than were started.
 RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
-  const RankPlace place = rank_place(environment);
+  RankPlace place = rank_place(environment);
   if (num_ranks(arguments) > 1 && num_ranks(arguments) != place.size) {
     throw_error(
         ErrorCode::kUsage,

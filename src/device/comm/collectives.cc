@@ -33,6 +33,7 @@ Range part_of(Range whole, int64_t index, int64_t count) {
 // Returns `count` parts of almost equal sizes.
 std::vector<Range> equal_parts(int64_t size, int count) {
   std::vector<Range> parts;
+  parts.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) parts.push_back(part_of({.begin = 0, .size = size}, i, count));
   return parts;
 }

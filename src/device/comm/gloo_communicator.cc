@@ -82,6 +82,7 @@ class GlooCommunicator final : public Communicator {
       mesh_.emplace(place.rank, place.size, store_->own_address(), left());
       store_->set(address_key(place.rank), mesh_->addresses(), left());
       std::vector<std::vector<std::byte>> addresses;
+      addresses.reserve(static_cast<size_t>(place.size));
       for (int peer = 0; peer < place.size; ++peer)
         addresses.push_back(store_->get(address_key(peer), left()));
       store_->watch([this](const RankEnd& end) {

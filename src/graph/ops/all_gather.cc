@@ -16,6 +16,7 @@ class AllGather final : public CollectiveOp, private RankSlicesOp {
     expect_operands(op.num_inputs() >= 1 && slices && slices->ranks >= 1 && slices->block >= 1, op,
                     "at least one value, and at least one rank as {ranks}");
     std::vector<ValueType> types;
+    types.reserve(static_cast<size_t>(op.num_inputs()));
     for (int i = 0; i < op.num_inputs(); ++i) types.push_back(op.input(i).type);
     return types;
   }

@@ -19,6 +19,7 @@ bool is_small(const DividedTensor& tensor) {
 // Returns the sizes of the slices of a tensor.
 std::vector<int64_t> slice_counts(const DividedTensor& tensor, int num_ranks) {
   std::vector<int64_t> counts;
+  counts.reserve(static_cast<size_t>(num_ranks));
   for (int rank = 0; rank < num_ranks; ++rank) counts.push_back(tensor.count_of(rank));
   return counts;
 }
