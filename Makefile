@@ -53,7 +53,7 @@ install: product
 	@cmake --install build --prefix $(PREFIX)
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz build-bench
+	rm -rf build build-asan build-tsan build-fuzz build-bench build-quick build-tidy
 
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -1,6 +1,6 @@
 # plimsoll_library(NAME [APART] SOURCES ... DEPS ...): the library of one folder of src/. APART, here and below: never several
-#   sources compiled as one (tests and instrumented builds do that), for sources that use a name twice. A folder that sets
-#   PLIMSOLL_LIBRARIES_APART says so for all its libraries.
+#   sources compiled as one (PLIMSOLL_UNITY), for sources that use a name twice. A folder that sets PLIMSOLL_LIBRARIES_APART says so
+#   for all its libraries.
 # plimsoll_test(NAME [APART] SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
 #   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is about what a long one takes:
 #   CTest begins with those, so that none is left alone at the end. Both WHYs are sentences: SLOW_SANITIZED gives the label
@@ -9,9 +9,10 @@
 # plimsoll_bench(NAME SOURCES ... DEPS ...): a Google Benchmark program, built only with PLIMSOLL_BUILD_BENCH.
 set_property(GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES "")
 
-# Up to eight sources of the target are compiled as one, which saves reading the same headers.
+# Up to eight sources of the target are compiled as one, which saves reading the same headers: a fresh build takes about two thirds of
+# the time. scripts/check_tidy.sh sets PLIMSOLL_UNITY=OFF, because clang-tidy reads single sources.
 function(plimsoll_compile_as_one target apart)
-  if(NOT apart)
+  if(PLIMSOLL_UNITY AND NOT apart)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
   endif()
 endfunction()
@@ -19,7 +20,7 @@ endfunction()
 function(plimsoll_library name)
   cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  if((PLIMSOLL_SANITIZE OR PLIMSOLL_TSAN OR PLIMSOLL_QUICK) AND NOT PLIMSOLL_LIBRARIES_APART)
+  if(NOT PLIMSOLL_LIBRARIES_APART)
     plimsoll_compile_as_one(${name} ${ARG_APART})
   endif()
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)

@@ -3,8 +3,8 @@
 #
 #   scripts/check_tidy.sh [BASE]     (default: the merge base with origin/main, or the commit before the last)
 #
-# It checks all of them unless that takes longer than TIDY_SECONDS (600), and then names those that it skipped. Needs
-# a configured build/ for the compile commands.
+# It checks all of them unless that takes longer than TIDY_SECONDS (600), and then names those that it skipped. It configures
+# build-tidy/ for the compile commands of single sources, and builds nothing.
 set -euo pipefail
 scripts/setup.sh tidy
 seconds=${TIDY_SECONDS:-600}
@@ -19,15 +19,19 @@ if [ -z "$base" ]; then
   echo "tidy: this history has one commit, so nothing has changed"
   exit 0
 fi
-if [ ! -f build/compile_commands.json ]; then
-  echo "tidy: build/compile_commands.json is missing; run make first" >&2
+log=$(mktemp)
+if ! cmake --preset release -B build-tidy -DPLIMSOLL_UNITY=OFF >"$log" 2>&1; then
+  tail -n 40 "$log" >&2
+  rm -f "$log"
+  echo "tidy: CMake could not configure build-tidy; the lines above say why" >&2
   exit 2
 fi
+rm -f "$log"
 
 # Only sources in the build are checked; changed headers are read through them. Other presets build fuzzers
 # and benchmarks.
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' | while read -r file; do
-  if grep -qF "$PWD/$file\"" build/compile_commands.json; then echo "$file"; fi
+  if grep -qF "$PWD/$file\"" build-tidy/compile_commands.json; then echo "$file"; fi
 done)
 if [ ${#changed[@]} -eq 0 ]; then
   echo "tidy: no source that the build knows changed since ${base:0:12}"
@@ -44,7 +48,7 @@ read_one() {
     echo "$file" >>"$results/left_out"
     return 0
   fi
-  timeout "$((left + 60))" clang-tidy -p build --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-gch "$file" >"$results/log.$$" 2>/dev/null || status=$?
+  timeout "$((left + 60))" clang-tidy -p build-tidy --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-gch "$file" >"$results/log.$$" 2>/dev/null || status=$?
   # clang 14 does not support all of C++20 (bindings captured by lambdas); the compiler checks what it cannot
   # parse.
   if grep -E '(warning|error): ' "$results/log.$$" | grep -v '\[clang-diagnostic-error\]' >"$results/found.$$"; then
