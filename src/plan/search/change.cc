@@ -101,6 +101,11 @@ void Change::use_recompute(RecomputePolicy policy) {
   if (request_of(run_).precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
+void Change::use_zero_stage(ZeroStage stage) {
+  run_.arguments.zero_stage = static_cast<int64_t>(stage);
+  arguments_.push_back(fmt::format("--zero_stage {}", run_.arguments.zero_stage));
+}
+
 void Change::use_methods(const MethodSet& all) {
   // Recomputing whole layers replaces a choice that was made by planning.
   const bool replaces_choice = all.has("checkpointing") && run_.facts.recompute;
@@ -194,6 +199,17 @@ std::vector<int64_t> fewer_sequences_per_prompt(const PlanRequest& request) {
 
 std::vector<int64_t> fewer_new_tokens(const PlanRequest& request) {
   return halves(request.generation.sizes.max_new_tokens, kShortestSequence);
+}
+
+std::vector<ZeroStage> higher_zero_stages(const PlanRequest& request) {
+  const bool is_divisible = request.update.optimizer.kind != OptimizerKind::kAdafactor &&
+                            !request.update.in_backward && !request.update.offload_states;
+  std::vector<ZeroStage> stages;
+  if (!request.train || request.ranks.count == 1 || !is_divisible) return stages;
+  for (const ZeroStage stage : {ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {
+    if (stage > request.ranks.zero_stage) stages.push_back(stage);
+  }
+  return stages;
 }
 
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {

@@ -50,6 +50,7 @@ class Change {
   void use_new_tokens(int64_t tokens);
   void use_16_bit_weights();
   void use_recompute(RecomputePolicy policy);
+  void use_zero_stage(ZeroStage stage);
   // Adds methods of the table except recompute_budget. Requires: the run accepts them (try_methods()).
   void use_methods(const MethodSet& all);
   // Recomputes as little as the limit allows, by choose_recompute(). If nothing fits, uses RecomputePolicy::kFull.
@@ -87,6 +88,10 @@ std::vector<int64_t> fewer_new_tokens(const PlanRequest& request);
 
 // Returns the policies that recompute more than the request does, the mildest first.
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request);
+
+// Returns the stages in which the ranks divide more than the request does, the lowest first. Empty for a run of one rank, and if its
+// optimizer cannot be divided.
+std::vector<ZeroStage> higher_zero_stages(const PlanRequest& request);
 
 // Returns true if the plan has copies of weights that --weight_copies at_use would leave out.
 bool can_copy_at_use(const Plan& plan);

@@ -51,6 +51,7 @@ class Search {
     const PlanRequest& request = plan_.request;
     try_sizes(smaller_micro_batches(request), &Change::use_micro_batch);
     try_recomputing();
+    try_zero_stages();
     if (evaluation_is_larger(plan_))
       try_sizes(smaller_evaluation_batches(request), &Change::use_evaluation_batch);
     if (request.train) {
@@ -121,6 +122,20 @@ class Search {
         found_.push_back(std::move(*mixed));
     }
     found_.push_back(std::move(*best));
+  }
+
+  // Suggests the lowest stage that fits, or, if none does, the one that needs the least memory.
+  void try_zero_stages() {
+    std::optional<Suggestion> best;
+    for (const ZeroStage stage : higher_zero_stages(plan_.request)) {
+      Change change(run_, labels_);
+      change.use_zero_stage(stage);
+      std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
+      if (!suggestion) continue;
+      if (!best || suggestion->total_bytes < best->total_bytes) best = std::move(suggestion);
+      if (best->fits) break;
+    }
+    if (best) found_.push_back(std::move(*best));
   }
 
   // Suggests the first size that fits, or, if none does, the size that needs the least memory.

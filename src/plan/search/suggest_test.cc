@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plan/search/budget.h"
+#include "plan/search/change.h"
 #include "plan/search/testing/run_case.h"
 
 namespace plimsoll {
@@ -101,6 +102,32 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
     EXPECT_GE(suggestion.relative_time, last) << "fastest first";
     last = suggestion.relative_time;
   }
+}
+
+// Ranks divide no more than is needed to fit. One rank has nothing to divide, and Adafactor's states cannot be divided.
+TEST(Suggest, RanksDivideMore) {
+  PlanRequest request = small_request();
+  request.ranks = {.count = 4, .least_divided_elements = 1000};
+  request.batches.accumulation_steps = 2;
+  const Plan plan = build_plan(request);
+  for (const ZeroStage stage : {ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {
+    PlanRequest divided = request;
+    divided.ranks.zero_stage = stage;
+    const int64_t bytes = build_plan(divided).total_bytes();
+    EXPECT_LT(bytes, plan.total_bytes());
+    const std::vector<Suggestion> list = suggest_changes(plan, run_of(request), bytes);
+    const Suggestion* found = find(list, "--zero_stage");
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->arguments, "--zero_stage " + std::to_string(static_cast<int>(stage)));
+    EXPECT_TRUE(found->fits);
+    EXPECT_EQ(found->total_bytes, bytes);
+    EXPECT_EQ(found->effect, Effect::kNone);
+  }
+  request.ranks.count = 1;
+  EXPECT_TRUE(higher_zero_stages(request).empty());
+  request.ranks.count = 4;
+  request.update.optimizer.kind = OptimizerKind::kAdafactor;
+  EXPECT_TRUE(higher_zero_stages(request).empty());
 }
 
 PlanRequest bert_large_on_h200() {

@@ -48,6 +48,9 @@ inline RunSpec run_of(const PlanRequest& request) {
     arguments.recompute = recompute_policy_name(request.recompute.policy);
   if (request.chunked_loss == ChunkedLoss::kAlways) arguments.chunked_loss = "always";
   if (request.chunked_loss == ChunkedLoss::kAuto) arguments.chunked_loss = "auto";
+  arguments.nproc_per_node = request.ranks.count;
+  arguments.zero_stage = static_cast<int64_t>(request.ranks.zero_stage);
+  arguments.stage3_param_persistence_threshold = request.ranks.least_divided_elements;
   arguments.memory_limit = request.memory_limit_bytes;
   arguments.per_device_train_batch_size = request.batches.train.sequences;
   arguments.per_device_eval_batch_size = request.batches.evaluate.sequences;
