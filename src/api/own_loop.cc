@@ -230,7 +230,7 @@ void Trainer::Impl::require_own_update() const {
   } else if (planned.request.update.in_backward) {
     reason = "--optimizer_in_backward updates before all gradients are computed: leave it out";
   } else if (planned.request.ranks.zero_stage != ZeroStage::kNone) {
-    reason = "--zero_stage 1 gives each process only its part of the gradients and states: leave it out";
+    reason = "--zero_stage gives each process only its part of the gradients and states: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||
              planned.request.precision.dtype != DType::kF32) {
     reason = "the weights are not stored as complete fp32 numbers: leave --dtype out";

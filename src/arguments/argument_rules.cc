@@ -28,14 +28,6 @@ void check_budget(const Arguments& a) {
   }
 }
 
-void check_zero_stage(const Arguments& a) {
-  if (a.zero_stage == 0 || a.zero_stage == 1) return;
-  throw_error(
-      ErrorCode::kUsage,
-      "--zero_stage {}: processes divide the states of the optimizer (1) or nothing (0) in this version",
-      a.zero_stage);
-}
-
 void check_output(const Arguments& a) {
   if (a.output_dir.empty())
     throw_error(ErrorCode::kUsage,
@@ -258,7 +250,6 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
   check_data(arguments);
   check_exclusions(arguments);
   check_budget(arguments);
-  check_zero_stage(arguments);
   check_output(arguments);
   check_optimizer(arguments);
   check_device(arguments);

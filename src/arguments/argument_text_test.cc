@@ -58,7 +58,7 @@ Arguments all_changed() {
     if (setting.is_secret()) continue;
     std::string text = "word";
     if (setting.is_flag()) text = format_value(arguments, setting) == "True" ? "False" : "True";
-    if (setting.info.type == "integer") text = setting.info.unit == "bytes" ? "7B" : "7";
+    if (setting.info.type == "integer") text = setting.info.unit == "bytes" ? "3B" : "3";
     if (setting.info.type == "number") text = "0.30000000000000004";
     if (setting.info.type == "list") text = "a,b";
     if (setting.info.type == "key=value")

@@ -70,15 +70,15 @@ constexpr std::array kExclusions = {
               "too large, which "
               "--fp16 needs; give --bf16 instead of it"},
     Exclusion{
-        {"zero_stage", Is::kOneOf, "1"},
+        {"zero_stage", Is::kNoneOf, "0"},
         {"optim", Is::kOneOf, "adafactor"},
         "{0} divides states that are numbers of one element each, but those of {1} are sums over rows and "
         "columns; give --optim adamw_8bit, or leave --zero_stage out"},
-    Exclusion{{"zero_stage", Is::kOneOf, "1"},
+    Exclusion{{"zero_stage", Is::kNoneOf, "0"},
               {"optimizer_in_backward", Is::kTrue},
               "{0} sums all gradients before the update, but {1} does not wait for them; give one of them"},
     Exclusion{
-        {"zero_stage", Is::kOneOf, "1"},
+        {"zero_stage", Is::kNoneOf, "0"},
         {"offload_optimizer", Is::kTrue},
         "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one of "
         "them"},

@@ -74,6 +74,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "nproc_per_node",
     "nnodes",
     "zero_stage",
+    "stage3_param_persistence_threshold",
     "ddp_bucket_cap_mb",
 };
 

@@ -15,7 +15,7 @@ int64_t exact_bytes(const ProgramPlan& program, const TransientBuffer& buffer) {
 
 int64_t exact_bytes(const PersistentBuffer& buffer) {
   if (buffer.type.shape.depends_on_bucket()) return buffer.bytes;
-  return buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+  return buffer.elements() * dtype_bytes(buffer.type.dtype);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/split_f32.h"
 #include "exec/bound_op.h"
 
@@ -39,6 +40,8 @@ const Executor::Program& Executor::program_of(std::string_view name) const {
 View Executor::tensor(const std::string& name) {
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (buffer.storage == Storage::kOutput) backend_->before_host_reads();
+  PLIMSOLL_CHECK(!buffer.divided,
+                 "'{}' is divided among the ranks, so that none of them can access it as a whole", name);
   PLIMSOLL_CHECK(
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
       "'{}' is in GPU memory, which the host reads and writes by copies", name);
@@ -56,6 +59,7 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return read_split(split->second, offset, bytes);
   const PersistentBuffer& buffer = plan_.buffer(name);
+  if (buffer.divided) return read_divided(buffer, offset, bytes);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
   run_deferred_updates();
@@ -66,13 +70,69 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return write_split(split->second, offset, bytes);
   const PersistentBuffer& buffer = plan_.buffer(name);
-  PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
-                 "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
   run_deferred_updates();
-  backend_->write(buffer.space, buffer.offset + offset, bytes);
+  if (buffer.divided) {
+    write_divided(buffer, offset, bytes);
+  } else {
+    PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
+                   "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
+    backend_->write(buffer.space, buffer.offset + offset, bytes);
+  }
   is_train_undisturbed_ = false;
   copies_are_stale_ = true;
   if (buffer.storage == Storage::kOptimizerState) updated_ = false;
+}
+
+namespace {
+
+// The part of a piece of a divided buffer that one rank has. Offsets are in bytes.
+struct PieceOfRank {
+  int64_t in_piece = 0;  // from the begin of the piece
+  int64_t in_slice = 0;  // from the begin of the slice
+  int64_t bytes = 0;     // 0 if the rank has no part
+};
+
+PieceOfRank piece_of_rank(const PersistentBuffer& buffer, int64_t offset, int64_t bytes, int64_t rank) {
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  const int64_t whole = buffer.whole_elements();
+  PLIMSOLL_CHECK(offset >= 0 && offset + bytes <= whole * width, "{} bytes from {} on of '{}', {} long",
+                 bytes, offset, buffer.name, whole * width);
+  const int64_t begin = buffer.divided->first_of(whole, rank) * width;
+  const int64_t end = buffer.divided->end_of(whole, rank) * width;
+  const int64_t first = std::max(offset, begin);
+  return {.in_piece = first - offset,
+          .in_slice = first - begin,
+          .bytes = std::max<int64_t>(0, std::min(offset + bytes, end) - first)};
+}
+
+}  // namespace
+
+void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes) {
+  PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' is divided among ranks that are not connected",
+                 buffer.name);
+  run_deferred_updates();
+  for (int rank = 0; rank < connections_.ranks->size(); ++rank) {
+    const PieceOfRank piece = piece_of_rank(buffer, offset, std::ssize(bytes), rank);
+    if (piece.bytes == 0) continue;
+    const std::span part =
+        bytes.subspan(static_cast<size_t>(piece.in_piece), static_cast<size_t>(piece.bytes));
+    if (rank == connections_.ranks->rank())
+      backend_->read(buffer.space, buffer.offset + piece.in_slice, part);
+    connections_.ranks->broadcast(part, rank);
+  }
+}
+
+void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
+                             std::span<const std::byte> bytes) {
+  PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' is divided among ranks that are not connected",
+                 buffer.name);
+  if (buffer.storage == Storage::kWeight) {
+    divided_writes_ += hash64(bytes) ^ hash64(fmt::format("{} {}", buffer.name, offset));
+  }
+  const PieceOfRank piece = piece_of_rank(buffer, offset, std::ssize(bytes), connections_.ranks->rank());
+  if (piece.bytes == 0) return;
+  backend_->write(buffer.space, buffer.offset + piece.in_slice,
+                  bytes.subspan(static_cast<size_t>(piece.in_piece), static_cast<size_t>(piece.bytes)));
 }
 
 int64_t Executor::elements(const std::string& name) const {
@@ -297,7 +357,7 @@ void Executor::refresh_copies() {
     const PersistentBuffer& copy = plan_.buffer(pair.copy);
     backend_->copy_weights(ConstView{backend_->arena(weight.space).at(weight.offset), weight.type.dtype},
                            View{backend_->arena(copy.space).at(copy.offset), copy.type.dtype},
-                           elements(pair.weight));
+                           weight.elements());
   }
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -57,7 +58,9 @@ class Executor {
   View tensor(const std::string& name);
   int64_t elements(const std::string& name) const;
   // Reads or writes part of any persistent buffer on any device, starting `offset` bytes after its begin. A split weight is
-  // read and written as fp32, in whole elements. Waits for the device.
+  // read and written as fp32, in whole elements. Waits for the device. If the ranks divide the buffer, the bytes are those of the
+  // whole value: every rank has to read the same parts in the same order, because the owners send them to the others, and has to
+  // write all parts, of which it keeps its slice.
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
@@ -127,6 +130,10 @@ class Executor {
   double used_loss_scale();
   int64_t skipped_steps();
 
+  // Returns a hash of all pieces that were written to weights which the ranks divide, in any order. Ranks that wrote the same
+  // pieces have the same hash.
+  uint64_t hash_of_divided_writes() const { return divided_writes_; }
+
   // Sets optimizer states and persistent gradients to their values at the start of a new run: zero, except for the plan's
   // initial states.
   void zero_states();
@@ -166,6 +173,8 @@ class Executor {
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
+  void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
+  void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
   // Returns the input with this source, or null if no program has one.
@@ -183,7 +192,8 @@ class Executor {
   bool runs_ahead_;
   bool copies_are_stale_ = true;  // true if the host has written weights since their copies were made
   bool is_train_undisturbed_ = false;
-  bool updated_ = false;  // true if an update ran since the host wrote states
+  uint64_t divided_writes_ = 0;  // the sum of the hashes of the pieces
+  bool updated_ = false;         // true if an update ran since the host wrote states
   std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, in units of the arena's alignment
   BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work

@@ -89,7 +89,7 @@ std::string Executor::first_bad_value() {
     const Value& value = graph.value(id);
     return is_filled_from_the_front(value.type.shape) &&
            !check.is_finite(value.space, target.plan->offsets[index_of(id)], value.type.dtype,
-                            value.type.shape.elements(target.staged));
+                            value.elements(target.staged));
   };
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];

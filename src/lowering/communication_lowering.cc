@@ -21,10 +21,11 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   return {.dtype = op.input(AllReduceOp::kX).type.dtype, .family = problem};
 }
 
+// The outputs of both ops are whole values.
 AllReduceProblem slices_problem(const OpView& op, const Bucket& bucket) {
   AllReduceProblem problem{.ranks = rank_slices_of(op.attributes())->ranks};
-  for (int i = 0; i < op.num_inputs(); ++i) {
-    const int64_t bytes = op.input(i).bytes(bucket);
+  for (int i = 0; i < op.num_outputs(); ++i) {
+    const int64_t bytes = op.output(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
     if (bytes < kSmallTensorBytes) problem.small_bytes += bytes;
   }

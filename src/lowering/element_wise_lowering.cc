@@ -10,10 +10,14 @@ LoweredOp describe_copy(const OpView&, const Bucket&, const KernelTarget&) {
   return {.dtype = DType::kF32};
 }
 
+LoweredOp describe_accumulate(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return describe_rows_of(op.output(AccumulateOp::kSum), bucket);
+}
+
 }  // namespace
 
 std::vector<Lowering> element_wise_lowerings() {
-  return {{&accumulate_op(), "accumulate", describe_rows<AccumulateOp::kInto>},
+  return {{&accumulate_op(), "accumulate", describe_accumulate},
           {&add_op(), "add_fwd", describe_rows<AddOp::kA>},
           {&add_columns_op(), "add_columns_fwd", describe_rows<AddColumnsOp::kX>},
           {&bias_add_op(), "bias_add_fwd", describe_rows<BiasAddOp::kX>},

@@ -73,8 +73,7 @@ CheckpointContents contents_of(Session& session, const RunState& state, Optimize
       {std::string(kTrainerStateFile), [&state](const PutText& put) { write_trainer_state(state, put); }});
   if (state.arguments.save_only_model.value_or(false)) return contents;
   contents.has_optimizer_states = states == OptimizerStates::kKept;
-  if (contents.has_optimizer_states)
-    contents.optimizer_tensors = state_tensors(session.executor(), session.communicator());
+  if (contents.has_optimizer_states) contents.optimizer_tensors = state_tensors(session.executor());
   contents.run_state_json = run_state_json(state);
   // An empty table is saved too, so that a run which resumes here uses the library's defaults, as this run did.
   if (session.plan().is_on_gpu())

@@ -1,19 +1,24 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <utility>
 
-#include "train/divided_states.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {
 namespace {
 
+// Returns true if the ranks divide the buffer, or both halves of a split weight.
+bool is_divided(const Plan& plan, const std::string& buffer) {
+  const auto split = plan.split_weights.find(buffer);
+  return plan.buffer(split != plan.split_weights.end() ? split->second.high : buffer).divided.has_value();
+}
+
 // Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
 // On a CPU, only some columns are held at a time, so that saving stays within the planned memory. On a GPU each read
-// is a copy by the driver, so the whole matrix is read at once.
+// is a copy by the driver, and each read of a matrix that the ranks divide is an exchange between them, so the whole matrix is
+// read at once.
 class TransposedMatrix {
  public:
   TransposedMatrix(Executor& executor, std::string buffer, int64_t offset, const std::vector<int64_t>& shape,
@@ -42,7 +47,7 @@ class TransposedMatrix {
   void read_columns(int64_t first) {
     constexpr int64_t kColumnsOnCpu = 16;
     first_ = first;
-    count_ = executor_.plan().is_on_gpu() ? columns_ : std::min(kColumnsOnCpu, columns_ - first);
+    count_ = reads_at_once() ? columns_ : std::min(kColumnsOnCpu, columns_ - first);
     window_.resize(static_cast<size_t>(rows_ * count_ * width_));
     if (count_ == columns_) return executor_.read(buffer_, offset_, window_);
     const auto run = static_cast<size_t>(count_ * width_);
@@ -51,6 +56,8 @@ class TransposedMatrix {
                      std::span(window_).subspan(static_cast<size_t>(row) * run, run));
     }
   }
+
+  bool reads_at_once() const { return executor_.plan().is_on_gpu() || is_divided(executor_.plan(), buffer_); }
 
   Executor& executor_;
   std::string buffer_;
@@ -65,7 +72,8 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
                        std::vector<int64_t> shape) {
   TensorSource source{
       .name = std::move(name), .dtype = executor.plan().type_of(buffer).dtype, .shape = std::move(shape)};
-  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer)) {
+  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) ||
+      is_divided(executor.plan(), buffer)) {
     source.fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
       executor.read(buffer, offset + from, bytes);
     };
@@ -111,17 +119,10 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
   return tensors;
 }
 
-std::vector<TensorSource> state_tensors(Executor& executor, Communicator* ranks) {
-  const std::map<std::string, DividedState> divided = divided_states(executor.plan());
+std::vector<TensorSource> state_tensors(Executor& executor) {
   std::vector<TensorSource> tensors;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kOptimizerState) continue;
-    if (const auto state = divided.find(buffer.name); state != divided.end()) {
-      PLIMSOLL_CHECK(ranks != nullptr, "the state '{}' is divided among ranks that are not connected",
-                     buffer.name);
-      tensors.push_back(whole_state(executor, *ranks, buffer.name, state->second));
-      continue;
-    }
     std::vector<int64_t> shape;
     for (const Dim& dim : buffer.type.shape.dims()) shape.push_back(dim.offset);
     tensors.push_back(source_of(executor, buffer.name, 0, buffer.name, std::move(shape)));

@@ -1,14 +1,12 @@
 #include "train/rank_agreement.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 
 #include "base/hash.h"
 #include "graph/ops/op.h"
 #include "hardware/cpu_target.h"
 #include "models/config.h"
-#include "train/divided_states.h"
 
 namespace plimsoll {
 namespace {
@@ -72,22 +70,23 @@ uint64_t hash_of_evaluated(const DataSets& data) {
   return hash.digest();
 }
 
-// Returns a hash of the persistent buffers of one kind. States of which each rank has another slice are left out.
+// Returns a hash of the persistent buffers of one kind. Of those that the ranks divide, each rank has another slice: for weights,
+// everything that was written to them counts instead; states are left out.
 uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   constexpr int64_t kPiece = int64_t{1} << 20;
-  const std::map<std::string, DividedState> divided = divided_states(executor.plan());
   HashStream64 hash;
   std::vector<std::byte> piece;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
-    if (buffer.storage != storage || divided.contains(buffer.name)) continue;
+    if (buffer.storage != storage || buffer.divided) continue;
     hash.update(buffer.name);
-    const int64_t bytes = buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+    const int64_t bytes = buffer.elements() * dtype_bytes(buffer.type.dtype);
     for (int64_t offset = 0; offset < bytes; offset += kPiece) {
       piece.resize(static_cast<size_t>(std::min(kPiece, bytes - offset)));
       executor.read(buffer.name, offset, piece);
       hash.update(piece);
     }
   }
+  if (storage == Storage::kWeight) hash.update(to_hex(executor.hash_of_divided_writes()));
   return hash.digest();
 }
 

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "base/units.h"
 #include "optim/dynamic_loss_scale.h"
-#include "train/divided_states.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {
@@ -73,8 +71,7 @@ void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   if (!checkpoint.optimizer) return;
   const SafetensorsFile& optimizer = *checkpoint.optimizer;
   Executor& executor = session.executor();
-  const std::map<std::string, DividedState> divided = divided_states(executor.plan());
-  std::vector<TensorSource> states = state_tensors(executor, session.communicator());
+  std::vector<TensorSource> states = state_tensors(executor);
   const bool has_loss_scale = optimizer.find(std::string(kLossScaleState)) != nullptr;
   if (!has_loss_scale)
     std::erase_if(states, [](const TensorSource& state) { return is_loss_scale(state.name); });
@@ -95,11 +92,7 @@ void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
                   "of that run",
                   checkpoint.path, tensor.name);
     }
-    if (const auto state = divided.find(tensor.name); state != divided.end()) {
-      read_slice(executor, session.place().rank, tensor.name, state->second, optimizer, *stored);
-    } else {
-      read_stored(executor, tensor.name, 0, optimizer, *stored);
-    }
+    read_stored(executor, tensor.name, 0, optimizer, *stored);
   }
 }
 

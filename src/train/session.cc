@@ -251,6 +251,9 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
+  // Another forward pass would have to gather weights from ranks that continue with the step.
+  if (plan_.request.ranks.zero_stage == ZeroStage::kWeights)
+    return "unknown, because the processes divide the weights (--zero_stage 3)";
   stage(batch, denominator, number);
   return executor_->first_bad_value();
 }

@@ -109,8 +109,6 @@ class Session {
 
   // The place of this process among the ranks of the run.
   const RankPlace& place() const { return setup_.place; }
-  // Returns the connection to the other ranks; null if the run has one rank. Requires: is_allocated().
-  Communicator* communicator() { return communicator_.get(); }
   // Replaces each number by its sum over the ranks, or returns the flag of any rank. Every rank calls the same functions in
   // the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
   void sum_over_ranks(std::span<double> numbers);

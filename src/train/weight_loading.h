@@ -71,7 +71,8 @@ std::vector<double> read_changed_base(const ModelFolder::Located& stored, const 
 // matrix in double precision at a time.
 void change_loaded_base(Executor& executor, const ModelFolder& folder);
 
-// The tensors that a checkpoint stores. Free functions.
+// The tensors that a checkpoint stores. Free functions. Weights and states that the ranks divide are whole: their owners send
+// them to the other ranks while they are read, so that every rank has to read the same tensors in the same order.
 
 // Appends a tensor under each further name that a saved file has for this part of a weight.
 void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors);
@@ -79,9 +80,8 @@ void append_copies(const WeightPart& part, const TensorSource& source, std::vect
 // Returns the weights by their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A
 // weight that is fused here is several tensors, each with some of its rows. Valid while the executor lives.
 std::vector<TensorSource> weight_tensors(Executor& executor);
-// Returns the optimizer's states by their names in the plan. `ranks`: the connection to the other ranks, if there are any; states that
-// they divide are whole, see divided_states.h. Valid while the executor lives.
-std::vector<TensorSource> state_tensors(Executor& executor, Communicator* ranks);
+// Returns the optimizer's states by their names in the plan. Valid while the executor lives.
+std::vector<TensorSource> state_tensors(Executor& executor);
 
 // Returns why an adapter may lack a tensor of this name, and what to do.
 std::string describe_missing_tensor(std::string_view name);

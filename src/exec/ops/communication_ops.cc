@@ -28,6 +28,7 @@ std::vector<DividedTensor> divided_tensors(const BindContext& context) {
   for (int i = 0; i < context.view().num_outputs(); ++i) {
     const int64_t count = context.output_elements(i);
     tensors.push_back({.data = context.output(i), .count = count, .slice = slices->size(count)});
+    if (context.view().input(i).divided) tensors.back().own = context.input(i);
   }
   return tensors;
 }

@@ -79,10 +79,17 @@ GluBwdArgs glu_bwd_args(const BindContext& context) {
 }
 
 AccumulateArgs accumulate_args(const BindContext& context) {
+  const int64_t whole = context.output_elements(AccumulateOp::kSum);
+  ConstView d = context.input(AccumulateOp::kD);
+  Slice slice{.first = 0, .elements = whole, .of = whole};
+  if (const std::optional<RankSlices> slices = rank_slices_of(context.attributes())) {
+    slice = slice_of_rank(*slices, whole, context.communicator().rank());
+    d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
+  }
   return {{.a = context.input(AccumulateOp::kInto),
-           .b = context.input(AccumulateOp::kD),
+           .b = d,
            .c = context.output(AccumulateOp::kSum),
-           .n = context.output_elements(AccumulateOp::kSum)}};
+           .n = slice.elements}};
 }
 AddFwdArgs add_args(const BindContext& context) {
   return {.a = context.input(AddOp::kA),

@@ -16,10 +16,17 @@ View at_element(ConstView view, int64_t element) {
 }
 
 // Returns the elements of a parameter that the op works on: with {ranks}, the slice of this rank; otherwise all.
-Slice slice_of_rank(const BindContext& context, int64_t elements) {
+Slice slice_of_op(const BindContext& context, int64_t elements) {
   const std::optional<RankSlices> slices = rank_slices_of(context.attributes());
   if (!slices) return {.first = 0, .elements = elements, .of = elements};
-  return slices->of(elements, context.communicator().rank());
+  return slice_of_rank(*slices, elements, context.communicator().rank());
+}
+
+// Returns an input from this element of the whole value on. Requires: if the value is divided, the element is the first
+// one of the slice of this rank, or `begin_of_slice` elements after it.
+View input_from(const BindContext& context, int input, int64_t element, int64_t begin_of_slice = 0) {
+  const bool is_divided = context.has_input(input) && context.view().input(input).divided;
+  return at_element(context.input(input), is_divided ? begin_of_slice : element);
 }
 
 // One part of a parameter of an update op: the rows that are one tensor in a checkpoint.
@@ -59,8 +66,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
   tensors.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    const Slice slice = slice_of_rank(context, context.input_elements(i));
-    tensors.push_back({.grad = at_element(context.input(i), slice.first), .count = slice.elements});
+    const Slice slice = slice_of_op(context, context.input_elements(i));
+    tensors.push_back({.grad = input_from(context, i, slice.first), .count = slice.elements});
   }
   return tensors;
 }
@@ -73,8 +80,9 @@ std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context) {
   std::vector<OptimizerTensor> tensors;
   for (int i = UpdateOp::kParameter; i < context.view().num_inputs(); i += stride) {
     const std::optional<Slice> slice =
-        is_divided ? slice_of_rank(context, context.input_elements(i)) : slice_of(context.attributes());
+        is_divided ? slice_of_op(context, context.input_elements(i)) : slice_of(context.attributes());
     const auto input = [&](int k, int64_t numbers_per_element) {
+      if (is_divided) return input_from(context, k, slice->first * numbers_per_element);
       const int64_t first = slice ? slice->first_in(context.input_elements(k), numbers_per_element) : 0;
       return at_element(context.input(k), first);
     };
@@ -99,23 +107,25 @@ std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context
   int64_t block = 0;  // number of the first block in the parameter's absmax
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
-    // The states begin with the slice that the op works on, which begins with a block. A part without elements in it keeps its
-    // position in the list, which selects the noise.
-    const Slice slice = slice_of_rank(context, context.input_elements(part.input));
+    // The slice that the op works on begins with a block. A part without elements in it keeps its position in the list, which
+    // selects the noise.
+    const Slice slice = slice_of_op(context, context.input_elements(part.input));
     const int64_t first = std::clamp(slice.first, part.first(), part.first() + part.count());
     const int64_t end = std::clamp(slice.first + slice.elements, part.first(), part.first() + part.count());
-    const auto input = [&](int offset, int64_t element) {
-      return at_element(context.input(part.input + offset), element);
+    const int64_t first_in_slice = std::max<int64_t>(0, first - slice.first);
+    const auto input = [&](int offset) {
+      return input_from(context, part.input + offset, first, first_in_slice);
     };
-    tensors.push_back({.param = input(0, first),
-                       .grad = input(1, first),
-                       .m = input(2, std::max<int64_t>(0, first - slice.first)),
-                       .v = has_v ? input(4, std::max<int64_t>(0, first - slice.first)) : View{},
+    const auto absmax = [&](int offset) { return at_element(context.input(part.input + offset), block); };
+    tensors.push_back({.param = input(0),
+                       .grad = input(1),
+                       .m = input(2),
+                       .v = has_v ? input(4) : View{},
                        .count = end - first,
                        .first = first,
-                       .m_absmax = input(3, block),
-                       .v_absmax = has_v ? input(5, block) : View{}});
-    if (part.copy >= 0) tensors.back().low = at_element(context.input(part.copy), first);
+                       .m_absmax = absmax(3),
+                       .v_absmax = has_v ? absmax(5) : View{}});
+    if (part.copy >= 0) tensors.back().low = input_from(context, part.copy, first, first_in_slice);
     block += eight_bit_blocks(end - first);
   }
   return tensors;

@@ -7,11 +7,12 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if each pair of values has one type, or is absent on both sides.
+// Returns true if each pair of values has one type and one division among ranks, or is absent on both sides.
 bool same_types(const Graph& graph, const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
   return std::ranges::equal(a, b, [&](ValueId left, ValueId right) {
     if (left == kNoValue || right == kNoValue) return left == right;
-    return graph.value(left).type == graph.value(right).type;
+    return graph.value(left).type == graph.value(right).type &&
+           graph.value(left).divided == graph.value(right).divided;
   });
 }
 

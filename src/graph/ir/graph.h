@@ -9,7 +9,8 @@
 //     the older version comes before its producer.
 //  4. Names are unique. A persistent value is the same bytes in every program that declares its name.
 //  5. The outputs of every op have the types that its definition infers.
-//  6. A value is in one memory space, and a newer version is in the space of the older one. Ops work on values of the
+//  6. A newer version is divided among the ranks as the older one.
+//  7. A value is in one memory space, and a newer version is in the space of the older one. Ops work on values of the
 //     device; only copies, which cross spaces, also read and write values of the host.
 #pragma once
 
@@ -25,6 +26,7 @@
 
 #include "base/dtype.h"
 #include "graph/ir/attributes.h"
+#include "graph/ir/rank_slices.h"
 #include "graph/ir/shape.h"
 
 namespace plimsoll {
@@ -131,8 +133,15 @@ struct Value {
   ModuleId module{0};
   Space space = Space::kDevice;
   InputRule input = {};  // set if the value is an input
+  // Set if each rank has only its slice of the value; the type is that of the whole value.
+  std::optional<RankSlices> divided = {};
 
-  int64_t bytes(const Bucket& bucket) const { return type.shape.elements(bucket) * dtype_bytes(type.dtype); }
+  // Returns the number of elements that this rank has.
+  int64_t elements(const Bucket& bucket) const {
+    const int64_t whole = type.shape.elements(bucket);
+    return divided ? divided->size(whole) : whole;
+  }
+  int64_t bytes(const Bucket& bucket) const { return elements(bucket) * dtype_bytes(type.dtype); }
 };
 
 class OpDef;

@@ -17,6 +17,14 @@ std::string attribute_text(const AttributeValue& value) {
   return text;
 }
 
+// Returns " !divided=4" for a value of which each of four ranks has a slice, and with " !divided=4/1" a block of one element.
+std::string division_text(const Value& value) {
+  if (!value.divided) return "";
+  std::string text = fmt::format(" !divided={}", value.divided->ranks);
+  if (value.divided->block != RankSlices::kBlock) text += fmt::format("/{}", value.divided->block);
+  return text;
+}
+
 std::string op_text(const Graph& graph, const Op& op) {
   std::string line = "  ";
   for (size_t i = 0; i < op.outputs.size(); ++i) {
@@ -27,6 +35,7 @@ std::string op_text(const Graph& graph, const Op& op) {
     if (value.storage == Storage::kOutput) line += " !output";
     if (value.is_parameter_gradient) line += " !gradient";
     if (value.space == Space::kHost) line += " !host";
+    line += division_text(value);
   }
   line += fmt::format(" = {}(", op.def->name());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -85,6 +94,21 @@ class Line {
   int number_;
 };
 
+std::optional<RankSlices> parse_division(Line& line) {
+  if (!line.take("!divided=")) return std::nullopt;
+  const auto integer = [&] {
+    const std::string_view word = line.until(" ,=/");
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (error != std::errc() || end != word.data() + word.size() || number < 1)
+      line.fail("a division among ranks is not readable");
+    return number;
+  };
+  RankSlices slices{.ranks = integer()};
+  if (line.take("/")) slices.block = integer();
+  return slices;
+}
+
 ValueType parse_type(Line& line) {
   const std::string_view dtype_word = line.until("[");
   const auto dtype = parse_dtype(dtype_word);
@@ -126,6 +150,7 @@ struct ParsedOutput {
   bool is_output = false;
   bool is_gradient = false;
   bool is_on_host = false;
+  std::optional<RankSlices> divided = {};
 };
 
 ParsedOutput parse_output(Line& line) {
@@ -138,6 +163,7 @@ ParsedOutput parse_output(Line& line) {
   if (line.take("!output")) output.is_output = true;
   if (line.take("!gradient")) output.is_gradient = true;
   if (line.take("!host")) output.is_on_host = true;
+  output.divided = parse_division(line);
   return output;
 }
 
@@ -200,6 +226,7 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
     }
     if (outputs[i].is_output) value.storage = Storage::kOutput;
     value.is_parameter_gradient = outputs[i].is_gradient;
+    value.divided = outputs[i].divided;
   }
 }
 
@@ -221,6 +248,7 @@ bool parse_declaration(Graph& graph, Line& line) {
     line.expect(":");
     const ValueId id = graph.add_value(name, parse_type(line), storage);
     if (line.take("!host")) graph.value(id).space = Space::kHost;
+    graph.value(id).divided = parse_division(line);
     return true;
   }
   return false;
@@ -233,8 +261,9 @@ std::string print_graph(const Graph& graph) {
   ModuleId module{0};
   for (const Value& value : graph.values()) {
     if (value.producer != kNoOp || value.version_of != kNoValue) continue;
-    text += fmt::format("  {} %{}: {}{}\n", storage_name(value.storage), value.name, format_type(value.type),
-                        value.space == Space::kHost ? " !host" : "");
+    text +=
+        fmt::format("  {} %{}: {}{}{}\n", storage_name(value.storage), value.name, format_type(value.type),
+                    value.space == Space::kHost ? " !host" : "", division_text(value));
   }
   Segment segment = Segment::kForward;
   bool first = true;

@@ -8,7 +8,8 @@
 //     %v: f32[384] into %old !gradient = accumulate(%old, %flag, %d)
 //   }
 //
-// `into %old` marks a new version that occupies the bytes of %old. `_` is an absent optional operand. Module names
+// `into %old` marks a new version that occupies the bytes of %old. `!divided=4` marks a value of which each of four ranks has a
+// slice (rank_slices.h). `_` is an absent optional operand. Module names
 // contain no space.
 #pragma once
 

@@ -67,6 +67,10 @@ std::optional<std::string> check_values(const Graph& graph) {
     if (older.space != value.space) {
       return fmt::format("'{}' takes the bytes of '{}' in another memory space", value.name, older.name);
     }
+    if (older.divided != value.divided) {
+      return fmt::format("'{}' takes the bytes of '{}', but only one of them is divided among the ranks",
+                         value.name, older.name);
+    }
     const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4, .labels = 2};
     if (older.bytes(probe) < value.bytes(probe)) {
       return fmt::format("'{}' ({}) does not fit into the bytes of '{}' ({})", value.name,

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 
@@ -46,8 +47,8 @@ const OpSchema& add_op() {
   return op;
 }
 
-// accumulate(into, flag, d): into = flag ? into + d : d, in the bytes of `into`. Used for gradients whose producer
-// cannot accumulate.
+// accumulate(into?, flag?, d) {ranks?}: sum = flag ? into + d : d, in the bytes of `into`. Used for gradients whose producer
+// cannot accumulate. Without `into` it copies d. With {ranks} the sum is divided among the ranks, and each one reads its slice of d.
 
 namespace {
 
@@ -58,18 +59,28 @@ class Accumulate final : public OpSchema, private AccumulateOp {
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.has_input(kInto) == op.has_input(kFlag), op, "into and flag, or none of them");
+    const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
+    expect_operands(!op.has_input(kInto) || op.input(kInto).divided == slices, op,
+                    "into that is divided among the {ranks} of the op, or whole if it has none");
+    expect_operands(!op.input(kD).divided, op, "a whole d");
+    if (!op.has_input(kInto)) return {op.input(kD).type};
     expect_operands(op.in_shape(kInto) == op.in_shape(kD), op, "into, flag, d of one shape");
     return {op.input(kInto).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.out_shape(kSum).elements(bucket));
+    return op.has_input(kInto) ? static_cast<double>(op.output(kSum).elements(bucket)) : 0;
+  }
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    const double read =
+        static_cast<double>(op.output(kSum).elements(bucket) * dtype_bytes(op.input(kD).type.dtype));
+    const double written = static_cast<double>(op.output(kSum).bytes(bucket));
+    return read + (op.has_input(kInto) ? 2.0 : 1.0) * written;
   }
 
  private:
-  static constexpr std::array kInputs{
-      InputOperand{.index = kInto, .name = "into", .role = InputRole::kInto, .output = kSum},
-      InputOperand{.index = kFlag, .name = "flag", .role = InputRole::kAccumulateFlag},
-      InputOperand::required(kD, "d")};
+  static constexpr std::array kInputs{InputOperand::into(kInto, "into", kSum),
+                                      InputOperand::accumulate_flag(kFlag), InputOperand::required(kD, "d")};
   static constexpr std::array kOutputs{OutputOperand::required(kSum, "sum")};
 };
 

@@ -1,5 +1,6 @@
-// all_gather(x_0 .. x_n-1) {ranks, block}: slice r of y_i (RankSlices) = that of x_i on rank r of the run, in the bytes of x_i. Every
-// rank gets the same bits. It runs on the queue of communication, as all_reduce does.
+// all_gather(x_0 .. x_n-1) {ranks, block}: slice r of y_i (RankSlices) = that of x_i on rank r of the run. y_i takes the bytes of x_i
+// if x_i is whole; if it is divided among the ranks (Value::divided), y_i has bytes of its own. Every rank gets the same bits. It
+// runs on the queue of communication, as all_reduce does.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -17,15 +18,25 @@ class AllGather final : public CollectiveOp, private RankSlicesOp {
                     "at least one value, and at least one rank as {ranks}");
     std::vector<ValueType> types;
     types.reserve(static_cast<size_t>(op.num_inputs()));
-    for (int i = 0; i < op.num_inputs(); ++i) types.push_back(op.input(i).type);
+    for (int i = 0; i < op.num_inputs(); ++i) {
+      expect_operands(!op.input(i).divided || op.input(i).divided == slices, op,
+                      "values that are whole or divided among its {ranks}");
+      types.push_back(op.input(i).type);
+    }
     return types;
+  }
+  int writes_into(const OpView& op, int output) const override {
+    return op.input(output).divided ? -1 : output;
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
   // In a ring, each rank sends every slice but one.
   double transferred_bytes(const OpView& op, const Bucket& bucket) const override {
     const auto ranks = static_cast<double>(rank_slices_of(op.attributes())->ranks);
     double bytes = 0;
-    for (int i = 0; i < op.num_inputs(); ++i) bytes += static_cast<double>(op.input(i).bytes(bucket));
+    for (int i = 0; i < op.num_inputs(); ++i) {
+      const ValueType& type = op.input(i).type;
+      bytes += static_cast<double>(type.shape.elements(bucket) * dtype_bytes(type.dtype));
+    }
     return (ranks - 1) / ranks * bytes;
   }
 };

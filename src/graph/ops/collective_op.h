@@ -1,4 +1,4 @@
-// What the ops that exchange lists of values between ranks have in common: they run in place on the queue of communication.
+// The base class of the ops that exchange lists of values between ranks. They run on the queue of communication.
 // Thread-safe: values only.
 #pragma once
 

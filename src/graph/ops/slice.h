@@ -3,11 +3,11 @@
 // Thread-safe: values only.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include "graph/ir/graph.h"
+#include "graph/ir/rank_slices.h"
 
 namespace plimsoll {
 
@@ -31,27 +31,11 @@ struct Slice {
   int64_t part_of(int64_t whole) const { return whole / of * elements + whole % of * elements / of; }
 };
 
-// The division of a value among the ranks of a run: each has one slice, in the order of the ranks. All slices have size()
-// numbers, except that the last ones end with the value or are empty. The ops of the pass shard_states work on the slice of the
-// rank that executes them, so that all ranks have the same plan.
-struct RankSlices {
-  // Sizes are multiples of this number, because noise is drawn for 4 elements at a time, states of 8 bits have one maximum per
-  // 256 elements, and kernels work on cache lines.
-  static constexpr int64_t kBlock = 256;
-
-  int64_t ranks = 1;
-  int64_t block = kBlock;
-
-  int64_t size(int64_t numbers) const {
-    const int64_t least = (numbers + ranks - 1) / ranks;
-    return std::min(numbers, (least + block - 1) / block * block);
-  }
-  // Returns the slice of a rank.
-  Slice of(int64_t numbers, int64_t rank) const {
-    const int64_t first = std::min(numbers, rank * size(numbers));
-    return {.first = first, .elements = std::min(size(numbers), numbers - first), .of = numbers};
-  }
-};
+// Returns the slice of a value of this many numbers that a rank has.
+inline Slice slice_of_rank(const RankSlices& slices, int64_t numbers, int64_t rank) {
+  const int64_t first = slices.first_of(numbers, rank);
+  return {.first = first, .elements = slices.end_of(numbers, rank) - first, .of = numbers};
+}
 
 // Read and write the attributes "ranks" and "block" of an op that works on the slice of its rank.
 std::optional<RankSlices> rank_slices_of(const Attributes& attributes);

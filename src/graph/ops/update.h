@@ -23,7 +23,7 @@ namespace plimsoll {
 // with the noise of {noise_seed, noise_site}; so are the states for which the op requests it. Outputs are the new
 // versions of all values except the gradient. With a slice (slice.h) the op has one parameter and updates a part of
 // it; each of its values is whole or only that part. With {ranks} the op updates the slice of its rank of each parameter; the
-// parameters, gradients and copies are whole, and the states have room for one slice.
+// states are divided among the ranks (Value::divided), and each other value is divided or whole.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }
@@ -54,10 +54,9 @@ class Update : public OpSchema, public UpdateOp {
           "gradients with the shapes of their parameters");
       for (int k = 0; k < stride; ++k) {
         expect_operands(!slice || is_of(*slice, op, i + k), op, "states that are whole or the slice");
-        expect_operands(!slices || !is_state(op, k) ||
-                            op.in_shape(i + k).elements({}) ==
-                                numbers_in_state(op, k, slices->size(op.in_shape(i).elements({}))),
-                        op, "states of the size of a slice");
+        expect_operands(!op.input(i + k).divided || slices, op, "whole values, because it has no {ranks}");
+        expect_operands(!slices || !is_state(op, k) || has_slice_of_state(*slices, op, i, k), op,
+                        "states that are divided like their parameter");
         if (k != 1) types.push_back(op.input(i + k).type);
       }
     }
@@ -139,12 +138,20 @@ class Update : public OpSchema, public UpdateOp {
       for (int k = 0; k < stride; ++k) {
         const bool is_lower_half = k + 1 == stride && op.attributes().integer_or("split", 0) != 0;
         const int64_t numbers =
-            is_state(op, k) ? op.in_shape(i + k).elements({}) : elements * (is_lower_half ? 2 : 1);
+            is_state(op, k) ? op.input(i + k).elements({}) : elements * (is_lower_half ? 2 : 1);
         const double touched = k == 1 ? 1.0 : 2.0;  // the gradient is only read
         sum += touched * static_cast<double>(numbers * dtype_bytes(op.input(i + k).type.dtype));
       }
     }
     return sum;
+  }
+
+  // Returns true if the k-th value of a parameter, a state, is divided such that each rank has the state of its slice.
+  bool has_slice_of_state(const RankSlices& slices, const OpView& op, int parameter, int k) const {
+    const Value& state = op.input(parameter + k);
+    const int64_t elements = op.in_shape(parameter).elements({});
+    return state.divided && state.divided->ranks == slices.ranks &&
+           state.elements({}) == numbers_in_state(op, k, slices.size(elements));
   }
 
   static bool is_of(const Slice& slice, const OpView& op, int input) {

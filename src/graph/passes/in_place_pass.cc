@@ -8,7 +8,7 @@ namespace plimsoll {
 namespace {
 
 bool same_bytes(const Value& a, const Value& b) {
-  return a.space == b.space && a.type.shape == b.type.shape &&
+  return a.space == b.space && a.divided == b.divided && a.type.shape == b.type.shape &&
          dtype_bytes(a.type.dtype) == dtype_bytes(b.type.dtype);
 }
 

@@ -182,7 +182,17 @@ Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes,
                            RankExchange exchange = RankExchange::kLibrary);
 // shard_states_pass.cc: each rank keeps the optimizer's states of its slice of every parameter and updates that slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
-Pass shard_states_pass(int64_t num_ranks);
+struct ShardOptions {
+  int64_t num_ranks = 1;
+  bool gradients = false;    // each rank also keeps only its slice of the sums of gradients
+  bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
+  // Set if each rank also keeps only its slice of the weights of at least this many elements. Requires: `gradients`.
+  std::optional<int64_t> least_divided_elements = {};
+};
+Pass shard_states_pass(const ShardOptions& options);
+// gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
+// computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided);
 // recompute_pass.cc: computes values again in the backward pass instead of keeping them.
 Pass recompute_pass(RecomputeChoice choice);
 // reorder_pass.cc: finds an order of ops with a lower peak.

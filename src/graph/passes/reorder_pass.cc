@@ -4,6 +4,7 @@
 
 #include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
+#include "graph/ops/op.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
@@ -26,6 +27,7 @@ class GreedyOrder {
   GreedyOrder(const Graph& graph, const Bucket& bucket)
       : graph_(graph), dependences_(find_dependences(graph)) {
     hold_repeated_ops_back();
+    hold_readers_of_collectives_back();
     reads_left_.assign(graph.values().size(), 0);
     effects_.reserve(graph.ops().size());
     for (const Op& op : graph.ops()) effects_.push_back(effect_of(op, bucket));
@@ -71,6 +73,22 @@ class GreedyOrder {
         dependences_.before[i].push_back(*last);
         dependences_.after[*last].push_back(i);
       }
+    }
+  }
+
+  // Makes each op that reads the result of a collective operation wait for the op before it, in the given order. It could otherwise
+  // run right after that operation, which then would not run at the same time as the ops in between.
+  void hold_readers_of_collectives_back() {
+    for (uint32_t i = 1; i < graph_.ops().size(); ++i) {
+      const Op& op = graph_.ops()[i];
+      if (schema_of(op).is_communication()) continue;
+      const bool reads_one = std::ranges::any_of(op.inputs, [&](ValueId id) {
+        const OpId producer = id != kNoValue ? graph_.value(id).producer : kNoOp;
+        return producer != kNoOp && schema_of(graph_.op(producer)).is_communication();
+      });
+      if (!reads_one) continue;
+      dependences_.before[i].push_back(i - 1);
+      dependences_.after[i - 1].push_back(i);
     }
   }
 

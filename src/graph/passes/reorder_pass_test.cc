@@ -31,6 +31,17 @@ TEST(Reorder, AWideValueIsDeadBeforeTheNextIsProduced) {
             kHead + first + narrow + second + other + sum);
 }
 
+// The op that keeps a slice of a sum frees the memory of the sum, but it would have to wait for the exchange.
+TEST(Reorder, AnOpThatReadsASumDoesNotRunEarlier) {
+  const std::string sum =
+      "  %g: f32[400,4] = add(%w, %w)\n"
+      "  %s: f32[400,4] into %g = all_reduce(%g) {ranks=2}\n"
+      "  %a: f32[T,400] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n";
+  const std::string slice = "  %k: f32[400,4] !divided=2 = accumulate(_, _, %s) {ranks=2}\n";
+  const std::string narrow = "  %c: f32[T,4] !output = matmul(%a, %v, _, _, _) {ta=0, tb=1}\n";
+  EXPECT_EQ(after(kHead + sum + slice + narrow + "}\n"), kHead + sum + narrow + slice + "}\n");
+}
+
 TEST(Reorder, AnOrderThatIsNoWorseStays) {
   const std::string text = std::string(kHead) +
                            "  %a: f32[T,400] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n"

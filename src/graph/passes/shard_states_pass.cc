@@ -1,14 +1,23 @@
-// Divides the states of the optimizer among the ranks (ZeRO stage 1: Rajbhandari et al., "ZeRO: Memory Optimizations Toward
-// Training Trillion Parameter Models", arXiv 1910.02054). Each rank updates its slice (RankSlices) of every parameter, and the
-// ranks then exchange the slices of the new parameters:
+// Divides what the ranks would otherwise all have (ZeRO: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
+// Parameter Models", arXiv 1910.02054). In stage 1, the states of the optimizer: each rank updates its slice (RankSlices) of every
+// parameter, and the ranks then exchange the slices of the new parameters:
 //
 //   g.sum = all_reduce(g)               g.sum = reduce_scatter(g)
 //   norm, finite, bad = norm(g.sum)     norms, _, bad = norm(g.sum) {ranks}; all_gather(norms, bad); norm, finite = norm(norms)
 //   p', m' = adamw(.., p, g.sum, m)     p', m' = adamw(.., p, g.sum, m) {ranks}; all_gather(p')
 //
-// The states m have room for one slice; all ranks have the same graph. The norm is computed from the norms of the ranks, each
+// The states m are divided (Value::divided); all ranks have the same graph. The norm is computed from the norms of the ranks, each
 // rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep their all_reduce.
+//
+// In stage 2 also the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to those of the earlier
+// micro-batches, so that every micro-batch exchanges gradients:
+//
+//   g.sum = reduce_scatter(g); g.slice = accumulate(into, flag, g.sum) {ranks}
+//
+// In stage 3 also the weights: the update writes the slice of the rank and nothing is gathered after it. The pass gather_weights
+// lets ops read them.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -23,22 +32,35 @@ namespace {
 
 class ShardStates {
  public:
-  ShardStates(Graph& graph, int64_t num_ranks) : graph_(graph), slices_{.ranks = num_ranks} {}
+  ShardStates(Graph& graph, const ShardOptions& options)
+      : graph_(graph), options_(options), slices_{.ranks = options.num_ranks} {}
 
   void run() {
     const std::vector<Op> old_ops = graph_.ops();
     find_sharded_gradients(old_ops);
-    for (const Op& op : old_ops) {
-      if (op.def == &all_reduce_op()) {
-        scatter_sums(op);
-      } else if (op.def == &global_norm_op() && !op.inputs.empty() && is_sharded(op.inputs.front())) {
+    if (options_.least_divided_elements) divide_frozen_weights();
+    for (const Op& old : old_ops) {
+      if (old.segment == Segment::kOptimizer) keep_slices();
+      if (old.def == &all_reduce_op()) {
+        scatter_sums(old);
+        continue;
+      }
+      const bool is_norm =
+          old.def == &global_norm_op() && !old.inputs.empty() && is_sharded(old.inputs.front());
+      const bool is_update = is_divided(old);
+      Op op = old;
+      for (ValueId& id : op.inputs) {
+        if (const auto slice = slice_of_sum_.find(id); slice != slice_of_sum_.end()) id = slice->second;
+      }
+      if (is_norm) {
         divide_norm(op);
-      } else if (is_divided(op)) {
+      } else if (is_update) {
         divide_update(op);
       } else {
-        ops_.push_back(op);
+        ops_.push_back(std::move(op));
       }
     }
+    keep_slices();
     graph_.replace_ops(std::move(ops_));
   }
 
@@ -96,8 +118,69 @@ class ShardStates {
     std::vector<size_t> scattered, whole;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       (is_sharded(op.outputs[i]) ? scattered : whole).push_back(i);
+    // The slices of the sums before are kept now, so that the ops in between did not have to wait for them.
+    keep_slices();
     add_part(op, scattered, reduce_scatter_op());
     add_part(op, whole, all_reduce_op());
+    if (!options_.gradients) return;
+    for (const size_t i : scattered) keep_later(op, i, slices_);
+    if (!options_.accumulates) return;
+    for (const size_t i : whole) keep_later(op, i, std::nullopt);
+  }
+
+  // Prepares the op that keeps the slice of a sum, or all of it, and adds it to those of the earlier micro-batches if the gradient
+  // is accumulated.
+  void keep_later(const Op& sum, size_t operand, const std::optional<RankSlices>& slices) {
+    const ValueId whole = sum.outputs[operand];
+    for (const ValueId id : {sum.inputs[operand], whole}) graph_.value(id).is_parameter_gradient = false;
+    const Value value = graph_.value(whole);
+    const auto add = [&](const std::string& name) {
+      const ValueId id =
+          graph_.add_value(name, value.type, options_.accumulates ? Storage::kGradient : Storage::kTransient);
+      graph_.value(id).divided = slices;
+      graph_.value(id).module = value.module;
+      return id;
+    };
+    Op keep{.def = &accumulate_op(),
+            .inputs = {kNoValue, kNoValue, whole},
+            .outputs = {},
+            .attributes = {},
+            .segment = sum.segment,
+            .module = value.module};
+    if (slices) set_rank_slices(keep.attributes, *slices);
+    if (options_.accumulates) {
+      keep.inputs[AccumulateOp::kInto] = add("gradient/" + value.name);
+      keep.inputs[AccumulateOp::kFlag] = graph_.input("accumulate");
+    }
+    const ValueId kept = add(graph_.unique_name(value.name + ".slice"));
+    graph_.value(kept).version_of = keep.inputs[AccumulateOp::kInto];
+    graph_.value(kept).is_parameter_gradient = true;
+    keep.outputs = {kept};
+    slice_of_sum_[whole] = kept;
+    kept_later_.push_back(std::move(keep));
+  }
+
+  void keep_slices() {
+    for (Op& keep : std::exchange(kept_later_, {})) ops_.push_back(std::move(keep));
+  }
+
+  bool divides_weight(const Value& value) const {
+    if (!options_.least_divided_elements || value.storage != Storage::kWeight) return false;
+    // The lower halves of a split weight have two bytes per element.
+    const int64_t numbers = value.type.shape.elements({}) / (value.type.dtype == DType::kU8 ? 2 : 1);
+    return numbers >= *options_.least_divided_elements;
+  }
+
+  // Divides the weights that no op updates.
+  void divide_frozen_weights() {
+    std::vector<bool> is_updated(graph_.values().size(), false);
+    for (const Value& value : graph_.values()) {
+      if (value.version_of != kNoValue) is_updated[index_of(value.version_of)] = true;
+    }
+    for (size_t i = 0; i < is_updated.size(); ++i) {
+      Value& value = graph_.values()[i];
+      if (!is_updated[i] && value.version_of == kNoValue && divides_weight(value)) value.divided = slices_;
+    }
   }
 
   // Appends an op that gathers the slices of these values, and returns the new versions.
@@ -166,38 +249,47 @@ class ShardStates {
     for (int i = 0; i < static_cast<int>(op.outputs.size()); ++i) {
       const int input = update.writes_into(view, i);
       const int k = (input - UpdateOp::kParameter) % stride;
+      const ValueId value = op.inputs[static_cast<size_t>(input)];
       const ValueId output = op.outputs[static_cast<size_t>(i)];
-      if (update.is_state(view, k)) {
-        const int64_t elements = view.in_shape(input - k).elements({});
-        const Shape slice{update.numbers_in_state(view, k, slices_.size(elements))};
-        graph_.value(op.inputs[static_cast<size_t>(input)]).type.shape = slice;
-        graph_.value(output).type.shape = slice;
-      } else {
-        (is_split && k + 1 == stride ? lower_halves : weights).push_back(output);
+      const bool is_lower_half = is_split && k + 1 == stride;
+      if (!update.is_state(view, k) && !divides_weight(graph_.value(value))) {
+        (is_lower_half ? lower_halves : weights).push_back(output);
+        continue;
       }
+      RankSlices slices = slices_;
+      if (is_lower_half) slices.block = 2 * RankSlices::kBlock;
+      // A state of 8 bits has one maximum per block of elements.
+      if (update.is_state(view, k) &&
+          view.in_shape(input).elements({}) < view.in_shape(input - k).elements({}))
+        slices.block = 1;
+      graph_.value(value).divided = slices;
+      graph_.value(output).divided = slices;
     }
     Op divided = op;
     set_rank_slices(divided.attributes, slices_);
     ops_.push_back(std::move(divided));
-    gather(op, weights, RankSlices::kBlock);
+    if (!weights.empty()) gather(op, weights, RankSlices::kBlock);
     // The lower half of a number has two bytes, each of them an element.
     if (!lower_halves.empty()) gather(op, lower_halves, 2 * RankSlices::kBlock);
   }
 
   Graph& graph_;
+  ShardOptions options_;
   RankSlices slices_;
-  std::set<ValueId> sharded_;  // the sums of gradients of which each rank needs its slice only
+  std::set<ValueId> sharded_;                // the sums of gradients of which each rank needs its slice only
+  std::map<ValueId, ValueId> slice_of_sum_;  // the slices of sums that are kept
+  std::vector<Op> kept_later_;               // the ops that keep the slices of the last sums
   std::vector<Op> ops_;
 };
 
 }  // namespace
 
-Pass shard_states_pass(int64_t num_ranks) {
+Pass shard_states_pass(const ShardOptions& options) {
   return {.name = "shard_states",
           .numerics = Numerics::kChanging,
-          .help = "divides the optimizer's states among the ranks; each updates its slice of every weight",
-          .needed_for = "--zero_stage 1",
-          .run = [=](Graph& graph) { ShardStates(graph, num_ranks).run(); }};
+          .help = "divides optimizer states, gradients and weights among the ranks; each updates its slices",
+          .needed_for = "--zero_stage above 0",
+          .run = [=](Graph& graph) { ShardStates(graph, options).run(); }};
 }
 
 }  // namespace plimsoll

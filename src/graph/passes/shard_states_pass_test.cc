@@ -6,7 +6,7 @@ namespace plimsoll {
 namespace {
 
 std::string after(const std::string& text) {
-  return print_graph(testing::after_pass(text, shard_states_pass(2)));
+  return print_graph(testing::after_pass(text, shard_states_pass({.num_ranks = 2})));
 }
 
 // The weight has 1024 elements, so that each of two ranks has 512; the bias has fewer than one block, which rank 0 has.
@@ -39,8 +39,8 @@ TEST(ShardStates, EachRankUpdatesItsSlices) {
   input %loss: f32[1]
   weight %w: f32[4,256]
   weight %b: f32[256]
-  state %m/w: f32[512]
-  state %m/b: f32[256]
+  state %m/w: f32[4,256] !divided=2
+  state %m/b: f32[256] !divided=2
   backward @m
   %d_w: f32[4,256] !gradient = matmul(%x, %y, _, _, _) {ta=1, tb=0}
   %d_b: f32[256] !gradient = bias_grad(%y, _, _)
@@ -49,10 +49,53 @@ TEST(ShardStates, EachRankUpdatesItsSlices) {
   %norm.of_ranks: f32[2], %finite.of_ranks: f32[1], %bad: i64[2] !output = global_norm(%d_w.sum, %d_b.sum) {names_bad=1, ranks=2}
   %norm.of_ranks.gathered: f32[2] into %norm.of_ranks, %bad.gathered: i64[2] into %bad !output = all_gather(%norm.of_ranks, %bad) {block=1, ranks=2}
   %norm: f32[1] !output, %finite: f32[1] !output = global_norm(%norm.of_ranks.gathered, %loss) {with_loss=1}
-  %w.updated: f32[4,256] into %w, %m.updated/w: f32[512] into %m/w, %b.updated: f32[256] into %b, %m.updated/b: f32[256] into %m/b = sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum, %m/w, %b, %d_b.sum, %m/b) {copies=0, momentum=0.9, nesterov=0, ranks=2, weight_decay=0.0}
+  %w.updated: f32[4,256] into %w, %m.updated/w: f32[4,256] into %m/w !divided=2, %b.updated: f32[256] into %b, %m.updated/b: f32[256] into %m/b !divided=2 = sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum, %m/w, %b, %d_b.sum, %m/b) {copies=0, momentum=0.9, nesterov=0, ranks=2, weight_decay=0.0}
   %w.updated.gathered: f32[4,256] into %w.updated, %b.updated.gathered: f32[256] into %b.updated = all_gather(%w.updated, %b.updated) {ranks=2}
 }
 )");
+}
+
+std::string after(const std::string& text, const ShardOptions& options) {
+  return print_graph(testing::after_pass(text, shard_states_pass(options)));
+}
+
+// Stage 2 keeps the slices of the sums. The norm and the update read them.
+TEST(ShardStates, EachRankKeepsItsSlicesOfTheGradients) {
+  const std::string text = after(kUpdate, {.num_ranks = 2, .gradients = true});
+  const auto has = [&](std::string_view line) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  };
+  has("  %d_w: f32[4,256] = matmul(");
+  has("  %d_w.sum: f32[4,256] into %d_w, %d_b.sum: f32[256] into %d_b = reduce_scatter(%d_w, %d_b) "
+      "{ranks=2}\n"
+      "  %d_w.sum.slice: f32[4,256] !gradient !divided=2 = accumulate(_, _, %d_w.sum) {ranks=2}\n"
+      "  %d_b.sum.slice: f32[256] !gradient !divided=2 = accumulate(_, _, %d_b.sum) {ranks=2}\n"
+      "  optimizer @\n");
+  has("= global_norm(%d_w.sum.slice, %d_b.sum.slice) {names_bad=1, ranks=2}");
+  has("= sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum.slice, %m/w, %b, %d_b.sum.slice, %m/b)");
+  has("= all_gather(%w.updated, %b.updated) {ranks=2}");
+}
+
+// With accumulation the slices persist, and those of the micro-batches are added up.
+TEST(ShardStates, SlicesOfGradientsAccumulate) {
+  const std::string text =
+      after(testing::replaced(kUpdate, "  input %loss", "  input %accumulate: i32[1]\n  input %loss"),
+            {.num_ranks = 2, .gradients = true, .accumulates = true});
+  EXPECT_NE(text.find("  gradient %gradient/d_w.sum: f32[4,256] !divided=2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  %d_w.sum.slice: f32[4,256] into %gradient/d_w.sum !gradient !divided=2 = "
+                      "accumulate(%gradient/d_w.sum, %accumulate, %d_w.sum) {ranks=2}\n"),
+            std::string::npos)
+      << text;
+}
+
+// Stage 3 divides the weight, and the bias, which is smaller than the threshold, stays whole.
+TEST(ShardStates, EachRankKeepsItsSlicesOfLargeWeights) {
+  const std::string text =
+      after(kUpdate, {.num_ranks = 2, .gradients = true, .least_divided_elements = 1000});
+  EXPECT_NE(text.find("  weight %w: f32[4,256] !divided=2\n  weight %b: f32[256]\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("%w.updated: f32[4,256] into %w !divided=2, "), std::string::npos) << text;
+  EXPECT_NE(text.find("= all_gather(%b.updated) {ranks=2}"), std::string::npos) << text;
 }
 
 // A gradient that another op reads is summed as a whole, and the states of its parameter stay whole.

@@ -69,6 +69,15 @@ class SmallTensors {
 
 }  // namespace
 
+void place_own_slices(const RankSlicesArgs& args) {
+  const int rank = args.communicator->rank();
+  for (const DividedTensor& tensor : args.tensors) {
+    if (!tensor.own || tensor.count_of(rank) <= 0) continue;
+    std::memcpy(static_cast<std::byte*>(tensor.data.data) + bytes_of(tensor, tensor.first_of(rank)),
+                tensor.own.data, static_cast<size_t>(bytes_of(tensor, tensor.count_of(rank))));
+  }
+}
+
 void reduce_scatter_cpu(const RankSlicesArgs& args) {
   const int num_ranks = args.communicator->size();
   const SmallTensors small(args.tensors, args.scratch.data, num_ranks);
@@ -84,6 +93,7 @@ void reduce_scatter_cpu(const RankSlicesArgs& args) {
 }
 
 void all_gather_cpu(const RankSlicesArgs& args) {
+  place_own_slices(args);
   const int num_ranks = args.communicator->size();
   const SmallTensors small(args.tensors, args.scratch.data, num_ranks);
   small.copy_in();

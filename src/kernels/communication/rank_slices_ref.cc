@@ -24,6 +24,7 @@ void reduce_scatter_ref(const RankSlicesArgs& args) {
 }
 
 void all_gather_ref(const RankSlicesArgs& args) {
+  place_own_slices(args);
   for (const DividedTensor& tensor : args.tensors) {
     const int64_t width = dtype_bytes(tensor.data.dtype);
     for (int rank = 0; rank < args.communicator->size(); ++rank) {

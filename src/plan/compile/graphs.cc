@@ -1,6 +1,7 @@
 // Builds graphs from a request: the model, its gradients, the optimizer and the passes.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -213,14 +214,35 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
   return trained;
 }
 
-bool shards_states(const PlanRequest& request) {
-  return request.ranks.count > 1 && request.ranks.zero_stage == ZeroStage::kStates;
+// Returns true if the ranks divide this and what the lower stages divide.
+bool divides(const PlanRequest& request, ZeroStage stage) {
+  return request.ranks.count > 1 && request.ranks.zero_stage >= stage;
+}
+
+ShardOptions shard_options(const PlanRequest& request) {
+  ShardOptions options{.num_ranks = request.ranks.count,
+                       .gradients = divides(request, ZeroStage::kGradients),
+                       .accumulates = request.batches.accumulation_steps > 1};
+  if (divides(request, ZeroStage::kWeights))
+    options.least_divided_elements = request.ranks.least_divided_elements;
+  return options;
+}
+
+// Returns the weights that the program for training divides among the ranks.
+std::map<std::string, RankSlices> divided_weights(const ProgramPlan* train) {
+  std::map<std::string, RankSlices> weights;
+  if (train == nullptr) return weights;
+  for (const Value& value : train->graph.values()) {
+    if (value.storage == Storage::kWeight && value.version_of == kNoValue && value.divided)
+      weights[value.name] = *value.divided;
+  }
+  return weights;
 }
 
 OptimizerConfig optimizer_of(const PlanRequest& request) {
   OptimizerConfig config = request.update.optimizer;
   // The new weights of one update are sent while the next update runs.
-  if (shards_states(request)) {
+  if (divides(request, ZeroStage::kStates)) {
     config.most_elements_at_once =
         std::max<int64_t>(1, request.ranks.bucket_bytes / dtype_bytes(request.precision.dtype));
   }
@@ -268,7 +290,8 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   verify(graph, "after autodiff and optimizer");
   if (request.batches.accumulation_steps > 1) {
     graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
-    passes.run(graph, accumulate_pass());
+    // If ranks divide gradients, the pass shard_states accumulates their slices.
+    if (!divides(request, ZeroStage::kGradients)) passes.run(graph, accumulate_pass());
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
@@ -276,7 +299,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
     passes.run(graph, reduce_gradients_pass(
                           request.ranks.count, request.ranks.bucket_bytes,
                           request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary));
-  if (shards_states(request)) passes.run(graph, shard_states_pass(request.ranks.count));
+  if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();
@@ -318,6 +341,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
                                                           SlicedUpdates::kOfLookedUpTables),
                                        request.batches.train));
   }
+  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}));
   passes.run(graph, in_place_pass());
   if (request.offload.activations) {
     ActivationHeadroom room;
@@ -342,7 +366,8 @@ bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
   return row != nullptr && row->backend != Backend::kRef;
 }
 
-ProgramPlan build_evaluate_graph(const PlanRequest& request) {
+// `train`: the program for training of the same plan, if it has one.
+ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* train) {
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
   Graph& graph = forward.graph;
@@ -361,6 +386,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
                                         usual_bucket(request.batches.evaluate, request.model.label_share)));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
+  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
   passes.run(graph, in_place_pass());
   ProgramPlan program{
       .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};
@@ -453,7 +479,8 @@ PlanGraphs build_graphs(const PlanRequest& request) {
 PlanGraphs begin_graphs(const PlanRequest& request) {
   PlanGraphs graphs{.weights = run_weights(request)};
   if (request.train) graphs.programs.add(begin_train_graph(request, graphs.weights));
-  if (request.evaluate) graphs.programs.add(build_evaluate_graph(request));
+  if (request.evaluate)
+    graphs.programs.add(build_evaluate_graph(request, graphs.programs.find(kTrainProgram)));
   if (request.generation.num_pages > 0) graphs.programs.add(build_generate_graph(request));
   return graphs;
 }
@@ -462,7 +489,7 @@ PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun) {
   if (ProgramPlan* train = begun.programs.find(kTrainProgram)) finish_train_graph(request, *train);
   ProgramPlan* evaluate = begun.programs.find(kEvaluateProgram);
   if (evaluate != nullptr && evaluate->bucket != request.batches.evaluate) {
-    *evaluate = build_evaluate_graph(request);
+    *evaluate = build_evaluate_graph(request, begun.programs.find(kTrainProgram));
   }
   return begun;
 }

@@ -124,14 +124,18 @@ struct GenerationOptions {
 
 // States what the ranks divide among them; everything else is the same on each of them (Rajbhandari et al., arXiv 1910.02054).
 enum class ZeroStage : uint8_t {
-  kNone,    // nothing
-  kStates,  // stage 1: the states of the optimizer
+  kNone,       // nothing
+  kStates,     // stage 1: the states of the optimizer
+  kGradients,  // stage 2: also gradients
+  kWeights,    // stage 3: also weights
 };
 
 // The ranks of a run and how they exchange gradients. Every rank has the same plan.
 struct RankOptions {
   int64_t count = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
+  // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
+  int64_t least_divided_elements = 100'000;
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;

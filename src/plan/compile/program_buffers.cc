@@ -31,7 +31,8 @@ std::vector<bool> find_placeless(const Graph& graph) {
 Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   const Value& value = graph.value(lifetime.root);
   if (value.is_parameter_gradient) return Purpose::kGradients;
-  if (value.producer != kNoOp && graph.op(value.producer).def == &copy_op()) return Purpose::kFunctionality;
+  const OpDef* producer = value.producer != kNoOp ? graph.op(value.producer).def : nullptr;
+  if (producer == &copy_op() || producer == &all_gather_op()) return Purpose::kFunctionality;
   if (value.storage == Storage::kDeferred) return Purpose::kFunctionality;
   const Segment born = graph.ops()[lifetime.first].segment;
   const Segment dies = graph.ops()[lifetime.last].segment;

@@ -74,7 +74,8 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
                                  .type = value.type,
                                  .module = graph.module_name(value.module),
                                  .space = value.space,
-                                 .input = value.input});
+                                 .input = value.input,
+                                 .divided = value.divided});
       continue;
     }
     const PersistentBuffer& buffer = plan.persistent[it->second];
@@ -82,6 +83,8 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
                    "'{}' is {} {} in one program and {} {} in another", value.name,
                    storage_name(buffer.storage), format_type(buffer.type), storage_name(value.storage),
                    format_type(value.type));
+    PLIMSOLL_CHECK(buffer.divided == value.divided,
+                   "'{}' is divided among the ranks in one program and whole in another", value.name);
     PLIMSOLL_CHECK(buffer.input == value.input, "two programs fill the input '{}' differently", value.name);
     if (buffer.space == value.space) continue;
     // A buffer on the host may be declared by another program, but only if nothing reads it there.

@@ -194,6 +194,7 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   ranks.maps_peers = device.is_gpu() && device.gpu.maps_peers && ranks.count > 1 &&
                      ranks.count <= kMostPeers && arguments.nnodes == 1 && arguments.ddp_backend.empty() &&
                      !arguments.debug_allocations;
+  ranks.least_divided_elements = arguments.stage3_param_persistence_threshold;
   if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
   return ranks;
 }
@@ -204,20 +205,19 @@ ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, co
                         RequestRemarks& remarks) {
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.count == 1) {
-    remarks.notes.push_back(
-        fmt::format("--zero_stage {} has no effect here: it divides the optimizer's states among processes, "
-                    "and this run has one",
-                    arguments.zero_stage));
+    remarks.notes.push_back(fmt::format(
+        "--zero_stage {} has no effect here: it divides states among processes, and this run has one",
+        arguments.zero_stage));
     return ZeroStage::kNone;
   }
   if (device.is_gpu()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--zero_stage {}: this version divides the optimizer's states among processes on CPUs only; give "
-        "--use_cpu, or leave --zero_stage out",
-        arguments.zero_stage);
+    throw_error(ErrorCode::kUsage,
+                "--zero_stage {}: this version divides states, gradients and weights among processes on CPUs "
+                "only; give "
+                "--use_cpu, or leave --zero_stage out",
+                arguments.zero_stage);
   }
-  return ZeroStage::kStates;
+  return static_cast<ZeroStage>(arguments.zero_stage);
 }
 
 // Returns the share of tokens that have a label. A prediction needs the logits of every token.

@@ -40,6 +40,21 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
+// Formats ", which divide optimizer states and gradients (ZeRO stage 2)".
+std::string describe_division(const RankOptions& ranks) {
+  switch (ranks.zero_stage) {
+    case ZeroStage::kNone:
+      return "";
+    case ZeroStage::kStates:
+      return ", which divide optimizer states (ZeRO stage 1)";
+    case ZeroStage::kGradients:
+      return ", which divide optimizer states and gradients (ZeRO stage 2)";
+    case ZeroStage::kWeights:
+      return ", which divide optimizer states, gradients and weights (ZeRO stage 3)";
+  }
+  return "";
+}
+
 // Returns the work that the plan has room for, with an estimate of its speed where there is one.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
@@ -58,7 +73,8 @@ std::string describe_batch(const Plan& plan) {
   const int64_t steps = plan.trains() ? plan.request.batches.accumulation_steps : 1;
   if (steps > 1) text += fmt::format(", {} accumulated to {}", steps, bucket.sequences * steps);
   if (plan.trains() && plan.request.ranks.count > 1)
-    text += fmt::format(", on each of {} ranks", plan.request.ranks.count);
+    text += fmt::format(", on each of {} ranks{}", plan.request.ranks.count,
+                        describe_division(plan.request.ranks));
   return text;
 }
 

@@ -1,0 +1,139 @@
+// Lets ops read weights that the ranks divide (ZeRO stage 3). The weights of a block (graph/analysis/analysis.h), or of a module
+// outside all blocks, are gathered together, and their memory is free after the last op of the block:
+//
+//   y = matmul(x, w)    ->    w.gathered = all_gather(w); y = matmul(x, w.gathered)
+//
+// The ranks exchange the weights of a block while the block before it computes, so that the weights of two blocks exist at a time.
+// The backward pass gathers them again, except those of the blocks that have just run: they are still there.
+#include <algorithm>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "graph/analysis/analysis.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
+#include "graph/ops/update.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+// Neighbouring ops of one block, and the weights that they read.
+struct Readers {
+  std::string_view block;
+  uint32_t first = 0;  // the position of the first op that reads a divided weight
+  std::vector<ValueId> weights = {};
+  std::map<ValueId, ValueId> gathered = {};
+};
+
+class GatherWeights {
+ public:
+  explicit GatherWeights(Graph& graph) : graph_(graph), modules_(graph.modules()) {}
+
+  void run() {
+    const std::vector<Op> old_ops = graph_.ops();
+    find_readers_of_weights(old_ops);
+    std::vector<Op> ops;
+    auto begins = blocks_.begin();  // the next block whose first reader has not been reached
+    size_t next_gather = 0;
+    for (uint32_t i = 0; i < old_ops.size(); ++i) {
+      if (begins != blocks_.end() && begins->first == i) {
+        ++begins;
+        const auto end = std::min<size_t>(static_cast<size_t>(begins - blocks_.begin()) + 1, blocks_.size());
+        for (; next_gather < end; ++next_gather) {
+          take_from_before(next_gather);
+          if (!blocks_[next_gather].weights.empty())
+            ops.push_back(
+                gather(blocks_[next_gather], old_ops[i].segment, old_ops[blocks_[next_gather].first]));
+        }
+      }
+      ops.push_back(old_ops[i]);
+      if (!reads_weights(old_ops[i])) continue;
+      for (ValueId& id : ops.back().inputs) {
+        if (is_divided_weight(id)) id = std::prev(begins)->gathered.at(id);
+      }
+    }
+    graph_.replace_ops(std::move(ops));
+  }
+
+ private:
+  bool is_divided_weight(ValueId id) const {
+    return id != kNoValue && graph_.value(id).storage == Storage::kWeight && graph_.value(id).divided;
+  }
+  bool reads_weights(const Op& op) const {
+    return dynamic_cast<const Update*>(op.def) == nullptr &&
+           std::ranges::any_of(op.inputs, [&](ValueId id) { return is_divided_weight(id); });
+  }
+  std::string_view block_of_op(const Op& op) const {
+    const std::string_view module = modules_[index_of(op.module)];
+    const std::string_view block = block_of(module);
+    return block.empty() ? module : block;
+  }
+
+  void find_readers_of_weights(const std::vector<Op>& ops) {
+    for (uint32_t i = 0; i < ops.size(); ++i) {
+      if (!reads_weights(ops[i])) continue;
+      const std::string_view block = block_of_op(ops[i]);
+      if (blocks_.empty() || blocks_.back().block != block) blocks_.push_back({.block = block, .first = i});
+      std::vector<ValueId>& weights = blocks_.back().weights;
+      for (const ValueId id : ops[i].inputs) {
+        if (is_divided_weight(id) && std::ranges::find(weights, id) == weights.end()) weights.push_back(id);
+      }
+    }
+  }
+
+  // A block that comes again after one other block reads the weights that were gathered for it before: its own would be gathered
+  // when the other one begins, so that they exist at the same time in any case.
+  void take_from_before(size_t at) {
+    if (at < 2 || blocks_[at - 2].block != blocks_[at].block) return;
+    for (const auto& [weight, whole] : blocks_[at - 2].gathered) {
+      if (std::erase(blocks_[at].weights, weight) > 0) blocks_[at].gathered[weight] = whole;
+    }
+  }
+
+  Op gather(Readers& readers, Segment segment, const Op& first_reader) {
+    Op op{.def = &all_gather_op(),
+          .inputs = readers.weights,
+          .outputs = {},
+          .attributes = {},
+          .segment = segment,
+          .module = first_reader.module};
+    set_rank_slices(op.attributes, *graph_.value(readers.weights.front()).divided);
+    for (const ValueId weight : readers.weights) {
+      const Value value = graph_.value(weight);
+      const ValueId whole =
+          graph_.add_value(graph_.unique_name(value.name + ".gathered"), value.type, Storage::kTransient);
+      graph_.value(whole).module = value.module;
+      readers.gathered[weight] = whole;
+      op.outputs.push_back(whole);
+    }
+    return op;
+  }
+
+  Graph& graph_;
+  const std::vector<std::string> modules_;
+  std::vector<Readers> blocks_;
+};
+
+void divide(Graph& graph, const std::map<std::string, RankSlices>& divided) {
+  for (const auto& [name, slices] : divided) {
+    if (const ValueId weight = graph.find(name); weight != kNoValue) graph.value(weight).divided = slices;
+  }
+}
+
+}  // namespace
+
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided) {
+  return {
+      .name = "gather_weights",
+      .numerics = Numerics::kPreserving,
+      .help = "gathers weights that the ranks divide before each block reads them, and frees them after it",
+      .needed_for = "--zero_stage 3",
+      .run = [divided = std::move(divided)](Graph& graph) {
+        divide(graph, divided);
+        GatherWeights(graph).run();
+      }};
+}
+
+}  // namespace plimsoll
