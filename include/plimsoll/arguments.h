@@ -4,7 +4,7 @@
 // This header declares every setting (the table is arguments.inc) and the functions that read, check, format
 // and compare settings. Nothing here prints, reads the environment or exits: that is left to the command
 // line. Thread-safe: values and pure functions. Only parse_arguments reads files, namely the configuration
-// files that its words name.
+// files that its words name, and resolve_arguments the configurations of DeepSpeed, FSDP and Accelerate that settings name.
 //
 // A program may fill an Arguments object itself. Trainer, plan_run() and fit_run() check it with resolve_arguments(); call that
 // function to read its notes, or the settings that it completes.
@@ -106,7 +106,8 @@ ParseResult parse_arguments(std::span<const std::string> words, const ParseOptio
 
 // Checks each value and each combination of values, refuses settings that this version does not support, and
 // fills in the settings whose default depends on others (eval_steps, do_eval, do_predict,
-// metric_for_best_model, greater_is_better). Calling it twice has the same result as calling it once. Returns notes about settings
+// metric_for_best_model, greater_is_better). Replaces deepspeed, fsdp, fsdp_config and parallelism_config by the settings that
+// they request; a setting that differs from its default counts as given. Calling it twice has the same result as calling it once. Returns notes about settings
 // that have no effect in this combination. Errors: kUsage.
 std::vector<std::string> resolve_arguments(Arguments& arguments);
 

@@ -29,35 +29,6 @@ constexpr std::string_view kSchemaKey = "$schema";
 constexpr int kMaxDepth = 32;
 constexpr uintmax_t kMaxFileBytes = uintmax_t{16} << 20;
 
-std::string read_text(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::is_regular_file(status)) {
-    throw_error(ErrorCode::kUsage, "{}: cannot read settings: {}", path,
-                std::filesystem::exists(status) ? "it is not a file" : "the file does not exist");
-  }
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (!error && size > kMaxFileBytes) {
-    throw_error(ErrorCode::kUsage,
-                "{}: a file of settings may have at most {} bytes, but this one has {}; check that it is the "
-                "right file",
-                path, kMaxFileBytes, size);
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file.good() && !(file.eof() && size == 0)) {
-    throw_error(ErrorCode::kUsage, "{}: cannot read settings: {}", path, std::strerror(errno));
-  }
-  std::string read = std::move(text).str();
-  try {
-    refuse_disguised_text(std::string_view(read).substr(0, kDisguiseBytes), path);
-  } catch (const Error& disguised) {
-    throw_error(ErrorCode::kUsage, "{}", disguised.what());
-  }
-  return read;
-}
-
 // A position in a text. Lines and columns count from 1, columns in code points.
 struct Position {
   size_t line = 1;
@@ -234,8 +205,37 @@ bool is_argument_file(std::string_view word) {
   return word.ends_with(".json") || word.ends_with(".yaml") || word.ends_with(".yml");
 }
 
+std::string read_argument_text(const std::string& path, std::string_view name) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::is_regular_file(status)) {
+    throw_error(ErrorCode::kUsage, "{}: cannot read settings: {}", name,
+                std::filesystem::exists(status) ? "it is not a file" : "the file does not exist");
+  }
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > kMaxFileBytes) {
+    throw_error(ErrorCode::kUsage,
+                "{}: a file of settings may have at most {} bytes, but this one has {}; check that it is the "
+                "right file",
+                name, kMaxFileBytes, size);
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file.good() && !(file.eof() && size == 0)) {
+    throw_error(ErrorCode::kUsage, "{}: cannot read settings: {}", name, std::strerror(errno));
+  }
+  std::string read = std::move(text).str();
+  try {
+    refuse_disguised_text(std::string_view(read).substr(0, kDisguiseBytes), name);
+  } catch (const Error& disguised) {
+    throw_error(ErrorCode::kUsage, "{}", disguised.what());
+  }
+  return read;
+}
+
 std::vector<Assignment> read_argument_file(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = read_argument_text(path, path);
   return path.ends_with(".json") ? read_argument_json(text, path, SourceLines::kSay)
                                  : read_argument_yaml(text, path);
 }

@@ -13,6 +13,10 @@ namespace plimsoll {
 // Returns true if the word names a file of settings, that is, ends in .json, .yaml or .yml.
 bool is_argument_file(std::string_view word);
 
+// Returns the text of a file. Messages start with `name`. Errors: kUsage if it cannot be read, is larger than 16 MiB, or is
+// compressed or in another disguise.
+std::string read_argument_text(const std::string& path, std::string_view name);
+
 // Reads a file in the format that its name implies. Errors: kUsage if it cannot be read, is larger than 16
 // MiB, or is not a single object of settings.
 std::vector<Assignment> read_argument_file(const std::string& path);

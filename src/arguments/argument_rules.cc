@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arguments/argument_table.h"
+#include "arguments/foreign_config.h"
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/optimizer_table.h"
@@ -244,6 +245,7 @@ std::vector<std::string> notes_of(const Arguments& arguments) {
 }  // namespace
 
 std::vector<std::string> resolve_arguments(Arguments& arguments) {
+  std::vector<std::string> notes = replace_foreign_configs(arguments, nullptr).notes;
   for (const Setting& setting : settings()) {
     check_range(arguments, setting, fmt::format("--{}", setting.info.name));
   }
@@ -259,7 +261,9 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
   check_best_model(arguments);
   resolve_metric(arguments);
   resolve_adapter(arguments);
-  return notes_of(arguments);
+  const std::vector<std::string> others = notes_of(arguments);
+  notes.insert(notes.end(), others.begin(), others.end());
+  return notes;
 }
 
 double logging_interval(const Arguments& arguments) {

@@ -70,10 +70,9 @@ std::string question(std::string_view best) {
 }
 
 // Names of settings in other training programs, used only for suggestions.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kForeignNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kForeignNames = {{
     {"lr", "learning_rate"},
     {"batch_size", "per_device_train_batch_size"},
-    {"train_batch_size", "per_device_train_batch_size"},
     {"micro_batch_size", "per_device_train_batch_size"},
     {"eval_batch_size", "per_device_eval_batch_size"},
     {"epochs", "num_train_epochs"},

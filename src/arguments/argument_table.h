@@ -87,6 +87,8 @@ struct Exclusion {
 };
 std::span<const Exclusion> exclusions();
 bool holds(const Arguments& arguments, const SettingState& state);
+// Errors: kUsage if both states of the row hold.
+void check_exclusion(const Arguments& arguments, const Exclusion& row);
 // Errors: kUsage for the first row whose states both hold.
 void check_exclusions(const Arguments& arguments);
 

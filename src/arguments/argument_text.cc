@@ -4,6 +4,7 @@
 #include <set>
 
 #include "arguments/argument_table.h"
+#include "arguments/foreign_keys.h"
 #include "arguments/value.h"
 #include "base/check.h"
 
@@ -314,6 +315,7 @@ std::string arguments_markdown() {
   out += kPageRules;
   for (int i = 0; i < kNumGroups; ++i) append_group_page(out, static_cast<ArgumentGroup>(i));
   append_old_names_page(out);
+  out += foreign_keys_markdown();
   return out;
 }
 

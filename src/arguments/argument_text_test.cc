@@ -33,7 +33,7 @@ TEST(ArgumentsHelp, TakesAGroupOrAName) {
             "  --learning_rate number\n        Peak learning rate. Range [0, inf). (default 5e-05)\n");
   EXPECT_NE(arguments_help("optimizer").find("--adam_beta1"), std::string::npos);
   EXPECT_EQ(arguments_help("optimizer").find("--learning_rate"), std::string::npos);
-  EXPECT_NE(arguments_help("fsdp").find("Refused: "), std::string::npos);
+  EXPECT_NE(arguments_help("use_dora").find("Refused: "), std::string::npos);
   EXPECT_EQ(arguments_help("warmup_ratio"), "  --warmup_ratio is an old name of --warmup_steps\n");
   EXPECT_EQ(usage_error([] { arguments_help("learning"); }),
             "--help learning: unknown group or setting, did you mean 'learning_rate'?");

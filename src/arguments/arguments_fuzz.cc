@@ -17,8 +17,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the words of a command line, one per line. Words that name files are skipped because the fuzzer
-// does not use the file system.
+// Returns the words of a command line, one per line. Words that name files of settings are skipped because the fuzzer does not
+// use the file system, except to look for a configuration that --deepspeed or a similar setting names.
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
   std::istringstream lines(text);

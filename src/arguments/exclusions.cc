@@ -82,6 +82,10 @@ constexpr std::array kExclusions = {
         {"offload_optimizer", Is::kTrue},
         "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one of "
         "them"},
+    Exclusion{
+        {"deepspeed", Is::kGiven},
+        {"fsdp", Is::kGiven},
+        "--deepspeed and --fsdp exclude each other: both state what the ranks divide; give one of them"},
     Exclusion{{"quiet", Is::kTrue},
               {"log_level", Is::kNoneOf, "passive|warning"},
               "{0} means --log_level warning, and {1} excludes it; give one of them"},
@@ -150,14 +154,16 @@ bool holds(const Arguments& arguments, const SettingState& state) {
   PLIMSOLL_CHECK(false, "unknown state {}", static_cast<int>(state.kind));
 }
 
+void check_exclusion(const Arguments& arguments, const Exclusion& row) {
+  if (!holds(arguments, row.first) || !holds(arguments, row.second)) return;
+  const std::string first = format_value(arguments, setting_of(row.first));
+  const std::string second = format_value(arguments, setting_of(row.second));
+  throw Error(ErrorCode::kUsage, fmt::format(fmt::runtime(row.message), described(row.first, first),
+                                             described(row.second, second)));
+}
+
 void check_exclusions(const Arguments& arguments) {
-  for (const Exclusion& row : kExclusions) {
-    if (!holds(arguments, row.first) || !holds(arguments, row.second)) continue;
-    const std::string first = format_value(arguments, setting_of(row.first));
-    const std::string second = format_value(arguments, setting_of(row.second));
-    throw Error(ErrorCode::kUsage, fmt::format(fmt::runtime(row.message), described(row.first, first),
-                                               described(row.second, second)));
-  }
+  for (const Exclusion& row : kExclusions) check_exclusion(arguments, row);
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 
 #include "arguments/argument_file.h"
 #include "arguments/argument_table.h"
+#include "arguments/foreign_config.h"
 #include "arguments/value.h"
 #include "base/check.h"
 
@@ -259,11 +260,16 @@ ParseResult parse_arguments(std::span<const std::string> words, const ParseOptio
   CommandLine line(words, options);
   ParseResult result = line.read();
   if (result.help) return result;
+  Places places = line.places();
   try {
+    const Replacement replacement = replace_foreign_configs(result.arguments, &result.explicitly_set);
+    for (const auto& [name, place] : replacement.places) places[name] = place;
     check_disabled_files(result);
-    result.notes = resolve_arguments(result.arguments);
+    result.notes = replacement.notes;
+    const std::vector<std::string> notes = resolve_arguments(result.arguments);
+    result.notes.insert(result.notes.end(), notes.begin(), notes.end());
   } catch (const Error& error) {
-    throw Error(error.code(), with_places(error.what(), line.places()));
+    throw Error(error.code(), with_places(error.what(), places));
   }
   return result;
 }

@@ -23,6 +23,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "validation_split_percentage",
     "do_train",
     "per_device_train_batch_size",
+    "train_batch_size",
     "num_train_epochs",
     "max_steps",
     "data_seed",
@@ -75,6 +76,9 @@ constexpr std::string_view kTrainingOnly[] = {
     "nnodes",
     "zero_stage",
     "stage3_param_persistence_threshold",
+    "fsdp",
+    "fsdp_config",
+    "parallelism_config",
     "ddp_bucket_cap_mb",
 };
 

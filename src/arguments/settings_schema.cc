@@ -211,9 +211,14 @@ Json state_schema(const SettingState& state) {
     case StateKind::kFalse:
       value = {{"const", false}};
       break;
-    case StateKind::kGiven:
-      value = {{"not", {{"enum", Json::array({nullptr, ""})}}}};
+    case StateKind::kGiven: {
+      Json absent = Json::array({nullptr, ""});
+      if (setting.info.unit == "json") {
+        for (const Json& empty : {Json(false), Json::array(), Json::object()}) absent.push_back(empty);
+      }
+      value = {{"not", {{"enum", absent}}}};
       break;
+    }
     case StateKind::kOneOf:
     case StateKind::kNoneOf: {
       Json values = values_of(state, setting);

@@ -365,6 +365,10 @@ std::string in_quotes(std::string_view text) {
   return fmt::format("'{}'", text);
 }
 
+std::string describe_json(const Json& value) {
+  return describe(value);
+}
+
 std::optional<bool> bool_from_text(std::string_view text) {
   const std::string word = lower(text);
   for (const char* yes : {"true", "1", "yes", "on", "t", "y"}) {

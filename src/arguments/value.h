@@ -18,6 +18,9 @@ namespace plimsoll {
 // Returns 'text' in quotes for a message, cut after 60 bytes.
 std::string in_quotes(std::string_view text);
 
+// Describes a JSON value in a message: "the number 5", "a list".
+std::string describe_json(const nlohmann::ordered_json& value);
+
 // Parses yes/true/t/y/on/1 and no/false/f/n/off/0 in upper or lower case. Returns nothing for any other word.
 std::optional<bool> bool_from_text(std::string_view text);
 
