@@ -164,8 +164,9 @@ class Fit {
     base_.validation_file.clear();
     base_.test_file.clear();
     base_.max_seq_length = length_;
-    effective_ = options.effective_batch_size.value_or(base_.per_device_train_batch_size *
-                                                       base_.gradient_accumulation_steps);
+    effective_ = options.effective_batch_size.value_or(base_.train_batch_size.value_or(
+        base_.per_device_train_batch_size * base_.gradient_accumulation_steps));
+    base_.train_batch_size.reset();
     if (effective_ < 1 || effective_ > kMostEffective) {
       throw_error(ErrorCode::kUsage, "--effective_batch_size {}: expected 1 to {}", effective_,
                   kMostEffective);

@@ -220,6 +220,21 @@ ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, co
   return static_cast<ZeroStage>(arguments.zero_stage);
 }
 
+// Checks --train_batch_size, which states the sequences of a step of all ranks. Errors: kUsage for another number.
+void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
+  if (!arguments.train_batch_size) return;
+  const int64_t wanted = *arguments.train_batch_size;
+  const int64_t batch = arguments.per_device_train_batch_size, steps = arguments.gradient_accumulation_steps;
+  if (wanted % ranks.count == 0 && wanted / ranks.count == batch * steps) return;
+  const bool has_steps = wanted % ranks.count == 0 && wanted / ranks.count % batch == 0;
+  throw_error(ErrorCode::kUsage,
+              "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
+              "(--per_device_train_batch_size x --gradient_accumulation_steps x processes); {}",
+              wanted, batch, steps, ranks.count,
+              has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / ranks.count / batch)
+                        : "change one of these numbers");
+}
+
 // Returns the share of tokens that have a label. A prediction needs the logits of every token.
 double label_share_of(const Arguments& arguments, const RunFacts& facts) {
   const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
@@ -346,7 +361,9 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));
   const RankOptions ranks = ranks_of(arguments, device);
-  if (trains) static_cast<void>(zero_stage_of(arguments, ranks, device, ignored));
+  if (!trains) return;
+  check_train_batch(arguments, ranks);
+  static_cast<void>(zero_stage_of(arguments, ranks, device, ignored));
 }
 
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type) {

@@ -88,8 +88,9 @@ RunSpec with_generation(RunSpec run, const GenerationSizes& sizes);
 // Returns the run with another policy of recomputation, which replaces any other choice.
 RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 
-// Throws what request_of() would throw for this device, before data is read. `trains` as in RunFacts::train. Does not
-// check runs with 16-bit evaluation, for which `trains` may still change. Errors: kUsage.
+// Throws what request_of() would throw for this device, before data is read, and checks --train_batch_size, for which the number
+// of ranks must be known. `trains` as in RunFacts::train. Does not check runs with 16-bit evaluation, for which `trains` may
+// still change. Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
 
 // Returns the labels that follow from the arguments, the device and the task: those of the memory limit and of the length of
