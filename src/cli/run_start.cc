@@ -49,8 +49,9 @@ void print_summary(const PlanReport& plan, const Arguments& arguments, Task task
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks) {
   Arguments& arguments = parsed.arguments;
   const bool trains = arguments.do_train || !parsed.explicitly_set.contains("do_train");
-  if (num_local_ranks || !trains || parsed.explicitly_set.contains("nproc_per_node") || arguments.nnodes > 1)
-    return {};
+  // --parallelism_config also states a number of processes.
+  const bool is_given = parsed.explicitly_set.contains("nproc_per_node") || arguments.nproc_per_node > 1;
+  if (num_local_ranks || !trains || is_given || arguments.nnodes > 1) return {};
   arguments.nproc_per_node = num_ranks_on_this_machine(arguments);
   if (arguments.nproc_per_node == 1) return {};
   return "uses all " + std::to_string(arguments.nproc_per_node) +
