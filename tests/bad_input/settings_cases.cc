@@ -95,6 +95,67 @@ std::vector<Case> yaml_settings() {
   };
 }
 
+// Plans with a configuration of another program.
+std::vector<Case> foreign_configs() {
+  const auto foreign = [](std::string name, int exit_code, Words message, std::string argument,
+                          std::string text, Words more = {}) {
+    return Case{std::move(name), exit_code, std::move(message),
+                [argument = std::move(argument), text = std::move(text),
+                 more = std::move(more)](const Ground& ground) {
+                  Words words{"plan",      "--config_name", ground.model(),
+                              "--use_cpu", argument,        ground.file("foreign.json", text)};
+                  words.insert(words.end(), more.begin(), more.end());
+                  return words;
+                }};
+  };
+  const auto deepspeed = [&](std::string name, Words message, std::string text, Words more = {}) {
+    return foreign(std::move(name), 2, std::move(message), "--deepspeed", std::move(text), std::move(more));
+  };
+  return {
+      foreign("DeepspeedGood", 0,
+              {"batch 4 x", "foreign.json sets --per_device_train_batch_size 4",
+               "zero_optimization.overlap_comm"},
+              "--deepspeed",
+              "{\"train_micro_batch_size_per_gpu\": 4, \"zero_optimization\": {\"overlap_comm\": true}}"),
+      deepspeed("DeepspeedEmpty", {"foreign.json:1:1: not JSON"}, ""),
+      deepspeed("DeepspeedComment", {"foreign.json:1:", "not JSON"}, "// ZeRO\n{}"),
+      deepspeed("DeepspeedList", {"expected one object of settings, got a JSON array"}, "[]"),
+      deepspeed("DeepspeedMistyped", {"'gradient_cliping': unknown key, did you mean 'gradient_clipping'?"},
+                "{\"gradient_cliping\": 1}"),
+      deepspeed("DeepspeedWrongType", {"'zero_optimization.stage': expected an integer, got the text 'two'"},
+                "{\"zero_optimization\": {\"stage\": \"two\"}}"),
+      deepspeed(
+          "DeepspeedRefusedKey",
+          {"'zero_optimization.zero_quantized_weights' is true: weights are exchanged in their own type",
+           "remove the key"},
+          "{\"zero_optimization\": {\"zero_quantized_weights\": true}}"),
+      deepspeed("DeepspeedContradicts",
+                {"'optimizer.params.lr' is 3e-05, but --learning_rate is 5e-05", "write \"auto\""},
+                "{\"optimizer\": {\"params\": {\"lr\": 3e-5}}}", {"--learning_rate", "5e-5"}),
+      deepspeed("DeepspeedBatchOfAnotherProduct",
+                {"--train_batch_size 64: a step of this run has 8 x 1 x 1 sequences",
+                 "give --gradient_accumulation_steps 8"},
+                "{\"train_batch_size\": 64}"),
+      deepspeed("DeepspeedDeep", {"nested deeper than 32 levels"},
+                "{\"amp\": " + std::string(100000, '[') + std::string(100000, ']') + "}"),
+      words("DeepspeedNotThere", 2, {"--deepspeed none.json: cannot read settings: the file does not exist"},
+            {"plan", "--deepspeed", "none.json"}),
+      words("DeepspeedAndFsdp", 2, {"--deepspeed and --fsdp exclude each other"},
+            {"plan", "--deepspeed", "{}", "--fsdp", "full_shard"}),
+      words("FsdpMistyped", 2, {"--fsdp: 'full_shards' is not one of", "did you mean 'full_shard'?"},
+            {"plan", "--fsdp", "full_shards"}),
+      words("FsdpHybrid", 2, {"--fsdp: 'hybrid_shard': ", "not in this version; give full_shard"},
+            {"plan", "--fsdp", "hybrid_shard auto_wrap"}),
+      foreign("FsdpConfigForTpus", 2, {"'xla' is true: TPUs are not supported; remove the key"},
+              "--fsdp_config", "{\"xla\": true}", {"--fsdp", "full_shard"}),
+      foreign("ParallelismOfTensors", 2, {"'tp_size' is 2: tensor parallelism is not in this version"},
+              "--parallelism_config", "{\"tp_size\": 2}"),
+      foreign("ParallelismOfAnotherNumber", 2,
+              {"'dp_shard_size' is 4, but --nproc_per_node 2 and --nnodes 1 start 2; change one of them"},
+              "--parallelism_config", "{\"dp_shard_size\": 4}", {"--nproc_per_node", "2"}),
+  };
+}
+
 std::vector<Case> settings_files() {
   return {
       words("SettingsNotThere", 2, {"none.json: cannot read settings: the file does not exist"},
@@ -234,7 +295,7 @@ std::vector<Case> vocabulary_cases() {
 }  // namespace
 
 std::vector<Case> settings_cases() {
-  return joined({json_settings(), yaml_settings(), settings_files(), vocabulary_cases()});
+  return joined({json_settings(), yaml_settings(), foreign_configs(), settings_files(), vocabulary_cases()});
 }
 
 }  // namespace plimsoll::testing

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "tests/bad_input/binary.h"
@@ -207,6 +208,56 @@ TEST(RunOfRanks, DividedStatesResumeOnAnyNumberOfRanks) {
   }
   expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
   expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+}
+
+// A configuration of DeepSpeed or FSDP is the same run as the settings that it requests, and its checkpoints resume without it.
+TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
+  const TestFolder folder("ranks_deepspeed");
+  const std::string model = write_tiny_model(folder);
+  const std::string config = folder.path("ds.json");
+  std::ofstream(config) << R"({"zero_optimization": {"stage": 2, "overlap_comm": true},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.8, 0.99], "weight_decay": 0.01}},
+    "gradient_accumulation_steps": "auto", "train_micro_batch_size_per_gpu": "auto",
+    "train_batch_size": 12, "gradient_clipping": 0})";
+  const std::vector<std::string> save{"--save_strategy", "steps", "--save_steps", "2"};
+  const auto run = [&](const std::string& name, int steps, std::vector<std::string> more) {
+    std::vector<std::string> words =
+        words_of(model, folder.path(name), {.ranks = 2, .accumulation = 2}, steps, save);
+    const auto optimizer = std::find(words.begin(), words.end(), "--optim");
+    words.erase(optimizer, optimizer + 2);
+    words.insert(words.end(), more.begin(), more.end());
+    return run_plimsoll(words, folder.path("log"));
+  };
+  const std::vector<std::string> plain{"--adam_beta1",   "0.8",  "--adam_beta2",    "0.99",
+                                       "--weight_decay", "0.01", "--max_grad_norm", "0"};
+  std::vector<std::string> with_stage = plain;
+  with_stage.insert(with_stage.end(), {"--zero_stage", "2"});
+  const ProcessResult settings = run("settings", 4, with_stage);
+  ASSERT_EQ(settings.exit_code, 0) << settings.output;
+  const ProcessResult deepspeed = run("deepspeed", 4, {"--deepspeed", config});
+  ASSERT_EQ(deepspeed.exit_code, 0) << deepspeed.output;
+  EXPECT_NE(deepspeed.output.find("ds.json sets --zero_stage 2, --adam_beta1 0.8"), std::string::npos)
+      << deepspeed.output;
+  std::vector<std::string> with_option = plain;
+  with_option.insert(with_option.end(), {"--fsdp", "shard_grad_op auto_wrap"});
+  const ProcessResult fsdp = run("fsdp", 4, with_option);
+  ASSERT_EQ(fsdp.exit_code, 0) << fsdp.output;
+  for (const char* file : {"/model.safetensors", "/checkpoint-2/optimizer.safetensors"}) {
+    const std::string wanted = read_file(folder.path("settings") + file);
+    EXPECT_TRUE(read_file(folder.path("deepspeed") + file) == wanted) << file;
+    EXPECT_TRUE(read_file(folder.path("fsdp") + file) == wanted) << file;
+  }
+  std::filesystem::remove(config);
+  with_stage.insert(with_stage.end(), {"--resume_from_checkpoint", "True"});
+  const ProcessResult resumed = run("deepspeed", 6, with_stage);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  // The product of batch, accumulation and ranks is checked when the number of ranks is known.
+  std::ofstream(config) << R"({"train_batch_size": 24})";
+  const ProcessResult refused = run("refused", 4, {"--deepspeed", config});
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("--train_batch_size 24: a step of this run has 3 x 2 x 2 sequences"),
+            std::string::npos)
+      << refused.output;
 }
 
 // Evaluations add up the outputs of all ranks in order.
