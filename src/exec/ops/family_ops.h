@@ -12,7 +12,7 @@
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/communication/all_reduce.h"
-#include "kernels/communication/rank_slices.h"
+#include "kernels/communication/reduce_scatter.h"
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"

@@ -1,5 +1,5 @@
 // The problem and the scratch memory of collective kernels: the host-only part of the contracts in all_reduce.h
-// and rank_slices.h.
+// and reduce_scatter.h.
 // Thread-safe: pure functions.
 #pragma once
 

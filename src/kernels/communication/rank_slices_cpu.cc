@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/communication/communication_catalog.h"
-#include "kernels/communication/rank_slices.h"
+#include "kernels/communication/reduce_scatter.h"
 
 namespace plimsoll {
 namespace {

@@ -1,6 +1,6 @@
 #include <cstddef>
 
-#include "kernels/communication/rank_slices.h"
+#include "kernels/communication/reduce_scatter.h"
 
 namespace plimsoll {
 

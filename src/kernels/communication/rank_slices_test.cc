@@ -1,4 +1,4 @@
-#include "kernels/communication/rank_slices.h"
+#include "kernels/communication/reduce_scatter.h"
 
 #include <gtest/gtest.h>
 
