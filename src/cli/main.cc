@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -145,17 +144,9 @@ void reserve_standard_streams() {
   }
 }
 
-// Keeps blocks of a mebibyte or more out of the heap. By default the limit rises to the largest block that was freed, up to 32 MiB.
-// Below AVX-512, oneDNN's products allocate packed operands for each call, which then leave holes in the heap for each new shape: a
-// process with 16 shapes of batches held 24 MiB more than its plan.
-void keep_large_blocks_out_of_the_heap() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_large_blocks_out_of_the_heap();
   reserve_standard_streams();
   plimsoll::cli::obey_sent_interrupts();
   // Without the signal, writing beyond the limit for the size of files returns an error, as a full disk does.
