@@ -39,7 +39,7 @@ ForeignConfig read_foreign_config(const ForeignKeys& table, std::string_view tex
 // Reads the value of --fsdp: "full_shard auto_wrap", "true", or a JSON list of options.
 ForeignConfig read_fsdp_options(std::string_view text);
 
-// What replace_foreign_configs() did.
+// The result of replace_foreign_configs().
 struct Replacement {
   std::vector<std::string> notes;
   // For each setting that it set: the key that the value comes from, for messages.

@@ -22,7 +22,7 @@ enum class KeyType : uint8_t {
   kSection,  // an object whose keys are not in the table; "enabled": false disables it
 };
 
-// What Plimsoll does with the value of a key. The value null, and "auto" for everything but a section, mean the value of
+// The use of the value of a key. The value null, and "auto" for everything but a section, mean the value of
 // the argument.
 enum class KeyUse : uint8_t {
   kSets,      // sets a setting; another value of a setting that the user gave is an error
@@ -34,7 +34,7 @@ enum class KeyUse : uint8_t {
 
 // A key of a configuration.
 struct ForeignKey {
-  std::string_view path;  // "zero_optimization.stage"; "compile.*" stands for all other keys of a section
+  std::string_view path;  // "zero_optimization.stage"; "compile.*" means all other keys of a section
   KeyType type;
   KeyUse use;
   // For kSets, kEquals and kSize: the setting; "adam_beta1|adam_beta2" for a list; "optim_args.momentum" for a key of a

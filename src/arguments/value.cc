@@ -47,23 +47,6 @@ bool means_unset(std::string_view text) {
   return word == "none" || word == "null" || word.empty();
 }
 
-std::string describe(const Json& value) {
-  switch (value.type()) {
-    case Json::value_t::null:
-      return "null";
-    case Json::value_t::boolean:
-      return value.get<bool>() ? "the flag true" : "the flag false";
-    case Json::value_t::string:
-      return "the text " + in_quotes(value.get_ref<const std::string&>());
-    case Json::value_t::array:
-      return "a list";
-    case Json::value_t::object:
-      return "an object";
-    default:
-      return "the number " + value.dump();
-  }
-}
-
 template <typename T>
 std::optional<T> number_from_text(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
@@ -145,7 +128,7 @@ KeyValues pairs_from_json(const Json& object, std::string_view where) {
     } else if (value.is_primitive() && !value.is_null()) {
       pairs[key] = value.dump();
     } else if (!value.is_null()) {
-      fail_type(fmt::format("{}.{}", where, key), "a number, a flag or a text", describe(value));
+      fail_type(fmt::format("{}.{}", where, key), "a number, a flag or a text", describe_json(value));
     }
   }
   return pairs;
@@ -240,7 +223,7 @@ void from_text(std::optional<T>& value, const Setting& setting, std::string_view
 }
 
 void from_json(bool& value, const Setting&, const Json& json, std::string_view where) {
-  if (!json.is_boolean()) fail_type(where, "true or false", describe(json));
+  if (!json.is_boolean()) fail_type(where, "true or false", describe_json(json));
   value = json.get<bool>();
 }
 
@@ -253,12 +236,12 @@ void from_json(int64_t& value, const Setting& setting, const Json& json, std::st
   const bool fits = json.is_number_integer() &&
                     (!json.is_number_unsigned() ||
                      json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
-  if (!fits) fail_type(where, "an integer", describe(json));
+  if (!fits) fail_type(where, "an integer", describe_json(json));
   value = json.get<int64_t>();
 }
 
 void from_json(double& value, const Setting&, const Json& json, std::string_view where) {
-  if (!json.is_number()) fail_type(where, "a number", describe(json));
+  if (!json.is_number()) fail_type(where, "a number", describe_json(json));
   value = json.get<double>();
 }
 
@@ -271,7 +254,7 @@ void from_json(std::string& value, const Setting& setting, const Json& json, std
   } else if (json.is_boolean() && (setting.info.unit == "flag" || !setting.info.range.empty())) {
     from_text(value, setting, json.get<bool>() ? "True" : "False", where);
   } else {
-    fail_type(where, "a text", describe(json));
+    fail_type(where, "a text", describe_json(json));
   }
 }
 
@@ -288,11 +271,11 @@ void from_json(StringList& value, const Setting& setting, const Json& json, std:
     value = {json.dump()};
     return;
   }
-  if (!json.is_array()) fail_type(where, "a list of texts", describe(json));
+  if (!json.is_array()) fail_type(where, "a list of texts", describe_json(json));
   StringList words;
   for (const Json& word : json) {
     if (!word.is_string() && !is_layer(word))
-      fail_type(where, "a list of texts", "a list with " + describe(word));
+      fail_type(where, "a list of texts", "a list with " + describe_json(word));
     words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
   }
   value = std::move(words);
@@ -304,7 +287,7 @@ void from_json(KeyValues& value, const Setting&, const Json& json, std::string_v
   } else if (json.is_object()) {
     value = pairs_from_json(json, where);
   } else {
-    fail_type(where, "an object or key=value,key=value", describe(json));
+    fail_type(where, "an object or key=value,key=value", describe_json(json));
   }
 }
 
@@ -366,7 +349,20 @@ std::string in_quotes(std::string_view text) {
 }
 
 std::string describe_json(const Json& value) {
-  return describe(value);
+  switch (value.type()) {
+    case Json::value_t::null:
+      return "null";
+    case Json::value_t::boolean:
+      return value.get<bool>() ? "the flag true" : "the flag false";
+    case Json::value_t::string:
+      return "the text " + in_quotes(value.get_ref<const std::string&>());
+    case Json::value_t::array:
+      return "a list";
+    case Json::value_t::object:
+      return "an object";
+    default:
+      return "the number " + value.dump();
+  }
 }
 
 std::optional<bool> bool_from_text(std::string_view text) {

@@ -259,9 +259,7 @@ class ShardStates {
       RankSlices slices = slices_;
       if (is_lower_half) slices.block = 2 * RankSlices::kBlock;
       // A state of 8 bits has one maximum per block of elements.
-      if (update.is_state(view, k) &&
-          view.in_shape(input).elements({}) < view.in_shape(input - k).elements({}))
-        slices.block = 1;
+      if (update.is_state(view, k)) slices.block = update.numbers_in_state(view, k, RankSlices::kBlock);
       graph_.value(value).divided = slices;
       graph_.value(output).divided = slices;
     }
