@@ -75,6 +75,9 @@ constexpr std::string_view kTrainingOnly[] = {
     "nnodes",
     "zero_stage",
     "ddp_bucket_cap_mb",
+    "ddp_backend",
+    "ddp_timeout",
+    "max_restarts",
 };
 
 // Settings that evaluation uses in addition to those of prediction.
@@ -118,6 +121,8 @@ constexpr std::string_view kNotPlanned[] = {
     "save_only_model",
     "replace_checkpoints",
     "ignore_data_skip",
+    "ddp_timeout",
+    "max_restarts",
 };
 
 bool has(Names names, std::string_view name) {
