@@ -126,7 +126,7 @@ class StepEngine {
   void read_loss(Step& step);
   void add_other_ranks(Step& step);
   void finish_pending_step();
-  // Begins the step, or goes on with it after other work, in the positions that other ranks see.
+  // Begins the step, or resumes it after other work, in the positions that other ranks see.
   void begin_phase_of_step(int64_t step);
   [[noreturn]] void throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss);
 

@@ -158,7 +158,7 @@ TEST_F(Slurm, ScancelEndsTheRunWithACheckpoint) {
 
 TEST_F(Slurm, AKilledTaskEndsTheOthers) {
   const std::string train = command("endless", "--max_steps 100000 --logging_steps 1");
-  // Of the two tasks, the second has the number 1 in its environment.
+  // The second task has the number 1 in its environment.
   const std::string kill_task = "for task in $(pgrep -f output_dir." + folder_.path("endless") +
                                 "); do grep -qs SLURM_PROCID=1 /proc/$task/environ && kill "
                                 "-9 "

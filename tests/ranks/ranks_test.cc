@@ -514,7 +514,7 @@ TEST(RunOfRanks, RestartsThatDoNotHelpAreRefused) {
   EXPECT_EQ(useless.exit_code, 2) << useless.output;
 }
 
-// What torchrun sets beside the place of a process changes nothing.
+// The other variables that torchrun sets change nothing.
 TEST(RunOfRanks, ProcessesOfTorchrunTrainWithTheBitsOfOwnOnes) {
   const TestFolder folder("ranks_torchrun");
   const std::string model = write_tiny_model(folder);

@@ -178,7 +178,7 @@ TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   }
 }
 
-// The host waits for a GPU, which waits for a rank. The connection between the GPUs ends the wait when it is told so.
+// The host waits for a GPU, which waits for a rank. The connection between the GPUs ends the wait.
 TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
   const uint16_t port = free_port();
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
@@ -366,7 +366,7 @@ TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
   }
 }
 
-// As Ctrl-Z and fg do it.
+// Ctrl-Z and fg do this.
 TEST(CommunicatorFailure, TimeInWhichAllProcessesAreStoppedIsNoWait) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(2000)};

@@ -22,7 +22,7 @@ namespace plimsoll {
 
 class StoreClient;
 
-// What a rank learns from the store while it runs. The functions are called in the thread of StoreClient::watch(); they must not
+// Receives what a rank learns from the store while it runs. The functions are called in the thread of StoreClient::watch(); they must not
 // throw.
 class StoreObserver {
  public:
