@@ -154,6 +154,11 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
 inline int64_t num_ranks(const Arguments& arguments) {
   return arguments.nproc_per_node * arguments.nnodes;
 }
+// Returns true if --ddp_timeout is set: it then limits every wait for another process. Otherwise waits in steps have a shorter
+// limit that depends on the time of a step.
+inline bool has_own_ddp_timeout(const Arguments& arguments) {
+  return arguments.ddp_timeout != Arguments().ddp_timeout;
+}
 // Returns the number of micro-batches of an optimizer step, those of all processes together.
 inline int64_t batches_per_step(const Arguments& arguments) {
   return arguments.gradient_accumulation_steps * num_ranks(arguments);

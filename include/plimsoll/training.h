@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,30 @@ std::optional<int> num_local_ranks(const Environment& environment);
 // Returns true if this process is the rank that prints and writes the files of a run: rank 0, or a process that no
 // launcher has started as a rank. Errors: as num_local_ranks().
 bool is_first_rank(const Environment& environment);
+
+// The program whose variables tell this process its rank. `plimsoll train` sets the same variables as torchrun.
+enum class Launcher : uint8_t { kNone, kTorchrun, kOpenMpi, kSlurm };
+// Errors: as num_local_ranks().
+Launcher launcher_of(const Environment& environment);
+
+// Finds the checkpoints that runs have written into an output folder since an object of this class was constructed, so that a
+// program that starts runs can let a new one resume where a failed one ended. One thread at a time uses an object.
+class NewCheckpoints {
+ public:
+  // Reads which checkpoints the folder has. It need not exist.
+  explicit NewCheckpoints(std::string output_dir);
+  ~NewCheckpoints();
+  NewCheckpoints(const NewCheckpoints&) = delete;
+  NewCheckpoints& operator=(const NewCheckpoints&) = delete;
+
+  // Returns the new checkpoint of the highest step that is complete, with the hashes of its manifest; "" if there is none. Cost:
+  // reads the checkpoint. Errors: kDevice if the folder cannot be read.
+  std::string newest() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // The figures of one optimizer step, complete at the end of the step.
 struct StepInfo {

@@ -69,6 +69,9 @@ constexpr std::array kExclusions = {
               "--optimizer_in_backward updates weights before it is known whether a step's loss scale was "
               "too large, which "
               "--fp16 needs; give --bf16 instead of it"},
+    Exclusion{{"max_restarts", Is::kNoneOf, "0"},
+              {"save_only_model", Is::kTrue},
+              "{0} lets a run resume from its last checkpoint, which {1} makes impossible; give one of them"},
     Exclusion{
         {"zero_stage", Is::kNoneOf, "0"},
         {"optim", Is::kOneOf, "adafactor"},

@@ -80,6 +80,9 @@ constexpr std::string_view kTrainingOnly[] = {
     "fsdp_config",
     "parallelism_config",
     "ddp_bucket_cap_mb",
+    "ddp_backend",
+    "ddp_timeout",
+    "max_restarts",
 };
 
 // Settings that evaluation uses in addition to those of prediction.
@@ -123,6 +126,8 @@ constexpr std::string_view kNotPlanned[] = {
     "save_only_model",
     "replace_checkpoints",
     "ignore_data_skip",
+    "ddp_timeout",
+    "max_restarts",
 };
 
 bool has(Names names, std::string_view name) {

@@ -62,6 +62,9 @@ TEST(RunCommands, HelpListsWhatTheCommandUses) {
       {"adapter_name_or_path", true, true, true},
       {"text_column_names", true, true, true},
       {"nproc_per_node", true, false, false},
+      {"ddp_backend", true, false, false},
+      {"ddp_timeout", false, false, false},
+      {"max_restarts", false, false, false},
   };
   const std::string plan = command_help(RunCommand::kPlan);
   const std::string evaluate = command_help(RunCommand::kEvaluate);

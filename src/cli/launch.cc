@@ -69,7 +69,7 @@ std::string signal_name(int signal) {
 }
 
 // Returns the environment of this process with these variables set instead.
-std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
+std::vector<std::string> environment_with(const Variables& variables) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -93,13 +93,34 @@ struct RankProcess {
 
   int end_signal() const { return has_ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
   int exit_code() const { return has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : kDeviceCode; }
+  // Returns true if the process is stopped and can be continued.
+  bool is_stopped() const {
+    siginfo_t info{};
+    return !has_ended && waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid && info.si_code == CLD_STOPPED;
+  }
   // Returns true unless the end is typical of a rank whose peer has failed.
   bool is_cause_by_itself() const { return end_signal() != 0 || exit_code() != kDeviceCode; }
 };
 
+// Lets writes to a reader that has ended fail, instead of ending this process, while it exists.
+class IgnoredSigpipe {
+ public:
+  IgnoredSigpipe() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
+  ~IgnoredSigpipe() { static_cast<void>(std::signal(SIGPIPE, before_)); }
+  IgnoredSigpipe(const IgnoredSigpipe&) = delete;
+  IgnoredSigpipe& operator=(const IgnoredSigpipe&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
+// The ranks from one start to their end.
 class RankRun {
  public:
-  explicit RankRun(const RankCommand& command) : command_(command) {}
+  // `more`: variables of the ranks in addition to those that every run has.
+  RankRun(const RankCommand& command, const SignalReader& signals, const Variables& more)
+      : command_(command), signals_(signals), more_(more) {}
   // Kills the ranks that are left if the run ends with an exception.
   ~RankRun() {
     send_to_running(SIGKILL);
@@ -113,8 +134,8 @@ class RankRun {
   int run() {
     const int port = free_port();
     for (int rank = 0; rank < command_.num_ranks; ++rank) start(rank, port);
-    // The reader of the messages may end before the ranks, which must not end this process.
-    std::signal(SIGPIPE, SIG_IGN);
+    // The reader of the messages may end before the ranks. The ranks do not inherit the action.
+    const IgnoredSigpipe ignored;
     while (is_running()) {
       wait_for_event();
       read_errors();
@@ -126,12 +147,20 @@ class RankRun {
     return result();
   }
 
+  // Returns the rank whose failure ended the run if another start may help, or -1. Requires: run() has returned.
+  int curable_rank() const {
+    if (cause_ < 0 || forwarded_ != 0) return -1;
+    const RankProcess& process = processes_[static_cast<size_t>(cause_)];
+    return process.end_signal() != 0 || process.exit_code() == kDeviceCode ? named_ : -1;
+  }
+
  private:
   void start(int rank, int port) {
-    std::vector<std::pair<std::string, std::string>> variables = {
+    Variables variables = {
         {"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(command_.num_ranks)},
         {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(command_.num_ranks)},
         {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", std::to_string(port)}};
+    variables.insert(variables.end(), more_.begin(), more_.end());
     ChildSetup setup{.environment = environment_with(variables),
                      .signal_mask = &signals_.mask_before(),
                      .has_own_group = true};
@@ -278,6 +307,10 @@ class RankRun {
       report_cause();
       // After a forwarded signal the ranks are already saving, and a second signal would end them at once.
       if (forwarded_ == 0) send_to_running(SIGTERM);
+      // A stopped process does not receive SIGTERM.
+      for (const RankProcess& process : processes_) {
+        if (process.is_stopped()) kill(process.pid, SIGKILL);
+      }
       kill_at_ = now + command_.grace;
     }
     if (kill_at_ && now >= *kill_at_) {
@@ -291,7 +324,7 @@ class RankRun {
 
   void report_cause() {
     report_at_.reset();
-    cause_ = suspect_;
+    cause_ = named_ = suspect_;
     RankProcess& process = processes_[static_cast<size_t>(cause_)];
     read_error(process);
     shorten(process);
@@ -305,7 +338,8 @@ class RankRun {
       text.remove_prefix(std::min(end + 1, text.size()));
     }
     const int signal = process.end_signal();
-    std::string message = name + " (process " + std::to_string(process.pid) + " on " + host_name() + ") ";
+    if (!process.is_cause_by_itself() && report_stopped()) return;
+    std::string message = place_of(process) + " ";
     message += signal != 0 ? "was ended by " + signal_name(signal)
                            : "ended with exit code " + std::to_string(process.exit_code());
     if (process.exit_code() == kNotExecutedCode) message += " (the program cannot be executed)";
@@ -314,6 +348,25 @@ class RankRun {
           ", which the system sends if memory is exhausted (see dmesg) or a limit of the job is exceeded";
     if (is_running()) message += "; the other ranks are being stopped";
     say_error(message);
+  }
+
+  static std::string place_of(const RankProcess& process) {
+    return "rank " + std::to_string(process.rank) + " (process " + std::to_string(process.pid) + " on " +
+           host_name() + ")";
+  }
+
+  // Names the ranks for which the others have waited without success. Returns false if no rank is stopped.
+  bool report_stopped() {
+    bool has_found = false;
+    for (const RankProcess& process : processes_) {
+      if (!process.is_stopped()) continue;
+      has_found = true;
+      named_ = process.rank;
+      say_error(place_of(process) +
+                " is stopped (by SIGSTOP or a debugger), and the other ranks have waited for it; it is being "
+                "killed");
+    }
+    return has_found;
   }
 
   int result() const {
@@ -327,19 +380,54 @@ class RankRun {
   }
 
   const RankCommand& command_;
-  const SignalReader signals_ = SignalReader();
+  const SignalReader& signals_;
+  const Variables& more_;
   std::vector<RankProcess> processes_;  // by rank
   int suspect_ = -1;                    // the rank that is the cause of the failure so far
-  int cause_ = -1;                      // the rank that was reported as the cause
+  int cause_ = -1;                      // the rank whose end is that of the run
+  int named_ = -1;                      // the rank that was reported as the cause: cause_, or a stopped one
   int forwarded_ = 0;                   // the last signal that was forwarded
   std::optional<Clock::time_point> report_at_ = std::nullopt;
   std::optional<Clock::time_point> kill_at_ = std::nullopt;
 };
 
+// Returns a signal that has arrived since the ranks ended and asks this process to end, or 0.
+int pending_stop(const SignalReader& signals) {
+  while (const int signal = signals.next()) {
+    if (signal == SIGTSTP) SignalReader::stop_until_continued();
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return signal;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int launch_ranks(const RankCommand& command) {
-  return RankRun(command).run();
+  const SignalReader signals;
+  Restart restart;
+  for (int num_restarts = 0;; ++num_restarts) {
+    int code = 0;
+    int cause = -1;
+    {
+      RankRun run(command, signals, restart.variables);
+      code = run.run();
+      cause = run.curable_rank();
+    }
+    if (cause < 0 || command.max_restarts == 0) return code;
+    if (num_restarts == command.max_restarts) {
+      say_error("the run has failed " + std::to_string(num_restarts + 1) + " times: --max_restarts " +
+                std::to_string(command.max_restarts) + " permits no other start");
+      return code;
+    }
+    restart = command.prepare_restart();
+    const std::string number =
+        "restart " + std::to_string(num_restarts + 1) + " of " + std::to_string(command.max_restarts);
+    if (const int signal = pending_stop(signals)) {
+      say_error("no " + number + ", because " + signal_name(signal) + " has arrived");
+      return 128 + signal;
+    }
+    say_warning(number + " after the failure of rank " + std::to_string(cause) + ": " + restart.origin);
+  }
 }
 
 int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_ranks) {
@@ -356,12 +444,42 @@ int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_r
     return 0;
   }
   const bool trains = arguments.do_train || !parsed.explicitly_set.contains("do_train");
-  if (arguments.nproc_per_node == 1 || arguments.dry_run || !trains) return 0;
+  const bool restarts = arguments.max_restarts > 0;
+  if ((arguments.nproc_per_node == 1 && !restarts) || arguments.dry_run || !trains) return 0;
   if (arguments.test_file == "-") {
     throw Error(ErrorCode::kUsage,
-                given + " and --test_file -: ranks cannot share standard input; name a file");
+                arguments.nproc_per_node == 1
+                    ? "--max_restarts " + std::to_string(arguments.max_restarts) +
+                          " and --test_file -: a run that is started again cannot read standard input again; "
+                          "name a file"
+                    : given + " and --test_file -: ranks cannot share standard input; name a file");
   }
   return static_cast<int>(arguments.nproc_per_node);
+}
+
+void require_no_restarts(const Arguments& arguments, Launcher launcher) {
+  if (arguments.max_restarts == 0) return;
+  const std::string number = std::to_string(arguments.max_restarts);
+  std::string advice;
+  switch (launcher) {
+    case Launcher::kTorchrun:
+      advice = "torchrun has started this process and restarts it: give torchrun --max_restarts " + number +
+               ", and plimsoll --resume_from_checkpoint True instead";
+      break;
+    case Launcher::kOpenMpi:
+      advice =
+          "mpirun has started this process and restarts no run: omit the option, and start mpirun again with "
+          "plimsoll --resume_from_checkpoint True if the run fails";
+      break;
+    case Launcher::kSlurm:
+      advice =
+          "srun has started this process, and Slurm restarts jobs: submit the job with sbatch --requeue, and "
+          "give plimsoll --resume_from_checkpoint True instead";
+      break;
+    case Launcher::kNone:
+      return;
+  }
+  throw Error(ErrorCode::kUsage, "--max_restarts " + number + ": " + advice);
 }
 
 }  // namespace plimsoll::cli

@@ -3,17 +3,31 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plimsoll/arguments.h"
+#include "plimsoll/training.h"
 
 namespace plimsoll::cli {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// How the ranks of a run are started again.
+struct Restart {
+  Variables variables;  // set in addition to those of every rank
+  std::string origin;   // "resuming from out/checkpoint-10", for the message
+};
 
 struct RankCommand {
   std::vector<std::string> words;  // the program and its arguments, the same for all ranks
   int num_ranks = 1;
+  // How often the ranks are started again, and the function that returns how. It is called when all have ended.
+  int max_restarts = 0;
+  std::function<Restart()> prepare_restart = {};
   // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed. They may save.
   std::chrono::milliseconds grace = std::chrono::seconds(10);
 };
@@ -34,12 +48,22 @@ struct RankCommand {
 // Signals. Each rank has its own process group, so that keys of the terminal reach only this process. SIGINT, SIGTERM
 // and SIGHUP to this process are forwarded once each to all ranks. Afterwards the result is the exit code of rank 0, or
 // 128 + the signal if this signal ended it. Ctrl-Z stops the ranks together with this process.
+//
+// Stopped ranks. If ranks fail with kDevice while another one is stopped (SIGSTOP), they have waited for it. It is named as the
+// cause and killed.
+//
+// Restarts. If the cause is a signal or kDevice, and no signal was forwarded, all ranks are started again after all have ended,
+// at most max_restarts times, with another port. Other failures would occur again.
 int launch_ranks(const RankCommand& command);
 
 // Returns the number of ranks that `train` starts for these arguments, or 0 if this process itself trains or plans.
 // `num_local_ranks` is the number of ranks that a launcher has started on this host, or nothing if this process is no
-// rank. Errors: kUsage if --nproc_per_node contradicts the launcher, or if the ranks would have to share standard
-// input.
+// rank. Errors: kUsage if --nproc_per_node contradicts the launcher, or if several ranks or restarted ones would have to read
+// standard input.
 int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_ranks);
+
+// Checks that a rank which another launcher has started is not to be started again by this program. Errors: kUsage, with the way
+// in which that launcher restarts a run.
+void require_no_restarts(const Arguments& arguments, Launcher launcher);
 
 }  // namespace plimsoll::cli

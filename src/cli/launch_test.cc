@@ -48,26 +48,33 @@ bool has_ended(pid_t pid) {
 
 // A process that calls launch_ranks() with a script and ends with its result. The process has a process group of its
 // own, as a shell gives it to a command. In the script, $D is the scratch folder.
-class Launcher {
+class LaunchedRun {
  public:
-  Launcher(const ScratchFolder& folder, const std::string& script, int num_ranks,
-           std::chrono::milliseconds grace = std::chrono::seconds(10))
+  LaunchedRun(const ScratchFolder& folder, const std::string& script, int num_ranks,
+              std::chrono::milliseconds grace = std::chrono::seconds(10), int max_restarts = 0)
       : folder_(folder) {
+    int num_restarts = 0;
+    // In a script that is started again, $START is the number of the restart.
+    const auto prepare_restart = [&num_restarts]() -> Restart {
+      return {.variables = {{"START", std::to_string(++num_restarts)}}, .origin = "resuming from nowhere"};
+    };
     const RankCommand command{.words = {"/bin/sh", "-c", "D='" + folder.path() + "'; " + script},
                               .num_ranks = num_ranks,
+                              .max_restarts = max_restarts,
+                              .prepare_restart = prepare_restart,
                               .grace = grace};
     pid_ = fork();
     if (pid_ == 0) launch(command);
     setpgid(pid_, pid_);
   }
-  ~Launcher() {
+  ~LaunchedRun() {
     if (!is_reaped_) {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
   }
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
+  LaunchedRun(const LaunchedRun&) = delete;
+  LaunchedRun& operator=(const LaunchedRun&) = delete;
 
   pid_t pid() const { return pid_; }
   // Returns the exit code, 1000 + the signal that ended the process, or -1 if it is still running after 20 s.
@@ -126,10 +133,11 @@ std::string until(const std::string& file) {
 
 TEST(Launch, EachRankHasItsVariablesAndOnlyRank0TheStandardStreams) {
   const ScratchFolder folder;
-  Launcher launcher(folder,
-                    "echo out$RANK; echo err$RANK >&2; echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE "
-                    "$MASTER_ADDR $MASTER_PORT > \"$D/rank$RANK\"; cat > \"$D/in$RANK\"",
-                    3);
+  LaunchedRun launcher(
+      folder,
+      "echo out$RANK; echo err$RANK >&2; echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE "
+      "$MASTER_ADDR $MASTER_PORT > \"$D/rank$RANK\"; cat > \"$D/in$RANK\"",
+      3);
   EXPECT_EQ(launcher.wait(), 0) << launcher.messages();
   std::string ports[3];
   for (int rank = 0; rank < 3; ++rank) {
@@ -149,7 +157,8 @@ TEST(Launch, EachRankHasItsVariablesAndOnlyRank0TheStandardStreams) {
 TEST(Launch, ARankThatFailsEndsTheOthersAndItsMessagesAreShown) {
   const ScratchFolder folder;
   const auto begin = Clock::now();
-  Launcher launcher(folder, "if [ $RANK = 1 ]; then echo the data is bad >&2; exit 4; fi; exec sleep 60", 3);
+  LaunchedRun launcher(folder, "if [ $RANK = 1 ]; then echo the data is bad >&2; exit 4; fi; exec sleep 60",
+                       3);
   EXPECT_EQ(launcher.wait(), 4);
   const std::string messages = launcher.messages();
   EXPECT_TRUE(contains(messages, "rank 1: the data is bad\nplimsoll: rank 1 (process ")) << messages;
@@ -160,7 +169,7 @@ TEST(Launch, ARankThatFailsEndsTheOthersAndItsMessagesAreShown) {
 
 TEST(Launch, ARankThatASignalEndsFailsTheRunWithCode7) {
   const ScratchFolder folder;
-  Launcher launcher(folder, "if [ $RANK = 0 ]; then kill -9 $$; fi; exec sleep 60", 2);
+  LaunchedRun launcher(folder, "if [ $RANK = 0 ]; then kill -9 $$; fi; exec sleep 60", 2);
   EXPECT_EQ(launcher.wait(), 7);
   EXPECT_TRUE(contains(launcher.messages(), "plimsoll: rank 0 (process ")) << launcher.messages();
   EXPECT_TRUE(contains(launcher.messages(), ") was ended by SIGKILL, which the system sends if memory "))
@@ -172,7 +181,7 @@ TEST(Launch, TheCauseIsTheRankThatDidNotFailBecauseOfAPeer) {
   for (const char* script : {"if [ $RANK = 2 ]; then exit 5; fi; sleep 0.1; exit 7",
                              "if [ $RANK != 2 ]; then exit 7; fi; sleep 0.2; echo not finite >&2; exit 5"}) {
     const ScratchFolder folder;
-    Launcher launcher(folder, script, 4);
+    LaunchedRun launcher(folder, script, 4);
     EXPECT_EQ(launcher.wait(), 5) << script;
     EXPECT_TRUE(contains(launcher.messages(), "plimsoll: rank 2 (process ")) << launcher.messages();
     EXPECT_TRUE(contains(launcher.messages(), ") ended with exit code 5\n")) << launcher.messages();
@@ -182,14 +191,15 @@ TEST(Launch, TheCauseIsTheRankThatDidNotFailBecauseOfAPeer) {
 
 TEST(Launch, WithoutAnotherCauseTheFirstLostPeerIsReported) {
   const ScratchFolder folder;
-  Launcher launcher(folder, "if [ $RANK = 1 ]; then echo the GPU is lost >&2; exit 7; fi; exec sleep 60", 2);
+  LaunchedRun launcher(folder, "if [ $RANK = 1 ]; then echo the GPU is lost >&2; exit 7; fi; exec sleep 60",
+                       2);
   EXPECT_EQ(launcher.wait(), 7);
   EXPECT_TRUE(contains(launcher.messages(), "rank 1: the GPU is lost\n")) << launcher.messages();
 }
 
 TEST(Launch, OfRanksWithTheSameErrorTheFirstIsReported) {
   const ScratchFolder folder;
-  Launcher launcher(
+  LaunchedRun launcher(
       folder,
       "if [ $RANK = 0 ]; then " + until("one") + "fi; echo no such file >&2; echo > \"$D/one\"; exit 2", 2);
   EXPECT_EQ(launcher.wait(), 2);
@@ -200,11 +210,12 @@ TEST(Launch, OfRanksWithTheSameErrorTheFirstIsReported) {
 
 TEST(Launch, OtherRanksMaySaveBeforeTheyAreKilled) {
   const ScratchFolder folder;
-  Launcher launcher(folder,
-                    "case $RANK in 0) trap 'echo yes > \"$D/saved\"; exit 6' TERM;; 1) trap '' TERM;; esac; "
-                    "echo > \"$D/ready$RANK\"; if [ $RANK = 2 ]; then " +
-                        until("ready0") + until("ready1") + "exit 5; fi; while :; do sleep 0.05; done",
-                    3, std::chrono::milliseconds(1500));
+  LaunchedRun launcher(
+      folder,
+      "case $RANK in 0) trap 'echo yes > \"$D/saved\"; exit 6' TERM;; 1) trap '' TERM;; esac; "
+      "echo > \"$D/ready$RANK\"; if [ $RANK = 2 ]; then " +
+          until("ready0") + until("ready1") + "exit 5; fi; while :; do sleep 0.05; done",
+      3, std::chrono::milliseconds(1500));
   EXPECT_EQ(launcher.wait(), 5);
   EXPECT_EQ(launcher.file("saved"), "yes\n");
   EXPECT_TRUE(contains(launcher.messages(), "warning: some ranks did not end within 1 s and are killed\n"))
@@ -213,7 +224,7 @@ TEST(Launch, OtherRanksMaySaveBeforeTheyAreKilled) {
 
 TEST(Launch, OnlyTheEndOfLongMessagesIsKept) {
   const ScratchFolder folder;
-  Launcher launcher(
+  LaunchedRun launcher(
       folder,
       "if [ $RANK = 0 ]; then exec sleep 60; fi; i=0; while [ $i -lt 10000 ]; do echo line $i is "
       "not the last >&2; i=$((i+1)); done; echo the last >&2; exit 4",
@@ -228,7 +239,7 @@ TEST(Launch, OnlyTheEndOfLongMessagesIsKept) {
 
 TEST(Launch, AProgramThatCannotBeExecutedFails) {
   const ScratchFolder folder;
-  Launcher launcher(folder, "if [ $RANK = 0 ]; then exec sleep 60; fi; exec /nonexistent/plimsoll", 2);
+  LaunchedRun launcher(folder, "if [ $RANK = 0 ]; then exec sleep 60; fi; exec /nonexistent/plimsoll", 2);
   EXPECT_EQ(launcher.wait(), 127);
   EXPECT_TRUE(contains(launcher.messages(), ") ended with exit code 127 (the program cannot be executed); "))
       << launcher.messages();
@@ -236,8 +247,8 @@ TEST(Launch, AProgramThatCannotBeExecutedFails) {
 
 TEST(Launch, RanksEndWithTheirParent) {
   const ScratchFolder folder;
-  Launcher launcher(folder, "echo $$ > \"$D/new$RANK\"; mv \"$D/new$RANK\" \"$D/pid$RANK\"; exec sleep 60",
-                    3);
+  LaunchedRun launcher(folder, "echo $$ > \"$D/new$RANK\"; mv \"$D/new$RANK\" \"$D/pid$RANK\"; exec sleep 60",
+                       3);
   ASSERT_TRUE(launcher.wait_for({"pid0", "pid1", "pid2"}));
   kill(launcher.pid(), SIGKILL);
   EXPECT_EQ(launcher.wait(), 1000 + SIGKILL);
@@ -254,7 +265,7 @@ constexpr const char* kCounting =
 
 TEST(Launch, ASignalReachesEachRankOnce) {
   const ScratchFolder folder;
-  Launcher launcher(folder, kCounting, 3);
+  LaunchedRun launcher(folder, kCounting, 3);
   ASSERT_TRUE(launcher.wait_for({"ready0", "ready1", "ready2"}));
   kill(launcher.pid(), SIGTERM);
   EXPECT_EQ(launcher.wait(), 6);
@@ -265,7 +276,7 @@ TEST(Launch, ASignalReachesEachRankOnce) {
 // Ctrl-C reaches every process of the group.
 TEST(Launch, ASignalToTheGroupReachesEachRankOnce) {
   const ScratchFolder folder;
-  Launcher launcher(folder, kCounting, 2);
+  LaunchedRun launcher(folder, kCounting, 2);
   ASSERT_TRUE(launcher.wait_for({"ready0", "ready1"}));
   kill(-launcher.pid(), SIGINT);
   EXPECT_EQ(launcher.wait(), 6);
@@ -274,10 +285,11 @@ TEST(Launch, ASignalToTheGroupReachesEachRankOnce) {
 
 TEST(Launch, ASecondSignalIsForwardedToo) {
   const ScratchFolder folder;
-  Launcher launcher(folder,
-                    "n=0; trap 'n=$((n+1)); echo > \"$D/seen$n$RANK\"' TERM; echo > \"$D/ready$RANK\"; while "
-                    "[ $n -lt 2 ]; do sleep 0.02; done; exit 143",
-                    2);
+  LaunchedRun launcher(
+      folder,
+      "n=0; trap 'n=$((n+1)); echo > \"$D/seen$n$RANK\"' TERM; echo > \"$D/ready$RANK\"; while "
+      "[ $n -lt 2 ]; do sleep 0.02; done; exit 143",
+      2);
   ASSERT_TRUE(launcher.wait_for({"ready0", "ready1"}));
   kill(launcher.pid(), SIGTERM);
   ASSERT_TRUE(launcher.wait_for({"seen10", "seen11"}));
@@ -288,14 +300,15 @@ TEST(Launch, ASecondSignalIsForwardedToo) {
 
 TEST(Launch, RanksThatStopByThemselvesAreInterruptedNotFailed) {
   const ScratchFolder folder;
-  Launcher launcher(folder, "exit 6", 2);
+  LaunchedRun launcher(folder, "exit 6", 2);
   EXPECT_EQ(launcher.wait(), 6);
   EXPECT_EQ(launcher.messages(), "");
 }
 
 TEST(Launch, RanksStopAndContinueWithTheirParent) {
   const ScratchFolder folder;
-  Launcher launcher(folder, "echo $$ > \"$D/new\"; mv \"$D/new\" \"$D/pid\"; " + until("end") + "exit 0", 1);
+  LaunchedRun launcher(folder, "echo $$ > \"$D/new\"; mv \"$D/new\" \"$D/pid\"; " + until("end") + "exit 0",
+                       1);
   ASSERT_TRUE(launcher.wait_for({"pid"}));
   const pid_t rank = std::stoi(launcher.file("pid"));
   kill(launcher.pid(), SIGTSTP);
@@ -304,6 +317,109 @@ TEST(Launch, RanksStopAndContinueWithTheirParent) {
   EXPECT_TRUE(wait_until([&] { return process_state(rank) != 'T'; }));
   folder.write("end", "\n");
   EXPECT_EQ(launcher.wait(), 0);
+}
+
+// Starts a script with at most two restarts.
+LaunchedRun restarted(const ScratchFolder& folder, const std::string& script, int num_ranks) {
+  return {folder, script, num_ranks, std::chrono::milliseconds(2000), 2};
+}
+
+TEST(Launch, RanksAreStartedAgainAfterAFailureThatMayNotOccurAgain) {
+  for (const std::string failure : {"kill -9 $$", "exit 7"}) {
+    const ScratchFolder folder;
+    LaunchedRun launcher =
+        restarted(folder,
+                  "echo $MASTER_PORT > \"$D/port$START$RANK\"; if [ \"$START\" = 2 ]; then exit 0; fi; "
+                  "if [ $RANK = 1 ]; then " +
+                      until("port${START}0") + failure + "; fi; exec sleep 60",
+                  2);
+    EXPECT_EQ(launcher.wait(), 0) << launcher.messages();
+    const std::string messages = launcher.messages();
+    EXPECT_TRUE(
+        contains(messages, "warning: restart 1 of 2 after the failure of rank 1: resuming from nowhere\n"))
+        << messages;
+    EXPECT_TRUE(contains(messages, "warning: restart 2 of 2 after the failure of rank 1: ")) << messages;
+    EXPECT_NE(launcher.file("port0"), launcher.file("port10"));
+    EXPECT_EQ(launcher.file("port20"), launcher.file("port21"));
+  }
+}
+
+TEST(Launch, TheNumberOfRestartsIsLimited) {
+  const ScratchFolder folder;
+  LaunchedRun launcher = restarted(folder, "echo x >> \"$D/starts\"; exit 7", 1);
+  EXPECT_EQ(launcher.wait(), 7);
+  EXPECT_EQ(launcher.file("starts"), "x\nx\nx\n");
+  EXPECT_TRUE(contains(launcher.messages(),
+                       "plimsoll: the run has failed 3 times: --max_restarts 2 permits no other start\n"))
+      << launcher.messages();
+}
+
+// Wrong arguments, bad data, a plan that does not fit, numbers that are not finite and bugs would occur again. A run that was asked to
+// stop is not started again, and neither is one that ended well.
+TEST(Launch, OtherEndsAreFinal) {
+  for (const int code : {0, 1, 2, 3, 4, 5, 6}) {
+    const ScratchFolder folder;
+    LaunchedRun launcher = restarted(folder, "echo x >> \"$D/starts\"; exit " + std::to_string(code), 1);
+    EXPECT_EQ(launcher.wait(), code);
+    EXPECT_EQ(launcher.file("starts"), "x\n") << code;
+  }
+}
+
+TEST(Launch, ARunThatIsAskedToStopIsNotStartedAgain) {
+  for (const std::string end : {"trap 'exit 7' TERM", "trap 'kill -9 $$' TERM", ":"}) {
+    const ScratchFolder folder;
+    LaunchedRun launcher = restarted(
+        folder,
+        "echo x >> \"$D/starts\"; " + end + "; echo > \"$D/ready$RANK\"; while :; do sleep 0.02; done", 2);
+    ASSERT_TRUE(launcher.wait_for({"ready0", "ready1"}));
+    kill(launcher.pid(), SIGTERM);
+    EXPECT_NE(launcher.wait(), 0);
+    EXPECT_EQ(launcher.file("starts"), "x\nx\n") << end;
+    EXPECT_FALSE(contains(launcher.messages(), "restart")) << launcher.messages();
+  }
+}
+
+// The other ranks fail because they waited for the stopped one.
+TEST(Launch, AStoppedRankIsNamedAndKilled) {
+  for (const int victim : {0, 1}) {
+    const ScratchFolder folder;
+    const auto begin = Clock::now();
+    LaunchedRun launcher(folder,
+                         "if [ $RANK = " + std::to_string(victim) +
+                             " ]; then echo > \"$D/here\"; kill -STOP $$; fi; " + until("here") +
+                             "sleep 0.3; echo waited >&2; exit 7",
+                         3);
+    EXPECT_EQ(launcher.wait(), 7);
+    const std::string messages = launcher.messages();
+    EXPECT_TRUE(contains(messages, "plimsoll: rank " + std::to_string(victim) + " (process ")) << messages;
+    EXPECT_TRUE(contains(
+        messages,
+        ") is stopped (by SIGSTOP or a debugger), and the other ranks have waited for it; it is being "
+        "killed\n"))
+        << messages;
+    EXPECT_TRUE(contains(messages, "waited\n")) << messages;
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(8)) << "the grace time was waited for";
+  }
+}
+
+TEST(Launch, OtherLaunchersRestartTheirRanksThemselves) {
+  Arguments arguments;
+  const auto error_of = [&](Launcher launcher) {
+    try {
+      require_no_restarts(arguments, launcher);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const auto launcher : {Launcher::kTorchrun, Launcher::kSlurm}) EXPECT_EQ(error_of(launcher), "");
+  arguments.max_restarts = 3;
+  EXPECT_EQ(error_of(Launcher::kNone), "");
+  EXPECT_TRUE(contains(error_of(Launcher::kTorchrun), "--max_restarts 3: torchrun has started this process"));
+  EXPECT_TRUE(contains(error_of(Launcher::kTorchrun), "give torchrun --max_restarts 3"));
+  EXPECT_TRUE(contains(error_of(Launcher::kSlurm), "sbatch --requeue"));
+  EXPECT_TRUE(contains(error_of(Launcher::kOpenMpi), "start mpirun again"));
 }
 
 TEST(Launch, OnlyAProcessThatIsNoRankStartsRanks) {
@@ -318,6 +434,8 @@ TEST(Launch, OnlyAProcessThatIsNoRankStartsRanks) {
   EXPECT_EQ(num_ranks(data, std::nullopt), 0);
   EXPECT_EQ(num_ranks(with({"--nproc-per-node", "1"}), std::nullopt), 0);
   EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4"}), std::nullopt), 4);
+  EXPECT_EQ(num_ranks(with({"--max_restarts", "2"}), std::nullopt), 1);
+  EXPECT_EQ(num_ranks(with({"--max_restarts", "2", "--dry_run"}), std::nullopt), 0);
   EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4", "--dry_run"}), std::nullopt), 0);
   EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4", "--do_train", "False"}), std::nullopt), 0);
   EXPECT_EQ(num_ranks(with({"--nproc_per_node", "4"}), 4), 0);
@@ -340,6 +458,12 @@ TEST(Launch, OnlyAProcessThatIsNoRankStartsRanks) {
       error_of({"--nproc_per_node", "2", "--train_file", "a.csv", "--test_file", "-", "--output_dir", "out"},
                std::nullopt),
       "--nproc_per_node 2 and --test_file -: ranks cannot share standard input; name a file");
+  EXPECT_EQ(
+      error_of({"--max_restarts", "2", "--train_file", "a.csv", "--test_file", "-", "--output_dir", "out"},
+               std::nullopt),
+      "--max_restarts 2 and --test_file -: a run that is started again cannot read standard input again; "
+      "name a "
+      "file");
   EXPECT_EQ(error_of(with({"--nproc_per_node", "0"}), std::nullopt),
             "--nproc_per_node: 0 is outside [1, 256]");
   EXPECT_EQ(error_of(with({"--nproc_per_node", "-1"}), std::nullopt),

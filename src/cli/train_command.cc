@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -35,11 +36,43 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
   return text;
 }
 
-// Starts `train` with these words as several ranks and returns the exit code of the run.
-int run_ranks(int num_ranks, const std::vector<std::string>& words) {
-  RankCommand command{.words = {own_program(), "train"}, .num_ranks = num_ranks};
+// A rank that this program has started has this variable. Its value is the checkpoint from which a restarted rank resumes, or
+// empty for what the arguments say.
+constexpr const char* kResumeVariable = "PLIMSOLL_RESUME_FROM_CHECKPOINT";
+
+// Starts `train` with these words as ranks and returns the exit code of the run.
+int run_ranks(int num_ranks, const std::vector<std::string>& words, const Arguments& arguments) {
+  RankCommand command{.words = {own_program(), "train"},
+                      .num_ranks = num_ranks,
+                      .max_restarts = static_cast<int>(arguments.max_restarts)};
   command.words.insert(command.words.end(), words.begin(), words.end());
+  setenv(kResumeVariable, "", 1);
+  if (command.max_restarts == 0) return launch_ranks(command);
+  const NewCheckpoints checkpoints(arguments.output_dir);
+  const std::string& given = arguments.resume_from_checkpoint;
+  command.prepare_restart = [&]() -> Restart {
+    const std::string newest = checkpoints.newest();
+    if (!newest.empty())
+      return {.variables = {{kResumeVariable, newest}}, .origin = "resuming from " + newest};
+    const std::string reason = "no checkpoint of this run is complete";
+    return {.variables = {},
+            .origin = given.empty()
+                          ? "starting from the beginning, because " + reason
+                          : "--resume_from_checkpoint " + given + " applies again, because " + reason};
+  };
   return launch_ranks(command);
+}
+
+// Takes what run_ranks() tells this rank. Errors: as require_no_restarts(), if another launcher has started it.
+void follow_launcher(Arguments& arguments) {
+  const char* checkpoint = std::getenv(kResumeVariable);
+  if (checkpoint == nullptr) {
+    require_no_restarts(arguments, launcher_of(process_environment()));
+    return;
+  }
+  if (*checkpoint != '\0') arguments.resume_from_checkpoint = checkpoint;
+  // The process that starts the ranks counts the restarts.
+  arguments.max_restarts = 0;
 }
 
 }  // namespace
@@ -56,9 +89,12 @@ int run_train(const std::vector<std::string>& words) {
   // The first rank prints the remarks about the arguments.
   if (const int num_ranks = num_ranks_to_start(parsed, num_local); num_ranks > 0) {
     if (!gpus_note.empty()) say_all({}, {gpus_note});
-    return run_ranks(num_ranks, words);
+    return run_ranks(num_ranks, words, parsed.arguments);
   }
-  if (num_local) join_repeated_signals();
+  if (num_local) {
+    join_repeated_signals();
+    follow_launcher(parsed.arguments);
+  }
   const bool is_first = is_first_rank(process_environment());
   if (!is_first) {
     leave_output_to_first_rank();

@@ -238,11 +238,22 @@ std::optional<RankPlace> slurm_place(const Environment& environment) {
   return place;
 }
 
-}  // namespace
+// A process that a launcher has started.
+struct LaunchedRank {
+  Launcher launcher = Launcher::kNone;
+  std::optional<RankPlace> place;
+};
 
-std::optional<RankPlace> launched_rank_place(const Environment& environment) {
-  for (const auto place_of : {torchrun_place, open_mpi_place, slurm_place}) {
-    if (std::optional<RankPlace> place = place_of(environment)) return place;
+LaunchedRank launched_rank(const Environment& environment) {
+  struct Reader {
+    Launcher launcher;
+    std::optional<RankPlace> (*place_of)(const Environment&);
+  };
+  constexpr Reader kReaders[] = {{Launcher::kTorchrun, torchrun_place},
+                                 {Launcher::kOpenMpi, open_mpi_place},
+                                 {Launcher::kSlurm, slurm_place}};
+  for (const Reader& reader : kReaders) {
+    if (std::optional<RankPlace> place = reader.place_of(environment)) return {reader.launcher, place};
   }
   // Scripts for Slurm often export WORLD_SIZE themselves, so it only counts if no launcher has set the rank.
   const auto size = environment.find("WORLD_SIZE");
@@ -251,7 +262,17 @@ std::optional<RankPlace> launched_rank_place(const Environment& environment) {
                 "RANK is not set, but WORLD_SIZE={} is; start every rank with torchrun, or unset WORLD_SIZE",
                 size->second);
   }
-  return std::nullopt;
+  return {};
+}
+
+}  // namespace
+
+std::optional<RankPlace> launched_rank_place(const Environment& environment) {
+  return launched_rank(environment).place;
+}
+
+Launcher launcher_of(const Environment& environment) {
+  return launched_rank(environment).launcher;
 }
 
 RankPlace rank_place(const Environment& environment) {

@@ -94,6 +94,15 @@ TEST(RankEnvironment, ReadsTheVariablesOfEachLauncher) {
   }
 }
 
+TEST(RankEnvironment, TheLauncherIsTheFirstWhoseVariablesDescribeARun) {
+  EXPECT_EQ(launcher_of({}), Launcher::kNone);
+  EXPECT_EQ(launcher_of(changed(kSlurm, {{"SLURM_NTASKS", "1"}})), Launcher::kNone);
+  EXPECT_EQ(launcher_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), Launcher::kTorchrun);
+  EXPECT_EQ(launcher_of(changed(kSlurm, kTorchrun)), Launcher::kTorchrun);
+  EXPECT_EQ(launcher_of(changed(kSlurm, kOpenMpi)), Launcher::kOpenMpi);
+  EXPECT_EQ(launcher_of(kSlurm), Launcher::kSlurm);
+}
+
 TEST(RankEnvironment, OtherProcessesAreNoRanks) {
   const struct {
     const char* description;

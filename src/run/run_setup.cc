@@ -137,7 +137,7 @@ void check_best_metric(const Arguments& arguments, const DataSets& data, std::ve
 }
 
 // Returns the place of this process in the run, and sets the arguments that state the number of ranks. Errors: as
-// rank_place(); kUsage if the arguments ask for more ranks than were started.
+// rank_place(); kUsage if the arguments ask for other numbers of ranks than were started, or if they cannot be equal on all machines.
 RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
   RankPlace place = rank_place(environment);
   if (num_ranks(arguments) > 1 && num_ranks(arguments) != place.size) {
@@ -147,8 +147,15 @@ RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
         "process per rank with torchrun, srun or mpirun, or on one machine with --nproc_per_node alone",
         arguments.nproc_per_node, arguments.nnodes, counted(num_ranks(arguments), "rank"), place.size);
   }
-  const bool is_even = place.size % place.local_size == 0;
-  arguments.nproc_per_node = is_even ? place.local_size : place.size;
+  if (place.size % place.local_size != 0) {
+    throw_error(
+        ErrorCode::kUsage,
+        "the environment describes {} of which {} run on this machine, but every machine of a run has "
+        "the same number of ranks, and {} is no multiple of {}: start the same number of processes on "
+        "every machine",
+        counted(place.size, "rank"), place.local_size, place.size, place.local_size);
+  }
+  arguments.nproc_per_node = place.local_size;
   arguments.nnodes = place.size / arguments.nproc_per_node;
   return place;
 }

@@ -1,6 +1,8 @@
 #include "train/rank_agreement.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <string>
 
 #include "base/hash.h"
@@ -92,6 +94,19 @@ uint64_t hash_of_buffers(Executor& executor, Storage storage) {
 
 }  // namespace
 
+uint64_t hash_of_program(FileSystem& files) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  const std::unique_ptr<File> file = files.open_read("/proc/self/exe");
+  HashStream64 hash;
+  std::vector<std::byte> piece(kPiece);
+  for (int64_t offset = 0;;) {
+    const int64_t count = file->pread(piece, offset);
+    if (count == 0) return hash.digest();
+    hash.update(std::span(piece).first(static_cast<size_t>(count)));
+    offset += count;
+  }
+}
+
 void require_equal_facts(Communicator& communicator, std::span<const RankFact> facts) {
   std::vector<uint64_t> own, all(facts.size() * static_cast<size_t>(communicator.size()));
   for (const RankFact& fact : facts) own.push_back(fact.hash);
@@ -123,14 +138,15 @@ void require_equal_settings(Communicator& communicator, const Arguments& argumen
     const Arguments first = arguments_from_json(text_of(0), "the settings of rank 0");
     const Arguments other = arguments_from_json(text_of(rank), "the settings of a rank");
     std::string names;
+    std::string_view remedy = "start every process with the same arguments";
     for (const ArgumentDifference& difference : diff_arguments(first, other)) {
+      if (difference.name == "nproc_per_node") remedy = "start the same number of processes on every machine";
       names += fmt::format("{}--{} is {} and {}", names.empty() ? "" : ", ", difference.name,
                            difference.before.empty() ? "not set" : difference.before,
                            difference.after.empty() ? "not set" : difference.after);
     }
-    throw_error(ErrorCode::kUsage,
-                "rank 0 and rank {} have different settings: {}; start every process with the same arguments",
-                rank, names.empty() ? "secrets" : names);
+    throw_error(ErrorCode::kUsage, "rank 0 and rank {} have different settings: {}; {}", rank,
+                names.empty() ? "secrets" : names, remedy);
   }
 }
 

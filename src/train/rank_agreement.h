@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "device/comm/communicator.h"
 #include "exec/executor.h"
 #include "run/run_setup.h"
@@ -19,6 +20,10 @@ struct RankFact {
   std::string_view remedy;  // what to do if it differs
   uint64_t hash = 0;
 };
+
+// Returns a hash of the program that this process runs. Cost: reads its file, 90 MB in 20 ms if the system has it in memory.
+// Errors: FileError.
+uint64_t hash_of_program(FileSystem& files);
 
 // Compares the facts of all ranks. Every rank passes the same names. Errors: kUsage on every rank, naming the first fact that
 // differs, the first rank whose fact differs from that of rank 0, and both hashes; kDevice if a rank has failed.

@@ -76,8 +76,11 @@ std::string Session::fill_weights(Executor& executor) const {
 
 void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
-  communicator_ =
-      connect_ranks(setup_.place, {.operation_timeout = std::chrono::seconds(setup_.arguments.ddp_timeout)});
+  const std::chrono::seconds timeout(setup_.arguments.ddp_timeout);
+  CommunicatorOptions options{.operation_timeout = timeout, .program = hash_of_program(files_)};
+  // Without a setting, ranks that do not appear are missed sooner than ranks that work for a long time.
+  if (has_own_ddp_timeout(setup_.arguments)) options.connect_timeout = timeout;
+  communicator_ = connect_ranks(setup_.place, options);
   options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
   require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
@@ -120,6 +123,11 @@ void Session::require_equal_on_ranks(std::span<const RankFact> facts) {
 
 void Session::wait_for_ranks() {
   if (communicator_ != nullptr) communicator_->barrier();
+}
+
+void Session::begin_phase(RankPhase phase, int64_t step,
+                          std::optional<std::chrono::milliseconds> longest_wait) {
+  if (communicator_ != nullptr) communicator_->progress().begin(phase, step, longest_wait);
 }
 
 void Session::begin_anew() {

@@ -3,6 +3,7 @@
 // everything that the run holds. One thread drives it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -119,6 +120,9 @@ class Session {
   void require_equal_on_ranks(std::span<const RankFact> facts);
   // Returns when every rank has called it.
   void wait_for_ranks();
+  // Tells the connection to the other ranks which part of the run begins; see RankProgress::begin().
+  void begin_phase(RankPhase phase, int64_t step,
+                   std::optional<std::chrono::milliseconds> longest_wait = std::nullopt);
 
   // Sets optimizer states and random numbers to those of a new run; the weights keep their values. Costs nothing if they
   // are in that state already.

@@ -37,13 +37,15 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   return flops;
 }
 
-StepEngine::Pause::Pause(StepEngine& engine) : engine_(engine) {
+StepEngine::Pause::Pause(StepEngine& engine, RankPhase phase) : engine_(engine) {
   engine.session_.executor().wait();
+  engine.session_.begin_phase(phase, engine.num_steps_);
   start_ = Clock::now();
 }
 
 StepEngine::Pause::~Pause() {
   engine_.last_finish_ += Clock::now() - start_;
+  engine_.begin_phase_of_step(engine_.num_steps_ + 1);
 }
 
 StepEngine::StepEngine(Session& session, Client& client) : session_(session), client_(client) {}
@@ -60,6 +62,12 @@ void StepEngine::start_batches(const DataPosition& position, int64_t num_epochs)
   session_.start_batches(position, num_epochs);
   for (int i = 0; i < (session_.executor().runs_ahead() ? 2 : 1); ++i)
     batches_.push_back(session_.make_batch());
+}
+
+void StepEngine::begin_phase_of_step(int64_t step) {
+  session_.begin_phase(
+      RankPhase::kStep, step,
+      has_own_ddp_timeout(session_.setup().arguments) ? std::nullopt : longest_wait(recent_steps_));
 }
 
 void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss) {
@@ -130,6 +138,7 @@ void StepEngine::run_step() {
   Step step;
   step.info.step = num_steps_ + (pending_ ? 2 : 1);
   step.info.max_steps = setup.steps.length.max_steps;
+  begin_phase_of_step(step.info.step);
   bool is_last = false;
   for (; !is_last; ++step.num_enqueued) {
     const MicroBatch& batch = load_batch();
@@ -207,6 +216,7 @@ void StepEngine::finish_pending_step() {
   StepTimes& times = step.meets_bucket ? first_steps_ : later_steps_;
   times.ms += info.step_ms;
   ++times.count;
+  recent_steps_.add(info.step_ms);
   num_steps_ = info.step;
   const AfterStep after = client_.on_step({.info = info,
                                            .next = step.last.next,

@@ -11,6 +11,7 @@
 
 #include "plan/compile/plan.h"
 #include "plimsoll/training.h"
+#include "train/recent_times.h"
 #include "train/session.h"
 
 namespace plimsoll {
@@ -81,7 +82,8 @@ class StepEngine {
   // work that was enqueued on the device; that time still counts, since it belongs to the next step.
   class Pause {
    public:
-    explicit Pause(StepEngine& engine);
+    // `phase`: what the rank does meanwhile.
+    Pause(StepEngine& engine, RankPhase phase);
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
@@ -124,6 +126,8 @@ class StepEngine {
   void read_loss(Step& step);
   void add_other_ranks(Step& step);
   void finish_pending_step();
+  // Begins the step, or resumes it after other work, in the positions that other ranks see.
+  void begin_phase_of_step(int64_t step);
   [[noreturn]] void throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss);
 
   Session& session_;
@@ -142,6 +146,7 @@ class StepEngine {
   std::map<std::pair<int64_t, int64_t>, BucketFlops> flops_by_bucket_;
   StepTimes first_steps_;  // met a bucket for the first time in this object
   StepTimes later_steps_;
+  RecentTimes recent_steps_;
 };
 
 // Floating-point operations of one micro-batch of a training step, as the plan states them.

@@ -72,6 +72,7 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
   const int64_t rows_before = rows_trained();
   const int64_t steps_before = state_.step;
   run_steps();
+  session_.begin_phase(RankPhase::kEnd, state_.step);
   log_.warn_waiting_at_end();
   TrainOutput output;
   output.interrupted = interrupted_;
@@ -306,7 +307,7 @@ StepEngine::AfterStep TrainLoop::finish_interrupted_step() {
 TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   struct Interrupted {};
   const RunSetup& setup = session_.setup();
-  const StepEngine::Pause pause(engine_);
+  const StepEngine::Pause pause(engine_, RankPhase::kEvaluation);
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
     // Several ranks evaluate to the end, because they have to end together.
@@ -337,7 +338,7 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
 
 void TrainLoop::save(const StepInfo& info) {
   if (checkpoints_.is_saved(info.step)) return;
-  const StepEngine::Pause pause(engine_);
+  const StepEngine::Pause pause(engine_, RankPhase::kCheckpoint);
   checkpoints_.save(info.step, control_);
 }
 

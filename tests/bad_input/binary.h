@@ -33,6 +33,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   bool is_running();
+  pid_t pid() const { return pid_; }
   void send(int signal) const;
   // Waits for the end, at most `limit_ms`; then kills the process and sets timed_out.
   ProcessResult wait(int limit_ms = 60000);

@@ -14,9 +14,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "tests/bad_input/binary.h"
+#include "tests/support/places.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll::testing {
@@ -370,23 +372,296 @@ TEST(RunOfRanks, ARankWhosePeerIsKilledSaysSoAndEndsSoon) {
 
 // A process that is stopped keeps its connections, so that only the time limit ends the others.
 TEST(RunOfRanks, AStoppedRankIsNoticedAfterTheTimeLimit) {
-  if (on_gpus()) GTEST_SKIP() << "a GPU waits for the marks of other ranks without a time limit";
   const TestFolder folder("ranks_stopped");
   const std::string model = write_tiny_model(folder);
   const std::string run = folder.path("run");
   const int port = free_port();
   const auto words = words_of(model, run, {.ranks = 2}, 100'000,
-                              {"--save_steps", "1", "--save_total_limit", "2", "--ddp_timeout", "2"});
+                              {"--save_steps", "1", "--save_total_limit", "2", "--ddp_timeout", "6"});
   Process first(words, folder.path("log0"), variables_of(0, port));
   Process second(words, folder.path("log1"), variables_of(1, port));
   wait_for(first, run + "/checkpoint-3");
   second.send(SIGSTOP);
-  const ProcessResult result = first.wait(20'000);
+  const ProcessResult result = first.wait(40'000);
   second.send(SIGKILL);
   EXPECT_EQ(result.exit_code, 7) << result.output;
-  EXPECT_NE(result.output.find("did not end within 2 s: rank 0 waits for rank 1 of 2"), std::string::npos)
+  EXPECT_NE(result.output.find("did not end within 6 s: rank 0 "), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("\n     1  not known        does not answer"), std::string::npos)
       << result.output;
   EXPECT_NE(result.output.find("--resume_from_checkpoint True"), std::string::npos) << result.output;
+}
+
+// Returns the processes of the ranks that the program has started, in the order of the ranks.
+std::vector<pid_t> ranks_of(const Process& launcher) {
+  const std::string pid = std::to_string(launcher.pid());
+  std::istringstream children(read_file("/proc/" + pid + "/task/" + pid + "/children"));
+  std::vector<pid_t> ranks;
+  for (pid_t child = 0; children >> child;) ranks.push_back(child);
+  return ranks;
+}
+
+// Returns the number of times that a text occurs in another.
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// Without --ddp_timeout the limit depends on the time of a step, and is at least 10 s.
+TEST(RunOfRanks, AStoppedRankIsNamedKilledAndStartedAgain) {
+  const TestFolder folder("ranks_stopped_again");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  Process process(words_of(model, run, {.ranks = 2}, 200,
+                           {"--save_steps", "2", "--save_total_limit", "2", "--max_restarts", "1"}),
+                  folder.path("log"));
+  wait_for(process, run + "/checkpoint-12");
+  const std::vector<pid_t> ranks = ranks_of(process);
+  ASSERT_EQ(ranks.size(), 2u) << process.output();
+  kill(ranks[1], SIGSTOP);
+  const ProcessResult result = process.wait(120'000);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find(" did not end within 10 s: rank 0 "), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("\n     1  not known "), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("plimsoll: rank 1 (process " + std::to_string(ranks[1]) + " on "),
+            std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find(") is stopped (by SIGSTOP or a debugger)"), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("warning: restart 1 of 1 after the failure of rank 1: resuming from " + run +
+                               "/checkpoint-"),
+            std::string::npos)
+      << result.output;
+}
+
+// Waits until a checkpoint of this step or a later one exists, or the process ends.
+void wait_for_step(Process& process, const std::string& run, int64_t step) {
+  for (int i = 0; i < 60000 && process.is_running(); ++i) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(run, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("checkpoint-") && std::atoll(name.c_str() + 11) >= step) return;
+    }
+    sleep_us(500);
+  }
+}
+
+// Waits until a checkpoint is being written, or the process ends.
+void wait_for_save(Process& process, const std::string& run) {
+  for (int i = 0; i < 60000 && process.is_running(); ++i) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(run, ignored)) {
+      if (entry.path().filename().string().starts_with("tmp-checkpoint-")) return;
+    }
+    sleep_us(50);
+  }
+}
+
+// Ranks are killed at random moments, and rank 0 while it writes a checkpoint. Each time the run resumes where it was.
+TEST(RunOfRanks, KilledRanksAreStartedAgainAndEndWithTheSameBits) {
+  const TestFolder folder("ranks_restart");
+  const std::string model = write_tiny_model(folder);
+  std::minstd_rand random(20261127);
+  for (const int num_ranks : {3, 1}) {
+    const std::string name = std::to_string(num_ranks);
+    const auto words = [&](const std::string& run, std::vector<std::string> more) {
+      more.insert(more.end(), {"--optim", "adamw_torch", "--save_steps", "1", "--save_total_limit", "3"});
+      return words_of(model, run, {.ranks = num_ranks}, 60, more);
+    };
+    const ProcessResult whole = run_plimsoll(words(folder.path("whole" + name), {}), folder.path("log"));
+    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    const std::string run = folder.path("killed" + name);
+    Process process(words(run, {"--max_restarts", "9"}), folder.path("log"));
+    int num_kills = 0;
+    for (const int step : {0, 5, 12, 20, 30, 44}) {
+      if (step > 0) wait_for_step(process, run, step);
+      sleep_us(static_cast<int64_t>(random() % 200'000));
+      const bool is_save = num_kills % 2 == 1;
+      if (is_save) wait_for_save(process, run);
+      const std::vector<pid_t> ranks = ranks_of(process);
+      if (ranks.empty()) continue;
+      if (kill(ranks[is_save ? 0 : random() % ranks.size()], SIGKILL) == 0) ++num_kills;
+    }
+    const ProcessResult result = process.wait(240'000);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_GE(num_kills, 3);
+    const int num_restarts = count_of(result.output, " of 9 after the failure of rank ");
+    EXPECT_GE(num_restarts, 3) << result.output;
+    EXPECT_LE(num_restarts, num_kills) << result.output;
+    EXPECT_TRUE(read_file(run + "/model.safetensors") ==
+                read_file(folder.path("whole" + name + "/model.safetensors")))
+        << "after " << num_restarts << " restarts of " << num_ranks << " ranks\n"
+        << result.output;
+    RecordProperty("restarts_of_" + name, num_restarts);
+  }
+}
+
+// Checkpoints of another run in the folder, which this run may replace, are none from which it resumes.
+TEST(RunOfRanks, ARestartDoesNotResumeFromAnotherRun) {
+  const TestFolder folder("ranks_restart_other");
+  const std::string model = write_tiny_model(folder);
+  const auto words = [&](const std::string& run, const std::string& seed, int steps,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> list = words_of(model, run, {.ranks = 2}, steps, more);
+    list.insert(list.end(), {"--seed", seed, "--save_steps", "5"});
+    return list;
+  };
+  const std::string run = folder.path("run"), whole = folder.path("whole");
+  ASSERT_EQ(run_plimsoll(words(run, "1", 40, {}), folder.path("log")).exit_code, 0);
+  ASSERT_EQ(run_plimsoll(words(whole, "2", 30, {}), folder.path("log")).exit_code, 0);
+  std::filesystem::remove(run + "/model.safetensors");
+  Process process(words(run, "2", 30, {"--replace_checkpoints", "--max_restarts", "2"}), folder.path("log"));
+  for (int i = 0; i < 60000 && ranks_of(process).size() < 2; ++i) sleep_us(1000);
+  sleep_us(20'000);
+  kill(ranks_of(process).back(), SIGKILL);
+  const ProcessResult result = process.wait(120'000);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("restart 1 of 2"), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("resuming from " + run + "/checkpoint-40"), std::string::npos)
+      << result.output;
+  EXPECT_TRUE(read_file(run + "/model.safetensors") == read_file(whole + "/model.safetensors"))
+      << result.output;
+}
+
+TEST(RunOfRanks, ARunThatIsStoppedBySigtermIsNotStartedAgain) {
+  const TestFolder folder("ranks_restart_stop");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  Process process(words_of(model, run, {.ranks = 2}, 100'000,
+                           {"--save_steps", "1", "--save_total_limit", "2", "--max_restarts", "3"}),
+                  folder.path("log"));
+  wait_for(process, run + "/checkpoint-2");
+  process.send(SIGTERM);
+  const ProcessResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  EXPECT_EQ(result.output.find("restart"), std::string::npos) << result.output;
+}
+
+// A failure that would occur again, and a launcher with restarts of its own.
+TEST(RunOfRanks, RestartsThatDoNotHelpAreRefused) {
+  const TestFolder folder("ranks_restart_refused");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  const ProcessResult bad = run_plimsoll(
+      words_of(folder.path("no_model"), run, {.ranks = 2}, 3, {"--max_restarts", "3"}), folder.path("log"));
+  EXPECT_NE(bad.exit_code, 0);
+  EXPECT_NE(bad.exit_code, 7);
+  EXPECT_EQ(bad.output.find("restart 1"), std::string::npos) << bad.output;
+  const struct {
+    std::vector<std::string> environment;
+    const char* advice;
+  } launchers[] = {{variables_of(0, free_port()), "give torchrun --max_restarts 3"},
+                   {{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+                     "OMPI_COMM_WORLD_LOCAL_SIZE=2"},
+                    "start mpirun again"},
+                   {{"SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0",
+                     "SLURM_TASKS_PER_NODE=2", "SLURM_JOB_NODELIST=localhost"},
+                    "submit the job with sbatch --requeue"}};
+  for (const auto& launcher : launchers) {
+    const ProcessResult result = run_plimsoll(words_of(model, run, {.ranks = 2}, 3, {"--max_restarts", "3"}),
+                                              folder.path("log"), 60000, launcher.environment);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find(launcher.advice), std::string::npos) << result.output;
+  }
+  const ProcessResult useless =
+      run_plimsoll(words_of(model, run, {.ranks = 2}, 3, {"--max_restarts", "3", "--save_only_model"}),
+                   folder.path("log"));
+  EXPECT_EQ(useless.exit_code, 2) << useless.output;
+}
+
+// The other variables that torchrun sets change nothing.
+TEST(RunOfRanks, ProcessesOfTorchrunTrainWithTheBitsOfOwnOnes) {
+  const TestFolder folder("ranks_torchrun");
+  const std::string model = write_tiny_model(folder);
+  const auto words = [&](const std::string& run) {
+    return words_of(model, folder.path(run), {.ranks = 2}, 6, {"--optim", "adamw_torch"});
+  };
+  const ProcessResult own = run_plimsoll(words("own"), folder.path("log"));
+  ASSERT_EQ(own.exit_code, 0) << own.output;
+  const std::string port = std::to_string(free_port());
+  const auto variables = [&](const std::string& rank) -> std::vector<std::string> {
+    return {"LOCAL_RANK=" + rank,
+            "RANK=" + rank,
+            "GROUP_RANK=0",
+            "ROLE_RANK=" + rank,
+            "ROLE_NAME=default",
+            "LOCAL_WORLD_SIZE=2",
+            "WORLD_SIZE=2",
+            "GROUP_WORLD_SIZE=1",
+            "ROLE_WORLD_SIZE=2",
+            "MASTER_ADDR=localhost",
+            "MASTER_PORT=" + port,
+            "TORCHELASTIC_RESTART_COUNT=0",
+            "TORCHELASTIC_MAX_RESTARTS=0",
+            "TORCHELASTIC_RUN_ID=none",
+            "TORCHELASTIC_USE_AGENT_STORE=True",
+            "TORCHELASTIC_ERROR_FILE=" + folder.path("error" + rank + ".json"),
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+            "OMP_NUM_THREADS=1"};
+  };
+  Process second(words("torchrun"), folder.path("log1"), variables("1"));
+  Process first(words("torchrun"), folder.path("log0"), variables("0"));
+  for (Process* process : {&first, &second}) {
+    const ProcessResult result = process->wait();
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  }
+  EXPECT_TRUE(read_file(folder.path("own/model.safetensors")) ==
+              read_file(folder.path("torchrun/model.safetensors")))
+      << first.output();
+}
+
+// The rank that is missing is named after --ddp_timeout, here 2 s.
+TEST(RunOfRanks, ARankThatNeverArrivesIsNamed) {
+  const TestFolder folder("ranks_missing");
+  const std::string model = write_tiny_model(folder);
+  const auto words = words_of(model, folder.path("run"), {.ranks = 2}, 3, {"--ddp_timeout", "2"});
+  for (const int here : {0, 1}) {
+    const int port = free_port();
+    const ProcessResult result = run_plimsoll(words, folder.path("log"), 30'000, variables_of(here, port));
+    EXPECT_EQ(result.exit_code, 7) << result.output;
+    const std::string missing = "Rank " + std::to_string(1 - here) +
+                                " of 2 did not appear within 2 s at 127.0.0.1:" + std::to_string(port);
+    EXPECT_NE(result.output.find(missing), std::string::npos) << result.output;
+  }
+}
+
+TEST(RunOfRanks, MachinesWithDifferentNumbersOfRanksAreRefused) {
+  const TestFolder folder("ranks_uneven");
+  const std::string model = write_tiny_model(folder);
+  std::vector<std::string> words = words_of(model, folder.path("run"), {.ranks = 1}, 3);
+  const ProcessResult result = run_plimsoll(words, folder.path("log"), 30'000,
+                                            {"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=3", "LOCAL_WORLD_SIZE=2",
+                                             "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29999"});
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find(
+                "the environment describes 3 ranks of which 2 run on this machine, but every machine of "
+                "a run has the same number of ranks, and 3 is no multiple of 2"),
+            std::string::npos)
+      << result.output;
+}
+
+// A copy of the program with one more byte at its end is another build.
+TEST(RunOfRanks, RanksWithDifferentProgramsAreRefused) {
+  const TestFolder folder("ranks_programs");
+  const std::string model = write_tiny_model(folder);
+  const std::string other = folder.path("plimsoll");
+  std::filesystem::copy_file(place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll"), other);
+  std::ofstream(other, std::ios::app) << 'x';
+  const int port = free_port();
+  const auto words = words_of(model, folder.path("run"), {.ranks = 2}, 3);
+  Process first(words, folder.path("log0"), variables_of(0, port));
+  const char* const before = std::getenv("PLIMSOLL_PROGRAM");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("PLIMSOLL_PROGRAM", other.c_str(), 1);
+  Process second(words, folder.path("log1"), variables_of(1, port));
+  setenv("PLIMSOLL_PROGRAM", kept.c_str(), 1);
+  for (Process* process : {&first, &second}) {
+    const ProcessResult result = process->wait(20'000);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find("runs another build of the program than rank "), std::string::npos)
+        << result.output;
+    EXPECT_NE(result.output.find(": the hashes are "), std::string::npos) << result.output;
+  }
 }
 
 // A difference between ranks is an error before the first step.

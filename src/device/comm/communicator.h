@@ -12,6 +12,7 @@
 
 #include "base/rank_place.h"
 #include "base/view.h"
+#include "device/comm/rank_progress.h"
 
 namespace plimsoll {
 
@@ -45,17 +46,26 @@ class Communicator {
   // names the rank. An empty function removes it; the call returns when no call of the older one runs. The function must
   // not throw and must not use this object.
   virtual void on_failure(std::function<void(const std::string&)> report) = 0;
+
+  // The position of this rank, which tells other ranks and messages what it does. A rank that waits too long, in an operation or
+  // in another RankProgress::Wait, fails with a table of the positions of all ranks.
+  RankProgress& progress() { return progress_; }
+
+ private:
+  RankProgress progress_;
 };
 
 struct CommunicatorOptions {
-  std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);     // for all ranks to appear
-  std::chrono::milliseconds operation_timeout = std::chrono::minutes(30);  // for one collective operation
+  std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);  // for all ranks to appear
+  // For one collective operation. Within a step RankProgress::begin() may set a shorter limit.
+  std::chrono::milliseconds operation_timeout = std::chrono::minutes(30);
+  uint64_t program = 0;  // a hash of the program, which has to be equal on all ranks
 };
 
 // Connects this rank with all others and returns when all are connected. For one rank it returns a communicator whose
 // functions leave the data as it is. Errors: kDevice if a rank does not appear within the limit (the message names the
 // missing ranks), or if the address of the store cannot be used; kUsage if two processes claim one rank, or ranks
-// disagree about their number.
+// disagree about their number or run different programs.
 std::unique_ptr<Communicator> connect_ranks(const RankPlace& place, const CommunicatorOptions& options = {});
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,6 +79,29 @@ TEST(CommunicatorFailure, RanksThatDisagreeAboutTheirNumberAreRefused) {
   }
 }
 
+TEST(CommunicatorFailure, RanksOfDifferentProgramsAreRefusedWithBothHashes) {
+  const uint16_t port = free_port();
+  std::array<ErrorOfCall, 2> errors;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        errors[static_cast<size_t>(rank)] = error_of([&] {
+          connect_ranks(place_on_this_host(rank, 2, port),
+                        {.connect_timeout = std::chrono::seconds(20),
+                         .program = rank == 0 ? uint64_t{0x1234567890abcdef} : uint64_t{0xfedcba0987654321}});
+        });
+      });
+    }
+  }
+  for (const ErrorOfCall& error : errors) {
+    EXPECT_EQ(error.code, ErrorCode::kUsage);
+    EXPECT_TRUE(contains(error.text, "runs another build of the program than rank ")) << error.text;
+    EXPECT_TRUE(contains(error.text, "1234567890abcdef")) << error.text;
+    EXPECT_TRUE(contains(error.text, "fedcba0987654321")) << error.text;
+  }
+}
+
 TEST(CommunicatorFailure, APortInUseIsNamedWithTheRemedy) {
   const TcpSocket other = listen_at("127.0.0.1", 0);
   const auto errors = errors_of_connecting({place_on_this_host(0, 2, other.local_port())}, milliseconds(500));
@@ -120,7 +144,7 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
     std::this_thread::sleep_for(milliseconds(1000));
     const ErrorOfCall error = error_of([&] { ranks->barrier(); });
     EXPECT_TRUE(
-        contains(error.text, "rank 0 of 2 failed (all_reduce of 3 f32 elements did not end within 0.3 s"))
+        contains(error.text, "rank 0 of 2 failed: all_reduce of 3 f32 elements did not end within 0.3 s"))
         << error.text;
   });
   const auto ranks = connect_ranks(place_on_this_host(0, 2, port), limits);
@@ -130,6 +154,9 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   EXPECT_TRUE(contains(error.text,
                        "all_reduce of 3 f32 elements did not end within 0.3 s: rank 0 waits for rank 1 of 2"))
       << error.text;
+  // The other rank answers that it does something else.
+  EXPECT_TRUE(contains(error.text, "\n     1  outside of steps  works alone")) << error.text;
+  EXPECT_TRUE(contains(error.text, "before the first operation")) << error.text;
   late.join();
 }
 
@@ -151,11 +178,62 @@ TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   }
 }
 
+// The host waits for a GPU, which waits for a rank. The connection between the GPUs ends the wait.
+TEST(CommunicatorFailure, AWaitForAGpuEndsAtTheTimeLimitToo) {
+  const uint16_t port = free_port();
+  const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
+                                      .operation_timeout = milliseconds(300)};
+  std::jthread other([&] {
+    const auto ranks = connect_ranks(place_on_this_host(1, 2, port), limits);
+    std::this_thread::sleep_for(milliseconds(900));
+    EXPECT_TRUE(contains(error_of([&] { ranks->barrier(); }).text,
+                         "rank 0 of 2 failed: step 7: the work of the GPU did not end within 0.3 s"));
+  });
+  const auto ranks = connect_ranks(place_on_this_host(0, 2, port), limits);
+  std::promise<std::string> failure;
+  ranks->on_failure([&](const std::string& text) { failure.set_value(text); });
+  ranks->progress().begin(RankPhase::kStep, 7);
+  std::string text;
+  {
+    const RankProgress::Wait wait(ranks->progress(), "the work of the GPU", RankProgress::Kind::kGpu);
+    text = failure.get_future().get();
+  }
+  EXPECT_TRUE(contains(text, "step 7: the work of the GPU did not end within 0.3 s: rank 0 of 2 waits. "))
+      << text;
+  EXPECT_TRUE(contains(text, "\n     0  step 7 ")) << text;
+  EXPECT_EQ(error_of([&] { ranks->barrier(); }).text, text);
+  ranks->on_failure({});
+}
+
+// A rank that writes a checkpoint to a slow disk is not taken for one that has stopped.
+TEST(CommunicatorFailure, ARankThatWorksAloneMayTakeLongerThanAStep) {
+  constexpr milliseconds kStepLimit{300};
+  const uint16_t port = free_port();
+  const auto take_steps = [&](int rank) {
+    const auto ranks = connect_ranks(place_on_this_host(rank, 2, port), kTestLimits);
+    ranks->progress().begin(RankPhase::kStep, 1, kStepLimit);
+    ranks->barrier();
+    ranks->progress().begin(RankPhase::kCheckpoint, 1);
+    if (rank == 1) std::this_thread::sleep_for(5 * kStepLimit);
+    ranks->progress().begin(RankPhase::kStep, 2, kStepLimit);
+    ranks->barrier();
+    if (rank == 1) std::this_thread::sleep_for(5 * kStepLimit);
+    const ErrorOfCall error = error_of([&] { ranks->barrier(); });
+    EXPECT_TRUE(
+        contains(error.text, "step 2: barrier did not end within 0.3 s: rank 0 waits for rank 1 of 2"))
+        << error.text;
+    EXPECT_TRUE(contains(error.text, "\n     1  step 2           works alone")) << error.text;
+    EXPECT_TRUE(contains(error.text, "after barrier")) << error.text;
+  };
+  std::jthread other([&] { take_steps(1); });
+  take_steps(0);
+}
+
 // A rank that runs in a child process and writes to a pipe: "+" when it is connected, then its error.
 class RankProcess {
  public:
   template <typename Body>
-  RankProcess(const RankPlace& place, const Body& body) {
+  RankProcess(const RankPlace& place, const Body& body, const CommunicatorOptions& limits = kTestLimits) {
     std::array<int, 2> ends = {-1, -1};
     EXPECT_EQ(::pipe(ends.data()), 0);
     read_end_ = ends[0];
@@ -166,7 +244,7 @@ class RankProcess {
     }
     ::close(ends[0]);
     const ErrorOfCall error = error_of([&] {
-      const auto ranks = connect_ranks(place, kTestLimits);
+      const auto ranks = connect_ranks(place, limits);
       static_cast<void>(!::write(ends[1], "+", 1));
       body(*ranks);
     });
@@ -187,7 +265,8 @@ class RankProcess {
     EXPECT_EQ(::read(read_end_, &sign, 1), 1);
     EXPECT_EQ(sign, '+');
   }
-  void kill() const { ::kill(pid_, SIGKILL); }
+  void kill() const { send(SIGKILL); }
+  void send(int signal) const { ::kill(pid_, signal); }
   std::string read_error() const {
     std::string text;
     std::array<char, 4096> buffer;
@@ -253,6 +332,67 @@ TEST(CommunicatorFailure, AKilledProcessIsNamedByRanksThatWait) {
     if (ranks.rank() == 3) std::this_thread::sleep_for(std::chrono::hours(1));
     ranks.barrier();
   });
+}
+
+// A stopped process keeps its connections. If it is rank 0, its store does not answer either.
+TEST(CommunicatorFailure, AStoppedProcessIsNamedByATableOfPositions) {
+  const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
+                                      .operation_timeout = milliseconds(1500)};
+  for (const int victim : {1, 0}) {
+    const uint16_t port = free_port();
+    std::vector<RankProcess> processes;
+    processes.reserve(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      processes.emplace_back(
+          place_on_this_host(rank, 3, port),
+          [](Communicator& ranks) {
+            ranks.progress().begin(RankPhase::kStep, 4);
+            for (;;) ranks.barrier();
+          },
+          limits);
+    }
+    for (const RankProcess& process : processes) process.wait_until_connected();
+    std::this_thread::sleep_for(milliseconds(100));
+    processes[static_cast<size_t>(victim)].send(SIGSTOP);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == victim) continue;
+      const std::string text = processes[static_cast<size_t>(rank)].read_error();
+      EXPECT_TRUE(contains(text, "step 4: barrier did not end within 1.5 s: rank ")) << text;
+      EXPECT_TRUE(contains(text, "\n     " + std::to_string(victim) + "  not known        does not answer"))
+          << text;
+      EXPECT_TRUE(processes[static_cast<size_t>(rank)].ended_well());
+    }
+    processes[static_cast<size_t>(victim)].kill();
+  }
+}
+
+// Ctrl-Z and fg do this.
+TEST(CommunicatorFailure, TimeInWhichAllProcessesAreStoppedIsNoWait) {
+  const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
+                                      .operation_timeout = milliseconds(2000)};
+  const uint16_t port = free_port();
+  std::vector<RankProcess> processes;
+  processes.reserve(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.emplace_back(
+        place_on_this_host(rank, 2, port),
+        [](Communicator& ranks) {
+          const auto end = steady_clock::now() + milliseconds(5000);
+          float go_on = 1;
+          while (go_on > 0) {
+            go_on = steady_clock::now() < end ? 1 : -100;
+            ranks.all_reduce({&go_on, DType::kF32}, 1);
+          }
+          throw Error(ErrorCode::kInterrupted, "the end");
+        },
+        limits);
+  }
+  for (const RankProcess& process : processes) process.wait_until_connected();
+  std::this_thread::sleep_for(milliseconds(300));
+  for (const RankProcess& process : processes) process.send(SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(3500));
+  for (const RankProcess& process : processes) process.send(SIGCONT);
+  for (const RankProcess& process : processes) EXPECT_EQ(process.read_error(), "the end");
 }
 
 TEST(CommunicatorFailure, AKilledProcessIsNamedByTheNextOperation) {

@@ -26,6 +26,16 @@ using std::chrono::milliseconds;
 
 // After a transfer failed, the store usually reports within this time which rank caused it.
 constexpr milliseconds kCauseLimit{300};
+// The time in which the other ranks tell where they are, and the time after which a rank that works alone counts as silent.
+constexpr milliseconds kPositionLimit{1000};
+constexpr milliseconds kSilenceLimit{10000};
+// RankProgress limits the waits of operations, not Gloo, whose limits count time in which the process was stopped.
+constexpr std::chrono::hours kNoLimit{100000};
+
+// Returns the time between two looks at the clock: short enough for short limits.
+milliseconds watch_pause(milliseconds limit) {
+  return std::clamp(limit / 8, milliseconds(20), milliseconds(250));
+}
 
 std::string limit_text(milliseconds limit) {
   return fmt::format("{:g} s", static_cast<double>(limit.count()) / 1000.0);
@@ -61,23 +71,30 @@ std::string end_text(const RankEnd& end, int size) {
     case RankEnd::Kind::kLeft:
       return fmt::format("rank {} of {} left the run without it", end.rank, size);
     case RankEnd::Kind::kFailed:
-      return fmt::format("rank {} of {} failed ({})", end.rank, size, end.text);
+      // A table begins on a line of its own.
+      return end.text.find('\n') == std::string::npos
+                 ? fmt::format("rank {} of {} failed ({})", end.rank, size, end.text)
+                 : fmt::format("rank {} of {} failed: {}", end.rank, size, end.text);
     case RankEnd::Kind::kDied:
       break;
   }
   return fmt::format("the process of rank {} of {} ended, or its host cannot be reached", end.rank, size);
 }
 
-class GlooCommunicator final : public Communicator {
+// Returns the text as a sentence or as a table after one.
+std::string sentence(const std::string& text) {
+  return text.find('\n') == std::string::npos ? text + "." : text;
+}
+
+class GlooCommunicator final : public Communicator, private StoreObserver {
  public:
   GlooCommunicator(const RankPlace& place, const CommunicatorOptions& options)
-      : place_(place),
-        operation_limit_(options.operation_timeout),
-        staging_memory_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)) {
+      : place_(place), staging_memory_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)) {
     const SteadyTime deadline = std::chrono::steady_clock::now() + options.connect_timeout;
     const auto left = [&] { return milliseconds(std::max(1, milliseconds_until(deadline))); };
     if (place.is_first()) server_.emplace(place.store_host, place.store_port, place.size);
-    store_.emplace(place.store_host, place.store_port, place.rank, place.size, options.connect_timeout);
+    store_.emplace(place.store_host, place.store_port, place.rank, place.size, options.connect_timeout,
+                   options.program);
     try {
       mesh_.emplace(place.rank, place.size, store_->own_address(), left());
       store_->set(address_key(place.rank), mesh_->addresses(), left());
@@ -85,20 +102,15 @@ class GlooCommunicator final : public Communicator {
       addresses.reserve(static_cast<size_t>(place.size));
       for (int peer = 0; peer < place.size; ++peer)
         addresses.push_back(store_->get(address_key(peer), left()));
-      store_->watch([this](const RankEnd& end) {
-        first_end_.report(end);
-        if (end.kind == RankEnd::Kind::kLeft) return;
-        mesh_->close();
-        const std::lock_guard lock(report_mutex_);
-        if (report_failure_) report_failure_(end_text(end, place_.size));
-      });
+      store_->watch(*this, watch_pause(options.operation_timeout));
       const std::string what = fmt::format("The connection of {} ranks", place.size);
-      run(what, options.connect_timeout, deadline, [&](const Transfer& transfer) {
+      run_until(what, deadline, options.connect_timeout, [&](const Transfer& transfer) {
         for (int peer = 0; peer < place.size; ++peer) {
           if (peer != place.rank) mesh_->connect(peer, addresses[static_cast<size_t>(peer)]);
         }
         dissemination_barrier(transfer);
       });
+      progress().set_longest_wait(options.operation_timeout);
     } catch (const Error& error) {
       store_->leave(error.what());
       throw;
@@ -140,8 +152,10 @@ class GlooCommunicator final : public Communicator {
   void broadcast(std::span<std::byte> bytes, int root) override {
     PLIMSOLL_CHECK(root >= 0 && root < size(), "broadcast from rank {} of {}", root, size());
     if (bytes.empty()) return;
-    run(fmt::format("broadcast of {} bytes from rank {}", bytes.size(), root),
-        [&](const Transfer& transfer) { chain_broadcast(transfer, bytes, root); });
+    run(
+        fmt::format("broadcast of {} bytes from rank {}", bytes.size(), root),
+        [&](const Transfer& transfer) { chain_broadcast(transfer, bytes, root); },
+        RankProgress::Kind::kSomeRanks);
   }
 
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
@@ -170,9 +184,10 @@ class GlooCommunicator final : public Communicator {
   void on_failure(std::function<void(const std::string&)> report) override {
     const std::lock_guard lock(report_mutex_);
     report_failure_ = std::move(report);
+    if (!report_failure_) return;
+    if (!long_wait_.empty()) return report_failure_(long_wait_);
     const std::optional<RankEnd> end = first_end_.get();
-    if (report_failure_ && end && end->kind != RankEnd::Kind::kLeft)
-      report_failure_(end_text(*end, place_.size));
+    if (end && end->kind != RankEnd::Kind::kLeft) report_failure_(end_text(*end, place_.size));
   }
 
  private:
@@ -205,22 +220,111 @@ class GlooCommunicator final : public Communicator {
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
+  // The questions where the other ranks are, asked because of a wait that takes too long.
+  struct Question {
+    RankProgress::Overdue wait;
+    SteadyTime end;
+    std::vector<std::optional<RankPosition>> positions;
+  };
+
+  void on_end(const RankEnd& end) override {
+    first_end_.report(end);
+    if (end.kind == RankEnd::Kind::kLeft) return;
+    mesh_->close();
+    const std::lock_guard lock(report_mutex_);
+    if (report_failure_) report_failure_(progress().prefix() + end_text(end, place_.size));
+  }
+
+  RankPosition own_position() override { return with_peer(progress().position()); }
+
+  void on_position(int rank, const RankPosition& position) override {
+    if (question_) question_->positions[static_cast<size_t>(rank)] = position;
+  }
+
+  // Fails if this rank waits too long, and no rank has failed yet. The other ranks are asked first where they are. If the wait ends
+  // meanwhile, nothing has happened.
+  void on_time(StoreClient& store) override {
+    progress().note_time();
+    if (has_waited_too_long_) return;
+    const SteadyTime now = std::chrono::steady_clock::now();
+    if (!question_) return ask_if_overdue(store, now);
+    const auto num_known = std::ranges::count_if(question_->positions, [](const auto& p) { return !!p; });
+    const bool is_silent = num_known + 1 < size();
+    if (is_silent && now < question_->end) return;
+    const Question question = *std::exchange(question_, std::nullopt);
+    if (question.wait.needs_silence && !is_silent) {
+      next_question_ = now + question.wait.limit;
+    } else if (progress().is_in(question.wait.wait)) {
+      fail_wait(store, question);
+    }
+  }
+
+  void ask_if_overdue(StoreClient& store, SteadyTime now) {
+    std::optional<RankProgress::Overdue> wait = progress().overdue();
+    const std::optional<RankEnd> end = first_end_.get();
+    if (!wait || (end && end->kind != RankEnd::Kind::kLeft)) return;
+    if (wait->needs_silence && now < next_question_) return;
+    wait->position = with_peer(std::move(wait->position));
+    const milliseconds answer_limit = wait->needs_silence ? kSilenceLimit : kPositionLimit;
+    question_ = Question{.wait = *std::move(wait),
+                         .end = now + answer_limit,
+                         .positions = std::vector<std::optional<RankPosition>>(static_cast<size_t>(size()))};
+    store.ask_positions();
+  }
+
+  // Ends the operation of a wait that takes too long, here and on the other ranks.
+  void fail_wait(StoreClient& store, const Question& question) {
+    const RankPosition& own = question.wait.position;
+    std::vector<std::optional<RankPosition>> positions = question.positions;
+    positions[static_cast<size_t>(rank())] = own;
+    const std::string part = phase_text(own.phase, own.step);
+    const std::string text = fmt::format(
+        "{}{}{} did not end within {}: {}. Check that no process has stopped, and that every rank calls the "
+        "same operations with the same sizes; --ddp_timeout permits longer waits.\n{}",
+        part, part.empty() ? "" : ": ", own.operation, limit_text(question.wait.limit),
+        own.peer < 0 ? fmt::format("rank {} of {} waits", rank(), size())
+                     : fmt::format("rank {} waits for rank {} of {}", rank(), own.peer, size()),
+        position_table(positions, rank()));
+    has_waited_too_long_ = true;
+    const std::lock_guard lock(report_mutex_);
+    long_wait_ = text;
+    store.leave(text);
+    mesh_->close();
+    if (report_failure_) report_failure_(text);
+  }
+
+  RankPosition with_peer(RankPosition position) const {
+    // A GPU does not know its peer.
+    if (position.waits && position.number > 0) position.peer = mesh_->awaited_peer();
+    return position;
+  }
+
+  std::string long_wait() {
+    const std::lock_guard lock(report_mutex_);
+    return long_wait_;
+  }
+
   template <typename Operation>
-  void run(const std::string& what, const Operation& operation) {
-    run(what, operation_limit_, std::chrono::steady_clock::now() + operation_limit_, operation);
+  void run(const std::string& what, const Operation& operation,
+           RankProgress::Kind kind = RankProgress::Kind::kAllRanks) {
+    const RankProgress::Wait wait(progress(), what, kind);
+    run_until(what, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation);
   }
 
   // Runs an operation and turns its failure into an Error that names the rank that caused it.
   template <typename Operation>
-  void run(const std::string& what, milliseconds limit, SteadyTime deadline, const Operation& operation) {
-    if (!failure_.empty()) throw_error(ErrorCode::kDevice, "{} is impossible: {}", what, failure_);
+  void run_until(const std::string& operation_name, SteadyTime deadline, milliseconds limit,
+                 const Operation& operation) {
+    if (!failure_.empty()) throw_error(ErrorCode::kDevice, "{} is impossible: {}", operation_name, failure_);
+    const std::string what = progress().prefix() + operation_name;
+    if (const std::string text = long_wait(); !text.empty()) fail(text);
     // A rank that left may have done its part of this operation already.
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
-      fail(fmt::format("{} failed: {}.", what, end_text(*end, size())));
+      fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
     // Ranks that call different operations, or one operation with different sizes, wait for each other until the time
     // limit. With equal slots, one of them would receive more than it has memory for, and Gloo would end the process.
-    const uint64_t slot = (num_operations_++ << 32) | ((hash64(what) << 1) & 0xffffffffu);
+    const uint64_t slot = (num_operations_++ << 32) | ((hash64(operation_name) << 1) & 0xffffffffu);
     std::optional<TransferFailure> failure;
     try {
       const BlockedSignals blocked = BlockedSignals::sigpipe();
@@ -229,15 +333,16 @@ class GlooCommunicator final : public Communicator {
     } catch (const TransferFailure& error) {
       failure = error;
     }
+    if (const std::string text = long_wait(); !text.empty()) fail(text);
     const bool is_late = std::chrono::steady_clock::now() >= deadline;
     if (const std::optional<RankEnd> end = first_end_.wait(is_late ? milliseconds(0) : kCauseLimit)) {
-      fail(fmt::format("{} failed: {}.", what, end_text(*end, size())));
+      fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
     if (is_late) {
-      fail(fmt::format(
-          "{} did not end within {}: rank {} waits for rank {} of {}. Check that no process has stopped, and "
-          "that every rank calls the same operations with the same sizes.",
-          what, limit_text(limit), rank(), failure->peer(), size()));
+      fail(
+          fmt::format("{} did not end within {}: rank {} waits for rank {} of {}. Check that no process has "
+                      "stopped.",
+                      what, limit_text(limit), rank(), failure->peer(), size()));
     }
     fail(fmt::format("{} failed: the connection of rank {} to rank {} of {} closed ({}).", what, rank(),
                      failure->peer(), size(), failure->what()));
@@ -252,13 +357,17 @@ class GlooCommunicator final : public Communicator {
   }
 
   RankPlace place_;
-  milliseconds operation_limit_;
   std::unique_ptr<std::byte[]> staging_memory_;
   std::span<std::byte> staging_{staging_memory_.get(), kStagingBytes};
   FirstEnd first_end_;
   std::string failure_;
-  std::mutex report_mutex_;  // protects report_failure_, and is held during a call of it
+  std::mutex report_mutex_;  // protects the two members below, and is held during a call of report_failure_
   std::function<void(const std::string&)> report_failure_;
+  std::string long_wait_;  // why this rank failed, if it has waited too long
+  // Used by the thread of the store only.
+  std::optional<Question> question_;
+  SteadyTime next_question_ = {};  // for a wait for a rank that works alone
+  bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;
   // The thread of the store uses the mesh, so the store ends first.
   std::optional<StoreServer> server_;

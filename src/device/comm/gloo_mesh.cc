@@ -173,6 +173,7 @@ void TransferBuffer::receive(uint64_t slot, size_t offset, size_t bytes) {
 
 void TransferBuffer::wait_sent(SteadyTime deadline) {
   if (pending_sends_ == 0) return;
+  mesh_.awaited_peer_.store(peer_, std::memory_order_relaxed);
   bool done = false;
   try {
     done = buffer_->waitSend(limit_until(deadline));
@@ -185,6 +186,7 @@ void TransferBuffer::wait_sent(SteadyTime deadline) {
 
 void TransferBuffer::wait_received(SteadyTime deadline) {
   if (pending_receives_ == 0) return;
+  mesh_.awaited_peer_.store(peer_, std::memory_order_relaxed);
   bool done = false;
   try {
     done = buffer_->waitRecv(limit_until(deadline));

@@ -7,6 +7,7 @@
 // rank learn nothing at all.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,9 @@ class GlooMesh {
   // Connects with rank `peer`. Every rank connects with the others in ascending order. Throws TransferFailure.
   void connect(int peer, std::span<const std::byte> addresses_of_peer);
 
+  // Returns the rank for which the last wait waits or waited, or -1 before the first. Any thread may call it.
+  int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
+
   // Ends all waits, of this moment and later ones, and closes all connections. Any thread may call it.
   void close();
 
@@ -63,6 +67,7 @@ class GlooMesh {
   int size_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
+  std::atomic<int> awaited_peer_ = -1;
   std::mutex mutex_;  // protects the two members below
   bool is_closed_ = false;
   std::unordered_set<gloo::transport::UnboundBuffer*> active_;

@@ -25,7 +25,9 @@ class RankFailure {
   void require_none() const {
     if (!is_reported()) return;
     const std::lock_guard lock(mutex_);
-    throw_error(ErrorCode::kDevice, "the GPUs cannot exchange data any more: {}.", text_);
+    // A table begins on a line of its own.
+    throw_error(ErrorCode::kDevice, "the GPUs cannot exchange data any more: {}{}", text_,
+                text_.find('\n') == std::string::npos ? "." : "");
   }
 
  private:

@@ -51,8 +51,9 @@ RankEnd read_rank_end(const StoreMessage& message) {
 
 }  // namespace
 
-StoreClient::StoreClient(std::string host, uint16_t port, int rank, int size, milliseconds limit)
-    : host_(std::move(host)), port_(port), rank_(rank), size_(size) {
+StoreClient::StoreClient(std::string host, uint16_t port, int rank, int size, milliseconds limit,
+                         uint64_t program)
+    : host_(std::move(host)), port_(port), rank_(rank), size_(size), program_(program) {
   const SteadyTime deadline = after(limit);
   const SteadyTime host_deadline = after(std::min(limit, kUnknownHostLimit));
   milliseconds pause = kFirstRetry;
@@ -74,14 +75,15 @@ StoreClient::StoreClient(std::string host, uint16_t port, int rank, int size, mi
 }
 
 StoreClient::~StoreClient() {
-  stops_ = true;
   leave({});
   // The server closes the connection after it handled the message. If this side closed it first, with unread messages,
   // the system would reset the connection, and the server might lose the message.
   if (watcher_.joinable()) {
     {
       std::unique_lock lock(mutex_);
-      watch_changed_.wait_for(lock, kLeaveLimit, [&] { return watch_ended_; });
+      stops_ = true;
+      watch_changed_.notify_all();
+      watch_changed_.wait_for(lock, kLeaveLimit, [&] { return connection_ended_; });
     }
     socket_.shut_down();
     watcher_.join();
@@ -101,7 +103,9 @@ StoreClient::Attempt StoreClient::register_on(TcpSocket socket, SteadyTime deadl
   input_.clear();
   is_closed_ = false;
   was_welcomed_ = false;
-  send(StoreMessageKind::kRegister, next_request_++, store_payload({rank_, size_}));
+  send(StoreMessageKind::kRegister, next_request_++,
+       store_payload({rank_, size_, static_cast<int32_t>(program_ & 0xffffffffu),
+                      static_cast<int32_t>(program_ >> 32)}));
   while (const std::optional<StoreMessage> message = next_message(deadline)) {
     if (message->kind == StoreMessageKind::kRefused) throw_refusal(*message);
     if (message->kind == StoreMessageKind::kWelcome) was_welcomed_ = true;
@@ -153,6 +157,7 @@ void StoreClient::report_missing_ranks(milliseconds limit) {
 void StoreClient::send(StoreMessageKind kind, uint32_t request, std::span<const std::byte> payload) {
   std::vector<std::byte> output;
   append_store_message(output, kind, request, payload);
+  const std::lock_guard lock(send_mutex_);
   if (!socket_.send_all(output, after(kAnswerLimit))) is_closed_ = true;
 }
 
@@ -217,36 +222,67 @@ void StoreClient::wait(const std::vector<std::string>& keys, milliseconds limit)
   for (const std::string& key : keys) static_cast<void>(get(key, milliseconds(milliseconds_until(deadline))));
 }
 
-void StoreClient::watch(std::function<void(const RankEnd&)> on_end) {
+void StoreClient::watch(StoreObserver& observer, milliseconds pause) {
   PLIMSOLL_CHECK(!watcher_.joinable());
   const BlockedSignals blocked = BlockedSignals::all();
-  watcher_ = std::thread([this, on_end = std::move(on_end)] { watch_loop(on_end); });
+  watcher_ = std::thread([this, &observer, pause] { watch_loop(observer, pause); });
 }
 
-void StoreClient::watch_loop(const std::function<void(const RankEnd&)>& on_end) {
+void StoreClient::ask_positions() {
+  send(StoreMessageKind::kAskPositions, 0, {});
+}
+
+// Returns false if no more messages are to be read.
+bool StoreClient::handle_watched(const StoreMessage& message, StoreObserver& observer) {
+  if (message.kind == StoreMessageKind::kEnded) {
+    const RankEnd end = read_rank_end(message);
+    observer.on_end(end);
+    // The server ends with rank 0 and waits for the clients to close their connections.
+    return end.rank != 0;
+  }
+  if (message.kind == StoreMessageKind::kWhere)
+    send(StoreMessageKind::kMyPosition, 0,
+         position_payload(message.number(0).value_or(0), observer.own_position()));
+  if (message.kind == StoreMessageKind::kPosition) {
+    const int rank = message.number(0).value_or(-1);
+    const std::optional<RankPosition> position = read_position(message);
+    if (position && rank >= 0 && rank < size_) observer.on_position(rank, *position);
+  }
+  return true;
+}
+
+void StoreClient::watch_loop(StoreObserver& observer, milliseconds pause) {
   bool rank_0_ended = false;
   try {
-    for (;;) {
-      const std::optional<StoreMessage> message = next_message(after(std::chrono::hours(1)));
+    while (!rank_0_ended) {
+      const std::optional<StoreMessage> message = next_message(after(pause));
       if (!message && is_closed_) break;
-      if (!message || message->kind != StoreMessageKind::kEnded) continue;
-      const RankEnd end = read_rank_end(*message);
-      on_end(end);
-      // The server ends with rank 0 and waits for the clients to close their connections.
-      rank_0_ended = end.rank == 0;
-      if (rank_0_ended) break;
+      if (message) rank_0_ended = !handle_watched(*message, observer);
+      observer.on_time(*this);
     }
   } catch (const Error&) {
     // The server sent something else than messages. It is of no more use, as if it had closed the connection.
   }
-  if (!stops_ && !rank_0_ended && rank_ != 0) on_end({.rank = 0, .kind = RankEnd::Kind::kDied});
   socket_.shut_down();
-  const std::lock_guard lock(mutex_);
-  watch_ended_ = true;
+  // The server also closes the connection of a rank that has left.
+  if (!rank_0_ended && rank_ != 0 && !has_left()) observer.on_end({.rank = 0, .kind = RankEnd::Kind::kDied});
+  std::unique_lock lock(mutex_);
+  connection_ended_ = true;
   watch_changed_.notify_all();
+  while (!watch_changed_.wait_for(lock, pause, [&] { return stops_; })) {
+    lock.unlock();
+    observer.on_time(*this);
+    lock.lock();
+  }
+}
+
+bool StoreClient::has_left() {
+  const std::lock_guard lock(send_mutex_);
+  return has_left_;
 }
 
 void StoreClient::leave(const std::string& failure) {
+  const std::lock_guard lock(send_mutex_);
   if (has_left_ || !socket_) return;
   has_left_ = true;
   std::vector<std::byte> output;

@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -21,13 +20,32 @@
 
 namespace plimsoll {
 
-// One thread at a time uses it; the callback of watch() runs in its own thread.
+class StoreClient;
+
+// Receives what a rank learns from the store while it runs. The functions are called in the thread of StoreClient::watch(); they must not
+// throw.
+class StoreObserver {
+ public:
+  virtual ~StoreObserver() = default;
+  // A rank has ended. If the connection to the server closes, rank 0 has died.
+  virtual void on_end(const RankEnd& end) = 0;
+  // Another rank asks for the position of this rank.
+  virtual RankPosition own_position() = 0;
+  // Another rank answers ask_positions().
+  virtual void on_position(int rank, const RankPosition& position) = 0;
+  // Called about every `pause` of watch(), also if there is no connection to the server any more.
+  virtual void on_time(StoreClient& store) = 0;
+};
+
+// One thread at a time uses it, besides the thread of watch(), which may call leave() and ask_positions().
 class StoreClient {
  public:
   // Connects to the server and registers this rank; returns when all ranks are registered. Retries until `limit` has
-  // passed if there is no server yet. Errors: kDevice if a rank is missing then (the message names all missing ranks),
-  // or if another rank gave up; kUsage if a rank is claimed twice or the sizes differ.
-  StoreClient(std::string host, uint16_t port, int rank, int size, std::chrono::milliseconds limit);
+  // passed if there is no server yet. `program`: a hash of the program, which has to be equal on all ranks. Errors: kDevice if
+  // a rank is missing then (the message names all missing ranks), or if another rank gave up; kUsage if a rank is claimed twice,
+  // or the sizes or the programs differ.
+  StoreClient(std::string host, uint16_t port, int rank, int size, std::chrono::milliseconds limit,
+              uint64_t program = 0);
   // Leaves, if leave() was not called, and waits up to a second until the server knows.
   ~StoreClient();
   StoreClient(const StoreClient&) = delete;
@@ -41,9 +59,10 @@ class StoreClient {
   // Returns when all keys exist. Errors and requirements: as get().
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds limit);
 
-  // Calls `on_end` in a separate thread for every rank that ends from now on. If the connection to the server closes,
-  // rank 0 died. Requires: `on_end` does not throw.
-  void watch(std::function<void(const RankEnd&)> on_end);
+  // Calls the observer, which must outlive this object, in a separate thread from now on.
+  void watch(StoreObserver& observer, std::chrono::milliseconds pause);
+  // Asks the other ranks for their positions.
+  void ask_positions();
 
   // Tells the others that this rank takes no more part, because of `failure` unless that is empty. Later calls do
   // nothing.
@@ -61,24 +80,28 @@ class StoreClient {
   std::optional<StoreMessage> next_message(SteadyTime deadline);
   StoreMessage await_answer(StoreMessageKind kind, uint32_t request, std::string_view key,
                             std::chrono::milliseconds limit);
-  void watch_loop(const std::function<void(const RankEnd&)>& on_end);
+  void watch_loop(StoreObserver& observer, std::chrono::milliseconds pause);
+  bool handle_watched(const StoreMessage& message, StoreObserver& observer);
+  bool has_left();
 
   std::string host_;
   uint16_t port_;
   int rank_;
   int size_;
+  uint64_t program_;
   TcpSocket socket_;
   std::vector<std::byte> input_;
   std::string own_address_;
-  std::string last_failure_;   // of the last attempt to connect
-  bool is_closed_ = false;     // the server closed the connection
-  bool was_welcomed_ = false;  // the server speaks the protocol
+  std::string last_failure_;             // of the last attempt to connect
+  std::atomic<bool> is_closed_ = false;  // the server closed the connection
+  bool was_welcomed_ = false;            // the server speaks the protocol
   uint32_t next_request_ = 1;
+  std::mutex send_mutex_;  // protects has_left_, and is held while a message is sent
   bool has_left_ = false;
-  std::atomic<bool> stops_ = false;
-  std::mutex mutex_;  // protects watch_ended_
+  std::mutex mutex_;  // protects the members below
   std::condition_variable watch_changed_;
-  bool watch_ended_ = false;
+  bool stops_ = false;
+  bool connection_ended_ = false;  // of the thread of watch()
   std::thread watcher_;
 };
 

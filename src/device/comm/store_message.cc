@@ -1,6 +1,7 @@
 #include "device/comm/store_message.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -15,7 +16,7 @@ struct StoreHeader {
 };
 
 // "PLS" and the version of the protocol.
-constexpr uint32_t kStoreMagic = 0x504c5301;
+constexpr uint32_t kStoreMagic = 0x504c5302;
 
 }  // namespace
 
@@ -50,6 +51,30 @@ std::vector<std::byte> store_payload(std::initializer_list<int32_t> numbers, std
   std::vector<std::byte> payload(number_bytes.begin(), number_bytes.end());
   payload.insert(payload.end(), text_bytes.begin(), text_bytes.end());
   return payload;
+}
+
+std::vector<std::byte> position_payload(int32_t number, const RankPosition& position) {
+  const auto clamped = [](int64_t value) {
+    return static_cast<int32_t>(std::clamp<int64_t>(value, 0, std::numeric_limits<int32_t>::max()));
+  };
+  constexpr size_t kLongestName = 256;
+  return store_payload(
+      {number, static_cast<int32_t>(position.phase), clamped(position.step), position.waits ? 1 : 0,
+       position.peer, clamped(position.number), clamped(position.time.count())},
+      std::string_view(position.operation).substr(0, kLongestName));
+}
+
+std::optional<RankPosition> read_position(const StoreMessage& message) {
+  constexpr size_t kNumbers = 7;
+  if (!message.number(kNumbers - 1)) return std::nullopt;
+  const auto number = [&](size_t index) { return message.number(index).value_or(0); };
+  return RankPosition{.phase = static_cast<RankPhase>(number(1)),
+                      .step = number(2),
+                      .waits = number(3) != 0,
+                      .peer = number(4),
+                      .number = number(5),
+                      .operation = message.text(kNumbers * sizeof(int32_t)),
+                      .time = std::chrono::milliseconds(number(6))};
 }
 
 StoreParse take_store_message(std::vector<std::byte>& input) {

@@ -11,25 +11,33 @@
 #include <string_view>
 #include <vector>
 
+#include "device/comm/rank_progress.h"
+
 namespace plimsoll {
 
 inline constexpr size_t kMaxStorePayload = size_t{1} << 20;
 
 enum class StoreMessageKind : uint32_t {
   // From a client. The numbers of a payload are int32_t.
-  kRegister = 1,  // rank, size; answered by kWelcome at once, and by kComplete or kRefused
+  kRegister =
+      1,  // rank, size, hash of the program (lower and upper half); answered by kWelcome at once, and by kComplete or
+          // kRefused
   kSet,           // length of the key, key, value; answered by kDone
   kGet,           // key; answered by kValue when the key exists
   kListMissing,   // answered by kMissing
   kLeave,         // text of a failure, or empty
+  kAskPositions,  // asks all other ranks for their positions; each is answered by kPosition
+  kMyPosition,    // rank that asked, position as position_payload() writes it
   // From the server.
   kWelcome = 100,
   kComplete,  // all ranks are registered; address at which other hosts reach the host of rank 0, or empty
   kRefused,   // error code, text
   kDone,
-  kValue,    // value
-  kMissing,  // one rank per number
-  kEnded,    // rank, kind of its end, text
+  kValue,     // value
+  kMissing,   // one rank per number
+  kEnded,     // rank, kind of its end, text
+  kWhere,     // rank that asks for the position; answered by kMyPosition
+  kPosition,  // rank, its position
 };
 
 struct StoreMessage {
@@ -48,6 +56,10 @@ void append_store_message(std::vector<std::byte>& output, StoreMessageKind kind,
 
 // Builds a payload of numbers followed by text.
 std::vector<std::byte> store_payload(std::initializer_list<int32_t> numbers, std::string_view text = {});
+
+// Write the position of a rank to a payload after a number, and read it. Returns nothing if the payload is too short.
+std::vector<std::byte> position_payload(int32_t number, const RankPosition& position);
+std::optional<RankPosition> read_position(const StoreMessage& message);
 
 struct StoreParse {
   std::optional<StoreMessage> message;  // empty if the input holds no complete message

@@ -10,9 +10,11 @@
 #include <chrono>
 #include <list>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "device/comm/blocked_signals.h"
 #include "device/comm/store_message.h"
 #include "device/comm/tcp_socket.h"
@@ -214,6 +216,10 @@ class StoreServer::Loop {
       case StoreMessageKind::kLeave:
         leave(connection, message.text());
         return true;
+      case StoreMessageKind::kAskPositions:
+        return ask_positions(connection);
+      case StoreMessageKind::kMyPosition:
+        return pass_position(connection, message);
       default:
         return false;
     }
@@ -228,6 +234,17 @@ class StoreServer::Loop {
     connection.register_request = message.request;
     if (!refusal_.empty()) {
       refuse(connection);
+      return true;
+    }
+    const uint64_t program = program_of(message);
+    if (!program_) program_ = {*rank, program};
+    if (program != program_->hash) {
+      refuse_all(
+          connection, ErrorCode::kUsage,
+          fmt::format(
+              "Rank {} at {} runs another build of the program than rank {}: the hashes are {} and {}. Start "
+              "every process with the same program.",
+              *rank, connection.address, program_->rank, to_hex(program), to_hex(program_->hash)));
       return true;
     }
     if (*size != size_ || *rank >= size_) {
@@ -252,6 +269,13 @@ class StoreServer::Loop {
     answer(connection, StoreMessageKind::kWelcome, message.request, {});
     if (missing_ranks().empty()) complete();
     return true;
+  }
+
+  static uint64_t program_of(const StoreMessage& message) {
+    const auto half = [&](size_t index) {
+      return uint64_t{static_cast<uint32_t>(message.number(index).value_or(0))};
+    };
+    return half(2) | (half(3) << 32);
   }
 
   std::vector<int32_t> missing_ranks() const {
@@ -345,6 +369,27 @@ class StoreServer::Loop {
     write_to(connection);
   }
 
+  bool ask_positions(const Connection& asking) {
+    if (!is_complete()) return false;
+    for (Connection& connection : connections_) {
+      if (connection.rank < 0 || connection.rank == asking.rank || connection.has_left) continue;
+      answer(connection, StoreMessageKind::kWhere, 0, store_payload({asking.rank}));
+    }
+    return true;
+  }
+
+  // Passes the position of a rank to the one that asked for it, which may have ended.
+  bool pass_position(const Connection& from, const StoreMessage& message) {
+    const std::optional<int32_t> asking = message.number(0);
+    const std::optional<RankPosition> position = read_position(message);
+    if (!asking || !position) return false;
+    for (Connection& connection : connections_) {
+      if (connection.rank != *asking || connection.has_left) continue;
+      answer(connection, StoreMessageKind::kPosition, 0, position_payload(from.rank, *position));
+    }
+    return true;
+  }
+
   void report_end(int rank, RankEnd::Kind kind, const std::string& text) {
     has_end_ = true;
     rank_0_ended_ = rank_0_ended_ || rank == 0;
@@ -363,6 +408,12 @@ class StoreServer::Loop {
   std::list<Connection> connections_;
   std::map<std::string, std::vector<std::byte>> values_;
   size_t stored_bytes_ = 0;
+  // The program of the rank that registered first.
+  struct Program {
+    int rank = 0;
+    uint64_t hash = 0;
+  };
+  std::optional<Program> program_;
   bool complete_ = false;  // all ranks were registered at the same time
   bool has_end_ = false;   // a rank of the complete run ended
   bool rank_0_ended_ = false;

@@ -18,6 +18,19 @@
 namespace plimsoll {
 namespace {
 
+// While an object of this class exists, the host may wait for the GPU, and the GPU for other ranks. If that takes too long, the
+// thread that watches the other ranks ends the wait of the GPU (Communicator::on_failure), and then require_all_ranks() throws.
+class WaitForRanks {
+ public:
+  explicit WaitForRanks(const RankConnections& connections) {
+    if (connections.ranks != nullptr)
+      wait_.emplace(connections.ranks->progress(), "the work of the GPU", RankProgress::Kind::kGpu);
+  }
+
+ private:
+  std::optional<RankProgress::Wait> wait_;
+};
+
 class CudaBackend final : public ExecutorBackend {
  public:
   CudaBackend(const Plan& plan, const ExecutorOptions& options)
@@ -49,24 +62,34 @@ class CudaBackend final : public ExecutorBackend {
 
   const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
   std::byte* exchange(int64_t offset) const override { return exchange_.at(offset); }
-  void before_host_writes(Inputs inputs) override { exchange_.before_host_writes(inputs); }
+  void before_host_writes(Inputs inputs) override {
+    const WaitForRanks wait(connections_);
+    exchange_.before_host_writes(inputs);
+  }
   void before_host_reads() override {
+    const WaitForRanks wait(connections_);
     exchange_.before_host_reads();
     require_all_ranks();
   }
-  void fetch_outputs() override { exchange_.fetch_outputs(); }
+  void fetch_outputs() override {
+    const WaitForRanks wait(connections_);
+    exchange_.fetch_outputs();
+  }
   const std::byte* fetched(int64_t offset) override {
+    const WaitForRanks wait(connections_);
     const std::byte* data = exchange_.fetched(offset);
     require_all_ranks();
     return data;
   }
   bool is_fetching() const override { return exchange_.is_fetching(); }
   void wait() override {
+    const WaitForRanks wait(connections_);
     device_.synchronize();
     require_all_ranks();
   }
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) override {
+    const WaitForRanks wait(connections_);
     if (space == Space::kHost) {
       device_.synchronize();
       std::memcpy(bytes.data(), host_map_.at(offset), bytes.size());
@@ -76,6 +99,7 @@ class CudaBackend final : public ExecutorBackend {
     device_.synchronize();
   }
   void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
+    const WaitForRanks wait(connections_);
     if (space == Space::kHost) {
       device_.synchronize();
       std::memcpy(host_map_.at(offset), bytes.data(), bytes.size());
@@ -85,6 +109,7 @@ class CudaBackend final : public ExecutorBackend {
     device_.synchronize();
   }
   void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) override {
+    const WaitForRanks wait(connections_);
     if (space == Space::kHost) {
       device_.synchronize();
       host_map_.for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
@@ -112,6 +137,8 @@ class CudaBackend final : public ExecutorBackend {
   // count as the first run. A segment that moves activations is never captured: replays on an H200 wait for one another at
   // the link, which then carries 49 to 51 GB/s instead of 55.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
+    // The driver lets the host wait if a stream that waits for another rank has too much work.
+    const WaitForRanks wait(connections_);
     require_all_ranks();
     exchange_.begin_segment();
     CapturedSegment& captured = captured_segment(program, segment);
@@ -133,6 +160,7 @@ class CudaBackend final : public ExecutorBackend {
 
   void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,
                  std::vector<OpTime>& times) override {
+    const WaitForRanks wait(connections_);
     exchange_.begin_segment();
     ModuleRange range;
     for (const BoundOp& op : program.ops) {
@@ -154,6 +182,7 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   void run_deferred_updates(BoundProgram& program) override {
+    const WaitForRanks wait(connections_);
     enqueue_if(program, [&](const BoundOp& op) { return program.plan->ops[op.index].is_deferred; });
   }
 
