@@ -75,6 +75,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "nnodes",
     "zero_stage",
     "ddp_bucket_cap_mb",
+    "link_calibration",
 };
 
 // Settings that evaluation uses in addition to those of prediction.
