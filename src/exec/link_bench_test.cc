@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr LinkBenchLimits kSmall{.smallest_bytes = 1024, .largest_bytes = 16 << 10, .seconds_per_size = 0.2};
+constexpr LinkBenchLimits kSmall{.smallest_bytes = 1024, .largest_bytes = 16 << 10, .seconds_per_size = 1};
 
 TEST(LinkBench, SizesGrowToTheLargest) {
   EXPECT_EQ(measured_sizes({.smallest_bytes = 1024, .largest_bytes = 20000}),

@@ -117,6 +117,7 @@ double interpolated_ms(const LinkCurve& curve, double bytes) {
 }
 
 std::optional<double> exchange_ms(const MeasuredLinks& links, Collective collective, double sent_bytes) {
+  if (links.empty()) return std::nullopt;
   for (const Collective measured : {collective, Collective::kAllReduce}) {
     const auto curve = links.curves.find(measured);
     const double factor = bus_factor(measured, links.num_ranks);

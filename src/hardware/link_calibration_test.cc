@@ -77,6 +77,7 @@ TEST(LinkCalibration, TimesBetweenAndBeyondTheMeasuredSizes) {
 }
 
 TEST(LinkCalibration, TimesOfAnExchangeBySentBytes) {
+  EXPECT_FALSE(exchange_ms({}, Collective::kAllReduce, 1)) << "nothing was measured";
   MeasuredLinks links{.num_ranks = 4};
   EXPECT_FALSE(exchange_ms(links, Collective::kAllReduce, 1));
   links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 1}, {.bytes = 2000, .median_ms = 2}};
@@ -88,7 +89,8 @@ TEST(LinkCalibration, TimesOfAnExchangeBySentBytes) {
 }
 
 TEST(LinkCalibration, LatencyAndRateOfACurve) {
-  const LinkCurve& curve = calibration().exchanges.at(LinkExchange::kGloo).curves.at(Collective::kAllReduce);
+  const LinkCalibration whole = calibration();
+  const LinkCurve& curve = whole.exchanges.at(LinkExchange::kGloo).curves.at(Collective::kAllReduce);
   const LinkRate rate = link_rate(curve, Collective::kAllReduce, 4);
   EXPECT_EQ(rate.latency_ms, 0.125);
   EXPECT_DOUBLE_EQ(rate.gb_per_s, 1.5 * 1048576 / 2e6);

@@ -179,7 +179,7 @@ TEST(Topology, UnknownRatesAreNotInvented) {
   gpu.pcie = {};
   const std::string text = topology_text(uniform_machine(2, gpu, {.path = PciPath::kHostBridge}));
   EXPECT_NE(text.find("the driver does not report its generation and width"), std::string::npos) << text;
-  EXPECT_NE(text.find("is unknown; plimsoll bench --links measures it"), std::string::npos) << text;
+  EXPECT_NE(text.find("is unknown; plimsoll bench --links"), std::string::npos) << text;
   EXPECT_NE(text.find("does not report if these GPUs can map"), std::string::npos) << text;
 }
 
