@@ -10,6 +10,7 @@
 #include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
+#include "plan/compile/op_times.h"
 
 namespace plimsoll {
 namespace {
