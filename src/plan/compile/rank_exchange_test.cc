@@ -44,7 +44,7 @@ TEST(RankExchange, MeasuredTimesHaveLatencyAndRate) {
 
 double waited_ms(const Plan& plan) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
-  // Nothing else takes time, so that every exchange is waited for in full.
+  // The other ops take no time, so that every exchange is waited for in full.
   std::vector<double> op_ms(program.graph.ops().size());
   add_transfer_waits(program, plan.request, op_ms);
   double sum = 0;
