@@ -29,6 +29,16 @@ struct MonitorReport {
   std::string json;   // for programs: one object on one line without a newline
 };
 
+// The connections between the GPUs of this machine, and its NUMA nodes.
+struct TopologyReport {
+  std::string text;  // for people: the matrix of nvidia-smi topo -m with its legend, and what the links mean
+  std::string json;  // for programs: one object on one line without a newline
+};
+
+// Reads the connections of all GPUs that the driver lists. Without a driver or a GPU, the report contains the NUMA nodes of
+// the host and the reason. `library` is that of MonitorOptions. Errors: none. Cost: about 10 ms per GPU.
+TopologyReport read_topology_report(const std::string& library = MonitorOptions().library);
+
 class Monitor {
  public:
   // Opens the management library. Errors: kUsage if `device` is neither a number nor cuda:N; kDevice if that

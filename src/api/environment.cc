@@ -33,6 +33,8 @@ constexpr const char* kVariables[] = {
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
+    // NCCL
+    "NCCL_P2P_DISABLE",
     // Slurm
     "SLURM_PROCID",
     "SLURM_LOCALID",

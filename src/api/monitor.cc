@@ -12,6 +12,7 @@
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/monitor_sample.h"
+#include "device/monitor/topology.h"
 
 namespace plimsoll {
 namespace {
@@ -137,6 +138,11 @@ void Monitor::Impl::measure_contexts() {
   if (gpus.empty()) return;
   const std::vector<CudaDeviceInfo> devices = visible_cuda_devices(&why_none);
   for (const GpuSample& gpu : gpus) contexts.push_back(measure_context(gpu, devices, why_none));
+}
+
+TopologyReport read_topology_report(const std::string& library) {
+  const Topology topology = read_topology(Nvml(library));
+  return {.text = topology_text(topology), .json = topology_json(topology)};
 }
 
 Monitor::Monitor(MonitorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {

@@ -83,6 +83,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "ddp_backend",
     "ddp_timeout",
     "max_restarts",
+    "link_calibration",
 };
 
 // Settings that evaluation uses in addition to those of prediction.

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <optional>
 
+#include "cli/bench_links.h"
 #include "cli/bench_words.h"
 #include "cli/child.h"
 #include "cli/command.h"
@@ -392,7 +393,9 @@ int run_bench(const std::vector<std::string>& words) {
     print(command_screen(command, read.help_topic));
     return read.help ? 0 : static_cast<int>(ErrorCode::kUsage);
   }
-  return Bench(read_bench_words(read)).run();
+  const BenchWords bench_words = read_bench_words(read);
+  if (bench_words.links) return run_bench_links(bench_words, words);
+  return Bench(bench_words).run();
 }
 
 }  // namespace plimsoll::cli

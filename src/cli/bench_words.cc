@@ -42,6 +42,30 @@ int repeats_of(const std::string& text) {
                                      std::to_string(kMostRepeats) + ", 3 for example");
 }
 
+// Returns the bytes of a text such as "256MiB".
+int64_t size_of(const std::string& text) {
+  constexpr std::pair<const char*, int64_t> kUnits[] = {
+      {"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30}};
+  constexpr int64_t kMost = int64_t{4} << 30;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  for (const auto& [name, bytes] : kUnits) {
+    if (error == std::errc() && unit == name && number >= 1 && number <= kMost / bytes) return number * bytes;
+  }
+  throw Error(ErrorCode::kUsage,
+              "bench: --links " + text + ": expected a size from 1KiB to 4GiB, 256MiB for example");
+}
+
+double seconds_of(const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error == std::errc() && end == text.data() + text.size() && seconds >= 0.01 && seconds <= 3600)
+    return seconds;
+  throw Error(ErrorCode::kUsage,
+              "bench: --seconds " + text + ": expected a number of seconds from 0.01 to 3600, 2 for example");
+}
+
 // Returns the path of the script of this program: installed next to it, in the source tree in which it was
 // built, or in the current source tree.
 std::string own_peer_script() {
@@ -85,11 +109,23 @@ BenchWords read_bench_words(const CommandWords& words) {
   if (words.has("sweep")) read.sweeps = words.values.at("sweep");
   read.only = split(words.value("only"));
   read.rerun = split(words.value("rerun"));
+  read.links = words.has("links");
+  if (const std::string size = words.value("links"); !size.empty())
+    read.links_options.largest_bytes = size_of(size);
+  if (words.has("seconds")) {
+    if (!read.links)
+      throw Error(ErrorCode::kUsage,
+                  "bench: --seconds has no effect without --links; omit it, or give --links");
+    read.links_options.seconds_per_size = seconds_of(words.value("seconds"));
+  }
   if (words.has("repeats")) read.repeats = repeats_of(words.value("repeats"));
   read.more = words.rest;
-  if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) != 1) {
-    throw Error(ErrorCode::kUsage,
-                "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");
+  if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) +
+          (read.links ? 1 : 0) !=
+      1) {
+    throw Error(
+        ErrorCode::kUsage,
+        "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate, or --links");
   }
   refuse_dry_run(read.more);
   // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not

@@ -7,6 +7,7 @@
 
 #include "plimsoll/commands.h"
 #include "plimsoll/experiments.h"
+#include "plimsoll/links.h"
 
 namespace plimsoll::cli {
 
@@ -14,6 +15,8 @@ struct BenchWords {
   bool experiments = false;
   bool calibrate = false;
   bool peer = false;
+  bool links = false;
+  LinkBenchOptions links_options;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";
   std::string peer_script;  // an existing file, if `peer` is set

@@ -18,6 +18,7 @@ struct MonitorWords {
   MonitorOptions options;
   std::optional<double> watch_s;
   bool json = false;
+  bool topology = false;
 };
 
 // At most one day; the limit avoids overflow in the arithmetic of the clock.
@@ -39,9 +40,21 @@ double checked_seconds(const std::string& text) {
   return *value;
 }
 
+// The links do not change, and a matrix of one GPU says nothing.
+void refuse_with_topology(const CommandWords& words) {
+  for (const char* option : {"device", "watch", "capabilities", "context"}) {
+    if (!words.has(option)) continue;
+    throw Error(ErrorCode::kUsage, std::string("monitor: --topology and --") + option +
+                                       ": --topology shows the links between all GPUs, once; omit --" +
+                                       option);
+  }
+}
+
 MonitorWords read_words(const CommandInfo& command, const CommandWords& words) {
   require_words(command, words, 0);
   MonitorWords read;
+  read.topology = words.has("topology");
+  if (read.topology) refuse_with_topology(words);
   if (words.has("watch"))
     read.watch_s = words.value("watch").empty() ? 1.0 : checked_seconds(words.value("watch"));
   read.options.device = words.value("device");
@@ -104,6 +117,11 @@ int run_monitor(const std::vector<std::string>& words) {
     return 0;
   }
   const MonitorWords read = read_words(command, sorted);
+  if (read.topology) {
+    const TopologyReport report = read_topology_report(read.options.library);
+    print(read.json ? report.json : report.text);
+    return 0;
+  }
   const Monitor monitor(read.options);
   if (read.watch_s) {
     watch(monitor, read);

@@ -9,6 +9,7 @@
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_constant.h"
 #include "hardware/gpu_target.h"
+#include "hardware/link_calibration.h"
 #include "plan/compile/plan.h"
 #include "plimsoll/training.h"
 
@@ -42,6 +43,25 @@ std::string calibration_path(const std::string& cpu, int num_threads, const Envi
 // cache. Errors: those of read_text_file() and parse_cpu_calibration() for a named file.
 CpuCalibration read_calibration(const std::string& word, int num_threads, const Environment& environment,
                                 FileSystem& files, std::vector<std::string>& warnings);
+
+// Finds and reads the measured times of exchanges between ranks: a file per machine, device and number of ranks in the user's
+// cache, or the file that --link_calibration names. `plimsoll bench --links` measures them. Thread-safety: free functions; a
+// file is replaced as a whole.
+
+// Returns the file that --link_calibration auto reads for the host, device and numbers of ranks and hosts of `key`; "" if the
+// environment has no cache.
+std::string link_calibration_path(const LinkCalibration& key, const Environment& environment);
+
+// Returns the calibration that `word`, the value of --link_calibration, selects: "auto", "off" or a file. Of NCCL with and
+// without P2P it contains at most the one that NCCL_P2P_DISABLE in the environment selects. Empty for "off" and if the cache
+// has none; empty with a warning for a file with another key than `key`, and for a damaged file in the cache. A file that is
+// named may be of another host. Errors: those of read_text_file() and parse_link_calibration() for a named file.
+LinkCalibration read_link_calibration(const std::string& word, const LinkCalibration& key,
+                                      const Environment& environment, FileSystem& files,
+                                      std::vector<std::string>& warnings);
+
+// Returns true if the environment tells NCCL not to use P2P (NCCL_P2P_DISABLE=1).
+bool disables_nccl_p2p(const Environment& environment);
 
 // Finds and reads the GPU constant, the memory that a process holds on a card in addition to its arena: a file per
 // card, driver and build of the program in the user's cache. `plimsoll bench --calibrate` measures it. Thread-safety:

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "device/cuda/cuda_device.h"
+#include "device/monitor/host.h"
 #include "device/monitor/nvml.h"
 #include "plan/request/request_of.h"
 #include "plan/search/budget.h"
@@ -77,6 +78,20 @@ void take_measured_constant(RunSetup& setup, const Environment& environment, Fil
                     setup.diagnostics.warnings);
 }
 
+// Returns the measured times of exchanges between the ranks of the run. A card of the table is not connected to anything.
+LinkCalibration link_calibration_of(RunSetup& setup, const Environment& environment, FileSystem& files) {
+  const Arguments& arguments = setup.arguments;
+  const DeviceOptions& device = setup.device.options;
+  if (num_ranks(arguments) == 1 || (device.is_gpu() && device.gpu.uuid.empty())) return {};
+  LinkCalibration key{.host = host_name(),
+                      .num_ranks = static_cast<int>(num_ranks(arguments)),
+                      .num_hosts = static_cast<int>(arguments.nnodes)};
+  key.device = device.is_gpu() ? visible_cuda_devices().at(static_cast<size_t>(setup.device.gpu_ordinal)).name
+                               : calibrated_cpu();
+  return read_link_calibration(arguments.link_calibration, key, environment, files,
+                               setup.diagnostics.warnings);
+}
+
 // Sets the algorithms of matrix products. A run that resumes uses those of its checkpoint, so that it computes the
 // same bits; other runs use the table that an earlier run with the same products stored, or measure.
 void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& files) {
@@ -143,6 +158,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
   }
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
   facts.host = host_facts(setup, facts.train_bucket);
+  facts.link_calibration = link_calibration_of(setup, environment, files);
   if (device.kind == KernelDevice::kCuda) {
     facts.captured_buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);
   } else {

@@ -1,7 +1,6 @@
 #include "train/rank_agreement.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 

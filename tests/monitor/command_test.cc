@@ -118,6 +118,38 @@ TEST_F(MonitorCommand, WordsThatItDoesNotKnow) {
   EXPECT_TRUE(holds(help.output, "--capabilities")) << help.output;
 }
 
+TEST_F(MonitorCommand, TopologyShowsTheLinks) {
+  const ProcessResult result = monitor("bridges", {"--topology"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(holds(result.output, "\nGPU0     X      NV12    NODE")) << result.output;
+  EXPECT_TRUE(holds(result.output, "\nNV12: GPU 0 and 1, 2 and 3\n")) << result.output;
+  const auto json = nlohmann::json::parse(monitor("hgx", {"--topology", "--json"}).output);
+  ASSERT_EQ(json["links"].size(), 28u);
+  for (const auto& link : json["links"]) {
+    EXPECT_EQ(link["link"], "NV18");
+    EXPECT_EQ(link["gb_per_s"], 450);
+    EXPECT_EQ(link["through_nvswitch"], true);
+  }
+}
+
+TEST_F(MonitorCommand, TopologyWithoutAGpuShowsTheNodes) {
+  const ProcessResult result = monitor("none", {"--topology"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(result.output.starts_with("No GPU to show: the NVIDIA driver lists none; ")) << result.output;
+  EXPECT_TRUE(holds(result.output, "\nWhat ranks on CPUs use\n")) << result.output;
+  const auto json = nlohmann::json::parse(monitor("not_loaded", {"--topology", "--json"}).output);
+  EXPECT_TRUE(json["gpus"].empty());
+  EXPECT_FALSE(json["usable_cpus"].empty());
+}
+
+TEST_F(MonitorCommand, TopologyIsOfAllGpusAndOfNow) {
+  for (const char* option : {"--watch", "--capabilities", "--context"}) {
+    const ProcessResult result = monitor("hgx", {"--topology", option});
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_TRUE(holds(result.output, std::string("omit ") + option)) << result.output;
+  }
+}
+
 // CUDA cannot find the simulated card, and the monitor reports this.
 TEST_F(MonitorCommand, AContextThatCannotBeMadeIsNoError) {
   const ProcessResult result = monitor("one", {"--context"});

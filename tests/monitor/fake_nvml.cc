@@ -9,6 +9,9 @@
 //   bare         a card with few figures       lost        the second of two cards fell off the bus
 //   throttling   power cap, and too hot        braked      the power supply requested less
 //   crowded      more processes than requested    hot      83 C, and not yet slower
+//   hgx          eight H100 with NVSwitches       hgx_old  the same, and an older driver
+//   bridges      four A100, NVLink in pairs       sockets  two desktop cards on two sockets
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -25,7 +28,7 @@ struct NvmlDevice {
 
 namespace {
 
-NvmlDevice devices[] = {{0}, {1}};
+NvmlDevice devices[] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
 constexpr unsigned long long kMiB = 1ull << 20;
 constexpr const char* kUuids[] = {"GPU-00112233-4455-6677-8899-aabbccddeeff",
                                   "GPU-ffeeddcc-bbaa-9988-7766-554433221100"};
@@ -39,9 +42,28 @@ bool has_two() {
   return is("several") || is("lost");
 }
 
-// The second card is a desktop card.
+bool is_hgx() {
+  return is("hgx") || is("hgx_old");
+}
+
+unsigned int num_gpus() {
+  return is("none") ? 0 : is_hgx() ? 8 : is("bridges") ? 4 : has_two() || is("sockets") ? 2 : 1;
+}
+
+// The second card is a desktop card, unless the machine is one of those with many links.
 bool is_desktop(Device device) {
-  return device->index == 1;
+  return is("sockets") || (device->index == 1 && !is_hgx() && !is("bridges"));
+}
+
+// GPUs are on the buses 16, 32 and so on, NVSwitches on bus 5 to 8.
+void fill_place(PciInfo* info, unsigned int bus) {
+  *info = {};
+  info->bus = bus;
+  std::snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02X:00.0", bus);
+}
+
+unsigned int socket_of(Device device) {
+  return num_gpus() > 1 && device->index >= num_gpus() / 2 ? 1 : 0;
 }
 
 int give(unsigned int* value, unsigned int figure) {
@@ -64,7 +86,7 @@ int nvmlInit_v2() {
 }
 
 int nvmlDeviceGetCount_v2(unsigned int* count) {
-  *count = is("none") ? 0 : has_two() ? 2 : 1;
+  *count = num_gpus();
   return kSuccess;
 }
 
@@ -84,11 +106,14 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, Device* device) {
 }
 
 int nvmlDeviceGetName(Device device, char* text, unsigned int length) {
+  if (is_hgx()) return give_text(text, length, "NVIDIA H100 80GB HBM3");
+  if (is("bridges")) return give_text(text, length, "NVIDIA A100 80GB PCIe");
+  if (is("sockets")) return give_text(text, length, "NVIDIA GeForce RTX 4090");
   return give_text(text, length, is_desktop(device) ? "NVIDIA GeForce RTX 3090" : "NVIDIA H200");
 }
 
 int nvmlDeviceGetUUID(Device device, char* text, unsigned int length) {
-  return give_text(text, length, kUuids[device->index]);
+  return give_text(text, length, kUuids[device->index % 2]);
 }
 
 int nvmlSystemGetDriverVersion(char* text, unsigned int length) {
@@ -134,8 +159,8 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned int* count,
 
 int nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor) {
   if (is("bare")) return kNotSupported;
-  *major = is_desktop(device) ? 8 : 9;
-  *minor = is_desktop(device) ? 6 : 0;
+  *major = is_desktop(device) || is("bridges") ? 8 : 9;
+  *minor = is("sockets") ? 9 : is_desktop(device) ? 6 : 0;
   return kSuccess;
 }
 
@@ -201,11 +226,12 @@ int nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned int* generation)
 }
 
 int nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned int* generation) {
-  return give(generation, is_desktop(device) ? 4 : 5);
+  return give(generation, is_desktop(device) || is("bridges") ? 4 : 5);
 }
 
-int nvmlDeviceGetCurrPcieLinkWidth(Device, unsigned int* width) {
-  return give(width, 16);
+// The second of the two desktop cards is in a slot with eight lanes.
+int nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned int* width) {
+  return give(width, is("sockets") && device->index == 1 ? 8 : 16);
 }
 
 int nvmlDeviceGetMaxPcieLinkWidth(Device, unsigned int* width) {
@@ -214,7 +240,61 @@ int nvmlDeviceGetMaxPcieLinkWidth(Device, unsigned int* width) {
 
 int nvmlDeviceGetNvLinkState(Device device, unsigned int link, unsigned int* is_up) {
   if (is_desktop(device)) return kNotSupported;
-  return give(is_up, link < 16 ? 1 : 0);
+  if (is("bridges") && link >= 12) return kInvalidArgument;
+  return give(is_up, is_hgx() || is("bridges") || link < 16 ? 1 : 0);
+}
+
+// Drivers report version 5 for the links of an H100, whose generation is the fourth.
+int nvmlDeviceGetNvLinkVersion(Device, unsigned int, unsigned int* version) {
+  return give(version, is("bridges") ? 4 : 7);
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(Device, unsigned int, unsigned int* type) {
+  if (is("hgx_old")) return kNotSupported;
+  return give(type, is("bridges") ? kNvLinkToGpu : kNvLinkToSwitch);
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, unsigned int link, PciInfo* info) {
+  fill_place(info, is("bridges") ? 16 * ((device->index ^ 1) + 1) : 5 + link % 4);
+  return kSuccess;
+}
+
+int nvmlDeviceGetFieldValues(Device, int count, FieldValue* values) {
+  for (int i = 0; i < count; ++i) {
+    values[i].status = values[i].field == kFieldNvLinkMbPerS ? kSuccess : kNotSupported;
+    values[i].type = kValueUnsigned;
+    values[i].value.natural = is("bridges") ? 25000 : 26562;
+  }
+  return kSuccess;
+}
+
+int nvmlDeviceGetPciInfo_v3(Device device, PciInfo* info) {
+  fill_place(info, 16 * (device->index + 1));
+  return kSuccess;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(Device one, Device other, unsigned int* level) {
+  *level = socket_of(one) == socket_of(other) ? kTopologyNode : kTopologySystem;
+  return kSuccess;
+}
+
+int nvmlDeviceGetP2PStatus(Device, Device, unsigned int, unsigned int* status) {
+  *status = is("sockets") ? kP2pHostBridges : kP2pOk;
+  return kSuccess;
+}
+
+int nvmlDeviceGetCpuAffinity(Device device, unsigned int num_words, unsigned long* words) {
+  if (num_words < 2) return kInsufficientSize;
+  // 24 processors per socket; the second threads of the cores follow after the first ones.
+  const unsigned long cores = 0xfff;
+  words[0] = socket_of(device) == 0 ? cores | cores << 24 : cores << 12 | cores << 36;
+  return kSuccess;
+}
+
+int nvmlDeviceGetMemoryAffinity(Device device, unsigned int num_words, unsigned long* words, unsigned int) {
+  if (num_words < 1) return kInsufficientSize;
+  words[0] = 1ul << socket_of(device);
+  return kSuccess;
 }
 
 }  // extern "C"

@@ -74,9 +74,43 @@ class NcclCommunicator final : public GpuCommunicator {
     check(library.group_end(), "ncclGroupEnd");
   }
 
+  void reduce_scatter(const ReducedTensor& tensor, CudaStream stream) override {
+    const std::lock_guard lock(uses_comm_);
+    require_all_ranks();
+    check(nccl().reduce_scatter(tensor.data.data, own_part(tensor), part_elements(tensor),
+                                nccl_type(tensor.data.dtype), kNcclSum, comm_, stream),
+          "ncclReduceScatter");
+  }
+
+  void all_gather(const ReducedTensor& tensor, CudaStream stream) override {
+    const std::lock_guard lock(uses_comm_);
+    require_all_ranks();
+    check(nccl().all_gather(own_part(tensor), tensor.data.data, part_elements(tensor),
+                            nccl_type(tensor.data.dtype), comm_, stream),
+          "ncclAllGather");
+  }
+
+  void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) override {
+    const std::lock_guard lock(uses_comm_);
+    require_all_ranks();
+    check(nccl().broadcast(tensor.data.data, tensor.data.data, static_cast<size_t>(tensor.count),
+                           nccl_type(tensor.data.dtype), root, comm_, stream),
+          "ncclBroadcast");
+  }
+
   void require_all_ranks() override { failure_.require_none(); }
 
  private:
+  size_t part_elements(const ReducedTensor& tensor) const {
+    PLIMSOLL_CHECK(tensor.count % ranks_.size() == 0, "{} elements are divided among {} ranks", tensor.count,
+                   ranks_.size());
+    return static_cast<size_t>(tensor.count / ranks_.size());
+  }
+  void* own_part(const ReducedTensor& tensor) const {
+    const size_t bytes = part_elements(tensor) * static_cast<size_t>(dtype_bytes(tensor.data.dtype));
+    return static_cast<std::byte*>(tensor.data.data) + static_cast<size_t>(ranks_.rank()) * bytes;
+  }
+
   void check(int result, const char* call) {
     if (result == 0) return;
     require_all_ranks();

@@ -47,6 +47,9 @@ NcclLibrary open_library() {
   find(library, nccl.comm_destroy, "ncclCommDestroy");
   find(library, nccl.comm_stop, "ncclCommAbort");
   find(library, nccl.all_reduce, "ncclAllReduce");
+  find(library, nccl.reduce_scatter, "ncclReduceScatter");
+  find(library, nccl.all_gather, "ncclAllGather");
+  find(library, nccl.broadcast, "ncclBroadcast");
   find(library, nccl.group_start, "ncclGroupStart");
   find(library, nccl.group_end, "ncclGroupEnd");
   find(library, nccl.error_string, "ncclGetErrorString");

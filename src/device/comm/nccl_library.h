@@ -45,6 +45,12 @@ struct NcclLibrary {
   int (*comm_stop)(NcclHandle comm) = nullptr;
   int (*all_reduce)(const void* from, void* to, size_t count, NcclType type, int operation, NcclHandle comm,
                     CudaStream stream) = nullptr;
+  int (*reduce_scatter)(const void* from, void* to, size_t count_of_part, NcclType type, int operation,
+                        NcclHandle comm, CudaStream stream) = nullptr;
+  int (*all_gather)(const void* from, void* to, size_t count_of_part, NcclType type, NcclHandle comm,
+                    CudaStream stream) = nullptr;
+  int (*broadcast)(const void* from, void* to, size_t count, NcclType type, int root, NcclHandle comm,
+                   CudaStream stream) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
   const char* (*error_string)(int result) = nullptr;

@@ -122,6 +122,10 @@ std::string cpu_name(const SystemPaths& paths) {
   return std::string(field(file_text(paths.proc + "/cpuinfo"), "model name"));
 }
 
+std::string host_name(const SystemPaths& paths) {
+  return std::string(trimmed(file_text(paths.proc + "/sys/kernel/hostname")));
+}
+
 bool has_cpu_flag(std::initializer_list<std::string_view> names, const SystemPaths& paths) {
   const std::string text = file_text(paths.proc + "/cpuinfo");
   std::istringstream flags{std::string(field(text, "flags"))};

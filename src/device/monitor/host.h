@@ -17,6 +17,7 @@ namespace plimsoll {
 struct SystemPaths {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
+  std::string nodes = "/sys/devices/system/node";  // NUMA nodes
 };
 
 struct ProcessMemory {
@@ -43,6 +44,9 @@ std::string shortage_text(int64_t needed_bytes, const MachineMemory& memory);
 
 // Returns the CPU's name from /proc/cpuinfo; "" if it has none.
 std::string cpu_name(const SystemPaths& paths = {});
+
+// Returns the name of this machine; "" if it is unknown.
+std::string host_name(const SystemPaths& paths = {});
 
 // Returns true if /proc/cpuinfo lists one of these flags, such as "avx512_fp16".
 bool has_cpu_flag(std::initializer_list<std::string_view> names, const SystemPaths& paths = {});

@@ -58,15 +58,7 @@ struct Nvml::Functions {
   void read_processes(Device device, GpuSample& sample) const;
 };
 
-namespace {
-
-template <typename Function>
-bool find(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  return function != nullptr;
-}
-
-std::string describe_status(int status) {
+std::string describe_nvml_status(int status) {
   switch (status) {
     case kNoPermission:
       return "no permission";
@@ -89,6 +81,14 @@ std::string describe_status(int status) {
   }
 }
 
+namespace {
+
+template <typename Function>
+bool find(void* library, const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(dlsym(library, name));
+  return function != nullptr;
+}
+
 // Returns true for a status which means that the card or the driver does not have the figure. All other failures are
 // reported.
 bool means_absent(int status) {
@@ -102,9 +102,9 @@ bool means_absent(int status) {
 bool is_given(int status, const char* what, GpuSample& sample) {
   if (status == kSuccess) return true;
   if (status == kGpuIsLost || status == kResetRequired) {
-    sample.fault = describe_status(status);
+    sample.fault = describe_nvml_status(status);
   } else if (!means_absent(status)) {
-    sample.refused.push_back(fmt::format("{} ({})", what, describe_status(status)));
+    sample.refused.push_back(fmt::format("{} ({})", what, describe_nvml_status(status)));
   }
   return false;
 }
@@ -286,10 +286,11 @@ Nvml::Nvml(const std::string& library) {
   functions->find_others(handle);
   const int status = functions->init();
   if (status != kSuccess) {
-    why_not_ = "NVIDIA's management library does not start: " + describe_status(status);
+    why_not_ = "NVIDIA's management library does not start: " + describe_nvml_status(status);
     return;
   }
   functions_ = std::move(functions);
+  library_ = handle;
 }
 
 Nvml::~Nvml() = default;
@@ -361,7 +362,7 @@ std::vector<GpuSample> Nvml::all() const {
     GpuSample& sample = samples.emplace_back(GpuSample{.index = static_cast<int>(index)});
     Device device = nullptr;
     if (const int status = functions_->device_by_index(index, &device); status != kSuccess) {
-      sample.fault = describe_status(status);
+      sample.fault = describe_nvml_status(status);
       continue;
     }
     functions_->read_identity(device, sample);
@@ -374,6 +375,10 @@ std::vector<GpuSample> Nvml::all() const {
     sample.refused.erase(last, sample.refused.end());
   }
   return samples;
+}
+
+void* Nvml::symbol(const char* name) const {
+  return is_open() ? dlsym(library_, name) : nullptr;
 }
 
 bool has_nvml(std::string* why_not) {

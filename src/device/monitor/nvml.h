@@ -58,6 +58,7 @@ struct PcieLink {
   std::optional<int> max_generation = {};
   std::optional<int> width = {};
   std::optional<int> max_width = {};
+  friend bool operator==(const PcieLink&, const PcieLink&) = default;
 };
 
 struct NvLinks {
@@ -116,11 +117,19 @@ class Nvml {
   // Returns all values of every GPU. Cost: some 10 ms per GPU.
   std::vector<GpuSample> all() const;
 
+  // Returns the function of the library with this name, or null if the library is not open or lacks it. For code that calls
+  // functions of NVML which this class does not wrap (topology.h).
+  void* symbol(const char* name) const;
+
  private:
   struct Functions;
   std::unique_ptr<Functions> functions_;
+  void* library_ = nullptr;
   std::string why_not_;
 };
+
+// Returns the status of a call of NVML as a part of a sentence: "no permission".
+std::string describe_nvml_status(int status);
 
 // Returns true if the installed library could be opened; otherwise stores the reason in `why_not`, unless it is null.
 bool has_nvml(std::string* why_not = nullptr);

@@ -62,4 +62,50 @@ struct MarginTemperature {
 inline constexpr unsigned int kMarginVersion =
     static_cast<unsigned int>(sizeof(MarginTemperature)) | (1u << 24);
 
+// The connections of a GPU.
+
+// Values of nvmlGpuTopologyLevel_t.
+inline constexpr unsigned int kTopologyInternal = 0;
+inline constexpr unsigned int kTopologySingle = 10;
+inline constexpr unsigned int kTopologyMultiple = 20;
+inline constexpr unsigned int kTopologyHostBridge = 30;
+inline constexpr unsigned int kTopologyNode = 40;
+inline constexpr unsigned int kTopologySystem = 50;
+
+// Values of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t.
+inline constexpr unsigned int kP2pRead = 0;
+inline constexpr unsigned int kP2pWrite = 1;
+inline constexpr unsigned int kP2pOk = 0;
+inline constexpr unsigned int kP2pChipset = 1;
+inline constexpr unsigned int kP2pGpu = 2;
+inline constexpr unsigned int kP2pHostBridges = 3;
+inline constexpr unsigned int kP2pDisabled = 4;
+inline constexpr unsigned int kP2pNotSupported = 5;
+
+// Values of nvmlIntNvLinkDeviceType_t.
+inline constexpr unsigned int kNvLinkToGpu = 0;
+inline constexpr unsigned int kNvLinkToSwitch = 2;
+
+inline constexpr unsigned int kAffinityOfNode = 0;      // NVML_AFFINITY_SCOPE_NODE
+inline constexpr unsigned int kFieldNvLinkMbPerS = 90;  // NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+inline constexpr unsigned int kValueUnsigned = 1;       // NVML_VALUE_TYPE_UNSIGNED_INT
+
+struct PciInfo {
+  char legacy_bus_id[16];
+  unsigned int domain, bus, device, device_id, subsystem_id;
+  char bus_id[32];
+};
+
+struct FieldValue {
+  unsigned int field, scope;
+  long long time, latency;
+  unsigned int type;
+  int status;
+  union {
+    double real;
+    unsigned int natural;
+    unsigned long long large;
+  } value;
+};
+
 }  // namespace plimsoll::nvml

@@ -159,9 +159,19 @@ double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
   return memory_gb_per_s(cpu_target(request.device.isa), request.device.num_threads) * 1e6;
 }
 
-double rank_link_gb_per_s(const PlanRequest& request) {
-  if (!request.device.is_gpu()) return kCpuRankLinkGbPerS;
-  return kGpuShareOfPeerLink * request.device.gpu.peer_gb_per_s;
+RankLink rank_link(const PlanRequest& request) {
+  const auto measured = request.links.curves.find(Collective::kAllReduce);
+  if (measured != request.links.curves.end() && !measured->second.empty()) {
+    const LinkRate rate = link_rate(measured->second, Collective::kAllReduce, request.links.num_ranks);
+    return {.gb_per_s = rate.gb_per_s, .latency_ms = rate.latency_ms, .is_measured = true};
+  }
+  if (!request.device.is_gpu()) return {.gb_per_s = kCpuRankLinkGbPerS};
+  return {.gb_per_s = kGpuShareOfPeerLink * request.device.gpu.peer_gb_per_s};
+}
+
+double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes) {
+  return exchange_ms(request.links, collective, sent_bytes)
+      .value_or(sent_bytes / (1e6 * rank_link(request).gb_per_s));
 }
 
 double between_copies_ms(const PlanRequest& request) {

@@ -29,9 +29,20 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
-// Returns the rate in GB/s at which a rank sends data to another rank: assumed on a CPU (hardware/cpu_efficiency.h), a
-// fraction of the nominal rate of the links between GPUs otherwise (hardware/gpu_efficiency.h).
-double rank_link_gb_per_s(const PlanRequest& request);
+// The rate at which a rank sends data to others, and the time of an operation with hardly any data.
+struct RankLink {
+  double gb_per_s = 0;
+  double latency_ms = 0;
+  bool is_measured = false;
+};
+// Returns the rate and the latency of all_reduce between the ranks of the request. If they were not measured, the rate is
+// assumed on a CPU (hardware/cpu_efficiency.h), a fraction of the nominal rate of the links between GPUs otherwise
+// (hardware/gpu_efficiency.h), and the latency is 0.
+RankLink rank_link(const PlanRequest& request);
+
+// Returns the milliseconds of a collective operation in which each rank sends this number of bytes: from the measured curve of
+// the operation, or from the rate of rank_link().
+double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes);
 
 // Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
@@ -49,6 +60,7 @@ struct TimedTransfer {
   uint32_t end = 0;
   Queue queue = Queue::kToHost;
   double bytes = 0;  // of a copy: moved in its direction; of a collective operation: sent by each rank
+  Collective collective = Collective::kAllReduce;  // the operation, on the queue of communication
 };
 
 // Returns the transfers of a graph in the order of their positions.

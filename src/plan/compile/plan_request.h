@@ -16,6 +16,7 @@
 #include "hardware/cpu_isa.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_target.h"
+#include "hardware/link_calibration.h"
 #include "hardware/tuning_table.h"
 #include "kernels/catalog/catalog.h"
 #include "kernels/matmul/matmul_catalog.h"
@@ -231,6 +232,7 @@ struct PlanRequest : GraphRequest {
   CapturedBuckets captured_buckets = {};  // on a GPU: the buckets of the run, if its data and steps are known
   GpuProductOptions products = {};
   CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
+  MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
   HostMemory host = {};
   std::optional<int64_t> memory_limit_bytes = {};
   // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses

@@ -5,6 +5,7 @@
 
 #include "graph/analysis/analysis.h"
 #include "graph/ops/op.h"
+#include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
@@ -20,10 +21,17 @@ double transferred_bytes(const Graph& graph, uint32_t position, const Bucket& bu
   return schema_of(op).transferred_bytes({graph, op}, bucket);
 }
 
+// Returns the operation of an op on the queue of communication.
+Collective collective_of(const Op& op) {
+  if (op.def == &all_gather_op()) return Collective::kAllGather;
+  return op.def == &reduce_scatter_op() ? Collective::kReduceScatter : Collective::kAllReduce;
+}
+
 // Returns the time that a transfer takes from the moment at which its queue is free. `is_alone`: no copy in the other
 // direction is under way.
 double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bool is_alone) {
-  if (transfer.queue == Queue::kCommunication) return transfer.bytes / (1e6 * rank_link_gb_per_s(request));
+  if (transfer.queue == Queue::kCommunication)
+    return rank_exchange_ms(request, transfer.collective, transfer.bytes);
   const LinkUse use = is_alone ? LinkUse::kOneWay : LinkUse::kBothWays;
   return between_copies_ms(request) + transfer.bytes / link_bytes_per_ms(request, use);
 }
@@ -34,7 +42,11 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
   std::vector<TimedTransfer> transfers;
   for (const QueuedOp& queued : find_queued_ops(graph)) {
     const double bytes = transferred_bytes(graph, queued.op, bucket);
-    transfers.push_back({.op = queued.op, .end = queued.end, .queue = queued.queue, .bytes = bytes});
+    transfers.push_back({.op = queued.op,
+                         .end = queued.end,
+                         .queue = queued.queue,
+                         .bytes = bytes,
+                         .collective = collective_of(graph.ops()[queued.op])});
   }
   return transfers;
 }
@@ -45,7 +57,11 @@ void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, 
     const OpPlan& plan = program.ops[i];
     if (!plan.is_queued()) continue;
     const double bytes = transferred_bytes(program.graph, i, program.bucket);
-    transfers.push_back({.op = i, .end = plan.queue_end, .queue = plan.queue, .bytes = bytes});
+    transfers.push_back({.op = i,
+                         .end = plan.queue_end,
+                         .queue = plan.queue,
+                         .bytes = bytes,
+                         .collective = collective_of(program.graph.ops()[i])});
   }
   add_transfer_waits(transfers, request, op_ms);
 }

@@ -199,6 +199,20 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   return ranks;
 }
 
+// Returns the measurements of the exchange that the ranks use; empty if there are none.
+MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ranks,
+                       const DeviceOptions& device) {
+  const auto find = [&](LinkExchange exchange) {
+    const auto found = calibration.exchanges.find(exchange);
+    return found == calibration.exchanges.end() ? MeasuredLinks{} : found->second;
+  };
+  if (ranks.count != calibration.num_ranks) return {};
+  if (!device.is_gpu()) return find(LinkExchange::kGloo);
+  if (ranks.maps_peers) return find(LinkExchange::kMappedMemory);
+  MeasuredLinks with_p2p = find(LinkExchange::kNccl);
+  return with_p2p.empty() ? find(LinkExchange::kNcclWithoutP2p) : with_p2p;
+}
+
 // Returns what the ranks divide. Errors: kUsage on a GPU, whose kernels cannot do it yet. The other settings with which states
 // cannot be divided are in exclusions.cc.
 ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, const DeviceOptions& device,
@@ -292,6 +306,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
   if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);
   request.cpu_calibration = facts.cpu_calibration;
+  request.links = links_of(facts.link_calibration, request.ranks, facts.device);
   warn_of_bf16_checkpoint(arguments, facts, remarks);
   return request;
 }

@@ -49,6 +49,8 @@ struct RunFacts {
   std::function<CapturedBuckets(const BatchOptions&)> count_captured = {};
   HostFacts host = {};
   CpuCalibration cpu_calibration = {};
+  LinkCalibration link_calibration =
+      {};  // for the ranks of the run; at most one of NCCL with and without P2P
   TuningTable tuning = {};
   // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
   std::optional<RecomputeChoice> recompute = {};

@@ -71,6 +71,31 @@ TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
   }));
 }
 
+// A plan uses the measurements of the exchange that its ranks use.
+TEST(RequestOf, TakesTheLinksOfItsExchange) {
+  LinkCalibration calibration{.num_ranks = 4};
+  for (const LinkExchange exchange :
+       {LinkExchange::kGloo, LinkExchange::kMappedMemory, LinkExchange::kNccl}) {
+    calibration.exchanges[exchange] = {.exchange = exchange, .num_ranks = 4};
+    calibration.exchanges[exchange].curves[Collective::kAllReduce] = {{.bytes = 1, .median_ms = 1}};
+  }
+  const auto links = [&](RunFacts facts, int64_t ranks, const std::string& backend = "") {
+    const Arguments arguments = with([&](Arguments& a) {
+      a.nproc_per_node = ranks;
+      a.ddp_backend = backend;
+    });
+    facts.link_calibration = calibration;
+    RequestRemarks remarks;
+    return request_of(arguments, facts, remarks).links;
+  };
+  EXPECT_EQ(links(cpu_facts(), 4).exchange, LinkExchange::kGloo);
+  EXPECT_TRUE(links(cpu_facts(), 2).empty());
+  EXPECT_EQ(links(gpu_facts("h100"), 4).exchange, LinkExchange::kMappedMemory);
+  EXPECT_EQ(links(gpu_facts("h100"), 4, "nccl").exchange, LinkExchange::kNccl);
+  calibration.exchanges.extract(LinkExchange::kNccl);
+  EXPECT_TRUE(links(gpu_facts("h100"), 4, "nccl").empty());
+}
+
 TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {
   EXPECT_EQ(
       refusal(with([](Arguments& a) { a.ddp_backend = "nccl"; }), cpu_facts()),

@@ -10,6 +10,7 @@
 #include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
+#include "plan/compile/op_times.h"
 
 namespace plimsoll {
 namespace {
@@ -252,6 +253,17 @@ Json spaces_json(const Plan& plan) {
   return spaces;
 }
 
+// Returns the rate and the latency between the ranks; null for one rank.
+Json rank_link_json(const PlanRequest& request) {
+  if (request.ranks.count == 1) return nullptr;
+  const RankLink link = rank_link(request);
+  return {{"gb_per_s", link.gb_per_s},
+          {"latency_ms", link.latency_ms},
+          {"source", link.is_measured ? "measured" : "assumed"},
+          {"exchange", link.is_measured ? Json(link_exchange_name(request.links.exchange)) : Json()},
+          {"date", link.is_measured ? Json(request.links.date) : Json()}};
+}
+
 }  // namespace
 
 std::string plan_json(const Plan& plan, const PlanLabels& labels, const std::vector<BeamCost>& beams) {
@@ -273,6 +285,7 @@ std::string plan_json(const Plan& plan, const PlanLabels& labels, const std::vec
                 {"ms", operations.total().ms},
                 {"samples_per_second", operations.samples_per_s()},
                 {"is_calibrated", !plan.request.cpu_calibration.empty()},
+                {"rank_link", rank_link_json(plan.request)},
                 {"rates", operations.rates}}},
               {"peaks", peaks_json(anatomy)},
               {"modules", modules_json(plan)},

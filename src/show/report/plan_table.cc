@@ -271,6 +271,16 @@ std::string describe_formulas(const Plan& plan, size_t columns) {
   return "";
 }
 
+// Returns "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per exchange between ranks by Gloo, measured ...".
+std::string describe_rank_link(const PlanRequest& request) {
+  const RankLink link = rank_link(request);
+  if (!link.is_measured) return fmt::format("{:.1f} GB/s between ranks, assumed", link.gb_per_s);
+  return fmt::format(
+      "{} GB/s and {} ms per exchange between ranks by {}, measured here on {} (bench --links)",
+      short_number(link.gb_per_s), short_number(link.latency_ms),
+      describe_link_exchange(request.links.exchange), request.links.date);
+}
+
 std::string operations_table(const Plan& plan, size_t columns) {
   const OperationsAnatomy operations = operations_anatomy(plan);
   const OpTotals total = operations.total();
@@ -303,8 +313,7 @@ std::string operations_table(const Plan& plan, size_t columns) {
   std::string source = fmt::format(
       "estimate, {}; rates of {}",
       plan.request.cpu_calibration.empty() ? "not calibrated here" : "calibrated here", operations.rates);
-  if (plan.trains() && plan.request.ranks.count > 1)
-    source += fmt::format("; {:.1f} GB/s between ranks, assumed", rank_link_gb_per_s(plan.request));
+  if (plan.trains() && plan.request.ranks.count > 1) source += "; " + describe_rank_link(plan.request);
   return text + "\n" + wrapped(source, columns);
 }
 

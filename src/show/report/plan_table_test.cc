@@ -168,6 +168,22 @@ TEST(PlanTable, StatesTheNumberOfRanksAndTheAssumedRateBetweenThem) {
   EXPECT_NE(table.find("\n  communication "), std::string::npos) << table;
 }
 
+TEST(PlanTable, StatesTheMeasuredRateAndLatencyBetweenRanks) {
+  PlanRequest request = small_request();
+  request.ranks.count = 4;
+  request.links = {.exchange = LinkExchange::kGloo, .num_ranks = 4, .date = "2026-11-27"};
+  request.links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 0.25},
+                                                  {.bytes = 1'000'000, .median_ms = 3}};
+  const std::string table = plan_table(build_plan(request), {}, Characters::kUnicode, 1000);
+  EXPECT_NE(
+      table.find(
+          "; 0.5 GB/s and 0.25 ms per exchange between ranks by Gloo, measured here on 2026-11-27 (bench "
+          "--links)"),
+      std::string::npos)
+      << table;
+  EXPECT_EQ(table.find("assumed"), std::string::npos) << table;
+}
+
 // The exchange of gradients takes memory outside the arena.
 TEST(PlanTable, NamesTheMemoryOfTheConnectionsBetweenGpus) {
   PlanRequest request = small_request();

@@ -1,0 +1,192 @@
+#include "plimsoll/links.h"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <span>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "device/comm/communicator.h"
+#include "device/comm/nccl_library.h"
+#include "device/cuda/cuda_device.h"
+#include "device/monitor/host.h"
+#include "exec/link_bench.h"
+#include "hardware/gpu_constant.h"
+#include "plimsoll/plan.h"
+#include "run/caches.h"
+#include "run/device_choice.h"
+#include "run/rank_environment.h"
+#include "show/report/link_table.h"
+
+namespace plimsoll {
+namespace {
+
+std::string today() {
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
+}
+
+// Errors: kUsage if the options of the ranks differ, which would let them wait for one another forever.
+void require_equal_options(Communicator& ranks, const LinkBenchOptions& options) {
+  using Numbers = std::array<double, 2>;
+  const Numbers own{static_cast<double>(options.largest_bytes), options.seconds_per_size};
+  std::vector<Numbers> all(static_cast<size_t>(ranks.size()));
+  ranks.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw_error(ErrorCode::kUsage,
+                "rank 0 measures sizes to {} bytes in {} s each, but rank {} to {} bytes in {} s; start all "
+                "ranks with "
+                "the same --links and --seconds",
+                all[0][0], all[0][1], rank, all[rank][0], all[rank][1]);
+  }
+}
+
+bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
+  double count = flag ? 1 : 0;
+  ranks.all_reduce({&count, DType::kF64}, 1);
+  return count == ranks.size();
+}
+
+// Returns the key under which the results of these ranks are stored.
+LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
+  // As plans count them: ranks that are not divided evenly count as those of one machine.
+  const bool is_even = place.size % place.local_size == 0;
+  LinkCalibration key{
+      .host = host_name(), .num_ranks = place.size, .num_hosts = is_even ? place.size / place.local_size : 1};
+  key.device = device.options.is_gpu()
+                   ? visible_cuda_devices().at(static_cast<size_t>(device.gpu_ordinal)).name
+                   : calibrated_cpu();
+  return key;
+}
+
+class LinksOfRun {
+ public:
+  LinksOfRun(const Arguments& arguments, const LinkBenchOptions& options, const Environment& environment)
+      : environment_(environment),
+        place_(rank_place(environment)),
+        limits_{.largest_bytes = options.largest_bytes, .seconds_per_size = options.seconds_per_size} {
+    if (place_.is_alone()) {
+      throw_error(ErrorCode::kUsage,
+                  "links are measured between ranks, but this process is the only one; give --nproc_per_node "
+                  "2 or more");
+    }
+    if (place_.is_first()) prepare_cache();
+    std::vector<std::string> ignored;
+    device_ = choose_device(arguments, RunPurpose::kTrain, place_, num_run_threads(arguments), ignored);
+    ranks_ = connect_ranks(place_, {.operation_timeout = std::chrono::seconds(arguments.ddp_timeout)});
+    require_equal_options(*ranks_, options);
+  }
+
+  LinkBenchReport run(const std::function<void(const std::string&)>& progress) {
+    LinkCalibration measured = key_of(place_, device_);
+    const int64_t elements = link_buffer_elements(limits_, place_.size);
+    const auto measure = [&](std::unique_ptr<LinkExchanger> exchanger) {
+      MeasuredLinks links = measure_links(*exchanger, *ranks_, limits_, progress);
+      links.date = today();
+      if (place_.is_first())
+        report_.table += (report_.table.empty() ? "" : "\n") + link_table(links, measured.device);
+      measured.exchanges[links.exchange] = std::move(links);
+    };
+    if (!device_.options.is_gpu()) {
+      measure(gloo_exchanger(*ranks_, elements));
+    } else {
+      const std::string& uuid = device_.options.gpu.uuid;
+      if (measures_mapped_memory())
+        measure(mapped_memory_exchanger(*ranks_, device_.gpu_ordinal, uuid, elements));
+      if (measures_nccl()) measure(nccl_exchanger(*ranks_, device_.gpu_ordinal, uuid, nccl_kind(), elements));
+    }
+    if (place_.is_first() && !measured.empty()) keep(std::move(measured));
+    return report_;
+  }
+
+ private:
+  // Makes the folder before anything is measured, so that a fault of the cache costs no time.
+  void prepare_cache() const {
+    const std::string folder = cache_folder("links", environment_);
+    if (folder.empty()) {
+      throw_error(
+          ErrorCode::kUsage,
+          "the environment has neither HOME nor XDG_CACHE_HOME, so Plimsoll knows no folder for the times of "
+          "exchanges; set HOME");
+    }
+    make_folders(posix_file_system(), folder);
+  }
+
+  LinkExchange nccl_kind() const {
+    return disables_nccl_p2p(environment_) ? LinkExchange::kNcclWithoutP2p : LinkExchange::kNccl;
+  }
+
+  // With NCCL_P2P_DISABLE=1 only NCCL is different.
+  bool measures_mapped_memory() {
+    const bool can =
+        device_.options.gpu.maps_peers && place_.local_size == place_.size && place_.size <= kMostPeers;
+    if (!can) {
+      report_.notes.push_back(fmt::format(
+          "mapped memory is not measured: it needs at most {} GPUs of one machine that can map each "
+          "other's memory (plimsoll monitor --topology shows if they can)",
+          kMostPeers));
+    }
+    return is_true_on_all_ranks(*ranks_, can) && !disables_nccl_p2p(environment_);
+  }
+
+  bool measures_nccl() {
+    if (is_true_on_all_ranks(*ranks_, has_nccl())) return true;
+    report_.notes.emplace_back(
+        "NCCL is not measured: a rank cannot open it; install the package libnccl2, or PyPI's "
+        "nvidia-nccl-cu13 and let "
+        "LD_LIBRARY_PATH name its folder");
+    return false;
+  }
+
+  // Adds the measurements to those of other exchanges in the file.
+  void keep(LinkCalibration measured) {
+    const std::string path = link_calibration_path(measured, environment_);
+    FileSystem& files = posix_file_system();
+    if (is_in_cache(files, path)) {
+      try {
+        LinkCalibration before = parse_link_calibration(read_text_file(files, path, int64_t{1} << 20), path);
+        if (before.has_key_of(measured)) measured.exchanges.merge(before.exchanges);
+      } catch (const Error&) {
+        report_.notes.push_back(path + ": the earlier file cannot be used and is replaced");
+      }
+    }
+    keep_in_cache(files, path, link_calibration_json(measured),
+                  "the times; --link_calibration FILE reads a file from anywhere");
+    report_.path = path;
+  }
+
+  const Environment& environment_;
+  RankPlace place_;
+  LinkBenchLimits limits_;
+  ChosenDevice device_;
+  std::unique_ptr<Communicator> ranks_;
+  LinkBenchReport report_;
+};
+
+}  // namespace
+
+LinkBenchReport bench_links(const Arguments& arguments, const LinkBenchOptions& options,
+                            const Environment& environment,
+                            const std::function<void(const std::string&)>& progress) {
+  return LinksOfRun(arguments, options, environment).run(progress);
+}
+
+bool ranks_use_gpus(const Arguments& arguments) {
+  return num_ranks_on_this_machine(arguments) > 1;
+}
+
+bool has_nccl() {
+  try {
+    static_cast<void>(nccl());
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,15 @@
+// The part of `plimsoll bench` that measures exchanges between ranks. Not thread-safe: it starts processes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/bench_words.h"
+
+namespace plimsoll::cli {
+
+// Runs `bench --links` and returns the exit code: starts the ranks with the same words, or measures if this process is a rank.
+// `words` are all words after `bench`. Errors: kUsage for fewer than two ranks; those of launch_ranks() and bench_links().
+int run_bench_links(const BenchWords& read, const std::vector<std::string>& words);
+
+}  // namespace plimsoll::cli

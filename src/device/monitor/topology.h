@@ -1,0 +1,104 @@
+// The connections between the GPUs of this machine, as nvidia-smi topo -m shows them, and its NUMA nodes. Values; the
+// functions that format them are pure, the others read the driver and Linux's /sys. Thread-safe. Errors: none; what the
+// driver does not report is empty.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/monitor/host.h"
+#include "device/monitor/nvml.h"
+
+namespace plimsoll {
+
+// The path between two GPUs over PCI Express, from the shortest to the longest.
+enum class PciPath : uint8_t {
+  kUnknown,     // the driver does not report it
+  kOneBridge,   // PIX; also two GPUs on one board
+  kBridges,     // PXB
+  kHostBridge,  // PHB
+  kNode,        // NODE
+  kSystem,      // SYS
+};
+
+struct TopologyGpu {
+  int index = 0;  // index in nvidia-smi
+  std::string name = {};
+  std::string fault = {};       // why nothing can be read from the GPU; "" if something can
+  std::optional<int> sm = {};   // compute capability, 90 for 9.0
+  std::vector<int> cpus = {};   // processors next to the GPU
+  std::vector<int> nodes = {};  // their NUMA nodes
+  PcieLink pcie = {};
+  std::optional<int> nvlink_version =
+      {};  // NVML's number of the version, which is not that of the generation
+  std::optional<double> nvlink_gb_per_s =
+      {};  // rate of one NVLink in each direction, as the driver reports it
+  friend bool operator==(const TopologyGpu&, const TopologyGpu&) = default;
+};
+
+// The connection of two GPUs.
+struct GpuPair {
+  PciPath path = PciPath::kUnknown;
+  int num_nvlinks = 0;  // links between the two that are up; behind a switch, those of the GPU that has fewer
+  bool through_switch =
+      false;  // the NVLinks lead to NVSwitches, which connect every GPU with every other one
+  std::optional<bool> maps_memory = {};  // the GPU of the row can map the memory of that of the column
+  std::string why_not_mapped = {};       // the driver's reason, as a part of a sentence
+  friend bool operator==(const GpuPair&, const GpuPair&) = default;
+};
+
+struct NumaNode {
+  int index = 0;
+  std::vector<int> cpus = {};
+  int64_t memory_bytes = 0;
+  std::vector<int> distances = {};  // to each node, in their order; 10 to itself
+  friend bool operator==(const NumaNode&, const NumaNode&) = default;
+};
+
+struct Topology {
+  std::string driver = {};      // version of the driver
+  std::string why_no_gpu = {};  // why no GPU is listed, as a part of a sentence
+  std::vector<TopologyGpu> gpus = {};
+  std::vector<GpuPair> pairs = {};  // gpus.size() rows of as many pairs; those of a GPU with itself are empty
+  std::vector<NumaNode> nodes = {};
+  std::vector<int> usable_cpus = {};  // processors that this process may use
+
+  const GpuPair& pair(size_t row, size_t column) const { return pairs[row * gpus.size() + column]; }
+  friend bool operator==(const Topology&, const Topology&) = default;
+};
+
+// Returns the NUMA nodes that Linux lists; empty if it lists none.
+std::vector<NumaNode> numa_nodes(const SystemPaths& paths = {});
+// Returns the GPUs and their connections; without a driver the reason.
+Topology gpu_topology(const Nvml& nvml);
+// Returns everything: the GPUs, the NUMA nodes, and the processors of this process.
+Topology read_topology(const Nvml& nvml, const SystemPaths& paths = {});
+
+// Formats numbers as Linux does: "0-3,8". "" if there are none.
+std::string format_ranges(const std::vector<int>& numbers);
+
+// Returns the generation of the NVLinks of a GPU, 4 for NVLink 4; nothing if it is unknown. It follows from the compute
+// capability, because drivers report different versions for one card.
+std::optional<int> nvlink_generation(const TopologyGpu& gpu);
+// Returns the rate in GB/s of one NVLink in each direction: that of the generation (NVIDIA's data sheets of the V100, A100,
+// H100 and B200: 300, 600, 900 and 1800 GB/s in both directions over 6, 12, 18 and 18 links; the white papers of the P100
+// and of GA102: 20 and 14.0625), or else what the driver reports.
+std::optional<double> nvlink_gb_per_s(const TopologyGpu& gpu);
+// Returns the rate in GB/s of a PCI Express link in each direction, after its encoding (PCI Express Base Specification:
+// 2.5 and 5 GT/s with 8b/10b, 8 to 32 GT/s with 128b/130b, 64 GT/s with 242 of 256 bytes); nothing if it is unknown.
+std::optional<double> pcie_gb_per_s(const PcieLink& link);
+// Returns the rate in GB/s between two GPUs in each direction: that of their NVLinks, otherwise that of the slower PCI
+// Express link.
+std::optional<double> pair_gb_per_s(const Topology& topology, size_t row, size_t column);
+// Returns what the matrix shows for two GPUs: "X", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", or "N/A".
+std::string link_label(const Topology& topology, size_t row, size_t column);
+
+// Returns the matrix of nvidia-smi topo -m with its legend, and below it what each kind of link means for DDP and ZeRO.
+// Without a GPU: the NUMA nodes, and what ranks on CPUs would use. Ends with a newline.
+std::string topology_text(const Topology& topology);
+// Returns one object on one line, without a newline.
+std::string topology_json(const Topology& topology);
+
+}  // namespace plimsoll

@@ -1,0 +1,183 @@
+// The exchanges between GPUs that link_bench.h measures.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "device/comm/gpu_communicator.h"
+#include "device/comm/peer_memory.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/event.h"
+#include "exec/link_bench.h"
+#include "kernels/communication/all_reduce.h"
+#include "kernels/communication/communication_catalog.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
+
+// The time of an operation is a few microseconds, and events have a resolution of half a microsecond. Small operations are
+// therefore timed together.
+int num_timed_calls(int64_t count) {
+  return count * kFloatBytes < (int64_t{1} << 20) ? 20 : 2;
+}
+
+// What both exchanges have in common: a buffer on the GPU, and the measurement of the time.
+class GpuExchanger : public LinkExchanger {
+ public:
+  GpuExchanger(int gpu_ordinal, int64_t buffer_bytes)
+      : device_(gpu_ordinal), arena_(device_, buffer_bytes, std::nullopt) {}
+
+  void write(std::span<const float> values) override {
+    device_.copy_to_device(arena_.data(), values.data(), std::ssize(values) * kFloatBytes);
+    device_.synchronize();
+  }
+  void read(std::span<float> values) override {
+    device_.copy_to_host(values.data(), arena_.data(), std::ssize(values) * kFloatBytes);
+    device_.synchronize();
+  }
+  // The GPUs wait for one another in a first call, whose time does not count.
+  double run_ms(Collective collective, int64_t count) override {
+    const int num_calls = num_timed_calls(count);
+    enqueue(collective, count);
+    begin_.record(stream());
+    for (int call = 0; call < num_calls; ++call) enqueue(collective, count);
+    end_.record(stream());
+    device_.synchronize();
+    require_all_ranks();
+    return static_cast<double>(end_.ms_since(begin_)) / num_calls;
+  }
+
+ protected:
+  virtual void enqueue(Collective collective, int64_t count) = 0;
+  virtual void require_all_ranks() = 0;
+
+  CudaStream stream() const { return device_.stream(); }
+  std::byte* data() const { return arena_.data(); }
+  int64_t arena_bytes() const { return arena_.bytes(); }
+
+ private:
+  CudaDevice device_;
+  CudaArena arena_;
+  CudaEvent begin_{CudaEvent::Times::kYes};
+  CudaEvent end_{CudaEvent::Times::kYes};
+};
+
+// Small data needs scratch memory of its own size, larger data may need less.
+int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
+  const int64_t scratch =
+      std::max(kSmallTensorBytes, peer_scratch_bytes_of(elements, kFloatBytes, num_ranks));
+  return elements * kFloatBytes + scratch + 256;
+}
+
+// all_reduce is that of training. all_gather and broadcast copy with the same copy engines and wait at the same points.
+class MappedMemoryExchanger final : public GpuExchanger {
+ public:
+  MappedMemoryExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,
+                        int64_t buffer_elements)
+      : GpuExchanger(gpu_ordinal, peers_buffer_bytes(buffer_elements, ranks.size())),
+        buffer_elements_(buffer_elements),
+        peers_(connect_peers(ranks, gpu_ordinal, uuid)) {
+    peers_->map(data(), arena_bytes());
+  }
+  LinkExchange exchange() const override { return LinkExchange::kMappedMemory; }
+  // Training by mapped memory has no reduce_scatter of its own.
+  bool has(Collective collective) const override { return collective != Collective::kReduceScatter; }
+  void disconnect() override { peers_->unmap(); }
+
+ private:
+  void enqueue(Collective collective, int64_t count) override {
+    switch (collective) {
+      case Collective::kAllReduce:
+        return all_reduce(count);
+      case Collective::kAllGather:
+        return exchange_copies([&] {
+          const int64_t part = count / peers_->size() * kFloatBytes;
+          for (int peer = 0; peer < peers_->size(); ++peer) {
+            if (peer != peers_->rank()) copy_from(peer, peer * part, part);
+          }
+        });
+      case Collective::kBroadcast:
+        return exchange_copies([&] {
+          if (peers_->rank() != 0) copy_from(0, 0, count * kFloatBytes);
+        });
+      case Collective::kReduceScatter:
+        break;
+    }
+    throw_error(ErrorCode::kInternal, "GPUs with mapped memory are asked for {}",
+                collective_name(collective));
+  }
+  void require_all_ranks() override { peers_->require_all_ranks(); }
+
+  void all_reduce(int64_t count) {
+    const ReducedTensor tensor{.data = {data(), DType::kF32}, .count = count};
+    // Scratch memory begins at a multiple of 256 bytes after the buffer.
+    const int64_t begin = (buffer_elements_ * kFloatBytes + 255) / 256 * 256;
+    const View scratch{data() + begin, DType::kU8};
+    all_reduce_cuda_peers({.peers = peers_.get(), .tensors = {&tensor, 1}, .scratch = scratch}, stream());
+  }
+
+  template <typename Copies>
+  void exchange_copies(const Copies& copies) {
+    peers_->meet(PeerMemory::Point::kBegin, stream());
+    copies();
+    peers_->meet(PeerMemory::Point::kMiddle, stream());
+    peers_->meet(PeerMemory::Point::kEnd, stream());
+  }
+  void copy_from(int peer, int64_t offset, int64_t bytes) {
+    std::byte* to = data() + offset;
+    PLIMSOLL_CUDA(cudaMemcpyAsync(to, to + peers_->distance_to(peer), static_cast<size_t>(bytes),
+                                  cudaMemcpyDeviceToDevice, stream()));
+  }
+
+  int64_t buffer_elements_;
+  std::unique_ptr<PeerMemory> peers_;
+};
+
+class NcclExchanger final : public GpuExchanger {
+ public:
+  NcclExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid, LinkExchange exchange,
+                int64_t buffer_elements)
+      : GpuExchanger(gpu_ordinal, buffer_elements * kFloatBytes),
+        exchange_(exchange),
+        gpus_(connect_gpus(ranks, gpu_ordinal, uuid)) {}
+
+  LinkExchange exchange() const override { return exchange_; }
+  bool has(Collective) const override { return true; }
+
+ private:
+  void enqueue(Collective collective, int64_t count) override {
+    const ReducedTensor tensor{.data = {data(), DType::kF32}, .count = count};
+    switch (collective) {
+      case Collective::kAllReduce:
+        return gpus_->all_reduce({&tensor, 1}, stream());
+      case Collective::kReduceScatter:
+        return gpus_->reduce_scatter(tensor, stream());
+      case Collective::kAllGather:
+        return gpus_->all_gather(tensor, stream());
+      case Collective::kBroadcast:
+        return gpus_->broadcast(tensor, 0, stream());
+    }
+  }
+  void require_all_ranks() override { gpus_->require_all_ranks(); }
+
+  LinkExchange exchange_;
+  std::unique_ptr<GpuCommunicator> gpus_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinkExchanger> mapped_memory_exchanger(Communicator& ranks, int gpu_ordinal,
+                                                       const std::string& uuid, int64_t buffer_elements) {
+  return std::make_unique<MappedMemoryExchanger>(ranks, gpu_ordinal, uuid, buffer_elements);
+}
+
+std::unique_ptr<LinkExchanger> nccl_exchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,
+                                              LinkExchange exchange, int64_t buffer_elements) {
+  return std::make_unique<NcclExchanger>(ranks, gpu_ordinal, uuid, exchange, buffer_elements);
+}
+
+}  // namespace plimsoll
