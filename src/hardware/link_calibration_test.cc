@@ -23,7 +23,7 @@ LinkCalibration calibration() {
   return result;
 }
 
-std::string refusal(const std::string& text) {
+std::string calibration_refusal(const std::string& text) {
   try {
     static_cast<void>(parse_link_calibration(text, "links.json"));
   } catch (const Error& error) {
@@ -54,7 +54,7 @@ TEST(LinkCalibration, RefusesWhatItCannotUse) {
       {with("\"median_ms\": 2.0", "\"median_ms\": 0.0"), "the time of all_reduce with 1048576 bytes is 0 ms"},
       {with("\"host\"", "\"hosts\""), "it has no 'host'"}};
   for (const auto& [changed, message] : cases)
-    EXPECT_NE(refusal(changed).find(message), std::string::npos) << refusal(changed);
+    EXPECT_NE(calibration_refusal(changed).find(message), std::string::npos) << calibration_refusal(changed);
 }
 
 // The factors of nccl-tests.
