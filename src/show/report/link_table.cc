@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr size_t kColumns = 80;
+constexpr size_t kTableColumns = 80;
 
 void add_curve(std::string& text, const LinkCurve& curve, Collective collective, int num_ranks) {
   text += "\n" + left_aligned(collective_name(collective), 16) + right_aligned("time", 12) +
@@ -48,7 +48,7 @@ std::string link_table(const MeasuredLinks& links, const std::string& device) {
              "to the median; data GB/s: size / time; bus GB/s: bytes that each rank sends / time, as "
              "nccl-tests "
              "defines it. Every result was compared with the exact one before times counted.",
-             kColumns, 0);
+             kTableColumns, 0);
 }
 
 }  // namespace plimsoll
