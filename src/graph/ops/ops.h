@@ -295,13 +295,18 @@ struct FillOp {
   enum Out { kY };
 };
 
-// Communication.
+// Communication. Read and write the attribute "peers" of collective ops: the GPUs of the ranks map each other's memory.
+inline bool maps_peers(const Attributes& attributes) {
+  return attributes.integer_or("peers", 0) != 0;
+}
+inline void set_maps_peers(Attributes& attributes, bool maps) {
+  if (maps) attributes.set("peers", 1);
+}
+
 struct AllReduceOp {
   enum In { kX };
   enum Out { kY };
   static int64_t num_ranks(const Attributes& attributes) { return attributes.integer("ranks"); }
-  // Returns true if the GPUs of the ranks map each other's memory.
-  static bool maps_peers(const Attributes& attributes) { return attributes.integer_or("peers", 0) != 0; }
 };
 
 // The operands of all_gather and reduce_scatter, which work on slices (slice.h).

@@ -188,11 +188,13 @@ struct ShardOptions {
   bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
   // Set if each rank also keeps only its slice of the weights of at least this many elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
+  RankExchange exchange = RankExchange::kLibrary;
 };
 Pass shard_states_pass(const ShardOptions& options);
 // gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
 // computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
-Pass gather_weights_pass(std::map<std::string, RankSlices> divided);
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
+                         RankExchange exchange = RankExchange::kLibrary);
 // recompute_pass.cc: computes values again in the backward pass instead of keeping them.
 Pass recompute_pass(RecomputeChoice choice);
 // reorder_pass.cc: finds an order of ops with a lower peak.

@@ -107,7 +107,7 @@ class GradientReduction {
     for (const ValueId gradient : bucket.gradients) sums.push_back(sum_of_[index_of(gradient)]);
     Attributes attributes;
     attributes.set("ranks", num_ranks_);
-    if (exchange_ == RankExchange::kPeerMemory) attributes.set("peers", 1);
+    set_maps_peers(attributes, exchange_ == RankExchange::kPeerMemory);
     ops_.push_back({.def = &all_reduce_op(),
                     .inputs = bucket.gradients,
                     .outputs = std::move(sums),

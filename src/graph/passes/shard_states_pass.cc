@@ -191,6 +191,7 @@ class ShardStates {
     op.outputs.clear();
     op.attributes = {};
     set_rank_slices(op.attributes, {.ranks = slices_.ranks, .block = block});
+    set_maps_peers(op.attributes, options_.exchange == RankExchange::kPeerMemory);
     for (const ValueId id : values) {
       const Value value = graph_.value(id);
       const ValueId whole =

@@ -219,10 +219,15 @@ bool divides(const PlanRequest& request, ZeroStage stage) {
   return request.ranks.count > 1 && request.ranks.zero_stage >= stage;
 }
 
+RankExchange exchange_of(const PlanRequest& request) {
+  return request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary;
+}
+
 ShardOptions shard_options(const PlanRequest& request) {
   ShardOptions options{.num_ranks = request.ranks.count,
                        .gradients = divides(request, ZeroStage::kGradients),
-                       .accumulates = request.batches.accumulation_steps > 1};
+                       .accumulates = request.batches.accumulation_steps > 1,
+                       .exchange = exchange_of(request)};
   if (divides(request, ZeroStage::kWeights))
     options.least_divided_elements = request.ranks.least_divided_elements;
   return options;
@@ -296,9 +301,8 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
   if (request.ranks.count > 1)
-    passes.run(graph, reduce_gradients_pass(
-                          request.ranks.count, request.ranks.bucket_bytes,
-                          request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary));
+    passes.run(graph,
+               reduce_gradients_pass(request.ranks.count, request.ranks.bucket_bytes, exchange_of(request)));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
@@ -341,7 +345,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
                                                           SlicedUpdates::kOfLookedUpTables),
                                        request.batches.train));
   }
-  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}));
+  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}, exchange_of(request)));
   passes.run(graph, in_place_pass());
   if (request.offload.activations) {
     ActivationHeadroom room;
@@ -386,7 +390,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* 
                                         usual_bucket(request.batches.evaluate, request.model.label_share)));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
-  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
+  if (divides(request, ZeroStage::kWeights))
+    passes.run(graph, gather_weights_pass(divided_weights(train), exchange_of(request)));
   passes.run(graph, in_place_pass());
   ProgramPlan program{
       .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};

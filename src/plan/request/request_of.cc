@@ -213,23 +213,14 @@ MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ra
   return with_p2p.empty() ? find(LinkExchange::kNcclWithoutP2p) : with_p2p;
 }
 
-// Returns what the ranks divide. Errors: kUsage on a GPU, whose kernels cannot do it yet. The other settings with which states
-// cannot be divided are in exclusions.cc.
-ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, const DeviceOptions& device,
-                        RequestRemarks& remarks) {
+// Returns what the ranks divide. The settings with which states cannot be divided are in exclusions.cc.
+ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.count == 1) {
     remarks.notes.push_back(fmt::format(
         "--zero_stage {} has no effect here: it divides states among processes, and this run has one",
         arguments.zero_stage));
     return ZeroStage::kNone;
-  }
-  if (device.is_gpu()) {
-    throw_error(ErrorCode::kUsage,
-                "--zero_stage {}: this version divides states, gradients and weights among processes on CPUs "
-                "only; give "
-                "--use_cpu, or leave --zero_stage out",
-                arguments.zero_stage);
   }
   return static_cast<ZeroStage>(arguments.zero_stage);
 }
@@ -287,7 +278,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
-  if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, facts.device, remarks);
+  if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
   request.update.elements_at_once = facts.thresholds.elements_at_once;
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
@@ -376,9 +367,7 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));
   const RankOptions ranks = ranks_of(arguments, device);
-  if (!trains) return;
-  check_train_batch(arguments, ranks);
-  static_cast<void>(zero_stage_of(arguments, ranks, device, ignored));
+  if (trains) check_train_batch(arguments, ranks);
 }
 
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type) {
