@@ -36,6 +36,7 @@ std::vector<PassInfo> list_passes() {
                            copies_at_use_pass(DType::kF16),
                            dead_code_pass({}),
                            reorder_pass({}),
+                           delay_gradients_pass({}),
                            slice_updates_pass(1, SlicedUpdates::kAll),
                            gather_weights_pass({}),
                            in_place_pass(),

@@ -195,6 +195,14 @@ Pass shard_states_pass(const ShardOptions& options);
 // computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
                          RankExchange exchange = RankExchange::kLibrary);
+// delay_gradients_pass.cc: computes gradients of weights while the ranks exchange the last gradients of the backward pass.
+struct DelayOptions {
+  // Return the estimated milliseconds of an op, and those of the exchanges of a graph by the positions of their ops.
+  std::function<double(const OpView&)> op_ms = {};
+  std::function<std::vector<double>(const Graph&)> exchange_ms = {};
+  Bucket bucket = {};
+};
+Pass delay_gradients_pass(DelayOptions options);
 // recompute_pass.cc: computes values again in the backward pass instead of keeping them.
 Pass recompute_pass(RecomputeChoice choice);
 // reorder_pass.cc: finds an order of ops with a lower peak.

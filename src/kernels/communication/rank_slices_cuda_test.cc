@@ -19,28 +19,28 @@ namespace {
 
 // The elements of a tensor, and the blocks of which slices consist. Some slices are empty, and some are smaller than others; the
 // last tensors are larger than kSmallTensorBytes in every type.
-struct Size {
+struct DividedSize {
   int64_t count;
   int64_t block;
 };
-const std::vector<Size> kSizes{{300, 256}, {0, 256},       {1000, 256},     {256, 256},
-                               {6000, 64}, {200'000, 256}, {5'000'011, 256}};
+const std::vector<DividedSize> kSummedSizes{{300, 256}, {0, 256},       {1000, 256},     {256, 256},
+                                            {6000, 64}, {200'000, 256}, {5'000'011, 256}};
 // Slices of one element are gathered too; they are not summed.
-const std::vector<Size> kGatheredSizes{{2, 1},     {5, 1},         {300, 256},      {0, 256},
-                                       {6000, 64}, {200'000, 256}, {5'000'011, 256}};
+const std::vector<DividedSize> kGatheredSizes{{2, 1},     {5, 1},         {300, 256},      {0, 256},
+                                              {6000, 64}, {200'000, 256}, {5'000'011, 256}};
 
-int64_t slice_of(const Size& size, int num_ranks) {
+int64_t slice_of(const DividedSize& size, int num_ranks) {
   const int64_t least = (size.count + num_ranks - 1) / num_ranks;
   return std::min(size.count, (least + size.block - 1) / size.block * size.block);
 }
 
 // The tensors of a rank, one after the other, at multiples of 256 bytes, and then the slices of the rank with memory of their own.
-struct HostTensors {
+struct DividedTensors {
   std::vector<std::byte> bytes;
   std::vector<DividedTensor> list;  // addresses are those of `bytes`
   DType dtype;
 
-  HostTensors(DType type, const std::vector<Size>& sizes, int rank, int num_ranks, bool has_own)
+  DividedTensors(DType type, const std::vector<DividedSize>& sizes, int rank, int num_ranks, bool has_own)
       : dtype(type) {
     const auto width = static_cast<size_t>(dtype_bytes(dtype));
     std::vector<size_t> offsets;
@@ -48,8 +48,8 @@ struct HostTensors {
       offsets.push_back(bytes.size());
       bytes.resize((bytes.size() + static_cast<size_t>(elements) * width + 255) / 256 * 256);
     };
-    for (const Size& size : sizes) reserve(size.count);
-    for (const Size& size : sizes) reserve(has_own ? slice_of(size, num_ranks) : 0);
+    for (const DividedSize& size : sizes) reserve(size.count);
+    for (const DividedSize& size : sizes) reserve(has_own ? slice_of(size, num_ranks) : 0);
     std::mt19937 random(static_cast<unsigned>(rank) + 1);
     std::normal_distribution<double> normal;
     const View all{bytes.data(), dtype};
@@ -63,16 +63,16 @@ struct HostTensors {
   }
 };
 
-using Kernel = void (*)(const RankSlicesArgs&, CudaStream);
+using SliceKernel = void (*)(const RankSlicesArgs&, CudaStream);
 
 // The bytes at which the scratch memory begins in a rank's block; the tensors are in front of it.
-constexpr size_t kScratch = size_t{96} << 20;
-constexpr size_t kBlock = size_t{192} << 20;
+constexpr size_t kSliceScratch = size_t{96} << 20;
+constexpr size_t kSliceBlock = size_t{192} << 20;
 
 // Runs the kernel three times from the same data: twice launch by launch, and once as a captured graph. Returns the bytes after
 // each.
-std::vector<std::vector<std::byte>> results_on_gpu(const Kernel& kernel, RankSlicesArgs args,
-                                                   const HostTensors& host, std::byte* device,
+std::vector<std::vector<std::byte>> results_on_gpu(const SliceKernel& kernel, RankSlicesArgs args,
+                                                   const DividedTensors& host, std::byte* device,
                                                    CudaStream stream) {
   const auto on_device = [&](const void* address) {
     return device + (static_cast<const std::byte*>(address) - host.bytes.data());
@@ -83,7 +83,7 @@ std::vector<std::vector<std::byte>> results_on_gpu(const Kernel& kernel, RankSli
     if (tensor.own) tensor.own.data = on_device(tensor.own.data);
   }
   args.tensors = tensors;
-  args.scratch = {device + kScratch, DType::kU8};
+  args.scratch = {device + kSliceScratch, DType::kU8};
   std::vector<std::vector<std::byte>> results;
   // A copy of other memory holds locks of the driver while it waits for the stream, which waits for the other threads.
   const PinnedMemory pinned(std::ssize(host.bytes));
@@ -110,17 +110,18 @@ std::vector<std::vector<std::byte>> results_on_gpu(const Kernel& kernel, RankSli
   return results;
 }
 
-ConstView in(const std::vector<std::byte>& result, const HostTensors& host, const DividedTensor& tensor) {
+ConstView in(const std::vector<std::byte>& result, const DividedTensors& host, const DividedTensor& tensor) {
   return {result.data() + (static_cast<const std::byte*>(tensor.data.data) - host.bytes.data()), host.dtype};
 }
 
 // Every slice of every result is the sum of the ranks, within the bound of the contract; each addition of NCCL is rounded to the
 // type, mapped memory adds in fp32.
-void expect_sums(const std::vector<std::vector<std::byte>>& results, DType dtype, int rank, int num_ranks) {
-  std::vector<HostTensors> all;
-  for (int i = 0; i < num_ranks; ++i) all.emplace_back(dtype, kSizes, i, num_ranks, false);
+void expect_sums_of_slices(const std::vector<std::vector<std::byte>>& results, DType dtype, int rank,
+                           int num_ranks) {
+  std::vector<DividedTensors> all;
+  for (int i = 0; i < num_ranks; ++i) all.emplace_back(dtype, kSummedSizes, i, num_ranks, false);
   const double u = unit_roundoff(dtype);
-  const HostTensors& host = all[static_cast<size_t>(rank)];
+  const DividedTensors& host = all[static_cast<size_t>(rank)];
   for (const std::vector<std::byte>& result : results) {
     EXPECT_TRUE(result == results.front()) << dtype_name(dtype);
     for (size_t t = 0; t < host.list.size(); ++t) {
@@ -129,7 +130,7 @@ void expect_sums(const std::vector<std::vector<std::byte>>& results, DType dtype
       const int64_t first = tensor.first_of(rank);
       for (int64_t i = first; i < first + tensor.count_of(rank); ++i) {
         double sum = 0, magnitude = 0;
-        for (const HostTensors& of_rank : all) {
+        for (const DividedTensors& of_rank : all) {
           const double term = of_rank.list[t].data.load(i);
           sum += term;
           magnitude += std::abs(term);
@@ -146,9 +147,9 @@ void expect_sums(const std::vector<std::vector<std::byte>>& results, DType dtype
 // Every tensor of every result has the slices of all ranks, byte for byte.
 void expect_gathered(const std::vector<std::vector<std::byte>>& results, DType dtype, bool has_own, int rank,
                      int num_ranks) {
-  std::vector<HostTensors> all;
+  std::vector<DividedTensors> all;
   for (int i = 0; i < num_ranks; ++i) all.emplace_back(dtype, kGatheredSizes, i, num_ranks, has_own);
-  const HostTensors& host = all[static_cast<size_t>(rank)];
+  const DividedTensors& host = all[static_cast<size_t>(rank)];
   for (const std::vector<std::byte>& result : results) {
     for (size_t t = 0; t < host.list.size(); ++t) {
       for (int owner = 0; owner < num_ranks; ++owner) {
@@ -167,16 +168,17 @@ void expect_gathered(const std::vector<std::vector<std::byte>>& results, DType d
   }
 }
 
-const std::vector<DType> kTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
+const std::vector<DType> kSliceTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
 // Checks both kernels on the GPU of one rank.
-void check_rank(const Kernel& reduce_scatter, const Kernel& all_gather, const RankSlicesArgs& args, int rank,
-                int num_ranks, std::byte* device, CudaStream stream) {
-  for (const DType dtype : kTypes) {
-    const HostTensors summed(dtype, kSizes, rank, num_ranks, false);
-    expect_sums(results_on_gpu(reduce_scatter, args, summed, device, stream), dtype, rank, num_ranks);
+void check_rank(const SliceKernel& reduce_scatter, const SliceKernel& all_gather, const RankSlicesArgs& args,
+                int rank, int num_ranks, std::byte* device, CudaStream stream) {
+  for (const DType dtype : kSliceTypes) {
+    const DividedTensors summed(dtype, kSummedSizes, rank, num_ranks, false);
+    expect_sums_of_slices(results_on_gpu(reduce_scatter, args, summed, device, stream), dtype, rank,
+                          num_ranks);
     for (const bool has_own : {false, true}) {
-      const HostTensors gathered(dtype, kGatheredSizes, rank, num_ranks, has_own);
+      const DividedTensors gathered(dtype, kGatheredSizes, rank, num_ranks, has_own);
       expect_gathered(results_on_gpu(all_gather, args, gathered, device, stream), dtype, has_own, rank,
                       num_ranks);
     }
@@ -188,7 +190,7 @@ TEST(RankSlicesCuda, NcclExchangesTheSlicesOfAllGpus) {
   if (num_ranks < 2) GTEST_SKIP() << "NCCL connects at least two GPUs, and one is visible";
   testing::run_on_ranks(num_ranks, [&](Communicator& ranks) {
     CudaDevice device(ranks.rank());
-    const GpuBlock block(kBlock);
+    const GpuBlock block(kSliceBlock);
     const std::unique_ptr<GpuCommunicator> gpus = connect_gpus(ranks, ranks.rank(), device.info().uuid);
     check_rank(reduce_scatter_cuda_nccl, all_gather_cuda_nccl, {.communicator = &ranks, .gpus = gpus.get()},
                ranks.rank(), num_ranks, block.data(), device.stream());
@@ -203,9 +205,9 @@ TEST(RankSlicesCudaRank, ExchangesSlicesWithTheOthers) {
     GTEST_SKIP() << "RankSlicesCuda.MappedPeersExchangeTheSlicesOfAllGpus starts processes that run it";
   const std::unique_ptr<Communicator> ranks = connect_ranks(place);
   CudaDevice device(place.rank);
-  const GpuBlock block(kBlock);
+  const GpuBlock block(kSliceBlock);
   const std::unique_ptr<PeerMemory> peers = connect_peers(*ranks, place.rank, device.info().uuid);
-  peers->map(block.data(), static_cast<int64_t>(kBlock));
+  peers->map(block.data(), static_cast<int64_t>(kSliceBlock));
   check_rank(reduce_scatter_cuda_peers, all_gather_cuda_peers,
              {.communicator = ranks.get(), .peers = peers.get()}, place.rank, place.size, block.data(),
              device.stream());

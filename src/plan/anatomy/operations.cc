@@ -28,7 +28,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
     const Cost cost = schema.cost(view, usual);
     figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
   }
-  if (!plan.is_on_gpu() || program.ops.size() != figures.size()) return figures;
+  if (program.ops.size() != figures.size()) return figures;
   std::vector<double> op_ms;
   op_ms.reserve(figures.size());
   for (const OpFigures& op : figures) op_ms.push_back(op.ms);

@@ -15,6 +15,7 @@
 #include "models/freeze.h"
 #include "plan/compile/graphs.h"
 #include "plan/compile/kernel_choice.h"
+#include "plan/compile/op_times.h"
 #include "plan/compile/state_schedule.h"
 #include "tasks/task.h"
 
@@ -331,6 +332,25 @@ Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   return pass;
 }
 
+DelayOptions delay_options(const PlanRequest& request) {
+  return {.op_ms =
+              [&](const OpView& op) {
+                const Bucket usual = usual_bucket(request.batches.train, request.model.label_share);
+                const OpSchema& schema = schema_of(op.op);
+                return estimated_ms(schema, op, schema.cost(op, usual), usual, request);
+              },
+          .exchange_ms =
+              [&](const Graph& graph) {
+                std::vector<double> ms(graph.ops().size(), 0.0);
+                for (const TimedTransfer& transfer : timed_transfers(graph, request.batches.train)) {
+                  if (transfer.queue == Queue::kCommunication)
+                    ms[transfer.op] = rank_exchange_ms(request, transfer.collective, transfer.bytes);
+                }
+                return ms;
+              },
+          .bucket = request.batches.train};
+}
+
 void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   PassManager passes(request.passes);
   Graph& graph = program.graph;
@@ -338,6 +358,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, reorder_pass(request.batches.train));
+  if (request.ranks.count > 1) passes.run(graph, delay_gradients_pass(delay_options(request)));
   if (request.update.offload_states) {
     passes.run(graph, slice_updates_pass(request.update.elements_at_once, SlicedUpdates::kAll));
   } else if (request.update.in_backward) {

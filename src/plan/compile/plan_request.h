@@ -218,7 +218,8 @@ struct HostMemory {
   // The peak of the whole process while it read data files, before it took the arena. It is not part of total():
   // if it is larger than what the rest of the run holds, the plan adds the difference to data_bytes.
   int64_t reading_bytes = 0;
-  // The memory that a kernel's library allocates itself while it runs. The plan fills it in.
+  int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
+  // The memory that a kernel's library allocates itself while it runs, and what the allocator keeps of it. The plan fills it in.
   int64_t library_bytes = 0;
   int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes; }
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
