@@ -524,7 +524,7 @@ TEST(RunOfRanks, ARestartDoesNotResumeFromAnotherRun) {
 }
 
 TEST(RunOfRanks, ARunThatIsStoppedBySigtermIsNotStartedAgain) {
-  const TestFolder folder("ranks_restart_stop");
+  const TestFolder folder("ranks_sigterm");
   const std::string model = write_tiny_model(folder);
   const std::string run = folder.path("run");
   Process process(words_of(model, run, {.ranks = 2}, 100'000,
@@ -628,7 +628,7 @@ TEST(RunOfRanks, ARankThatNeverArrivesIsNamed) {
 TEST(RunOfRanks, MachinesWithDifferentNumbersOfRanksAreRefused) {
   const TestFolder folder("ranks_uneven");
   const std::string model = write_tiny_model(folder);
-  std::vector<std::string> words = words_of(model, folder.path("run"), {.ranks = 1}, 3);
+  const std::vector<std::string> words = words_of(model, folder.path("run"), {.ranks = 2}, 3);
   const ProcessResult result = run_plimsoll(words, folder.path("log"), 30'000,
                                             {"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=3", "LOCAL_WORLD_SIZE=2",
                                              "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29999"});
