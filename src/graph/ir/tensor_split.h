@@ -12,7 +12,7 @@
 namespace plimsoll {
 
 // The whole value is a sequence of equal cycles, and a cycle is a sequence of parts. Of each part of each cycle, rank r has the
-// r-th of `ranks` equal pieces; its pieces lie one after the other in the order of the whole value. A matrix that is divided by
+// r-th of `ranks` equal pieces; its pieces are stored in the order of the whole value. A matrix that is divided by
 // rows is one cycle: its parts are the rows of the matrices that it consists of, such as those of queries, keys and values. A
 // matrix that is divided by columns has a cycle of one part per row.
 //
