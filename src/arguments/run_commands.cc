@@ -74,6 +74,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "early_stopping_threshold",
     "nproc_per_node",
     "nnodes",
+    "tp_size",
     "zero_stage",
     "stage3_param_persistence_threshold",
     "fsdp",

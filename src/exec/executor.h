@@ -173,6 +173,8 @@ class Executor {
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
+  // Returns the ranks that divide the buffer.
+  Communicator& owners_of(const PersistentBuffer& buffer) const;
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole);

@@ -14,7 +14,8 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   for (int i = 0; i < op.num_inputs(); ++i) {
     const int64_t bytes = op.input(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
-    if (bytes < kSmallTensorBytes) problem.small_bytes += bytes;
+    // A single tensor is never copied. Its size may depend on the bucket, so that it may be small in smaller buckets only.
+    if (bytes < kSmallTensorBytes && op.num_inputs() > 1) problem.small_bytes += bytes;
     problem.peer_scratch_bytes += peer_scratch_bytes_of(op.in_shape(i).elements(bucket),
                                                         dtype_bytes(op.input(i).type.dtype), problem.ranks);
   }

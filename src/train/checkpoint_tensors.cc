@@ -12,7 +12,7 @@ namespace {
 // Returns true if the ranks divide the buffer, or both halves of a split weight.
 bool is_divided(const Plan& plan, const std::string& buffer) {
   const auto split = plan.split_weights.find(buffer);
-  return plan.buffer(split != plan.split_weights.end() ? split->second.high : buffer).divided.has_value();
+  return !plan.buffer(split != plan.split_weights.end() ? split->second.high : buffer).is_whole();
 }
 
 // Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "graph/ops/op.h"
+#include "graph/ops/slice.h"
 #include "hardware/cpu_target.h"
 #include "models/config.h"
 
@@ -31,7 +32,8 @@ uint64_t hash_of_collectives(const Plan& plan) {
   for (const ProgramPlan& program : plan.programs) {
     for (const Op& op : program.graph.ops()) {
       if (!schema_of(op).is_communication()) continue;
-      hash.update(fmt::format("{} {}", program.name, op.def->name()));
+      hash.update(
+          fmt::format("{} {} {}", program.name, op.def->name(), mesh_axis_name(mesh_axis_of(op.attributes))));
       for (const ValueId id : op.inputs) hash.update(" " + format_type(program.graph.value(id).type));
       hash.update("\n");
     }
@@ -78,7 +80,7 @@ uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   HashStream64 hash;
   std::vector<std::byte> piece;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
-    if (buffer.storage != storage || buffer.divided) continue;
+    if (buffer.storage != storage || !buffer.is_whole()) continue;
     hash.update(buffer.name);
     const int64_t bytes = buffer.elements() * dtype_bytes(buffer.type.dtype);
     for (int64_t offset = 0; offset < bytes; offset += kPiece) {

@@ -84,6 +84,13 @@ void Session::connect() {
   options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
   require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
+  if (mesh().tensor_size > 1) {
+    const int rank = setup_.place.rank;
+    data_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kData));
+    tensor_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kTensor));
+    options_.connections.data = data_ranks_.get();
+    options_.connections.tensor = tensor_ranks_.get();
+  }
   if (!plan_.is_on_gpu()) return;
   on_device(plan_, [&] {
     if (plan_.request.ranks.maps_peers) {
@@ -97,14 +104,14 @@ void Session::connect() {
   options_.connections.peers = peers_.get();
 }
 
-void Session::sum_over_ranks(std::span<double> numbers) {
+void Session::sum_over_data_ranks(std::span<double> numbers) {
   if (communicator_ == nullptr) return;
-  communicator_->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+  options_.connections.of(MeshAxis::kData)->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
 }
 
 bool Session::is_true_on_any_rank(bool flag) {
   double count = flag ? 1 : 0;
-  sum_over_ranks({&count, 1});
+  if (communicator_ != nullptr) communicator_->all_reduce({&count, DType::kF64}, 1);
   return count > 0;
 }
 
@@ -184,8 +191,8 @@ void Session::start_batches(DataPosition position, int64_t num_epochs) {
           .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
           .start = position,
           .num_epochs = num_epochs,
-          .rank = setup_.place.rank,
-          .num_ranks = setup_.place.size});
+          .rank = mesh().data_rank(setup_.place.rank),
+          .num_ranks = mesh().data_size()});
 }
 
 bool Session::next_batch(MicroBatch& batch) {
@@ -208,10 +215,10 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
   run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
-// The ranks draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
+// Ranks with different batches draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
 // divided by infinity are zero.
 void Session::stage(const MicroBatch& batch, double denominator, int64_t number) {
-  const int64_t own = batch.info.contributes ? number + setup_.place.rank : number;
+  const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,
                    batch.info.contributes ? denominator : std::numeric_limits<double>::infinity());
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), own);

@@ -110,9 +110,13 @@ class Session {
 
   // The place of this process among the ranks of the run.
   const RankPlace& place() const { return setup_.place; }
-  // Replaces each number by its sum over the ranks, or returns the flag of any rank. Every rank calls the same functions in
-  // the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
-  void sum_over_ranks(std::span<double> numbers);
+  // Returns the ranks as a mesh.
+  RankMesh mesh() const {
+    return {.size = setup_.place.size, .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size)};
+  }
+  // Replaces each number by its sum over the ranks that read different batches, or returns the flag of any rank. Every rank calls the
+  // same functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  void sum_over_data_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);
   // Replaces the values by those of the first rank. Requires: the keys are the same on every rank.
   void take_values_of_first_rank(MetricMap& metrics);
@@ -165,6 +169,9 @@ class Session {
   ExecutorOptions options_;
   Plan plan_;
   std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
+  // The ranks along each axis of the mesh, if it has two.
+  std::unique_ptr<Communicator> data_ranks_;
+  std::unique_ptr<Communicator> tensor_ranks_;
   std::unique_ptr<GpuCommunicator>
       gpu_communicator_;  // one of these two if the run has several ranks on GPUs
   std::unique_ptr<PeerMemory> peers_;

@@ -212,6 +212,61 @@ TEST(RunOfRanks, DividedStatesResumeOnAnyNumberOfRanks) {
   expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
 }
 
+// Returns the settings of a run whose ranks form groups that divide the layers.
+std::vector<std::string> tensor_settings(int tensor_ranks, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {"--tp_size", std::to_string(tensor_ranks)});
+  return more;
+}
+
+// Layers that are divided among ranks change the order of sums only.
+TEST(RunOfRanks, DividesLayersLikeOneProcess) {
+  if (on_gpus()) GTEST_SKIP() << "--tp_size is refused on GPUs";
+  const TestFolder folder("ranks_tensor");
+  const std::string model = write_tiny_model(folder);
+  const std::string one = folder.path("one"), tensor = folder.path("tensor"), mesh = folder.path("mesh");
+  const auto run = [&](const std::string& name, const Layout& layout, int size) {
+    const ProcessResult result = run_plimsoll(
+        words_of(model, name, layout, 6, tensor_settings(size, {"--optim_args", "momentum=0.9"})),
+        folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  run(one, {.accumulation = 2}, 1);
+  run(tensor, {.ranks = 2, .accumulation = 2}, 2);
+  run(mesh, {.ranks = 4}, 2);
+  for (const std::string& several : {tensor, mesh}) {
+    expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
+    expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+    EXPECT_EQ(logged(several, "epoch"), logged(one, "epoch"));
+    EXPECT_EQ(logged(several, "learning_rate"), logged(one, "learning_rate"));
+  }
+}
+
+TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
+  if (on_gpus()) GTEST_SKIP() << "--tp_size is refused on GPUs";
+  const TestFolder folder("ranks_tensor_resume");
+  const std::string model = write_tiny_model(folder);
+  const std::vector<std::string> settings{"--optim_args", "momentum=0.9", "--lr_scheduler_type", "constant"};
+  const std::string one = folder.path("one"), several = folder.path("several");
+  ASSERT_EQ(
+      run_plimsoll(words_of(model, one, {.accumulation = 2}, 8, settings), folder.path("log")).exit_code, 0);
+  struct Part {
+    Layout layout;
+    int tensor_ranks;
+  };
+  int steps = 2;
+  for (const Part& part : {Part{{.accumulation = 2}, 1}, Part{{.ranks = 2, .accumulation = 2}, 2},
+                           Part{{.ranks = 4}, 2}, Part{{.ranks = 2}, 1}}) {
+    std::vector<std::string> more = tensor_settings(part.tensor_ranks, settings);
+    more.insert(more.end(), {"--save_steps", "1", "--resume_from_checkpoint", "True"});
+    const ProcessResult result =
+        run_plimsoll(words_of(model, several, part.layout, steps, more), folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    steps += 2;
+  }
+  expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
+  expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+}
+
 // A configuration of DeepSpeed or FSDP is the same run as the settings that it requests, and its checkpoints resume without it.
 TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
   const TestFolder folder("ranks_deepspeed");
@@ -301,6 +356,17 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
     EXPECT_EQ(read_file(folder.path(run + "/predict_results.txt")),
               read_file(folder.path("one/predict_results.txt")));
   }
+  if (on_gpus()) return;
+  // Groups of ranks that divide the layers evaluate different batches.
+  std::vector<std::string> divided = words("divided", {.ranks = 4});
+  divided.insert(divided.end(), {"--tp_size", "2"});
+  const ProcessResult result = run_plimsoll(divided, folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  expect_near(logged(folder.path("divided"), "eval_loss"), logged(folder.path("one"), "eval_loss"),
+              kRelative);
+  EXPECT_EQ(logged(folder.path("divided"), "eval_accuracy"), logged(folder.path("one"), "eval_accuracy"));
+  EXPECT_EQ(read_file(folder.path("divided/predict_results.txt")),
+            read_file(folder.path("one/predict_results.txt")));
 }
 
 void wait_for(Process& process, const std::string& path) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "base/rank_mesh.h"
 #include "base/view.h"
 #include "device/comm/communicator.h"
 #include "device/comm/divided_tensor.h"
@@ -41,12 +42,19 @@ class GpuCommunicator {
   virtual void require_all_ranks() = 0;
 };
 
-// The connections of a rank to the others. A run of one rank has none. A run on GPUs has, besides that between the processes,
-// one of the two between the GPUs.
+// The connections of a rank to the others. A run of one rank has none. A run with tensor parallelism also has those along each
+// axis of the mesh. A run on GPUs has, besides that between the processes, one of the two between the GPUs.
 struct RankConnections {
-  Communicator* ranks = nullptr;
+  Communicator* ranks = nullptr;   // to all ranks
+  Communicator* data = nullptr;    // to the ranks of the data axis, if the mesh has two axes
+  Communicator* tensor = nullptr;  // to the ranks of the tensor axis, if the mesh has two axes
   GpuCommunicator* gpus = nullptr;
   PeerMemory* peers = nullptr;
+  // Returns the connection along an axis, or null.
+  Communicator* of(MeshAxis axis) const {
+    if (axis == MeshAxis::kTensor) return tensor;
+    return data != nullptr ? data : ranks;
+  }
   // Errors: kDevice if a rank has failed.
   void require_all_ranks() const {
     if (gpus != nullptr) gpus->require_all_ranks();

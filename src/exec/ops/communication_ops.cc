@@ -5,7 +5,7 @@
 namespace plimsoll {
 
 AllReduceArgs all_reduce_args(const BindContext& context) {
-  return {.communicator = context.connections().ranks,
+  return {.communicator = context.connections().of(mesh_axis_of(context.attributes())),
           .gpus = context.connections().gpus,
           .peers = context.connections().peers,
           .scratch = context.scratch()};

@@ -146,8 +146,8 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  // The ranks of a run work at the same time.
-  const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.count : 1;
+  // The ranks of a run work at the same time; those of a tensor-parallel group on the same batches.
+  const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.data_size() : 1;
   anatomy.samples = program->bucket.sequences * batches;
   anatomy.tokens = program->bucket.tokens * batches;
   return anatomy;

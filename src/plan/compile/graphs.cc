@@ -148,6 +148,11 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, common_subexpression_pass());
 }
 
+// Divides the layers among the ranks of a tensor-parallel group.
+void divide_layers(Graph& graph, const PlanRequest& request, PassManager& passes) {
+  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_parallel_pass(request.ranks.tensor_size));
+}
+
 ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
   return request.precision.activation_dtype
              ? graph.find(weight_copy_name(weight, *request.precision.activation_dtype))
@@ -203,9 +208,11 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
     }
     if (parameter.weight == kNoValue) {
       parameter.weight = std::exchange(parameter.copy, kNoValue);
-      parameter.remainder = graph.add_value(remainder_name(spec.name),
-                                            {DType::kU8, Shape{2 * spec.elements()}}, Storage::kWeight);
-      graph.value(parameter.remainder).module = graph.value(parameter.weight).module;
+      const Value high = graph.value(parameter.weight);
+      parameter.remainder = graph.add_value(
+          remainder_name(spec.name), {DType::kU8, Shape{2 * high.type.shape.elements({})}}, Storage::kWeight);
+      graph.value(parameter.remainder).module = high.module;
+      if (high.split) graph.value(parameter.remainder).split = high.split->flattened(2);
     }
     // A frozen weight that is split keeps both halves, because it is saved as it was loaded.
     if (!spec.trainable) continue;
@@ -275,6 +282,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
   Graph& graph = forward.graph;
   verify(graph, "after building the model");
+  divide_layers(graph, request, passes);
   lower(graph, request, passes);
   if (request.chunked_loss != ChunkedLoss::kNever)
     passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request),
@@ -301,10 +309,11 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
-  if (request.ranks.count > 1)
-    passes.run(graph,
-               reduce_gradients_pass(request.ranks.count, request.ranks.bucket_bytes, exchange_of(request)));
+  if (request.ranks.data_size() > 1)
+    passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes,
+                                            exchange_of(request)));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
+  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();
@@ -358,7 +367,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, reorder_pass(request.batches.train));
-  if (request.ranks.count > 1) passes.run(graph, delay_gradients_pass(delay_options(request)));
+  if (request.ranks.data_size() > 1) passes.run(graph, delay_gradients_pass(delay_options(request)));
   if (request.update.offload_states) {
     passes.run(graph, slice_updates_pass(request.update.elements_at_once, SlicedUpdates::kAll));
   } else if (request.update.in_backward) {
@@ -396,6 +405,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* 
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
   Graph& graph = forward.graph;
+  divide_layers(graph, request, passes);
   lower(graph, request, passes);
   const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
   passes.run(graph, linear_gelu_pass(has_kernel));

@@ -134,6 +134,9 @@ enum class ZeroStage : uint8_t {
 // The ranks of a run and how they exchange gradients. Every rank has the same plan.
 struct RankOptions {
   int64_t count = 1;
+  // The number of ranks of a tensor-parallel group, which divide the weights of the layers and read the same batches. It divides
+  // `count`. Requires: 1 if the ranks divide states.
+  int64_t tensor_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
@@ -141,6 +144,9 @@ struct RankOptions {
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
   bool maps_peers = false;  // GPUs map each other's memory instead of using NCCL
+
+  // Returns the number of groups of ranks that read different batches.
+  int64_t data_size() const { return count / tensor_size; }
   friend bool operator==(const RankOptions&, const RankOptions&) = default;
 };
 

@@ -184,7 +184,7 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
 // Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
 // for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
-  RankOptions ranks{.count = num_ranks(arguments)};
+  RankOptions ranks{.count = num_ranks(arguments), .tensor_size = tensor_size_of(arguments, device)};
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,
                 "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
@@ -230,13 +230,14 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
   if (!arguments.train_batch_size) return;
   const int64_t wanted = *arguments.train_batch_size;
   const int64_t batch = arguments.per_device_train_batch_size, steps = arguments.gradient_accumulation_steps;
-  if (wanted % ranks.count == 0 && wanted / ranks.count == batch * steps) return;
-  const bool has_steps = wanted % ranks.count == 0 && wanted / ranks.count % batch == 0;
+  const int64_t groups = ranks.data_size();
+  if (wanted % groups == 0 && wanted / groups == batch * steps) return;
+  const bool has_steps = wanted % groups == 0 && wanted / groups % batch == 0;
   throw_error(ErrorCode::kUsage,
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
-              "(--per_device_train_batch_size x --gradient_accumulation_steps x processes); {}",
-              wanted, batch, steps, ranks.count,
-              has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / ranks.count / batch)
+              "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
+              wanted, batch, steps, groups, ranks.tensor_size > 1 ? " / --tp_size" : "",
+              has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)
                         : "change one of these numbers");
 }
 
@@ -279,6 +280,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
   if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
+  check_tensor_parallelism(request);
   request.update.elements_at_once = facts.thresholds.elements_at_once;
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;

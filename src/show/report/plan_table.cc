@@ -55,6 +55,14 @@ std::string describe_division(const RankOptions& ranks) {
   return "";
 }
 
+// Formats "each of 4 ranks" with what they divide, or "each of 2 groups of 2 ranks that divide the layers (tensor parallelism)".
+std::string describe_ranks(const RankOptions& ranks) {
+  if (ranks.tensor_size == 1) return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
+  const std::string group =
+      fmt::format("{} ranks that divide the layers (tensor parallelism)", ranks.tensor_size);
+  return ranks.data_size() == 1 ? group : fmt::format("each of {} groups of {}", ranks.data_size(), group);
+}
+
 // Returns the work that the plan has room for, with an estimate of its speed where there is one.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
@@ -72,9 +80,7 @@ std::string describe_batch(const Plan& plan) {
   std::string text = fmt::format("{} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   const int64_t steps = plan.trains() ? plan.request.batches.accumulation_steps : 1;
   if (steps > 1) text += fmt::format(", {} accumulated to {}", steps, bucket.sequences * steps);
-  if (plan.trains() && plan.request.ranks.count > 1)
-    text += fmt::format(", on each of {} ranks{}", plan.request.ranks.count,
-                        describe_division(plan.request.ranks));
+  if (plan.trains() && plan.request.ranks.count > 1) text += ", on " + describe_ranks(plan.request.ranks);
   return text;
 }
 
