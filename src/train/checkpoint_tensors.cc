@@ -9,10 +9,12 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the ranks divide the buffer, or both halves of a split weight.
+// Returns true if the ranks divide the buffer, or a half of a split weight.
 bool is_divided(const Plan& plan, const std::string& buffer) {
   const auto split = plan.split_weights.find(buffer);
-  return plan.buffer(split != plan.split_weights.end() ? split->second.high : buffer).divided.has_value();
+  if (split == plan.split_weights.end()) return plan.buffer(buffer).divided.has_value();
+  return plan.buffer(split->second.high).divided.has_value() ||
+         plan.buffer(split->second.remainder).divided.has_value();
 }
 
 // Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
@@ -72,13 +74,24 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
                        std::vector<int64_t> shape) {
   TensorSource source{
       .name = std::move(name), .dtype = executor.plan().type_of(buffer).dtype, .shape = std::move(shape)};
-  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) ||
-      is_divided(executor.plan(), buffer)) {
+  const bool divided = is_divided(executor.plan(), buffer);
+  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) || divided) {
     source.fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
       executor.read(buffer, offset + from, bytes);
     };
   } else {
     source.data = static_cast<const std::byte*>(executor.tensor(buffer).data) + offset;
+  }
+  if (divided) {
+    const Executor::OwnBytes own = executor.own_bytes(buffer);
+    const int64_t size = source.size_bytes();
+    const int64_t begin = std::clamp<int64_t>(own.begin - offset, 0, size);
+    source.own =
+        TensorSource::OwnBytes{.begin = begin,
+                               .end = std::clamp<int64_t>(own.end - offset, begin, size),
+                               .fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
+                                 executor.read_own(buffer, offset + from, bytes);
+                               }};
   }
   return source;
 }
@@ -107,6 +120,8 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
       TensorSource source = source_of(executor, spec.name, offset, std::move(name), std::move(shape));
       if (spec.transposed) {
         source.data = nullptr;
+        source.is_exchanged = source.own.has_value();
+        source.own.reset();
         source.fill = [matrix = std::make_shared<TransposedMatrix>(executor, spec.name, offset, source.shape,
                                                                    dtype_bytes(source.dtype))](
                           int64_t from, std::span<std::byte> bytes) { matrix->fill(from, bytes); };
