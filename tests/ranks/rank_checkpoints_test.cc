@@ -159,6 +159,34 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   EXPECT_LE(text_bytes, 30 * 1024);
 }
 
+// On a GPU the copy is in pinned host memory. Two ranks of a BERT of one layer have half of its weights and moments each: 12 bytes per
+// parameter. BertModel has 23,837,184 + 7,087,872 + 590,592 of them (embeddings, layer, pooler) and the head 1,538, so that each copy
+// has 6 x 31,517,186 bytes and 4096 for rounding: 180.3 MiB.
+TEST(RankCheckpoints, PlansForGpusNameThePinnedCopy) {
+  const TestFolder folder("rank_async_gpu");
+  std::vector<std::string> words{"plan",
+                                 "--device",
+                                 "h100",
+                                 "--nproc_per_node",
+                                 "2",
+                                 "--config_name",
+                                 "bert-base-uncased",
+                                 "--config_overrides",
+                                 "num_hidden_layers=1",
+                                 "--dataset_name",
+                                 "dummy",
+                                 "--max_steps",
+                                 "2",
+                                 "--output_dir",
+                                 folder.path("run"),
+                                 "--async_save"};
+  const ProcessResult result = run_plimsoll(words, folder.path("log"));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("pinned host memory 180.3 MiB for the copy of a checkpoint"),
+            std::string::npos)
+      << result.output;
+}
+
 // A request to stop waits for the save before, and saves the last step.
 TEST(RankCheckpoints, ARequestToStopWaitsForSavesInTheBackground) {
   const TestFolder folder("rank_async_stop");

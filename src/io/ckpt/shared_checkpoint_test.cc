@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// What a rank has of each tensor.
+// The part of each tensor that is in the memory of a rank.
 enum class Division : uint8_t {
   kNone,       // each rank has all tensors
   kDivided,    // each rank has a slice of each tensor
