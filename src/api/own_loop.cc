@@ -291,7 +291,7 @@ std::string Trainer::save_checkpoint() {
     check_foreign_checkpoints(session.files(), state, RunBegin::kNew, lines);
     remove_leftovers(session.files(), folder);
   }
-  std::string saved = save_run(session, state);
+  std::string saved = CheckpointSaver(session).save(order_checkpoint(session, state, OptimizerStates::kKept));
   run.state = std::move(state);
   for (const auto& callback : impl().callbacks) callback->on_save(saved);
   return saved;

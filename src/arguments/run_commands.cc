@@ -72,6 +72,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "greater_is_better",
     "early_stopping_patience",
     "early_stopping_threshold",
+    "async_save",
     "nproc_per_node",
     "nnodes",
     "tp_size",

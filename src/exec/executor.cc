@@ -57,7 +57,7 @@ View Executor::tensor(const std::string& name) {
 
 void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
-    return read_split(split->second, offset, bytes);
+    return read_split(split->second, offset, bytes, &Executor::read);
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (!buffer.is_whole()) return read_divided(buffer, offset, bytes);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
@@ -155,6 +155,34 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
   }
 }
 
+Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
+  if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
+    // Each half has 2 bytes per element, and the weight has 4. The ranks may divide one half only.
+    const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
+    return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
+  }
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  const int64_t whole = buffer.whole_elements();
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  if (!buffer.divided) return {.begin = 0, .end = whole * width};
+  const int rank = connections_.ranks == nullptr ? 0 : connections_.ranks->rank();
+  return {.begin = buffer.divided->first_of(whole, rank) * width,
+          .end = buffer.divided->end_of(whole, rank) * width};
+}
+
+void Executor::read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
+  if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
+    return read_split(split->second, offset, bytes, &Executor::read_own);
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  if (!buffer.divided) return read(name, offset, bytes);
+  const OwnBytes own = own_bytes(name);
+  PLIMSOLL_CHECK(offset >= own.begin && offset + std::ssize(bytes) <= own.end,
+                 "{} bytes from {} on of '{}', of which this rank has {} to {}", bytes.size(), offset, name,
+                 own.begin, own.end);
+  run_deferred_updates();
+  backend_->read(buffer.space, buffer.offset + offset - own.begin, bytes);
+}
+
 void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
                              std::span<const std::byte> bytes) {
   const Communicator& ranks = owners_of(buffer);
@@ -216,11 +244,12 @@ struct Halves {
 
 }  // namespace
 
-void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) {
+void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
+                          ReadFunction read_half) {
   Halves halves(whole.size());
   PLIMSOLL_CHECK(offset % 4 == 0, "a split weight is read from byte {} on", offset);
-  read(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
-  read(parts.remainder, offset / 2, std::as_writable_bytes(std::span(halves.low)));
+  (this->*read_half)(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
+  (this->*read_half)(parts.remainder, offset / 2, std::as_writable_bytes(std::span(halves.low)));
   for (size_t i = 0; i < halves.high.size(); ++i) {
     const float value = join_f32({halves.high[i], halves.low[i]});
     std::memcpy(whole.data() + 4 * i, &value, 4);

@@ -53,6 +53,11 @@ std::string Session::allocate() {
     require_equal_facts(*communicator_, {&weights, 1});
   }
   executor->zero_states();
+  if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
+    checkpoint_buffer_ = CheckpointBuffer(plan_);
+    // All ranks save in the background, or none.
+    if (is_true_on_any_rank(checkpoint_buffer_.bytes().empty())) checkpoint_buffer_ = {};
+  }
   executor_ = std::move(executor);
   is_new_ = true;
   micro_batches_ = 0;
@@ -126,6 +131,11 @@ void Session::take_values_of_first_rank(MetricMap& metrics) {
 
 void Session::require_equal_on_ranks(std::span<const RankFact> facts) {
   if (communicator_ != nullptr) require_equal_facts(*communicator_, facts);
+}
+
+std::vector<std::string> Session::gather_texts(const std::string& own) {
+  if (communicator_ == nullptr) return {own};
+  return plimsoll::gather_texts(*communicator_, own);
 }
 
 void Session::wait_for_ranks() {

@@ -20,6 +20,7 @@
 #include "plimsoll/data.h"
 #include "plimsoll/training.h"
 #include "run/run_setup.h"
+#include "train/checkpoint_buffer.h"
 
 namespace plimsoll {
 
@@ -122,6 +123,8 @@ class Session {
   void take_values_of_first_rank(MetricMap& metrics);
   // Errors: as require_equal_facts().
   void require_equal_on_ranks(std::span<const RankFact> facts);
+  // Returns the texts of all ranks, in the order of the ranks.
+  std::vector<std::string> gather_texts(const std::string& own);
   // Returns when every rank has called it.
   void wait_for_ranks();
   // Tells the connection to the other ranks which part of the run begins; see RankProgress::begin().
@@ -140,6 +143,10 @@ class Session {
 
   // Returns the contents of a saved model or adapter. Valid while the session lives.
   ModelContents model_contents() const;
+
+  // Returns the buffer from which checkpoints are written in the background; an empty one if the plan has none, or if the system
+  // refused the memory to any rank.
+  std::span<std::byte> checkpoint_buffer() const { return checkpoint_buffer_.bytes(); }
 
   MemoryFigures memory() const;
   // The peak rates of the device, measured before the run if it is profiled.
@@ -177,6 +184,7 @@ class Session {
   std::unique_ptr<PeerMemory> peers_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
+  CheckpointBuffer checkpoint_buffer_;
   bool is_new_ = true;                       // states and micro_batches_ are those of a new run
   int64_t micro_batches_ = 0;                // see micro_batches_done(); the index of random numbers
   mutable int64_t num_batches_of_rows_ = 0;  // made by batch_of(), each with masks of its own

@@ -16,6 +16,7 @@
 #include "graph/analysis/analysis.h"
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
@@ -26,7 +27,8 @@ namespace {
 constexpr double kCover = 1.5;
 
 bool sums_gradients(const Op& op) {
-  return op.segment == Segment::kBackward && (op.def == &all_reduce_op() || op.def == &reduce_scatter_op());
+  return op.segment == Segment::kBackward && (op.def == &all_reduce_op() || op.def == &reduce_scatter_op()) &&
+         mesh_axis_of(op.attributes) == MeshAxis::kData;
 }
 
 class DelayGradients {
@@ -36,6 +38,7 @@ class DelayGradients {
         options_(options),
         ops_(graph.ops()),
         dependences_(find_dependences(graph)),
+        readers_(find_readers(graph)),
         exchange_ms_(options.exchange_ms(graph)),
         is_delayed_(ops_.size(), false) {}
 
@@ -100,9 +103,14 @@ class DelayGradients {
     return ms;
   }
 
+  // Returns true if every result of the op is only summed over the ranks.
   bool computes_only_gradients(const Op& op) const {
-    return std::ranges::all_of(
-        op.outputs, [&](ValueId id) { return id == kNoValue || graph_.value(id).is_parameter_gradient; });
+    return std::ranges::all_of(op.outputs, [&](ValueId id) {
+      if (id == kNoValue) return true;
+      const std::vector<uint32_t>& readers = readers_[index_of(id)];
+      return !readers.empty() &&
+             std::ranges::all_of(readers, [&](uint32_t reader) { return sums_gradients(ops_[reader]); });
+    });
   }
 
   bool reads_sum(uint32_t i) const {
@@ -143,6 +151,7 @@ class DelayGradients {
   const DelayOptions& options_;
   const std::vector<Op>& ops_;
   const Dependences dependences_;
+  const std::vector<std::vector<uint32_t>> readers_;
   const std::vector<double> exchange_ms_;  // by position
   std::vector<Candidate> candidates_;
   std::set<uint32_t> depends_on_candidate_;

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "hardware/gpu_constant.h"
+#include "plan/compile/checkpoint_share.h"
 #include "plan/compile/graphs.h"
 
 namespace plimsoll {
@@ -148,6 +149,11 @@ void Placer::add_constants() {
     if (plan_.request.ranks.count > 1)
       plan_.gpu_constant.communicator_bytes =
           plan_.request.ranks.maps_peers ? (plan_.request.ranks.count - 1) * kPeerMappingBytes : kNcclBytes;
+  }
+  if (plan_.request.async_save && plan_.trains()) {
+    plan_.host.checkpoint_bytes = checkpoint_share_bytes(plan_);
+    // Without the buffer, training waits for each save.
+    if (!plan_.is_on_gpu() && !plan_.fits()) plan_.host.checkpoint_bytes = 0;
   }
   plan_.host.data_bytes += std::max<int64_t>(0, plan_.host.reading_bytes - plan_.host_bytes());
 }

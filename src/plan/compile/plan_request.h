@@ -227,7 +227,9 @@ struct HostMemory {
   int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
   // The memory that a kernel's library allocates itself while it runs, and what the allocator keeps of it. The plan fills it in.
   int64_t library_bytes = 0;
-  int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes; }
+  // The buffer from which a checkpoint is written in the background; see checkpoint_share.h. The plan fills it in.
+  int64_t checkpoint_bytes = 0;
+  int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes + checkpoint_bytes; }
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
 };
 
@@ -241,6 +243,9 @@ struct PlanRequest : GraphRequest {
   CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
   MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
   HostMemory host = {};
+  // Reserves host memory for a copy of the state of a step, from which a checkpoint is written while training continues. On a CPU,
+  // the plan has no such buffer if it would exceed the memory limit.
+  bool async_save = false;
   std::optional<int64_t> memory_limit_bytes = {};
   // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses
   // out of bounds.

@@ -294,6 +294,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.products.tuning = facts.tuning;
   request.memory_limit_bytes = memory_limit_of(arguments, facts.device);
   request.separate_buffers = arguments.debug_allocations;
+  request.async_save = facts.train && arguments.async_save;
   request.captured_buckets =
       facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);

@@ -263,6 +263,15 @@ std::string describe_host(const Plan& plan, size_t columns) {
       columns);
 }
 
+// Describes the memory for saves in the background on a GPU. On a CPU it is part of the table.
+std::string describe_checkpoint_copy(const Plan& plan, size_t columns) {
+  if (!plan.is_on_gpu() || plan.host.checkpoint_bytes == 0) return "";
+  return wrapped(
+      fmt::format("pinned host memory {} MiB for the copy of a checkpoint that is written in the background",
+                  format_mib(plan.host.checkpoint_bytes)),
+      columns);
+}
+
 std::string describe_formulas(const Plan& plan, size_t columns) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
@@ -382,7 +391,8 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   return title(plan, labels, columns) + memory_table(plan, anatomy, characters, columns) +
          describe_constant(plan, anatomy, columns) + describe_peak(anatomy, columns) +
-         describe_arena(plan, columns) + describe_host(plan, columns) + describe_formulas(plan, columns) +
+         describe_arena(plan, columns) + describe_host(plan, columns) +
+         describe_checkpoint_copy(plan, columns) + describe_formulas(plan, columns) +
          (plan.request.generation.num_pages > 0 ? cache_table(plan, columns) : "") +
          operations_table(plan, columns) + recompute_table(plan, columns) + verdict(plan, columns);
 }
