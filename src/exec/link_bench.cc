@@ -200,7 +200,7 @@ int64_t link_buffer_elements(const LinkBenchLimits& limits, int num_ranks) {
 LinkPoint summarize_times(int64_t bytes, std::vector<double> milliseconds) {
   PLIMSOLL_CHECK(!milliseconds.empty(), "no time of {} bytes was measured", bytes);
   std::ranges::sort(milliseconds);
-  // Returns the value below which this share of the times lies, linear between two of them.
+  // Returns the value that this share of the times is below, linear between two of them.
   const auto quantile = [&](double share) {
     const double at = share * static_cast<double>(milliseconds.size() - 1);
     const auto below = static_cast<size_t>(at);

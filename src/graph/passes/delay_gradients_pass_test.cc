@@ -45,7 +45,7 @@ TEST(DelayGradients, AGradientIsComputedDuringTheLastExchange) {
   EXPECT_EQ(after(graph, 0), graph) << "an exchange that takes no time";
 }
 
-// Of several gradients, the last ones are delayed: for 1.5 times the exchange, which is longer than what its own gradient takes.
+// The last gradients are delayed, as many as 1.5 times the exchange takes, which is longer than the gradient that it exchanges.
 TEST(DelayGradients, AsManyAreDelayedAsTheExchangeTakes) {
   const auto gradient = [](const std::string& name) {
     return "  %d_" + name + ": f32[4,4] !gradient = matmul(%x, %x, _, _, _) {ta=1, tb=0}\n  %d_" + name +
