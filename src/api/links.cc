@@ -14,7 +14,7 @@
 #include "device/comm/nccl_library.h"
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
-#include "exec/link_bench.h"
+#include "exec/link_measurement.h"
 #include "hardware/gpu_constant.h"
 #include "plimsoll/plan.h"
 #include "run/caches.h"

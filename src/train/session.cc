@@ -109,6 +109,11 @@ void Session::connect() {
   options_.connections.peers = peers_.get();
 }
 
+void Session::sum_over_ranks(std::span<double> numbers) {
+  if (communicator_ != nullptr)
+    communicator_->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+}
+
 void Session::sum_over_data_ranks(std::span<double> numbers) {
   if (communicator_ == nullptr) return;
   options_.connections.of(MeshAxis::kData)->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
@@ -116,7 +121,7 @@ void Session::sum_over_data_ranks(std::span<double> numbers) {
 
 bool Session::is_true_on_any_rank(bool flag) {
   double count = flag ? 1 : 0;
-  if (communicator_ != nullptr) communicator_->all_reduce({&count, DType::kF64}, 1);
+  sum_over_ranks({&count, 1});
   return count > 0;
 }
 

@@ -115,8 +115,9 @@ class Session {
   RankMesh mesh() const {
     return {.size = setup_.place.size, .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size)};
   }
-  // Replaces each number by its sum over the ranks that read different batches, or returns the flag of any rank. Every rank calls the
-  // same functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  // Replace each number by its sum over all ranks, or over those that read different batches, or return the flag of any rank. Every
+  // rank calls the same functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  void sum_over_ranks(std::span<double> numbers);
   void sum_over_data_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);
   // Replaces the values by those of the first rank. Requires: the keys are the same on every rank.

@@ -1,4 +1,4 @@
-// The exchanges between GPUs that link_bench.h measures.
+// The exchanges between GPUs that link_measurement.h measures.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "device/comm/peer_memory.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/event.h"
-#include "exec/link_bench.h"
+#include "exec/link_measurement.h"
 #include "kernels/communication/all_reduce.h"
 #include "kernels/communication/communication_catalog.h"
 #include "kernels/communication/reduce_scatter.h"

@@ -1,4 +1,4 @@
-#include "exec/link_bench.h"
+#include "exec/link_measurement.h"
 
 #include <gtest/gtest.h>
 
