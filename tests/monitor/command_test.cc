@@ -121,7 +121,7 @@ TEST_F(MonitorCommand, WordsThatItDoesNotKnow) {
 TEST_F(MonitorCommand, TopologyShowsTheLinks) {
   const ProcessResult result = monitor("bridges", {"--topology"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(holds(result.output, "\nGPU0     X      NV12    NODE")) << result.output;
+  EXPECT_TRUE(holds(result.output, "\nGPU0     X      NV12    SYS     SYS")) << result.output;
   EXPECT_TRUE(holds(result.output, "\nNV12: GPU 0 and 1, 2 and 3\n")) << result.output;
   const auto json = nlohmann::json::parse(monitor("hgx", {"--topology", "--json"}).output);
   ASSERT_EQ(json["links"].size(), 28u);
