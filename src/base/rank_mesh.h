@@ -3,6 +3,7 @@
 // thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -26,8 +27,10 @@ struct RankMesh {
   // Returns the ranks with which this rank works along an axis, in their order, itself included.
   std::vector<int> group_of(int rank, MeshAxis axis) const {
     const bool is_data = axis == MeshAxis::kData;
+    const int count = is_data ? data_size() : tensor_size;
     std::vector<int> members;
-    for (int i = 0; i < (is_data ? data_size() : tensor_size); ++i)
+    members.reserve(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i)
       members.push_back(is_data ? i * tensor_size + tensor_rank(rank) : data_rank(rank) * tensor_size + i);
     return members;
   }

@@ -110,8 +110,7 @@ void Session::connect() {
 }
 
 void Session::sum_over_ranks(std::span<double> numbers) {
-  if (communicator_ != nullptr)
-    communicator_->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+  if (communicator_ != nullptr) communicator_->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
 }
 
 void Session::sum_over_data_ranks(std::span<double> numbers) {

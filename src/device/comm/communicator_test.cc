@@ -105,6 +105,7 @@ TEST_P(AllReduce, HalvesAreAddedInFp32InTheOrderOfTheRanksAndRoundedOnce) {
   for (size_t k = 0; k < sums.size(); ++k) {
     const auto [dtype, count] = sums[k];
     std::vector<Bytes> inputs;
+    inputs.reserve(static_cast<size_t>(size));
     for (int rank = 0; rank < size; ++rank)
       inputs.push_back(make_elements(dtype, count, rank, &rough_element));
     Bytes expected(results[0][k].size());

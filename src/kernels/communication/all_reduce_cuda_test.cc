@@ -94,6 +94,7 @@ void expect_sums(const std::vector<Results>& of_ranks) {
         EXPECT_TRUE(run == found_bytes) << dtype_name(dtype);
     }
     std::vector<Tensors> all;
+    all.reserve(static_cast<size_t>(num_ranks));
     for (int rank = 0; rank < num_ranks; ++rank) all.emplace_back(dtype, rank);
     const double u = unit_roundoff(dtype);
     for (size_t t = 0; t < kSizes.size(); ++t) {

@@ -119,6 +119,7 @@ ConstView in(const std::vector<std::byte>& result, const DividedTensors& host, c
 void expect_sums_of_slices(const std::vector<std::vector<std::byte>>& results, DType dtype, int rank,
                            int num_ranks) {
   std::vector<DividedTensors> all;
+  all.reserve(static_cast<size_t>(num_ranks));
   for (int i = 0; i < num_ranks; ++i) all.emplace_back(dtype, kSummedSizes, i, num_ranks, false);
   const double u = unit_roundoff(dtype);
   const DividedTensors& host = all[static_cast<size_t>(rank)];
@@ -148,6 +149,7 @@ void expect_sums_of_slices(const std::vector<std::vector<std::byte>>& results, D
 void expect_gathered(const std::vector<std::vector<std::byte>>& results, DType dtype, bool has_own, int rank,
                      int num_ranks) {
   std::vector<DividedTensors> all;
+  all.reserve(static_cast<size_t>(num_ranks));
   for (int i = 0; i < num_ranks; ++i) all.emplace_back(dtype, kGatheredSizes, i, num_ranks, has_own);
   const DividedTensors& host = all[static_cast<size_t>(rank)];
   for (const std::vector<std::byte>& result : results) {
