@@ -26,7 +26,7 @@ int num_timed_calls(int64_t count) {
   return count * kFloatBytes < (int64_t{1} << 20) ? 20 : 2;
 }
 
-// What both exchanges have in common: a buffer on the GPU, and the measurement of the time.
+// The base of both exchanges: it has a buffer on the GPU and measures the time.
 class GpuExchanger : public LinkExchanger {
  public:
   GpuExchanger(int gpu_ordinal, int64_t buffer_bytes)

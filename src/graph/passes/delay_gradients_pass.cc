@@ -160,11 +160,6 @@ class DelayGradients {
   std::vector<bool> is_delayed_;
 };
 
-int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
-  constexpr int64_t kAlignment = 64;
-  return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), kAlignment));
-}
-
 }  // namespace
 
 Pass delay_gradients_pass(DelayOptions options) {

@@ -326,10 +326,6 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
 // of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
-int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
-  return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 64));
-}
-
 // Wraps a pass such that its effect is undone unless it lowers the peak.
 Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
