@@ -76,19 +76,22 @@ class BindContext {
   // Returns true if the operand is a weight that no op of this program writes.
   bool is_constant_weight(int i) const;
 
-  // Returns the connections to the other ranks. Errors: kInternal if the device of the plan has none.
-  const RankConnections& connections() const {
-    const bool has_one = plan_.is_on_gpu() ? connections_.gpus != nullptr || connections_.peers != nullptr
-                                           : connections_.ranks != nullptr;
-    PLIMSOLL_CHECK(has_one, "'{}' without a connection to other ranks", op().def->name());
-    return connections_;
+  // Returns the connections to the other ranks of the op's axis of the mesh. Errors: kInternal if the device of the plan has none.
+  const AxisConnections& connections() const {
+    const MeshAxis axis = mesh_axis_of(attributes());
+    const AxisConnections& connections = connections_.of(axis);
+    const bool has_one = plan_.is_on_gpu() ? connections.gpus != nullptr || connections.peers != nullptr
+                                           : connections.ranks != nullptr;
+    PLIMSOLL_CHECK(has_one, "'{}' without a connection to the other ranks of the {} axis", op().def->name(),
+                   mesh_axis_name(axis));
+    return connections;
   }
 
   // Returns the connection to the processes of the other ranks of an axis of the mesh, by default that of the op. Errors:
   // kInternal if there is none.
   Communicator& communicator() const { return communicator(mesh_axis_of(attributes())); }
   Communicator& communicator(MeshAxis axis) const {
-    Communicator* ranks = connections_.of(axis);
+    Communicator* ranks = connections_.of(axis).ranks;
     PLIMSOLL_CHECK(ranks != nullptr, "'{}' without a connection to the other ranks of the {} axis",
                    op().def->name(), mesh_axis_name(axis));
     return *ranks;

@@ -132,7 +132,7 @@ class DividedPiece {
 }  // namespace
 
 Communicator& Executor::owners_of(const PersistentBuffer& buffer) const {
-  Communicator* ranks = connections_.of(buffer.split ? MeshAxis::kTensor : MeshAxis::kData);
+  Communicator* ranks = connections_.of(buffer.split ? MeshAxis::kTensor : MeshAxis::kData).ranks;
   PLIMSOLL_CHECK(ranks != nullptr, "'{}' is divided among ranks that are not connected", buffer.name);
   return *ranks;
 }

@@ -89,24 +89,31 @@ void Session::connect() {
   options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
   require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
+  RankConnections& connections = options_.connections;
+  connections.data.ranks = communicator_.get();
   if (mesh().tensor_size > 1) {
     const int rank = setup_.place.rank;
     data_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kData));
     tensor_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kTensor));
-    options_.connections.data = data_ranks_.get();
-    options_.connections.tensor = tensor_ranks_.get();
+    connections.data.ranks = data_ranks_.get();
+    connections.tensor.ranks = tensor_ranks_.get();
   }
   if (!plan_.is_on_gpu()) return;
+  connect_gpus_along(connections.data, plan_.request.ranks.maps_peers);
+  connect_gpus_along(connections.tensor, plan_.request.ranks.tensor_maps_peers);
+}
+
+void Session::connect_gpus_along(AxisConnections& axis, bool maps_peers) {
+  if (axis.ranks == nullptr || axis.ranks->size() == 1) return;
   on_device(plan_, [&] {
-    if (plan_.request.ranks.maps_peers) {
-      peers_ = connect_peers(*communicator_, setup_.device.gpu_ordinal, plan_.request.device.gpu.uuid);
+    const int ordinal = setup_.device.gpu_ordinal;
+    const std::string& uuid = plan_.request.device.gpu.uuid;
+    if (maps_peers) {
+      axis.peers = peers_.emplace_back(connect_peers(*axis.ranks, ordinal, uuid)).get();
     } else {
-      gpu_communicator_ =
-          connect_gpus(*communicator_, setup_.device.gpu_ordinal, plan_.request.device.gpu.uuid);
+      axis.gpus = gpu_communicators_.emplace_back(connect_gpus(*axis.ranks, ordinal, uuid)).get();
     }
   });
-  options_.connections.gpus = gpu_communicator_.get();
-  options_.connections.peers = peers_.get();
 }
 
 void Session::sum_over_ranks(std::span<double> numbers) {
@@ -115,7 +122,7 @@ void Session::sum_over_ranks(std::span<double> numbers) {
 
 void Session::sum_over_data_ranks(std::span<double> numbers) {
   if (communicator_ == nullptr) return;
-  options_.connections.of(MeshAxis::kData)->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+  options_.connections.of(MeshAxis::kData).ranks->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
 }
 
 bool Session::is_true_on_any_rank(bool flag) {

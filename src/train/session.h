@@ -161,6 +161,7 @@ class Session {
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   // Connects the ranks, and checks that they do the same work. Errors: kDevice, kUsage.
   void connect();
+  void connect_gpus_along(AxisConnections& axis, bool maps_peers);
   // Stages a micro-batch of the training program. `number`: micro_batches_done() before it.
   void stage(const MicroBatch& batch, double denominator, int64_t number);
   // Measures the matrix products, if that is necessary, and returns a text about it. The first rank measures for all, so that
@@ -180,9 +181,9 @@ class Session {
   // The ranks along each axis of the mesh, if it has two.
   std::unique_ptr<Communicator> data_ranks_;
   std::unique_ptr<Communicator> tensor_ranks_;
-  std::unique_ptr<GpuCommunicator>
-      gpu_communicator_;  // one of these two if the run has several ranks on GPUs
-  std::unique_ptr<PeerMemory> peers_;
+  // On GPUs, the connection along each axis of several ranks is in one of these two.
+  std::vector<std::unique_ptr<GpuCommunicator>> gpu_communicators_;
+  std::vector<std::unique_ptr<PeerMemory>> peers_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
   CheckpointBuffer checkpoint_buffer_;

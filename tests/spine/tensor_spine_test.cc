@@ -48,7 +48,7 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
       ThreadCommunicator ranks(all, rank);
       ThreadCommunicator data(*groups[0][tensor_rank], mesh.data_rank(rank));
       ThreadCommunicator tensor(*groups[1][data_rank], mesh.tensor_rank(rank));
-      work(rank, {.ranks = &ranks, .data = &data, .tensor = &tensor});
+      work(rank, {.ranks = &ranks, .data = {.ranks = &data}, .tensor = {.ranks = &tensor}});
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -47,7 +47,7 @@ Plan plan_of(const TinyCase& test, const Ranks& ranks) {
 }
 
 Result run_steps(const Plan& plan, const TinyCase& test, const Ranks& ranks, Communicator& communicator) {
-  Executor executor(plan, {.connections = {.ranks = &communicator}, .late_copies = ranks.late});
+  Executor executor(plan, {.connections = {.ranks = &communicator, .data = {.ranks = &communicator}}, .late_copies = ranks.late});
   testing::fill_weights(executor);
   executor.zero_states();
   Result result;
@@ -227,7 +227,7 @@ TEST(Zero, AllRanksSkipAnUpdateWithANumberThatIsNotFinite) {
     const Plan plan = plan_of(test, {.count = 2, .stage = stage});
     std::vector<std::string> bad(2);
     testing::run_on_ranks(2, [&](ThreadCommunicator& communicator) {
-      Executor executor(plan, {.connections = {.ranks = &communicator}});
+      Executor executor(plan, {.connections = {.ranks = &communicator, .data = {.ranks = &communicator}}});
       testing::fill_weights(executor);
       executor.zero_states();
       executor.set_accumulate(false);

@@ -50,7 +50,7 @@ class Communicator {
   virtual std::unique_ptr<Communicator> group(const std::vector<int>& members);
   // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that
   // names the rank. An empty function removes it; the call returns when no call of the older one runs. The function must
-  // not throw and must not use this object.
+  // not throw and must not use this object. This object and each of its groups have a function of their own.
   virtual void on_failure(std::function<void(const std::string&)> report) = 0;
 
   // The position of this rank, which tells other ranks and messages what it does. A rank that waits too long, in an operation or

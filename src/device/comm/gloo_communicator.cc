@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -132,14 +133,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     return std::make_unique<Group>(*this, members);
   }
 
-  // A rank that failed before is reported at once.
   void on_failure(std::function<void(const std::string&)> report) override {
-    const std::lock_guard lock(report_mutex_);
-    report_failure_ = std::move(report);
-    if (!report_failure_) return;
-    if (!long_wait_.empty()) return report_failure_(long_wait_);
-    const std::optional<RankEnd> end = first_end_.get();
-    if (end && end->kind != RankEnd::Kind::kLeft) report_failure_(end_text(*end, place_.size));
+    set_failure_report(*this, std::move(report));
   }
 
  private:
@@ -154,10 +149,13 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
       PLIMSOLL_CHECK(own != members.end(), "rank {} is not in the group{}", all.rank(), name_);
       group_.rank = static_cast<int>(own - members.begin());
     }
+    ~Group() override { all_.set_failure_report(*this, {}); }
+    Group(const Group&) = delete;
+    Group& operator=(const Group&) = delete;
     int rank() const override { return group_.rank; }
     int size() const override { return static_cast<int>(group_.members.size()); }
     void on_failure(std::function<void(const std::string&)> report) override {
-      all_.on_failure(std::move(report));
+      all_.set_failure_report(*this, std::move(report));
     }
 
    private:
@@ -171,6 +169,23 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     RankGroup group_;
     std::string name_;
   };
+
+  // Sets or removes the function that this object or a group reports failures to. A rank that failed before is reported at once.
+  void set_failure_report(const Communicator& owner, std::function<void(const std::string&)> report) {
+    const std::lock_guard lock(report_mutex_);
+    if (!report) {
+      failure_reports_.erase(&owner);
+      return;
+    }
+    const auto& added = failure_reports_[&owner] = std::move(report);
+    if (!long_wait_.empty()) return added(long_wait_);
+    const std::optional<RankEnd> end = first_end_.get();
+    if (end && end->kind != RankEnd::Kind::kLeft) added(end_text(*end, place_.size));
+  }
+  // Requires: report_mutex_ is locked.
+  void report_failure(const std::string& text) {
+    for (const auto& [owner, report] : failure_reports_) report(text);
+  }
 
   std::span<std::byte> staging() override { return {staging_.get(), kStagingBytes}; }
 
@@ -188,7 +203,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (end.kind == RankEnd::Kind::kLeft) return;
     mesh_->close();
     const std::lock_guard lock(report_mutex_);
-    if (report_failure_) report_failure_(progress().prefix() + end_text(end, place_.size));
+    report_failure(progress().prefix() + end_text(end, place_.size));
   }
 
   RankPosition own_position() override { return with_peer(progress().position()); }
@@ -246,7 +261,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     long_wait_ = text;
     store.leave(text);
     mesh_->close();
-    if (report_failure_) report_failure_(text);
+    report_failure(text);
   }
 
   RankPosition with_peer(RankPosition position) const {
@@ -319,8 +334,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   std::unique_ptr<std::byte[]> staging_ = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
   FirstEnd first_end_;
   std::string failure_;
-  std::mutex report_mutex_;  // protects the two members below, and is held during a call of report_failure_
-  std::function<void(const std::string&)> report_failure_;
+  std::mutex report_mutex_;  // protects the two members below, and is held during a call of a function
+  std::map<const Communicator*, std::function<void(const std::string&)>> failure_reports_;  // by their owners
   std::string long_wait_;  // why this rank failed, if it has waited too long
   // Used by the thread of the store only.
   std::optional<Question> question_;

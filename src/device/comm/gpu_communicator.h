@@ -42,23 +42,37 @@ class GpuCommunicator {
   virtual void require_all_ranks() = 0;
 };
 
-// The connections of a rank to the others. A run of one rank has none. A run with tensor parallelism also has those along each
-// axis of the mesh. A run on GPUs has, besides that between the processes, one of the two between the GPUs.
-struct RankConnections {
-  Communicator* ranks = nullptr;   // to all ranks
-  Communicator* data = nullptr;    // to the ranks of the data axis, if the mesh has two axes
-  Communicator* tensor = nullptr;  // to the ranks of the tensor axis, if the mesh has two axes
+// The connections of a rank along an axis of the mesh. On GPUs there is, besides that between the processes, one of the two between
+// the GPUs, unless the axis has one rank.
+struct AxisConnections {
+  Communicator* ranks = nullptr;
   GpuCommunicator* gpus = nullptr;
   PeerMemory* peers = nullptr;
-  // Returns the connection along an axis, or null.
-  Communicator* of(MeshAxis axis) const {
-    if (axis == MeshAxis::kTensor) return tensor;
-    return data != nullptr ? data : ranks;
-  }
+};
+
+// The connections of a rank to the others. A run of one rank has none, and one without tensor parallelism none along the tensor axis.
+struct RankConnections {
+  Communicator* ranks = nullptr;  // to all ranks
+  AxisConnections data = {};
+  AxisConnections tensor = {};
+  const AxisConnections& of(MeshAxis axis) const { return axis == MeshAxis::kTensor ? tensor : data; }
   // Errors: kDevice if a rank has failed.
   void require_all_ranks() const {
-    if (gpus != nullptr) gpus->require_all_ranks();
-    if (peers != nullptr) peers->require_all_ranks();
+    for (const AxisConnections* axis : {&data, &tensor}) {
+      if (axis->gpus != nullptr) axis->gpus->require_all_ranks();
+      if (axis->peers != nullptr) axis->peers->require_all_ranks();
+    }
+  }
+  // Call PeerMemory::map() and unmap() along each axis whose GPUs map each other's memory.
+  void map_peers(std::byte* data_of_rank, int64_t bytes) const {
+    for (const AxisConnections* axis : {&data, &tensor}) {
+      if (axis->peers != nullptr) axis->peers->map(data_of_rank, bytes);
+    }
+  }
+  void unmap_peers() const {
+    for (const AxisConnections* axis : {&data, &tensor}) {
+      if (axis->peers != nullptr) axis->peers->unmap();
+    }
   }
 };
 

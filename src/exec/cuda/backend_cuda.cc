@@ -51,12 +51,10 @@ class CudaBackend final : public ExecutorBackend {
     // The host computes initial values of weights on all threads.
     set_num_threads(plan.request.device.num_threads);
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
-    if (connections_.peers != nullptr) connections_.peers->map(arena_.data(), arena_.bytes());
+    connections_.map_peers(arena_.data(), arena_.bytes());
   }
   // The other ranks' memory is not used any more.
-  ~CudaBackend() override {
-    if (connections_.peers != nullptr) connections_.peers->unmap();
-  }
+  ~CudaBackend() override { connections_.unmap_peers(); }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
 

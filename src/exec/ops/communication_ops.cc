@@ -5,9 +5,10 @@
 namespace plimsoll {
 
 AllReduceArgs all_reduce_args(const BindContext& context) {
-  return {.communicator = context.connections().of(mesh_axis_of(context.attributes())),
-          .gpus = context.connections().gpus,
-          .peers = context.connections().peers,
+  const AxisConnections& connections = context.connections();
+  return {.communicator = connections.ranks,
+          .gpus = connections.gpus,
+          .peers = connections.peers,
           .scratch = context.scratch()};
 }
 
@@ -19,9 +20,10 @@ std::vector<ReducedTensor> reduced_tensors(const BindContext& context) {
 }
 
 RankSlicesArgs rank_slices_args(const BindContext& context) {
-  return {.communicator = &context.communicator(),
-          .gpus = context.connections().gpus,
-          .peers = context.connections().peers,
+  const AxisConnections& connections = context.connections();
+  return {.communicator = connections.ranks,
+          .gpus = connections.gpus,
+          .peers = connections.peers,
           .scratch = context.scratch()};
 }
 

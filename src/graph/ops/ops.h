@@ -299,8 +299,8 @@ struct FillOp {
 inline bool maps_peers(const Attributes& attributes) {
   return attributes.integer_or("peers", 0) != 0;
 }
-inline void set_maps_peers(Attributes& attributes, bool maps) {
-  if (maps) attributes.set("peers", 1);
+inline void set_maps_peers(Attributes& attributes) {
+  attributes.set("peers", 1);
 }
 
 struct AllReduceOp {

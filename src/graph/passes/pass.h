@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/rank_mesh.h"
 #include "graph/ir/graph.h"
 #include "graph/passes/saved_transfers.h"
 #include "graph/passes/transfer_schedule.h"
@@ -177,12 +178,7 @@ Pass accumulate_pass();
 // reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets of at least `bucket_bytes`, except
 // the last. Gradients that accumulate over micro-batches are summed once per step, at the begin of the optimizer segment.
 // Requires: num_ranks >= 1.
-enum class RankExchange : uint8_t {
-  kLibrary,
-  kPeerMemory
-};  // by Gloo or NCCL, or between GPUs that map each other's memory
-Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes,
-                           RankExchange exchange = RankExchange::kLibrary);
+Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank keeps the optimizer's states of its slice of every parameter and updates that slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
 struct ShardOptions {
@@ -191,7 +187,6 @@ struct ShardOptions {
   bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
   // Set if each rank also keeps only its slice of the weights of at least this many elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
-  RankExchange exchange = RankExchange::kLibrary;
 };
 Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer's states of the weights that tensor_parallel has divided, and computes the norm of all
@@ -199,8 +194,10 @@ Pass shard_states_pass(const ShardOptions& options);
 Pass tensor_states_pass(int64_t ranks);
 // gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
 // computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
-Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
-                         RankExchange exchange = RankExchange::kLibrary);
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided);
+// map_peers_pass.cc: marks the collective operations along an axis of the mesh as exchanges between GPUs that map each other's memory;
+// the others are done by a library.
+Pass map_peers_pass(MeshAxis axis);
 // delay_gradients_pass.cc: computes gradients of weights while the ranks exchange the last gradients of the backward pass.
 struct DelayOptions {
   // Return the estimated milliseconds of an op, and those of the exchanges of a graph by the positions of their ops.

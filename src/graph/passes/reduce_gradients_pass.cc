@@ -19,8 +19,8 @@ struct GradientBucket {
 
 class GradientReduction {
  public:
-  GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes, RankExchange exchange)
-      : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes), exchange_(exchange) {}
+  GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes)
+      : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes) {}
 
   void run() {
     num_values_ = graph_.values().size();
@@ -121,7 +121,6 @@ class GradientReduction {
     for (const ValueId gradient : bucket.gradients) sums.push_back(sum_of_[index_of(gradient)]);
     Attributes attributes;
     attributes.set("ranks", num_ranks_);
-    set_maps_peers(attributes, exchange_ == RankExchange::kPeerMemory);
     ops_.push_back({.def = &all_reduce_op(),
                     .inputs = bucket.gradients,
                     .outputs = std::move(sums),
@@ -133,7 +132,6 @@ class GradientReduction {
   Graph& graph_;
   int64_t num_ranks_;
   int64_t bucket_bytes_;
-  RankExchange exchange_;
   size_t num_values_ = 0;
   std::vector<ValueId> sum_of_;  // per gradient, its sum over the ranks
   std::map<BucketKind, GradientBucket> open_;
@@ -143,12 +141,12 @@ class GradientReduction {
 
 }  // namespace
 
-Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes, RankExchange exchange) {
+Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
   return {.name = "reduce_gradients",
           .numerics = Numerics::kPreserving,
           .help = "sums gradients over the ranks, in buckets, while the backward pass runs",
           .needed_for = "several ranks",
-          .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes, exchange).run(); }};
+          .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes).run(); }};
 }
 
 }  // namespace plimsoll

@@ -20,12 +20,6 @@ constexpr const char* kTwoGradients =
     "  %norm: f32[1] !output, %finite: f32[1] !output = global_norm(%d_w, %d_v)\n"
     "}\n";
 
-TEST(ReduceGradients, OpsSayWhetherGpusMapEachOthersMemory) {
-  const Pass pass = reduce_gradients_pass(2, 1 << 20, RankExchange::kPeerMemory);
-  const std::string text = print_graph(testing::after_pass(kTwoGradients, pass));
-  EXPECT_NE(text.find("all_reduce(%d_w, %d_v) {peers=1, ranks=2}"), std::string::npos) << text;
-}
-
 TEST(ReduceGradients, OneBucketIsReducedAtTheEndOfTheBackwardPass) {
   EXPECT_EQ(after(kTwoGradients, 1 << 20),
             "graph g {\n"

@@ -38,7 +38,7 @@ void divide(Graph& graph, int64_t ranks) {
   std::vector<Op> ops;
   for (const Op& op : old_ops) {
     if (op.def == &global_norm_op()) {
-      append_divided_norm(graph, op, {.ranks = ranks}, {.axis = MeshAxis::kTensor}, ops);
+      append_divided_norm(graph, op, {.ranks = ranks}, MeshAxis::kTensor, ops);
     } else {
       ops.push_back(op);
     }

@@ -88,7 +88,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
       const int nearest = first_key(args, row), last = end_key(args, work, row);
       uint32_t words[kKeys / 32] = {};
       if (args.dropout) {
-        keep_of_group<kKeys / 32>(dropout, row_number(work.first + row, args.heads, work.head), key, tx,
+        keep_of_group<kKeys / 32>(dropout, keep_row(args, work.first + row, work.head), key, tx,
                                   words);
       }
 #pragma unroll
@@ -167,7 +167,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
         const int64_t at = first_value + min(query, work.count - 1);
         const float lse = args.lse[at], delta = args.delta[at];
         const uint32_t keep =
-            args.dropout ? keep_of_warp(dropout, row_number(work.first + query, args.heads, of_query.head),
+            args.dropout ? keep_of_warp(dropout, keep_row(args, work.first + query, of_query.head),
                                         key / 32 * 32, ty)
                          : 0xffffffffu;
 #pragma unroll

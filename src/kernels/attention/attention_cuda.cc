@@ -58,6 +58,8 @@ AttentionKernelArgs kernel_args(const AttentionDims& dims, const AttentionOption
   args.sequences = static_cast<int>(dims.sequences);
   args.longest = static_cast<int>(dims.longest);
   args.heads = static_cast<int>(dims.heads);
+  args.all_heads = static_cast<int>(options.all_heads > 0 ? options.all_heads : dims.heads);
+  args.first_head = static_cast<int>(options.first_head);
   args.head_dim = static_cast<int>(dims.head_dim);
   args.kv_heads = static_cast<int>(dims.num_kv_heads());
   args.group = static_cast<int>(dims.group_heads());

@@ -93,6 +93,54 @@ TEST(AttentionCudaRows, DropsExactlyTheElementsOfPhilox) {
   EXPECT_EQ(checked, static_cast<int64_t>(families().size()) * 2 * (25 + 192 * 64 + 64 * 64));
 }
 
+// A rank that computes the last two of four heads draws the random numbers that one rank draws for them.
+TEST(AttentionCudaRows, DropoutOfSomeHeadsIsThatOfAllHeads) {
+  constexpr int64_t kHeads = 4, kLocal = 2, kDim = 64;
+  for (const auto& [kernels, dtype] : families()) {
+    AttentionProblem problem{.name = test_name(), .lengths = {77, 130, 1}, .tail = 3, .heads = kHeads};
+    problem.head_dim = kDim;
+    problem.dropout = 0.3;
+    problem.dtype = dtype;
+    AttentionCase all(problem);
+    OnDevice(all, *kernels).run();
+    problem.heads = kLocal;
+    AttentionCase some(problem);
+    some.options().all_heads = kHeads;
+    some.options().first_head = kHeads - kLocal;
+    const auto of_all = [](int64_t h) { return h + kHeads - kLocal; };
+    const int64_t rows = all.used_rows();
+    for (int64_t t = 0; t < rows; ++t) {
+      for (int64_t at = 0; at < kLocal * kDim; ++at) {
+        const int64_t h = at / kDim, d = at % kDim;
+        for (int part = 0; part < 3; ++part)
+          some.qkv(part).view().store(some.index(part, t, h, d), all.load(part, t, of_all(h), d));
+        some.d_o.view().store((t * kLocal + h) * kDim + d,
+                              all.d_o.load((t * kHeads + of_all(h)) * kDim + d));
+      }
+    }
+    OnDevice(some, *kernels).run();
+    for (int64_t t = 0; t < rows; ++t) {
+      for (int64_t at = 0; at < kLocal * kDim; ++at) {
+        const int64_t h = at / kDim, d = at % kDim;
+        ASSERT_EQ(some.o.load((t * kLocal + h) * kDim + d),
+                  all.o.load((t * kHeads + of_all(h)) * kDim + d))
+            << kernels->name << " " << t << " " << h << " " << d;
+      }
+    }
+    for (int part = 0; part < 3; ++part) {
+      const std::vector<double> whole = all.gradient(part), own = some.gradient(part);
+      for (int64_t t = 0; t < rows; ++t) {
+        for (int64_t at = 0; at < kLocal * kDim; ++at) {
+          const int64_t h = at / kDim, d = at % kDim;
+          ASSERT_EQ(own[static_cast<size_t>((t * kLocal + h) * kDim + d)],
+                    whole[static_cast<size_t>((t * kHeads + of_all(h)) * kDim + d)])
+              << kernels->name << " part " << part << " " << t << " " << h << " " << d;
+        }
+      }
+    }
+  }
+}
+
 TEST(AttentionCudaRows, TwoRunsGiveTheSameBits) {
   for (const auto& [kernels, dtype] : families()) {
     for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {

@@ -194,17 +194,19 @@ __device__ inline uint32_t keep_byte(const Dropout& dropout, const BlockStart& s
   for (int n = 0; n < 4; ++n) bits = bits >> 1 | (kept_halves(dropout, words[n]) & 0x80008000u);
   return (bits >> 12 & 0xfu) | (bits >> 24 & 0xf0u);
 }
-__device__ inline uint32_t row_number(int t, int heads, int head) {
-  return static_cast<uint32_t>(t) * static_cast<uint32_t>(heads) + static_cast<uint32_t>(head);
+// Returns the low half of attention_row() of query row t and a head of this rank, among the heads of all ranks.
+__device__ inline uint32_t keep_row(const AttentionKernelArgs& args, int t, int head) {
+  return static_cast<uint32_t>(t) * static_cast<uint32_t>(args.all_heads) +
+         static_cast<uint32_t>(args.first_head + head);
 }
 
 // Draws a whole word in one thread.
-__device__ inline uint32_t keep_word(const Dropout& dropout, int t, int heads, int head, int word) {
+__device__ inline uint32_t keep_word(const Dropout& dropout, uint32_t row, int word) {
   uint32_t bits = 0;
 #pragma unroll
   for (uint32_t quarter = 0; quarter < 4; ++quarter) {
     const BlockStart start = start_block(dropout, 4 * static_cast<uint32_t>(word) + quarter);
-    bits |= keep_byte(dropout, start, row_number(t, heads, head)) << (8 * quarter);
+    bits |= keep_byte(dropout, start, row) << (8 * quarter);
   }
   return bits;
 }

@@ -32,7 +32,7 @@ __device__ void online_softmax_step(const AttentionKernelArgs& args, const Work&
     for (int c = 0; c < kWidth; ++c) out[i][c] *= old;
     uint32_t words[kN] = {};
     if (args.dropout) {
-      keep_of_group<kN>(dropout, row_number(work.first + row, args.heads, work.head), key, tx, words);
+      keep_of_group<kN>(dropout, keep_row(args, work.first + row, work.head), key, tx, words);
     }
 #pragma unroll
     for (int n = 0; n < kN; ++n) {

@@ -318,7 +318,7 @@ class KeepDraw {
   // For 64 keys, starting at key `key` of the sequence.
   __device__ KeepDraw(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    row_ = row_number(work.first + work.row + warp_row + lane / 4, args.heads, work.head);
+    row_ = keep_row(args, work.first + work.row + warp_row + lane / 4, work.head);
     block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
@@ -329,7 +329,7 @@ class KeepDraw {
     const int group = part / kApart / kRows, row = part / kApart % kRows;
     if (row == 0) start_ = start_block(dropout, block_ + 4 * static_cast<uint32_t>(group));
     uint32_t words[4];
-    draw_block(dropout, start_, row_ + static_cast<uint32_t>(8 * row * args.heads), words);
+    draw_block(dropout, start_, row_ + static_cast<uint32_t>(8 * row * args.all_heads), words);
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       bits_[row] = bits_[row] >> 1 | (kept_halves(dropout, words[n]) & 0x80008000u);

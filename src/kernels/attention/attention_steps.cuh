@@ -192,7 +192,7 @@ __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const W
             (static_cast<int64_t>(work.head) * num_words + (has_word ? word : 0)) * args.tokens + t;
         copy_4(shared_address(words + i), args.keep + index, has_word);
       } else {
-        words[i] = has_word ? keep_word(dropout, t, args.heads, work.head, word) : 0;
+        words[i] = has_word ? keep_word(dropout, keep_row(args, t, work.head), word) : 0;
       }
     }
   }

@@ -172,6 +172,14 @@ const PeakPlace* MemoryAnatomy::peak_of(Phase phase) const {
   return it == peaks.end() ? nullptr : &*it;
 }
 
+// Names what the GPUs of a run exchange data through.
+static std::string_view describe_exchanges(const RankOptions& ranks) {
+  const bool maps = ranks.maps_peers || ranks.tensor_maps_peers;
+  const bool uses_nccl = (ranks.data_size() > 1 && !ranks.maps_peers) ||
+                         (ranks.tensor_size > 1 && !ranks.tensor_maps_peers);
+  return maps && uses_nccl ? "mapped memory and NCCL" : maps ? "mapped memory" : "NCCL";
+}
+
 MemoryAnatomy memory_anatomy(const Plan& plan) {
   MemoryAnatomy anatomy;
   anatomy.phases.push_back(storage_phase(plan, Phase::kLoad, {Purpose::kWeights}));
@@ -196,8 +204,7 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
                          {describe_captured(plan.gpu_constant), plan.gpu_constant.graph_bytes()}};
     if (plan.gpu_constant.communicator_bytes > 0) {
       anatomy.constants.push_back(
-          {fmt::format("{} of {} GPUs", plan.request.ranks.maps_peers ? "mapped memory" : "NCCL",
-                       plan.request.ranks.count),
+          {fmt::format("{} of {} GPUs", describe_exchanges(plan.request.ranks), plan.request.ranks.count),
            plan.gpu_constant.communicator_bytes});
     }
     return anatomy;

@@ -227,15 +227,16 @@ bool divides(const PlanRequest& request, ZeroStage stage) {
   return request.ranks.count > 1 && request.ranks.zero_stage >= stage;
 }
 
-RankExchange exchange_of(const PlanRequest& request) {
-  return request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary;
+// Chooses how the ranks along each axis of the mesh exchange data, after all collective operations have been inserted.
+void choose_exchanges(Graph& graph, const PlanRequest& request, PassManager& passes) {
+  if (request.ranks.maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kData));
+  if (request.ranks.tensor_maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kTensor));
 }
 
 ShardOptions shard_options(const PlanRequest& request) {
   ShardOptions options{.num_ranks = request.ranks.count,
                        .gradients = divides(request, ZeroStage::kGradients),
-                       .accumulates = request.batches.accumulation_steps > 1,
-                       .exchange = exchange_of(request)};
+                       .accumulates = request.batches.accumulation_steps > 1};
   if (divides(request, ZeroStage::kWeights))
     options.least_divided_elements = request.ranks.least_divided_elements;
   return options;
@@ -310,8 +311,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
   if (request.ranks.data_size() > 1)
-    passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes,
-                                            exchange_of(request)));
+    passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
   if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
   ProgramPlan program{
@@ -371,7 +371,8 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
                                                           SlicedUpdates::kOfLookedUpTables),
                                        request.batches.train));
   }
-  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}, exchange_of(request)));
+  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}));
+  choose_exchanges(graph, request, passes);
   passes.run(graph, in_place_pass());
   if (request.offload.activations) {
     ActivationHeadroom room;
@@ -418,7 +419,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* 
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   if (divides(request, ZeroStage::kWeights))
-    passes.run(graph, gather_weights_pass(divided_weights(train), exchange_of(request)));
+    passes.run(graph, gather_weights_pass(divided_weights(train)));
+  choose_exchanges(graph, request, passes);
   passes.run(graph, in_place_pass());
   ProgramPlan program{
       .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};

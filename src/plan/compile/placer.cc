@@ -136,6 +136,14 @@ int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
   return buckets * std::min(library_bytes / 8, kMostPerBucket);
 }
 
+// Returns the memory that the connections of a GPU with those of other ranks need.
+int64_t communicator_bytes(const RankOptions& ranks) {
+  const auto of_axis = [](int64_t size, bool maps_peers) {
+    return maps_peers ? (size - 1) * kPeerMappingBytes : size > 1 ? kNcclBytes : 0;
+  };
+  return of_axis(ranks.data_size(), ranks.maps_peers) + of_axis(ranks.tensor_size, ranks.tensor_maps_peers);
+}
+
 }  // namespace
 
 void Placer::add_constants() {
@@ -146,9 +154,7 @@ void Placer::add_constants() {
   if (plan_.is_on_gpu()) {
     plan_.gpu_constant = captured_graphs(plan_);
     plan_.gpu_constant.context_bytes = plan_.request.device.gpu.constant_bytes;
-    if (plan_.request.ranks.count > 1)
-      plan_.gpu_constant.communicator_bytes =
-          plan_.request.ranks.maps_peers ? (plan_.request.ranks.count - 1) * kPeerMappingBytes : kNcclBytes;
+    plan_.gpu_constant.communicator_bytes = communicator_bytes(plan_.request.ranks);
   }
   if (plan_.request.async_save && plan_.trains()) {
     plan_.host.checkpoint_bytes = checkpoint_share_bytes(plan_);

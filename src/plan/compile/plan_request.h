@@ -143,7 +143,9 @@ struct RankOptions {
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
-  bool maps_peers = false;  // GPUs map each other's memory instead of using NCCL
+  // The GPUs of the data axis, and those of the tensor axis, map each other's memory instead of using NCCL.
+  bool maps_peers = false;
+  bool tensor_maps_peers = false;
 
   // Returns the number of groups of ranks that read different batches.
   int64_t data_size() const { return count / tensor_size; }

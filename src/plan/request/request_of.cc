@@ -184,16 +184,20 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
 // Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
 // for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
-  RankOptions ranks{.count = num_ranks(arguments), .tensor_size = tensor_size_of(arguments, device)};
+  RankOptions ranks{.count = num_ranks(arguments), .tensor_size = tensor_size_of(arguments)};
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,
                 "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
                 arguments.ddp_backend, device.is_gpu() ? "GPUs" : "CPUs",
                 device.is_gpu() ? "NCCL or mapped memory" : "gloo");
   }
-  ranks.maps_peers = device.is_gpu() && device.gpu.maps_peers && ranks.count > 1 &&
-                     ranks.count <= kMostPeers && arguments.nnodes == 1 && arguments.ddp_backend.empty() &&
-                     !arguments.debug_allocations;
+  const bool can_map = device.is_gpu() && device.gpu.maps_peers && arguments.ddp_backend.empty() &&
+                       !arguments.debug_allocations;
+  ranks.maps_peers =
+      can_map && ranks.data_size() > 1 && ranks.data_size() <= kMostPeers && arguments.nnodes == 1;
+  // The ranks of a tensor-parallel group are neighbours.
+  ranks.tensor_maps_peers = can_map && ranks.tensor_size > 1 && ranks.tensor_size <= kMostPeers &&
+                            (arguments.nnodes == 1 || arguments.nproc_per_node % ranks.tensor_size == 0);
   ranks.least_divided_elements = arguments.stage3_param_persistence_threshold;
   if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
   return ranks;
@@ -208,7 +212,7 @@ MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ra
   };
   if (ranks.count != calibration.num_ranks) return {};
   if (!device.is_gpu()) return find(LinkExchange::kGloo);
-  if (ranks.maps_peers) return find(LinkExchange::kMappedMemory);
+  if (ranks.maps_peers || ranks.tensor_maps_peers) return find(LinkExchange::kMappedMemory);
   MeasuredLinks with_p2p = find(LinkExchange::kNccl);
   return with_p2p.empty() ? find(LinkExchange::kNcclWithoutP2p) : with_p2p;
 }

@@ -71,6 +71,32 @@ TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
   }));
 }
 
+// The ranks of a tensor-parallel group are neighbours, so that they are on one machine if their number divides that of its GPUs.
+TEST(RequestOf, AxesOfTheMeshMapMemoryIndependently) {
+  struct Wanted {
+    bool data, tensor;
+  };
+  const auto expect_mapped = [](int64_t nodes, int64_t ranks, int64_t size, const Wanted& wanted) {
+    const Arguments arguments = with([&](Arguments& a) {
+      a.nnodes = nodes;
+      a.nproc_per_node = ranks;
+      a.tp_size = size;
+    });
+    RunFacts facts = gpu_facts("h100");
+    facts.model.num_attention_heads = 12;
+    facts.model.intermediate_size = 3072;
+    RequestRemarks remarks;
+    const RankOptions mapped = request_of(arguments, facts, remarks).ranks;
+    EXPECT_EQ(mapped.maps_peers, wanted.data) << nodes << " x " << ranks << ", " << size;
+    EXPECT_EQ(mapped.tensor_maps_peers, wanted.tensor) << nodes << " x " << ranks << ", " << size;
+  };
+  expect_mapped(1, 2, 2, {.data = false, .tensor = true});
+  expect_mapped(1, 4, 2, {.data = true, .tensor = true});
+  expect_mapped(2, 4, 2, {.data = false, .tensor = true});
+  expect_mapped(2, 3, 2, {.data = false, .tensor = false});
+  expect_mapped(1, 4, 1, {.data = true, .tensor = false});
+}
+
 // A plan uses the measurements of the exchange that its ranks use.
 TEST(RequestOf, TakesTheLinksOfItsExchange) {
   LinkCalibration calibration{.num_ranks = 4};
@@ -125,8 +151,6 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_EQ(refusal(arguments(3, 2), facts),
             "--tp_size 2: 3 processes (--nproc_per_node x --nnodes) cannot be divided into groups of 2; give "
             "--nproc_per_node 2 or another multiple");
-  EXPECT_EQ(refusal(arguments(2, 2), gpu_facts("h100")),
-            "--tp_size 2: tensor parallelism is available on CPUs; give --use_cpu, or leave --tp_size out");
   EXPECT_EQ(
       refusal(arguments(5, 5), facts),
       "--tp_size 5: the attention heads of this model (num_attention_heads in config.json is 12) cannot be "

@@ -21,15 +21,9 @@ void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::st
 
 }  // namespace
 
-int64_t tensor_size_of(const Arguments& arguments, const DeviceOptions& device) {
+int64_t tensor_size_of(const Arguments& arguments) {
   const int64_t size = arguments.tp_size;
   if (size == 1) return size;
-  if (device.is_gpu()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--tp_size {}: tensor parallelism is available on CPUs; give --use_cpu, or leave --tp_size out",
-        size);
-  }
   const int64_t ranks = num_ranks(arguments);
   if (ranks % size != 0) {
     throw_error(ErrorCode::kUsage,
