@@ -18,10 +18,11 @@
 namespace plimsoll {
 namespace {
 
-// A host that does not answer is recognized after kKeepAliveIdle + kKeepAliveProbes * kKeepAliveInterval seconds.
-constexpr int kKeepAliveIdle = 30;
-constexpr int kKeepAliveInterval = 10;
-constexpr int kKeepAliveProbes = 9;
+// A host that does not answer is recognized after kKeepAliveIdle + kKeepAliveProbes * kKeepAliveInterval seconds. The kernel of a
+// host answers, also while its processes are stopped.
+constexpr int kKeepAliveIdle = 2;
+constexpr int kKeepAliveInterval = 1;
+constexpr int kKeepAliveProbes = 2;
 constexpr int kListenBacklog = 1024;
 
 std::string errno_text(int error) {

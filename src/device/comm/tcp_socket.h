@@ -45,7 +45,7 @@ class TcpSocket {
   uint16_t local_port() const;
 
   // Sets what each connection of the store needs: small messages leave at once, and a host that stops answering is
-  // recognized after about two minutes.
+  // recognized after 4 seconds.
   void set_connection_options() const;
 
  private:
