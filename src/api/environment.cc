@@ -28,6 +28,7 @@ constexpr const char* kVariables[] = {
     "LOCAL_WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "TORCHELASTIC_USE_AGENT_STORE",
     // Open MPI
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",

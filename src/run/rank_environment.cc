@@ -108,6 +108,9 @@ std::optional<RankPlace> torchrun_place(const Environment& environment) {
   if (is_alone) return place;
   place.store_host = variables.require({"MASTER_ADDR"}, size).value;
   place.store_port = variables.store_port(kDefaultStorePort);
+  const std::optional<Variable> agent_store = variables.find({"TORCHELASTIC_USE_AGENT_STORE"});
+  if (agent_store && agent_store->value == "True")
+    place.store_port = static_cast<uint16_t>(place.store_port < 65535 ? place.store_port + 1 : 65534);
   return place;
 }
 

@@ -15,7 +15,8 @@
 // if srun started more than one task. The shell of an allocation and a batch script also have such variables, but
 // SLURM_STEP_ID is missing there or names a special step. The store is at MASTER_ADDR, or on the first node.
 //
-// The port of the store is MASTER_PORT. Without it, the port is 29500, except under Slurm:
+// The port of the store is MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun serves a store of its own there, and the next
+// port is used. Without MASTER_PORT, the port is 29500, except under Slurm:
 //   15000 + (SLURM_JOB_ID + 7919 * SLURM_STEP_ID) mod 15000.
 // Two jobs on one host therefore use different ports unless their numbers differ by a multiple of 15000, and so do two
 // steps of one job. The result is below 32768, where Linux starts to give out ports to clients.

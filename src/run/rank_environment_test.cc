@@ -55,6 +55,13 @@ TEST(RankEnvironment, ReadsTheVariablesOfEachLauncher) {
   } cases[] = {
       {"torchrun", kTorchrun, place(5, 8, 1, 4, "ann", 1234)},
       {"the default port", changed(kTorchrun, {{"MASTER_PORT", ""}}), place(5, 8, 1, 4, "ann", 29500)},
+      {"torchrun, which serves a store", changed(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}),
+       place(5, 8, 1, 4, "ann", 1235)},
+      {"torchrun, which serves a store at the last port",
+       changed(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"MASTER_PORT", "65535"}}),
+       place(5, 8, 1, 4, "ann", 65534)},
+      {"torchrun, which leaves the port to rank 0",
+       changed(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}), place(5, 8, 1, 4, "ann", 1234)},
       {"torchrun within a job of Slurm and of Open MPI", changed(changed(kTorchrun, kSlurm), kOpenMpi),
        place(5, 8, 1, 4, "ann", 1234)},
       {"torchrun with one rank", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, RankPlace{}},

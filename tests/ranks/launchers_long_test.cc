@@ -1,6 +1,6 @@
-// Runs whose processes are started by the real programs of others: Open MPI's mpirun, and Slurm's srun and sbatch in a cluster of this
-// machine (slurm_node.sh). They end with the same bits as a run that the program starts itself. The programs are packages of
-// scripts/setup.sh launchers; without them the tests are skipped.
+// Runs whose processes are started by the real programs of others: Open MPI's mpirun, PyTorch's torchrun, and Slurm's srun and sbatch in
+// a cluster of this machine (slurm_node.sh). They end with the same bits as a run that the program starts itself. The programs except
+// torchrun are packages of scripts/setup.sh launchers; without them the tests are skipped.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,6 +76,15 @@ class OpenMpi : public Launchers {
   }
 };
 
+// PyTorch's torchrun, which is not a package of Debian: it has to be in PATH, or as a module where python3 finds it.
+class Torchrun : public Launchers {
+ protected:
+  void SetUp() override {
+    if (std::system("python3 -c \"import torch.distributed.run\" 2>/dev/null") != 0)
+      GTEST_SKIP() << "python3 has no PyTorch: pip install torch";
+  }
+};
+
 class Slurm : public Launchers {
  protected:
   void SetUp() override {
@@ -109,6 +118,16 @@ TEST_F(OpenMpi, OneProcessStartsRanks) {
   const ShellResult result = run_shell(folder_, mpirun(1) + command("mpi", "--nproc_per_node 2"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(model_of("mpi") == model_of("own")) << result.output;
+}
+
+// torchrun serves a store of its own at MASTER_PORT.
+TEST_F(Torchrun, TrainsWithTheSameBits) {
+  run_own();
+  const ShellResult result = run_shell(
+      folder_, "python3 -m torch.distributed.run --nproc_per_node 2 --no_python " + command("torchrun"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("rank 0 of 2"), std::string::npos) << result.output;
+  EXPECT_TRUE(model_of("torchrun") == model_of("own")) << result.output;
 }
 
 TEST_F(Slurm, SrunTrainsWithTheSameBits) {
