@@ -8,15 +8,16 @@
 namespace plimsoll {
 
 std::vector<ValueId> append_gather(Graph& graph, const Op& like, const std::vector<ValueId>& values,
-                                   const RankSlices& slices, const RankGroup& group, std::vector<Op>& ops) {
+                                   const RankSlices& slices, const AxisExchange& exchange,
+                                   std::vector<Op>& ops) {
   Op op = like;
   op.def = &all_gather_op();
   op.inputs = values;
   op.outputs.clear();
   op.attributes = {};
   set_rank_slices(op.attributes, slices);
-  set_mesh_axis(op.attributes, group.axis);
-  set_maps_peers(op.attributes, group.maps_peers);
+  set_mesh_axis(op.attributes, exchange.axis);
+  set_maps_peers(op.attributes, exchange.maps_peers);
   for (const ValueId id : values) {
     const Value value = graph.value(id);
     const ValueId whole =
@@ -29,7 +30,7 @@ std::vector<ValueId> append_gather(Graph& graph, const Op& like, const std::vect
   return op.outputs;
 }
 
-void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, const RankGroup& group,
+void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, const AxisExchange& exchange,
                          std::vector<Op>& ops) {
   const std::span<const ValueId> gradients = gradients_of_norm(norm);
   const bool names_bad = norm.outputs.size() > GlobalNormOp::kFirstBad;
@@ -46,7 +47,7 @@ void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices,
   of_rank.attributes = {};
   if (names_bad) of_rank.attributes.set("names_bad", int64_t{1});
   set_rank_slices(of_rank.attributes, slices);
-  set_mesh_axis(of_rank.attributes, group.axis);
+  set_mesh_axis(of_rank.attributes, exchange.axis);
   of_rank.outputs[GlobalNormOp::kNorm] = add(norm.outputs[GlobalNormOp::kNorm], {dtype, Shape{slices.ranks}});
   of_rank.outputs[GlobalNormOp::kFinite] = add(norm.outputs[GlobalNormOp::kFinite], {dtype, Shape{1}});
   std::vector<ValueId> gathered{of_rank.outputs[GlobalNormOp::kNorm]};
@@ -56,7 +57,7 @@ void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices,
     gathered.push_back(first_bad);
   }
   ops.push_back(std::move(of_rank));
-  gathered = append_gather(graph, norm, gathered, {.ranks = slices.ranks, .block = 1}, group, ops);
+  gathered = append_gather(graph, norm, gathered, {.ranks = slices.ranks, .block = 1}, exchange, ops);
   Op joined = norm;
   joined.inputs = {gathered.front()};
   joined.inputs.insert(joined.inputs.end(), norm.inputs.begin() + std::ssize(gradients), norm.inputs.end());

@@ -54,7 +54,7 @@ class ShardStates {
         if (const auto slice = slice_of_sum_.find(id); slice != slice_of_sum_.end()) id = slice->second;
       }
       if (is_norm) {
-        append_divided_norm(graph_, op, slices_, group(), ops_);
+        append_divided_norm(graph_, op, slices_, exchange(), ops_);
       } else if (is_update) {
         divide_update(op);
       } else {
@@ -184,13 +184,13 @@ class ShardStates {
     }
   }
 
-  RankGroup group() const {
+  AxisExchange exchange() const {
     return {.axis = MeshAxis::kData, .maps_peers = options_.exchange == RankExchange::kPeerMemory};
   }
 
   // Appends an op that gathers the slices of these values.
   void gather(const Op& like, const std::vector<ValueId>& values, int64_t block) {
-    append_gather(graph_, like, values, {.ranks = slices_.ranks, .block = block}, group(), ops_);
+    append_gather(graph_, like, values, {.ranks = slices_.ranks, .block = block}, exchange(), ops_);
   }
 
   void divide_update(const Op& op) {
