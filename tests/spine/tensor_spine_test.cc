@@ -41,6 +41,7 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
   for (int i = 0; i < mesh.data_size(); ++i)
     groups[1].push_back(std::make_unique<ThreadCommunicator::Shared>(mesh.tensor_size));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(mesh.size));
   for (int rank = 0; rank < mesh.size; ++rank) {
     threads.emplace_back([&, rank] {
       const auto data_rank = static_cast<size_t>(mesh.data_rank(rank));
