@@ -54,10 +54,8 @@ bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
 
 // Returns the key under which the results of these ranks are stored.
 LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
-  // Ranks that are not divided evenly count as those of one machine, as in plans.
-  const bool is_even = place.size % place.local_size == 0;
   LinkCalibration key{
-      .host = host_name(), .num_ranks = place.size, .num_hosts = is_even ? place.size / place.local_size : 1};
+      .host = host_name(), .num_ranks = place.size, .num_hosts = place.size / place.local_size};
   key.device = device.options.is_gpu()
                    ? visible_cuda_devices().at(static_cast<size_t>(device.gpu_ordinal)).name
                    : calibrated_cpu();
@@ -75,6 +73,7 @@ class LinksOfRun {
                   "links are measured between ranks, but this process is the only one; give --nproc_per_node "
                   "2 or more");
     }
+    require_equal_machines(place_);
     if (place_.is_first()) prepare_cache();
     std::vector<std::string> ignored;
     device_ = choose_device(arguments, RunPurpose::kTrain, place_, num_run_threads(arguments), ignored);

@@ -143,7 +143,7 @@ TEST(Launch, EachRankHasItsVariablesAndOnlyRank0TheStandardStreams) {
   for (int rank = 0; rank < 3; ++rank) {
     const std::string name = std::to_string(rank);
     const std::string text = launcher.file("rank" + name);
-    const std::string expected = name + " 3 " + name + " 3 127.0.0.1 ";
+    const std::string expected = std::string(name).append(" 3 ").append(name).append(" 3 127.0.0.1 ");
     ASSERT_TRUE(text.starts_with(expected)) << text;
     ports[rank] = text.substr(expected.size());
   }

@@ -170,7 +170,7 @@ LinkCalibration parse_link_calibration(std::string_view text, const std::string&
                               .num_ranks = json.get<int>(json.top(), "num_ranks"),
                               .num_hosts = json.get<int>(json.top(), "num_hosts")};
   if (calibration.num_ranks < 2)
-    json.fail(fmt::format("it is of {} ranks, expected at least 2", calibration.num_ranks));
+    json.fail(fmt::format("its 'num_ranks' is {}, expected at least 2", calibration.num_ranks));
   const nlohmann::json& exchanges = json.object_at(json.top(), "exchanges");
   for (auto it = exchanges.begin(); it != exchanges.end(); ++it) {
     const auto* const exchange = std::ranges::find(kExchanges, it.key(), link_exchange_name);

@@ -47,7 +47,7 @@ TEST(LinkCalibration, RefusesWhatItCannotUse) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[]", "plimsoll bench --links writes one"},
       {with("\"schema_version\": 1", "\"schema_version\": 2"), "links.json"},
-      {with("\"num_ranks\": 4", "\"num_ranks\": 1"), "it is of 1 ranks, expected at least 2"},
+      {with("\"num_ranks\": 4", "\"num_ranks\": 1"), "its 'num_ranks' is 1, expected at least 2"},
       {with("\"gloo\"", "\"pigeons\""), "measurements of 'pigeons', which is no exchange"},
       {with("\"all_gather\"", "\"gather\""), "a curve of 'gather', which is no collective operation"},
       {with("\"bytes\": 1048576", "\"bytes\": 1024"), "the sizes of all_reduce have to increase, but 1024"},

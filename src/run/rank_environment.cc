@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace plimsoll {
 namespace {
@@ -276,6 +277,15 @@ std::optional<RankPlace> launched_rank_place(const Environment& environment) {
 
 Launcher launcher_of(const Environment& environment) {
   return launched_rank(environment).launcher;
+}
+
+void require_equal_machines(const RankPlace& place) {
+  if (place.size % place.local_size == 0) return;
+  throw_error(ErrorCode::kUsage,
+              "the environment describes {} of which {} run on this machine, but every machine of a run has "
+              "the same number of ranks, and {} is no multiple of {}: start the same number of processes on "
+              "every machine",
+              counted(place.size, "rank"), place.local_size, place.size, place.local_size);
 }
 
 RankPlace rank_place(const Environment& environment) {

@@ -35,6 +35,9 @@ namespace plimsoll {
 // variable that is missing, not a number, or contradicts another one.
 RankPlace rank_place(const Environment& environment);
 
+// Checks that every machine of the run can have as many ranks as this one. Errors: kUsage if it cannot.
+void require_equal_machines(const RankPlace& place);
+
 // Returns the place if the variables of a launcher describe a run, otherwise nothing. torchrun's variables also
 // describe a run of one rank. Errors: as rank_place.
 std::optional<RankPlace> launched_rank_place(const Environment& environment);

@@ -110,6 +110,23 @@ TEST(RankEnvironment, TheLauncherIsTheFirstWhoseVariablesDescribeARun) {
   EXPECT_EQ(launcher_of(kSlurm), Launcher::kSlurm);
 }
 
+// Plans have one number of ranks per machine.
+TEST(RankEnvironment, MachinesWithDifferentNumbersOfRanksAreRefused) {
+  EXPECT_NO_THROW(require_equal_machines({}));
+  EXPECT_NO_THROW(require_equal_machines({.size = 6, .local_size = 2}));
+  try {
+    require_equal_machines({.size = 3, .local_size = 2});
+    ADD_FAILURE() << "3 ranks on machines with 2 ranks were accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_STREQ(
+        error.what(),
+        "the environment describes 3 ranks of which 2 run on this machine, but every machine of a run "
+        "has the same number of ranks, and 3 is no multiple of 2: start the same number of processes "
+        "on every machine");
+  }
+}
+
 TEST(RankEnvironment, OtherProcessesAreNoRanks) {
   const struct {
     const char* description;

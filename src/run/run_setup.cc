@@ -140,14 +140,7 @@ void check_best_metric(const Arguments& arguments, const DataSets& data, std::ve
 // rank_place(); kUsage if the arguments ask for other numbers of ranks than were started, or if they cannot be equal on all machines.
 RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
   RankPlace place = rank_place(environment);
-  if (place.size % place.local_size != 0) {
-    throw_error(
-        ErrorCode::kUsage,
-        "the environment describes {} of which {} run on this machine, but every machine of a run has "
-        "the same number of ranks, and {} is no multiple of {}: start the same number of processes on "
-        "every machine",
-        counted(place.size, "rank"), place.local_size, place.size, place.local_size);
-  }
+  require_equal_machines(place);
   if (num_ranks(arguments) > 1 && num_ranks(arguments) != place.size) {
     throw_error(
         ErrorCode::kUsage,

@@ -169,7 +169,8 @@ std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan) {
        .remedy = "give every process the same files",
        .hash = hash_of_evaluated(setup.data)},
       {.name = "the collective operations",
-       .remedy = "start every process with the same version of the program",
+       .remedy = "their order depends on measured times: give every process the same --calibration and "
+                 "--link_calibration, or turn both off",
        .hash = hash_of_collectives(plan)},
       {.name = "the kernels",
        .remedy = "run all processes on one kind of GPU, or on one kind of CPU with the same --num_threads",

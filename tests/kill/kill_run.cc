@@ -11,6 +11,7 @@
 #include "base/philox.h"
 #include "tests/bad_input/binary.h"
 #include "tests/training/tiny_folder.h"
+#include "tests/training/tiny_words.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -71,41 +72,11 @@ void expect_same_end(const std::string& run, const std::string& whole) {
 
 std::vector<std::string> killed_run(const std::string& model, const std::string& output_dir,
                                     int64_t max_steps) {
-  return {"train",
-          "--config_name",
-          model,
-          "--dataset_name",
-          "dummy",
-          "--dummy_num_samples",
-          "22",
-          "--dummy_seq_length",
-          "12",
-          "--per_device_train_batch_size",
-          "3",
-          "--gradient_accumulation_steps",
-          "2",
-          "--learning_rate",
-          "1e-3",
-          "--lr_scheduler_type",
-          "cosine",
-          "--warmup_steps",
-          "3",
-          "--logging_steps",
-          "1",
-          "--save_steps",
-          "1",
-          "--save_total_limit",
-          "3",
-          "--save_only_model",
-          "False",
-          "--num_threads",
-          "1",
-          "--max_steps",
-          std::to_string(max_steps),
-          "--output_dir",
-          output_dir,
-          "--resume_from_checkpoint",
-          "True"};
+  std::vector<std::string> words = tiny_train_words(model, output_dir, max_steps);
+  words.insert(words.end(), {"--gradient_accumulation_steps", "2", "--learning_rate", "1e-3",
+                             "--lr_scheduler_type", "cosine", "--warmup_steps", "3", "--save_steps", "1",
+                             "--save_total_limit", "3", "--resume_from_checkpoint", "True"});
+  return words;
 }
 
 void expect_kills_change_nothing(const std::string& name, int kills, uint64_t seed) {

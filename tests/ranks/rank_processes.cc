@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tests/training/tiny_folder.h"
+#include "tests/training/tiny_words.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -30,37 +31,11 @@ bool on_gpus() {
 std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
                                   const Layout& wanted, int steps, const std::vector<std::string>& more) {
   const Layout layout = fitting(wanted);
-  std::vector<std::string> words{"train",
-                                 "--device",
-                                 on_gpus() ? "auto" : "cpu",
-                                 "--nproc_per_node",
-                                 std::to_string(layout.ranks),
-                                 "--gradient_accumulation_steps",
-                                 std::to_string(layout.accumulation),
-                                 "--config_name",
-                                 model,
-                                 "--dataset_name",
-                                 "dummy",
-                                 "--dummy_num_samples",
-                                 "22",
-                                 "--dummy_seq_length",
-                                 "12",
-                                 "--per_device_train_batch_size",
-                                 "3",
-                                 "--optim",
-                                 "sgd",
-                                 "--learning_rate",
-                                 "0.05",
-                                 "--logging_steps",
-                                 "1",
-                                 "--num_threads",
-                                 "1",
-                                 "--max_steps",
-                                 std::to_string(steps),
-                                 "--save_only_model",
-                                 "False",
-                                 "--output_dir",
-                                 output_dir};
+  std::vector<std::string> words = tiny_train_words(model, output_dir, steps);
+  words.insert(words.end(),
+               {"--device", on_gpus() ? "auto" : "cpu", "--nproc_per_node", std::to_string(layout.ranks),
+                "--gradient_accumulation_steps", std::to_string(layout.accumulation), "--optim", "sgd",
+                "--learning_rate", "0.05"});
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

@@ -20,8 +20,8 @@ struct Layout {
   int accumulation = 1;
 };
 
-// Returns the words of a run on 22 rows in batches of 3, of which the last has one row. With SGD, the rounding of sums is
-// not amplified, as it is by AdamW for gradients near zero. On GPUs the run has at most two ranks, and the same batches per step.
+// Returns the words of a run of these ranks (tiny_words.h). With SGD, the rounding of sums is not amplified, as it is by AdamW for
+// gradients near zero. On GPUs the run has at most two ranks, and the same batches per step.
 std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
                                   const Layout& wanted, int steps, const std::vector<std::string>& more = {});
 

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 
 #include "tests/bad_input/binary.h"
@@ -403,45 +402,6 @@ TEST(RunOfRanks, AStoppedRankIsNamedKilledAndStartedAgain) {
                                "/checkpoint-"),
             std::string::npos)
       << result.output;
-}
-
-// Ranks are killed at random moments, and rank 0 while it writes a checkpoint. Each time the run resumes where it was.
-TEST(RunOfRanks, KilledRanksAreStartedAgainAndEndWithTheSameBits) {
-  const TestFolder folder("ranks_restart");
-  const std::string model = write_tiny_model(folder);
-  std::minstd_rand random(20261127);
-  for (const int num_ranks : {3, 1}) {
-    const std::string name = std::to_string(num_ranks);
-    const auto words = [&](const std::string& run, std::vector<std::string> more) {
-      more.insert(more.end(), {"--optim", "adamw_torch", "--save_steps", "1", "--save_total_limit", "3"});
-      return words_of(model, run, {.ranks = num_ranks}, 60, more);
-    };
-    const ProcessResult whole = run_plimsoll(words(folder.path("whole" + name), {}), folder.path("log"));
-    ASSERT_EQ(whole.exit_code, 0) << whole.output;
-    const std::string run = folder.path("killed" + name);
-    Process process(words(run, {"--max_restarts", "9"}), folder.path("log"));
-    int num_kills = 0;
-    for (const int step : {0, 5, 12, 20, 30, 44}) {
-      if (step > 0) wait_for_step(process, run, step);
-      sleep_us(static_cast<int64_t>(random() % 200'000));
-      const bool is_save = num_kills % 2 == 1;
-      if (is_save) wait_for_save(process, run);
-      const std::vector<pid_t> ranks = ranks_of(process);
-      if (ranks.empty()) continue;
-      if (kill(ranks[is_save ? 0 : random() % ranks.size()], SIGKILL) == 0) ++num_kills;
-    }
-    const ProcessResult result = process.wait(240'000);
-    ASSERT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_GE(num_kills, 3);
-    const int num_restarts = count_of(result.output, " of 9 after the failure of rank ");
-    EXPECT_GE(num_restarts, 3) << result.output;
-    EXPECT_LE(num_restarts, num_kills) << result.output;
-    EXPECT_TRUE(read_file(run + "/model.safetensors") ==
-                read_file(folder.path("whole" + name + "/model.safetensors")))
-        << "after " << num_restarts << " restarts of " << num_ranks << " ranks\n"
-        << result.output;
-    RecordProperty("restarts_of_" + name, num_restarts);
-  }
 }
 
 // Checkpoints of another run in the folder, which this run may replace, are none from which it resumes.

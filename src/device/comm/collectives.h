@@ -1,8 +1,9 @@
 // The algorithms of the collective operations, as sequences of transfers between pairs of ranks (gloo_mesh.h). Each
-// function is called by all ranks of a group with the same arguments, except for addresses. `slot` identifies one call and the
-// call after it: a function uses `slot` and `slot + 1`. `deadline` is the time limit. All throw TransferFailure.
+// function is called by all ranks of a group with the same arguments, except for addresses. `slot` identifies one call and
+// the call after it: a function uses `slot` and `slot + 1`. `deadline` is the time limit. All throw TransferFailure.
 //
-// n is the number of ranks of the group, which are numbered from 0. A message has at most kSegmentBytes, so that transfers, sums and forwarding overlap.
+// n is the number of ranks of the group, which are numbered from 0. A message has at most kSegmentBytes, so that transfers,
+// sums and forwarding overlap.
 #pragma once
 
 #include <cstddef>

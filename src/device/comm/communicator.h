@@ -45,8 +45,8 @@ class Communicator {
   virtual void barrier() = 0;
   // Returns a communicator of some of the ranks, in this order, which contain this rank. Every rank of this object has to call it,
   // and afterwards to call the functions of this object and of its groups in one order with the same sizes, so that the ranks of
-  // all groups of one division work at the same time. This object has to outlive the result. Without an implementation of its
-  // own it returns a group of one rank.
+  // all groups of one division work at the same time. This object has to outlive the result, whose waits are part of progress() of
+  // this object. The implementation of this class supports groups of one rank only.
   virtual std::unique_ptr<Communicator> group(const std::vector<int>& members);
   // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that
   // names the rank. An empty function removes it; the call returns when no call of the older one runs. The function must

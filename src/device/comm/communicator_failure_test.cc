@@ -381,10 +381,10 @@ TEST(CommunicatorFailure, TimeInWhichAllProcessesAreStoppedIsNoWait) {
         place_on_this_host(rank, 2, port),
         [](Communicator& ranks) {
           const auto end = steady_clock::now() + milliseconds(5000);
-          float go_on = 1;
-          while (go_on > 0) {
-            go_on = steady_clock::now() < end ? 1 : -100;
-            ranks.all_reduce({&go_on, DType::kF32}, 1);
+          float vote = 1;
+          while (vote > 0) {
+            vote = steady_clock::now() < end ? 1 : -100;
+            ranks.all_reduce({&vote, DType::kF32}, 1);
           }
           throw Error(ErrorCode::kInterrupted, "the end");
         },

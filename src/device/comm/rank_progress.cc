@@ -72,9 +72,8 @@ std::string position_table(const std::vector<std::optional<RankPosition>>& posit
                       "rank 0, which has the store, does not answer"});
     }
   }
-  Row::size_type column = 0;
   std::array<size_t, std::tuple_size_v<Row>> widths{};
-  for (; column < widths.size(); ++column) {
+  for (size_t column = 0; column < widths.size(); ++column) {
     for (const Row& row : rows) widths[column] = std::max(widths[column], row[column].size());
   }
   std::string table;
@@ -87,6 +86,8 @@ std::string position_table(const std::vector<std::optional<RankPosition>>& posit
   return table;
 }
 
+RankProgress::RankProgress(Now now) : now_(std::move(now)), changed_(now_()) {}
+
 RankProgress::Wait::Wait(RankProgress& progress, std::string operation, Kind kind)
     : progress_(progress), kind_(kind) {
   const std::lock_guard lock(progress_.mutex_);
@@ -94,14 +95,14 @@ RankProgress::Wait::Wait(RankProgress& progress, std::string operation, Kind kin
   ++progress_.num_waits_;
   progress_.number_ = kind == Kind::kGpu ? 0 : ++progress_.num_operations_;
   progress_.operation_ = std::move(operation);
-  progress_.changed_ = Clock::now();
+  progress_.changed_ = progress_.now_();
   progress_.stopped_at_change_ = progress_.stopped_;
 }
 
 RankProgress::Wait::~Wait() {
   const std::lock_guard lock(progress_.mutex_);
   if (--progress_.waits_ > 0) return;
-  progress_.changed_ = Clock::now();
+  progress_.changed_ = progress_.now_();
   progress_.stopped_at_change_ = progress_.stopped_;
   if (kind_ == Kind::kAllRanks && progress_.phase_ == RankPhase::kStep) progress_.all_arrived_ = true;
 }
@@ -140,7 +141,7 @@ std::string RankProgress::prefix() const {
 
 void RankProgress::note_time() {
   const std::lock_guard lock(mutex_);
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = now_();
   if (noted_ && now - *noted_ > kLongestPause) stopped_ += now - *noted_;
   noted_ = now;
 }
@@ -171,7 +172,7 @@ bool RankProgress::is_in(uint64_t wait) const {
 
 std::chrono::milliseconds RankProgress::time_since(Clock::time_point begin,
                                                    Clock::duration stopped_before) const {
-  const Clock::duration time = Clock::now() - begin - (stopped_ - stopped_before);
+  const Clock::duration time = now_() - begin - (stopped_ - stopped_before);
   return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(time));
 }
 

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -40,6 +41,10 @@ class RankProgress {
  public:
   using Clock = std::chrono::steady_clock;
   using milliseconds = std::chrono::milliseconds;
+  using Now = std::function<Clock::time_point()>;
+
+  // `now`: the clock, which tests replace.
+  explicit RankProgress(Now now = &Clock::now);
 
   // The kinds of waits: in an operation whose end shows that all ranks have reached it; in another operation, such as a broadcast; for
   // the GPU of this rank, which waits for other ranks. The last one is no operation of the host and has no number.
@@ -90,7 +95,8 @@ class RankProgress {
   // Returns the time since then in which this process ran. Requires: mutex_ is locked.
   milliseconds time_since(Clock::time_point begin, Clock::duration stopped_before) const;
 
-  mutable std::mutex mutex_;  // protects all members
+  const Now now_;
+  mutable std::mutex mutex_;  // protects the members below
   std::optional<milliseconds> longest_wait_;
   RankPhase phase_ = RankPhase::kBegin;
   int64_t step_ = 0;
@@ -101,10 +107,10 @@ class RankProgress {
   int64_t num_operations_ = 0;  // waits that are not for the GPU
   int64_t number_ = 0;          // of operation_, or 0
   std::string operation_;
-  Clock::time_point changed_ = Clock::now();  // when the operation began or ended
-  Clock::duration stopped_at_change_ = {};    // stopped_ at that time
-  Clock::duration stopped_ = {};              // the time in which this process did not run
-  std::optional<Clock::time_point> noted_;    // the last call of note_time()
+  Clock::time_point changed_;               // when the operation began or ended
+  Clock::duration stopped_at_change_ = {};  // stopped_ at that time
+  Clock::duration stopped_ = {};            // the time in which this process did not run
+  std::optional<Clock::time_point> noted_;  // the last call of note_time()
 };
 
 }  // namespace plimsoll

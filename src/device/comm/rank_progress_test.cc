@@ -2,100 +2,135 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 namespace plimsoll {
 namespace {
 
 using std::chrono::milliseconds;
 using Kind = RankProgress::Kind;
 
-// Waits in an operation until it is overdue, even if all ranks answer, at most this time, and returns the limit that has passed; 0 if none
-// has.
-milliseconds passed_limit(RankProgress& progress, milliseconds time) {
-  const RankProgress::Wait wait(progress, "barrier", Kind::kSomeRanks);
-  const auto end = RankProgress::Clock::now() + time;
-  while (RankProgress::Clock::now() < end) {
-    progress.note_time();
-    if (const auto overdue = progress.overdue(); overdue && !overdue->needs_silence) return overdue->limit;
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return milliseconds(0);
-}
-
 constexpr milliseconds kShort{30};
 constexpr milliseconds kLong{200};
 constexpr milliseconds kEnough{1000};
 
-void meet(RankProgress& progress, Kind kind) {
-  const RankProgress::Wait wait(progress, "all_reduce", kind);
-}
+// A rank with a clock that only this object moves.
+class ClockedRank {
+ public:
+  // Lets time pass in which the process runs, so that the watching thread calls note_time() often enough.
+  void run_for(milliseconds time) {
+    constexpr milliseconds kPause{10};
+    for (; time > kPause; time -= kPause) jump(kPause);
+    jump(time);
+  }
+  // Lets time pass in which the process does not run, unless the time is short.
+  void jump(milliseconds time) {
+    now_ += time;
+    progress.note_time();
+  }
+  // Waits in an operation until it is overdue, even if all ranks answer, at most this time, and returns the limit that has passed; 0
+  // if none has.
+  milliseconds passed_limit(milliseconds time) {
+    const RankProgress::Wait wait(progress, "barrier", Kind::kSomeRanks);
+    for (milliseconds waited{0}; waited < time; waited += milliseconds(1)) {
+      const auto overdue = progress.overdue();
+      if (overdue && !overdue->needs_silence) {
+        EXPECT_EQ(waited, overdue->limit) << "noticed at another time";
+        return overdue->limit;
+      }
+      jump(milliseconds(1));
+    }
+    return milliseconds(0);
+  }
+  void meet(Kind kind) { const RankProgress::Wait wait(progress, "all_reduce", kind); }
+
+ private:
+  RankProgress::Clock::time_point now_ = {};
+
+ public:
+  RankProgress progress{[this] { return now_; }};
+};
 
 // One rank may still write a checkpoint while the others wait in the next step.
 TEST(RankProgress, TheLimitOfStepsAppliesWhenAllRanksHaveReachedOne) {
-  RankProgress progress;
-  EXPECT_EQ(passed_limit(progress, 2 * kShort), milliseconds(0)) << "no limit";
-  progress.set_longest_wait(kLong);
-  progress.begin(RankPhase::kStep, 1, kShort);
-  EXPECT_EQ(passed_limit(progress, kEnough), kLong);
-  meet(progress, Kind::kSomeRanks);
-  EXPECT_EQ(passed_limit(progress, kEnough), kLong) << "a broadcast says nothing of the others";
-  meet(progress, Kind::kAllRanks);
-  EXPECT_EQ(passed_limit(progress, kEnough), kShort);
-  progress.begin(RankPhase::kStep, 2, kShort);
-  EXPECT_EQ(passed_limit(progress, kEnough), kShort);
+  ClockedRank rank;
+  EXPECT_EQ(rank.passed_limit(kEnough), milliseconds(0)) << "no limit";
+  rank.progress.set_longest_wait(kLong);
+  rank.progress.begin(RankPhase::kStep, 1, kShort);
+  EXPECT_EQ(rank.passed_limit(kEnough), kLong);
+  rank.meet(Kind::kSomeRanks);
+  EXPECT_EQ(rank.passed_limit(kEnough), kLong) << "a broadcast says nothing of the others";
+  rank.meet(Kind::kAllRanks);
+  EXPECT_EQ(rank.passed_limit(kEnough), kShort);
+  rank.progress.begin(RankPhase::kStep, 2, kShort);
+  EXPECT_EQ(rank.passed_limit(kEnough), kShort);
   for (const RankPhase phase : {RankPhase::kCheckpoint, RankPhase::kEvaluation, RankPhase::kEnd}) {
-    progress.begin(phase, 2);
-    meet(progress, Kind::kAllRanks);
-    EXPECT_EQ(passed_limit(progress, kEnough), kLong);
-    progress.begin(RankPhase::kStep, 3, kShort);
-    EXPECT_EQ(passed_limit(progress, kEnough), kLong);
-    meet(progress, Kind::kAllRanks);
-    EXPECT_EQ(passed_limit(progress, kEnough), kShort);
+    rank.progress.begin(phase, 2);
+    rank.meet(Kind::kAllRanks);
+    EXPECT_EQ(rank.passed_limit(kEnough), kLong);
+    rank.progress.begin(RankPhase::kStep, 3, kShort);
+    EXPECT_EQ(rank.passed_limit(kEnough), kLong);
+    rank.meet(Kind::kAllRanks);
+    EXPECT_EQ(rank.passed_limit(kEnough), kShort);
   }
-  progress.begin(RankPhase::kStep, 4);
-  EXPECT_EQ(passed_limit(progress, kEnough), kLong) << "without a limit of its own";
+  rank.progress.begin(RankPhase::kStep, 4);
+  EXPECT_EQ(rank.passed_limit(kEnough), kLong) << "without a limit of its own";
 }
 
 // A process that writes to a slow disk answers, but a stopped one does not.
 TEST(RankProgress, OutsideOfStepsTheLimitOfTheStepBeforeAppliesToSilentRanks) {
-  RankProgress progress;
-  progress.set_longest_wait(kLong);
+  ClockedRank rank;
+  rank.progress.set_longest_wait(kLong);
   const auto is_overdue_if_silent = [&] {
-    const RankProgress::Wait wait(progress, "barrier", Kind::kSomeRanks);
-    std::this_thread::sleep_for(2 * kShort);
-    const auto overdue = progress.overdue();
+    const RankProgress::Wait wait(rank.progress, "barrier", Kind::kSomeRanks);
+    rank.run_for(kShort);
+    const auto overdue = rank.progress.overdue();
     return overdue && overdue->needs_silence && overdue->limit == kShort;
   };
-  progress.begin(RankPhase::kBegin, 0);
+  rank.progress.begin(RankPhase::kBegin, 0);
   EXPECT_FALSE(is_overdue_if_silent());
-  progress.begin(RankPhase::kStep, 1);
+  rank.progress.begin(RankPhase::kStep, 1);
   EXPECT_FALSE(is_overdue_if_silent());
-  progress.begin(RankPhase::kStep, 2, kShort);
+  rank.progress.begin(RankPhase::kStep, 2, kShort);
   EXPECT_TRUE(is_overdue_if_silent());
-  progress.begin(RankPhase::kCheckpoint, 2);
+  rank.progress.begin(RankPhase::kCheckpoint, 2);
   EXPECT_TRUE(is_overdue_if_silent());
 }
 
 TEST(RankProgress, TimeBetweenWaitsIsNoWait) {
-  RankProgress progress;
-  progress.set_longest_wait(kShort);
-  std::this_thread::sleep_for(2 * kShort);
-  EXPECT_FALSE(progress.overdue());
+  ClockedRank rank;
+  rank.progress.set_longest_wait(kShort);
+  rank.run_for(kShort);
+  EXPECT_FALSE(rank.progress.overdue());
   std::optional<RankProgress::Overdue> overdue;
   {
-    const RankProgress::Wait wait(progress, "barrier", Kind::kSomeRanks);
-    EXPECT_FALSE(progress.overdue());
-    std::this_thread::sleep_for(2 * kShort);
-    overdue = progress.overdue();
+    const RankProgress::Wait wait(rank.progress, "barrier", Kind::kSomeRanks);
+    rank.run_for(kShort - milliseconds(1));
+    EXPECT_FALSE(rank.progress.overdue());
+    rank.run_for(milliseconds(1));
+    overdue = rank.progress.overdue();
     ASSERT_TRUE(overdue);
     EXPECT_EQ(overdue->position.operation, "barrier");
-    EXPECT_TRUE(progress.is_in(overdue->wait));
+    EXPECT_EQ(overdue->position.time, kShort);
+    EXPECT_TRUE(rank.progress.is_in(overdue->wait));
   }
-  EXPECT_FALSE(progress.is_in(overdue->wait));
-  EXPECT_FALSE(progress.position().waits);
-  const RankProgress::Wait next(progress, "barrier", Kind::kSomeRanks);
-  EXPECT_FALSE(progress.is_in(overdue->wait));
+  EXPECT_FALSE(rank.progress.is_in(overdue->wait));
+  EXPECT_FALSE(rank.progress.position().waits);
+  const RankProgress::Wait next(rank.progress, "barrier", Kind::kSomeRanks);
+  EXPECT_FALSE(rank.progress.is_in(overdue->wait));
+}
+
+// A process that is stopped and continued notes the time after a pause of more than a second.
+TEST(RankProgress, TimeInWhichTheProcessIsStoppedIsNoWait) {
+  ClockedRank rank;
+  rank.progress.note_time();
+  rank.progress.set_longest_wait(milliseconds(2000));
+  const RankProgress::Wait wait(rank.progress, "barrier", Kind::kSomeRanks);
+  rank.run_for(milliseconds(1000));
+  rank.jump(milliseconds(60'000));
+  EXPECT_FALSE(rank.progress.overdue());
+  rank.run_for(milliseconds(999));
+  EXPECT_FALSE(rank.progress.overdue());
+  rank.run_for(milliseconds(1));
+  EXPECT_TRUE(rank.progress.overdue());
 }
 
 TEST(RankProgress, TheTableHasARowPerRank) {

@@ -19,9 +19,8 @@ inline constexpr size_t kMaxStorePayload = size_t{1} << 20;
 
 enum class StoreMessageKind : uint32_t {
   // From a client. The numbers of a payload are int32_t.
-  kRegister =
-      1,  // rank, size, hash of the program (lower and upper half); answered by kWelcome at once, and by kComplete or
-          // kRefused
+  // Rank, size, hash of the program (lower and upper half); answered by kWelcome at once, and by kComplete or kRefused.
+  kRegister = 1,
   kSet,           // length of the key, key, value; answered by kDone
   kGet,           // key; answered by kValue when the key exists
   kListMissing,   // answered by kMissing

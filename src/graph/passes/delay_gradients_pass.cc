@@ -53,6 +53,7 @@ class DelayGradients {
       delayed_ms += candidate->ms;
     }
     if (delayed_ms == 0) return {};
+    keep_before_delayed_ops();
     std::vector<Op> order;
     order.reserve(ops_.size());
     const auto append = [&](uint32_t begin, uint32_t end, bool delayed) {
@@ -101,6 +102,17 @@ class DelayGradients {
       last_covered_ = i;
     }
     return ms;
+  }
+
+  // Delays the ops after the covered exchanges that a delayed op needs, such as another gradient of the bucket that it fills. They
+  // precede the op in the order, so that one pass from the end finds all of them.
+  void keep_before_delayed_ops() {
+    for (auto i = static_cast<uint32_t>(ops_.size()); i-- > last_covered_ + 1;) {
+      if (!is_delayed_[i]) continue;
+      for (const uint32_t before : dependences_.before[i]) {
+        if (before > last_covered_) is_delayed_[before] = true;
+      }
+    }
   }
 
   // Returns true if every result of the op is only summed over the ranks.

@@ -5,10 +5,14 @@
 namespace plimsoll {
 namespace {
 
-// Every op takes 1 ms, and the exchange of `t` takes `exchange_ms`; other exchanges take no time.
-std::string after(const std::string& text, double exchange_ms) {
+// The gradient of `u` takes `u_ms` and every other op 1 ms. The exchange of `t` takes `exchange_ms`, and other exchanges take no time.
+std::string after(const std::string& text, double exchange_ms, double u_ms = 1.0) {
   return print_graph(testing::after_pass(
-      text, delay_gradients_pass({.op_ms = [](const OpView&) { return 1.0; },
+      text, delay_gradients_pass({.op_ms =
+                                      [=](const OpView& view) {
+                                        const ValueId first = view.op.outputs.front();
+                                        return view.graph.value(first).name == "d_u" ? u_ms : 1.0;
+                                      },
                                   .exchange_ms =
                                       [=](const Graph& graph) {
                                         std::vector<double> ms(graph.ops().size(), 0.0);
@@ -69,6 +73,18 @@ TEST(DelayGradients, GradientsAfterTheLargeOneAreDelayedToo) {
       "  %d_b.sum: f32[4] into %d_b !gradient = all_reduce(%d_b) {ranks=4}\n";
   EXPECT_EQ(after(kInputs + kGradientOfWeight + dx + bias + table + kNorm, 1.2),
             kInputs + dx + table + kGradientOfWeight + bias + kNorm);
+}
+
+// One gradient after the exchange of the table is enough to cover it, but the bucket that it fills needs another one, too.
+TEST(DelayGradients, GradientsOfOneBucketStayTogether) {
+  const std::string graph =
+      kInputs + kGradientOfTable +
+      "  %d_w: f32[4,4] !gradient = matmul(%dy, %x, _, _, _) {ta=1, tb=0}\n"
+      "  %d_u: f32[4,4] !gradient = matmul(%x, %x, _, _, _) {ta=1, tb=0}\n"
+      "  %d_w.sum: f32[4,4] into %d_w !gradient, %d_u.sum: f32[4,4] into %d_u !gradient = "
+      "all_reduce(%d_w, %d_u) {ranks=4}\n" +
+      kNorm;
+  EXPECT_EQ(after(graph, 1.2, 4), graph);
 }
 
 // The last exchange cannot begin before the gradients that it exchanges are complete.

@@ -28,7 +28,7 @@ void fuse_first_token_attention(Graph& graph, const std::function<bool(const OpV
     const auto attention = rewriter.find_producer(i, first_token.inputs[FirstTokenOp::kX], attention_op());
     if (!attention || !sees_all(rewriter.op(*attention), cu_seqlens)) continue;
     const Op& all = rewriter.op(*attention);
-    const auto product = find_linear(rewriter, *attention, all.inputs[AttentionOp::kQkv], LinearBias::kWith);
+    const auto product = find_linear(rewriter, *attention, all.inputs[AttentionOp::kQkv], ProductBias::kWith);
     if (!product) continue;
     const Op& qkv = rewriter.op(*product);
     Op fused = op_instead_of(

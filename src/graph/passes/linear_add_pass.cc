@@ -15,7 +15,7 @@ void fuse_linear_add(Graph& graph, const std::function<bool(const OpView&)>& has
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
     const Op& norm = rewriter.op(i);
     if (!norm_adds_residual(graph, norm)) continue;
-    const auto producer = find_linear(rewriter, i, norm.inputs[Norm::kX], LinearBias::kWithout);
+    const auto producer = find_linear(rewriter, i, norm.inputs[Norm::kX], ProductBias::kWithout);
     if (!producer) continue;
     const Op& product = rewriter.op(*producer);
     Op sum = op_instead_of(

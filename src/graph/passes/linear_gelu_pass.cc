@@ -16,7 +16,7 @@ void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& ha
     const Op& gelu = rewriter.op(i);
     // The fused kernels compute the erf form of GELU only.
     if (activation_of(gelu.attributes) != Activation::kGelu) continue;
-    const auto producer = find_linear(rewriter, i, gelu.inputs[BiasGeluOp::kH], LinearBias::kWithout);
+    const auto producer = find_linear(rewriter, i, gelu.inputs[BiasGeluOp::kH], ProductBias::kWithout);
     if (!producer) continue;
     const Op& product = rewriter.op(*producer);
     Op fused = op_instead_of(

@@ -23,7 +23,7 @@ void fuse_linear_norm(Graph& graph, const std::function<bool(const OpView&)>& ha
   for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
     const Op& norm = rewriter.op(i);
     if (!closes_layer(rewriter, norm)) continue;
-    const auto producer = find_linear(rewriter, i, norm.inputs[Norm::kX], LinearBias::kWithout);
+    const auto producer = find_linear(rewriter, i, norm.inputs[Norm::kX], ProductBias::kWithout);
     if (!producer) continue;
     const Op& product = rewriter.op(*producer);
     Op layer =

@@ -80,8 +80,8 @@ std::optional<FoundNorm> find_norm(const Rewriter& rewriter, uint32_t reader, Va
 
 // Returns the product that produces `id` for the op at `reader`, with or without a bias.
 std::optional<uint32_t> find_product(const Rewriter& rewriter, uint32_t reader, ValueId id) {
-  const auto without = find_linear(rewriter, reader, id, LinearBias::kWithout);
-  return without ? without : find_linear(rewriter, reader, id, LinearBias::kWith);
+  const auto without = find_linear(rewriter, reader, id, ProductBias::kWithout);
+  return without ? without : find_linear(rewriter, reader, id, ProductBias::kWith);
 }
 
 class Fusion {
@@ -94,7 +94,7 @@ class Fusion {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (rewriter_.is(i, bias_gelu_op())) {
         const ValueId h = rewriter_.op(i).inputs[BiasGeluOp::kH];
-        fuse_function(i, find_linear(rewriter_, i, h, LinearBias::kWithout),
+        fuse_function(i, find_linear(rewriter_, i, h, ProductBias::kWithout),
                       rewriter_.op(i).inputs[BiasGeluOp::kBias], LayerEnd::kActivation);
       } else if (rewriter_.is(i, gelu_op()) || rewriter_.is(i, glu_op())) {
         const auto product = find_product(rewriter_, i, rewriter_.op(i).inputs[PointwiseOp::kX]);

@@ -72,11 +72,11 @@ bool is_linear(const Graph& graph, const Op& op) {
          !graph.value(weight).type.shape.depends_on_bucket();
 }
 
-std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, LinearBias bias) {
+std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, ProductBias bias) {
   const auto product = rewriter.find_producer(reader, id, matmul_op());
   if (!product || !is_linear(rewriter.graph(), rewriter.op(*product))) return std::nullopt;
   const bool has_bias = rewriter.op(*product).inputs[MatmulOp::kBias] != kNoValue;
-  return has_bias == (bias == LinearBias::kWith) ? product : std::nullopt;
+  return has_bias == (bias == ProductBias::kWith) ? product : std::nullopt;
 }
 
 bool norm_adds_residual(const Graph& graph, const Op& op) {

@@ -59,13 +59,13 @@ Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> i
 // Patterns shared by the passes that fuse a linear layer with the ops after it (linear_gelu, linear_norm, linear_add,
 // first_token_attention). Pure functions; thread-safe.
 
-enum class LinearBias : uint8_t { kWithout, kWith };
+enum class ProductBias : uint8_t { kWithout, kWith };
 
 // Returns true for a product of rows with a weight, which have one type, with or without a bias.
 bool is_linear(const Graph& graph, const Op& op);
 // Returns the position of the product of rows with a weight that produces `id`, if only the op at `reader` reads the
 // result, which has the type of the product's operands.
-std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, LinearBias bias);
+std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, ProductBias bias);
 
 // Returns true if the op is a norm that adds a residual to its input, without dropout in between, and whose sum no other
 // op reads.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/passes/testing/pass_text.h"
+#include "graph/passes/testing/update_text.h"
 
 namespace plimsoll {
 namespace {
@@ -10,28 +11,8 @@ std::string after(const std::string& text) {
 }
 
 // The weight has 1024 elements, so that each of two ranks has 512; the bias has fewer than one block, which rank 0 has.
-constexpr const char* kUpdate = R"(graph g {
-  input %x: f32[B,4]
-  input %y: f32[B,256]
-  input %learning_rate: f64[1]
-  input %step: i64[1]
-  input %loss: f32[1]
-  weight %w: f32[4,256]
-  weight %b: f32[256]
-  state %m/w: f32[4,256]
-  state %m/b: f32[256]
-  backward @m
-  %d_w: f32[4,256] !gradient = matmul(%x, %y, _, _, _) {ta=1, tb=0}
-  %d_b: f32[256] !gradient = bias_grad(%y, _, _)
-  %d_w.sum: f32[4,256] into %d_w !gradient, %d_b.sum: f32[256] into %d_b !gradient = all_reduce(%d_w, %d_b) {ranks=2}
-  optimizer @
-  %norm: f32[1] !output, %finite: f32[1] !output, %bad: i64[1] !output = global_norm(%d_w.sum, %d_b.sum, %loss) {names_bad=1, with_loss=1}
-  %w.updated: f32[4,256] into %w, %m.updated/w: f32[4,256] into %m/w, %b.updated: f32[256] into %b, %m.updated/b: f32[256] into %m/b = sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum, %m/w, %b, %d_b.sum, %m/b) {copies=0, momentum=0.9, nesterov=0, weight_decay=0.0}
-}
-)";
-
 TEST(ShardStates, EachRankUpdatesItsSlices) {
-  EXPECT_EQ(after(kUpdate), R"(graph g {
+  EXPECT_EQ(after(testing::kUpdateOfTwoRanks), R"(graph g {
   input %x: f32[B,4]
   input %y: f32[B,256]
   input %learning_rate: f64[1]
@@ -61,7 +42,7 @@ std::string after(const std::string& text, const ShardOptions& options) {
 
 // Stage 2 keeps the slices of the sums. The norm and the update read them.
 TEST(ShardStates, EachRankKeepsItsSlicesOfTheGradients) {
-  const std::string text = after(kUpdate, {.num_ranks = 2, .gradients = true});
+  const std::string text = after(testing::kUpdateOfTwoRanks, {.num_ranks = 2, .gradients = true});
   const auto has = [&](std::string_view line) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   };
@@ -78,9 +59,9 @@ TEST(ShardStates, EachRankKeepsItsSlicesOfTheGradients) {
 
 // With accumulation the slices persist, and those of the micro-batches are added up.
 TEST(ShardStates, SlicesOfGradientsAccumulate) {
-  const std::string text =
-      after(testing::replaced(kUpdate, "  input %loss", "  input %accumulate: i32[1]\n  input %loss"),
-            {.num_ranks = 2, .gradients = true, .accumulates = true});
+  const std::string text = after(testing::replaced(testing::kUpdateOfTwoRanks, "  input %loss",
+                                                   "  input %accumulate: i32[1]\n  input %loss"),
+                                 {.num_ranks = 2, .gradients = true, .accumulates = true});
   EXPECT_NE(text.find("  gradient %gradient/d_w.sum: f32[4,256] !divided=2\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  %d_w.sum.slice: f32[4,256] into %gradient/d_w.sum !gradient !divided=2 = "
                       "accumulate(%gradient/d_w.sum, %accumulate, %d_w.sum) {ranks=2}\n"),
@@ -91,7 +72,7 @@ TEST(ShardStates, SlicesOfGradientsAccumulate) {
 // Stage 3 divides the weight, and the bias, which is smaller than the threshold, stays whole.
 TEST(ShardStates, EachRankKeepsItsSlicesOfLargeWeights) {
   const std::string text =
-      after(kUpdate, {.num_ranks = 2, .gradients = true, .least_divided_elements = 1000});
+      after(testing::kUpdateOfTwoRanks, {.num_ranks = 2, .gradients = true, .least_divided_elements = 1000});
   EXPECT_NE(text.find("  weight %w: f32[4,256] !divided=2\n  weight %b: f32[256]\n"), std::string::npos)
       << text;
   EXPECT_NE(text.find("%w.updated: f32[4,256] into %w !divided=2, "), std::string::npos) << text;
@@ -100,7 +81,7 @@ TEST(ShardStates, EachRankKeepsItsSlicesOfLargeWeights) {
 
 // A gradient that another op reads is summed as a whole, and the states of its parameter stay whole.
 TEST(ShardStates, AGradientThatOtherOpsReadIsNotDivided) {
-  const std::string text = testing::replaced(kUpdate, "  optimizer @\n",
+  const std::string text = testing::replaced(testing::kUpdateOfTwoRanks, "  optimizer @\n",
                                              "  optimizer @\n  %copy: f32[4,256] !output = gelu(%d_w.sum)\n");
   EXPECT_EQ(after(text), testing::unchanged(text));
 }

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "graph/passes/testing/pass_text.h"
+#include "graph/passes/testing/update_text.h"
 
 namespace plimsoll {
 namespace {
@@ -86,48 +90,23 @@ TEST(TensorParallel, RefusesDropoutBetweenTheProducts) {
 }
 
 // The gradient and the state of a divided weight are divided like it, and each rank adds its part and a slice of the whole gradient
-// to the norm.
+// to the norm. The update does not change.
 TEST(TensorStates, DivideStatesAndTheNorm) {
-  const std::string before = R"(graph g {
-  input %x: f32[B,4]
-  input %y: f32[B,2]
-  input %learning_rate: f64[1]
-  input %step: i64[1]
-  input %loss: f32[1]
-  weight %w: f32[4,2] !split=2/4/4x4
-  weight %b: f32[2]
-  state %m/w: f32[4,2]
-  state %m/b: f32[2]
-  backward @m
-  %d_w: f32[4,2] !gradient = matmul(%x, %y, _, _, _) {ta=1, tb=0}
-  %d_b: f32[2] !gradient = bias_grad(%y, _, _)
-  %d_w.sum: f32[4,2] into %d_w !gradient, %d_b.sum: f32[2] into %d_b !gradient = all_reduce(%d_w, %d_b) {ranks=2}
-  optimizer @
-  %norm: f32[1] !output, %finite: f32[1] !output, %bad: i64[1] !output = global_norm(%d_w.sum, %d_b.sum, %loss) {names_bad=1, with_loss=1}
-  %w.updated: f32[4,2] into %w, %m.updated/w: f32[4,2] into %m/w, %b.updated: f32[2] into %b, %m.updated/b: f32[2] into %m/b = sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum, %m/w, %b, %d_b.sum, %m/b) {copies=0, momentum=0.9, nesterov=0, weight_decay=0.0}
-}
-)";
-  EXPECT_EQ(print_graph(testing::after_pass(before, tensor_states_pass(2))), R"(graph g {
-  input %x: f32[B,4]
-  input %y: f32[B,2]
-  input %learning_rate: f64[1]
-  input %step: i64[1]
-  input %loss: f32[1]
-  weight %w: f32[4,2] !split=2/4/4x4
-  weight %b: f32[2]
-  state %m/w: f32[4,2] !split=2/4/4x4
-  state %m/b: f32[2]
-  backward @m
-  %d_w: f32[4,2] !gradient !split=2/4/4x4 = matmul(%x, %y, _, _, _) {ta=1, tb=0}
-  %d_b: f32[2] !gradient = bias_grad(%y, _, _)
-  %d_w.sum: f32[4,2] into %d_w !gradient !split=2/4/4x4, %d_b.sum: f32[2] into %d_b !gradient = all_reduce(%d_w, %d_b) {ranks=2}
-  optimizer @
-  %norm.of_ranks: f32[2], %finite.of_ranks: f32[1], %bad: i64[2] !output = global_norm(%d_w.sum, %d_b.sum) {axis="tensor", names_bad=1, ranks=2}
+  const auto divided = [](std::string text, const std::string& value) {
+    return testing::replaced(std::move(text), value, value + " !split=2/512/4x512");
+  };
+  const std::string before = divided(testing::kUpdateOfTwoRanks, "weight %w: f32[4,256]");
+  std::string expected = divided(before, "state %m/w: f32[4,256]");
+  expected = divided(std::move(expected), "%d_w: f32[4,256] !gradient");
+  expected = divided(std::move(expected), "%d_w.sum: f32[4,256] into %d_w !gradient");
+  const size_t norm = expected.find("  %norm: "), update = expected.find("  %w.updated: ");
+  expected.replace(
+      norm, update - norm,
+      R"(  %norm.of_ranks: f32[2], %finite.of_ranks: f32[1], %bad: i64[2] !output = global_norm(%d_w.sum, %d_b.sum) {axis="tensor", names_bad=1, ranks=2}
   %norm.of_ranks.gathered: f32[2] into %norm.of_ranks, %bad.gathered: i64[2] into %bad !output = all_gather(%norm.of_ranks, %bad) {axis="tensor", block=1, ranks=2}
   %norm: f32[1] !output, %finite: f32[1] !output = global_norm(%norm.of_ranks.gathered, %loss) {with_loss=1}
-  %w.updated: f32[4,2] into %w, %m.updated/w: f32[4,2] into %m/w, %b.updated: f32[2] into %b, %m.updated/b: f32[2] into %m/b = sgd(%learning_rate, %step, _, %finite, %w, %d_w.sum, %m/w, %b, %d_b.sum, %m/b) {copies=0, momentum=0.9, nesterov=0, weight_decay=0.0}
-}
 )");
+  EXPECT_EQ(print_graph(testing::after_pass(before, tensor_states_pass(2))), expected);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // reduce_scatter and all_gather between all visible GPUs, at least two: through NCCL with a thread per GPU, and through mapped
-// memory with a process per GPU. Results are compared bit for bit with those of the reference kernels on the host, which add in
-// double precision in the order of the ranks, or within the bound of the contract.
+// memory with a process per GPU. Sums are compared with sums in double precision, within the bound of the contract, and gathered
+// slices byte for byte.
 #include <algorithm>
 #include <cmath>
 #include <memory>

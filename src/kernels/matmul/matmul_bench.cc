@@ -1,15 +1,19 @@
-// Benchmarks the three products of the linear layers of MiniLM, BERT-base and BERT-large. Arguments: product
-// (0 y, 1 dX, 2 dW), T, N, K. A large B is packed during the run, as in training. FLOPs are those of the
+// Benchmarks the three products of the linear layers of MiniLM, BERT-base and BERT-large by each row of the catalog for a CPU.
+// Arguments: product (0 y, 1 dX, 2 dW), T, N, K. A large B is packed during the run, as in training. FLOPs are those of the
 // contract.
 #include <benchmark/benchmark.h>
 
+#include <fmt/format.h>
+
 #include <array>
+#include <string>
 #include <vector>
 
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/pack_pairs.h"
+#include "kernels/matmul/testing/matmul_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -29,11 +33,10 @@ MatmulProblem product_of(const benchmark::State& state, DType dtype) {
   return problem;
 }
 
-void matmul(benchmark::State& state, DType dtype) {
-  if (dtype == DType::kBF16 && !has_bf16_products(cpu_isa()))
-    return state.SkipWithError("no bf16 on this CPU");
-  MatmulProblem problem = product_of(state, dtype);
-  problem.cpu_products = preferred_cpu_products(problem);
+void matmul(benchmark::State& state, const KernelRow& row, DType dtype) {
+  const MatmulProblem problem = test::on_row(row, product_of(state, dtype));
+  if (!test::accepts(row, problem, cpu_isa()))
+    return state.SkipWithError("the row does not accept the product");
   const auto size = [](int64_t count) { return static_cast<size_t>(count); };
   std::vector<float> a(size(problem.m * problem.k)), b(size(problem.k * problem.n)),
       c(size(problem.m * problem.n)), bias(size(problem.n));
@@ -64,8 +67,16 @@ void layers(benchmark::internal::Benchmark* benchmark) {
   }
   benchmark->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.2);
 }
-BENCHMARK_CAPTURE(matmul, f32, DType::kF32)->Apply(layers);
-BENCHMARK_CAPTURE(matmul, bf16, DType::kBF16)->Apply(layers);
+// Registers a benchmark for each row and type: "matmul_cpu_onednn/bf16".
+void register_rows() {
+  for (const KernelRow* row : test::cpu_matmul_rows()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const std::string name = fmt::format("{}/{}", row->implementation, dtype_name(dtype));
+      layers(benchmark::RegisterBenchmark(
+          name.c_str(), [row, dtype](benchmark::State& state) { matmul(state, *row, dtype); }));
+    }
+  }
+}
 
 // Measures the parts of a bf16 product: with B already in the library's layout, the conversion to that
 // layout, and the gradient of a weight with dY transposed beforehand.
@@ -146,4 +157,10 @@ BENCHMARK(pack_pairs)
 }  // namespace
 }  // namespace plimsoll
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  plimsoll::register_rows();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

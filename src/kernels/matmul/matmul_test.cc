@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "device/cpu/parallel.h"
 #include "kernels/matmul/testing/asked_case.h"
 #include "kernels/matmul/testing/matmul_case.h"
+#include "kernels/matmul/testing/matmul_rows.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {
@@ -35,36 +38,62 @@ constexpr LinearSizes kSizes[] = {{1, 1, 1},      {1, 2, 768},    {3, 17, 33},  
                                   {8, 768, 768},  {63, 64, 64},   {64, 64, 64}, {100, 130, 70}, {257, 16, 48},
                                   {97, 24, 3072}, {98, 3072, 24}, {768, 40, 24}};
 
-TEST(MatmulCpuOnednn, Fp32IsExactOnSmallIntegers) {
+// Compares the product of each row of the catalog that accepts it with the reference. Returns the names of these rows.
+std::set<std::string_view> check_rows(const MatmulProblem& problem, MatmulInputs inputs) {
+  std::set<std::string_view> checked;
+  for (const KernelRow* row : test::cpu_matmul_rows()) {
+    if (!test::accepts(*row, problem, cpu_isa())) continue;
+    SCOPED_TRACE(row->implementation);
+    check_matmul(test::on_row(*row, problem), inputs);
+    checked.insert(row->implementation);
+  }
+  return checked;
+}
+
+TEST(MatmulRows, AreExactOnSmallIntegers) {
   for (const auto& [T, N, K] : kSizes) {
     if (T * N * K > 5'000'000) continue;
     for (const MatmulProblem& problem : linear_layer(T, N, K))
-      check_matmul(problem, MatmulInputs::kSmallIntegers);
+      check_rows(problem, MatmulInputs::kSmallIntegers);
   }
 }
 
-TEST(MatmulCpuOnednn, Fp32IsWithinItsBound) {
+// A row that no product reaches is an error, unless this CPU lacks its instructions.
+TEST(MatmulRows, AreWithinTheBoundAndAllReached) {
+  std::set<std::string_view> checked;
   for (const auto& [T, N, K] : kSizes) {
-    for (const MatmulProblem& problem : linear_layer(T, N, K)) check_matmul(problem, MatmulInputs::kNormal);
+    for (MatmulProblem problem : linear_layer(T, N, K)) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        if (dtype == DType::kBF16 && T * N * K > 1'000'000) continue;
+        problem.a = problem.b = problem.c = dtype;
+        checked.merge(check_rows(problem, MatmulInputs::kNormal));
+      }
+    }
+  }
+  for (const KernelRow* row : test::cpu_matmul_rows()) {
+    if (checked.contains(row->implementation)) continue;
+    const MatmulProblem large{.m = 256, .n = 256, .k = 256};
+    EXPECT_TRUE(!test::accepts(*row, large, cpu_isa()) && test::accepts(*row, large, CpuIsa::kAmx))
+        << "no product of this test reaches the row " << row->implementation;
   }
 }
 
-TEST(MatmulCpuOnednn, TakesEveryCombinationOfTransposesBiasAndWrites) {
+TEST(MatmulRows, TakeEveryCombinationOfTransposesBiasAndWrites) {
   int num_cases = 0;
   for (const Transpose trans_a : {Transpose::kNo, Transpose::kYes}) {
     for (const Transpose trans_b : {Transpose::kNo, Transpose::kYes}) {
       for (const MatmulBias bias : {MatmulBias::kNone, MatmulBias::kRow}) {
         for (const MatmulOperand b_operand : {MatmulOperand::kPlain, MatmulOperand::kPacked}) {
           for (const int64_t m : {5, 120, 770}) {
-            check_matmul({.m = m,
-                          .n = 70,
-                          .k = 50,
-                          .trans_a = trans_a,
-                          .trans_b = trans_b,
-                          .bias = bias,
-                          .writes = MatmulWrites::kOverwriteOrAdd,
-                          .b_operand = b_operand},
-                         MatmulInputs::kNormal);
+            check_rows({.m = m,
+                        .n = 70,
+                        .k = 66,
+                        .trans_a = trans_a,
+                        .trans_b = trans_b,
+                        .bias = bias,
+                        .writes = MatmulWrites::kOverwriteOrAdd,
+                        .b_operand = b_operand},
+                       MatmulInputs::kNormal);
             ++num_cases;
           }
         }

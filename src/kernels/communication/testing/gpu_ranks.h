@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/rank_place.h"
+#include "device/comm/testing/rank_threads.h"
 #include "device/cuda/cuda_error.h"
 
 namespace plimsoll::test {
@@ -45,8 +46,7 @@ inline RankPlace place_of_this_process() {
 
 // Starts a process per rank that runs the tests of this filter, and expects that all of them succeed.
 inline void run_on_gpus_of_processes(size_t num_ranks, const std::string& filter) {
-  static int next_port = 20'000 + static_cast<int>(getpid() % 10'000);
-  const int port = next_port++;
+  const uint16_t port = free_port();
   std::vector<pid_t> processes;
   for (size_t rank = 0; rank < num_ranks; ++rank) {
     const pid_t process = fork();

@@ -1,0 +1,45 @@
+// The rows of the catalog that compute a product on a CPU, so that tests and benchmarks of products run each of them. A new row is
+// tested and benchmarked once cpu_products_of() knows it. Thread-safe: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "base/check.h"
+#include "device/cpu/cpu_features.h"
+#include "device/cpu/parallel.h"
+#include "kernels/catalog/catalog.h"
+#include "kernels/matmul/testing/asked_case.h"
+
+namespace plimsoll::test {
+
+// Returns the setting of a problem by which prepare_matmul_cpu() calls the function of a row. Errors: kInternal for an unknown row.
+inline CpuProducts cpu_products_of(const KernelRow& row) {
+  if (row.implementation == "matmul_cpu_amx") return CpuProducts::kAmxParts;
+  PLIMSOLL_CHECK(row.implementation == "matmul_cpu_onednn",
+                 "matmul_rows.h does not state how a problem selects the row {}", row.implementation);
+  return CpuProducts::kLibrary;
+}
+
+inline std::vector<const KernelRow*> cpu_matmul_rows() {
+  std::vector<const KernelRow*> rows;
+  for (const KernelRow* row : kernel_rows_of("matmul")) {
+    if (row->backend == Backend::kCpu) rows.push_back(row);
+  }
+  return rows;
+}
+
+// Returns true if a row accepts the product with these instructions.
+inline bool accepts(const KernelRow& row, MatmulProblem problem, CpuIsa isa) {
+  problem.isa = isa;
+  return kernel_support(row, asked_of(problem, {.num_threads = problem.num_threads, .isa = isa})).ok;
+}
+
+// Returns the product as the row computes it with the threads and the instructions of this process.
+inline MatmulProblem on_row(const KernelRow& row, MatmulProblem problem) {
+  problem.num_threads = num_threads();
+  problem.isa = cpu_isa();
+  problem.cpu_products = cpu_products_of(row);
+  return problem;
+}
+
+}  // namespace plimsoll::test
