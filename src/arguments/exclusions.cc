@@ -85,6 +85,10 @@ constexpr std::array kExclusions = {
         {"offload_optimizer", Is::kTrue},
         "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one of "
         "them"},
+    Exclusion{{"reshard_after_forward", Is::kOneOf, "False"},
+              {"zero_stage", Is::kNoneOf, "3"},
+              "{0} keeps weights that the processes gather for the forward pass, which only --zero_stage 3 "
+              "does, not {1}; give --zero_stage 3, or leave {0} out"},
     Exclusion{
         {"tp_size", Is::kNoneOf, "1"},
         {"zero_stage", Is::kNoneOf, "0"},

@@ -78,6 +78,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "tp_size",
     "zero_stage",
     "stage3_param_persistence_threshold",
+    "reshard_after_forward",
     "fsdp",
     "fsdp_config",
     "parallelism_config",

@@ -4,7 +4,8 @@
 //   y = matmul(x, w)    ->    w.gathered = all_gather(w); y = matmul(x, w.gathered)
 //
 // The ranks exchange the weights of a block while the block before it computes, so that the weights of two blocks exist at a time.
-// The backward pass gathers them again, except those of the blocks that have just run: they are still there.
+// The backward pass gathers them again, except those of the blocks that have just run: they are still there. With
+// GatheredWeights::kKeptForBackward it reads those of the forward pass, which exist until its last op that reads them.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -29,7 +30,8 @@ struct Readers {
 
 class GatherWeights {
  public:
-  explicit GatherWeights(Graph& graph) : graph_(graph), modules_(graph.modules()) {}
+  GatherWeights(Graph& graph, GatheredWeights gathered)
+      : graph_(graph), gathered_(gathered), modules_(graph.modules()) {}
 
   void run() {
     const std::vector<Op> old_ops = graph_.ops();
@@ -84,11 +86,16 @@ class GatherWeights {
   }
 
   // A block that comes again after one other block reads the weights that were gathered for it before: its own would be gathered
-  // when the other one begins, so that they exist at the same time in any case.
+  // when the other one begins, so that they exist at the same time in any case. If weights are kept, every block reads those that
+  // were gathered before.
   void take_from_before(size_t at) {
-    if (at < 2 || blocks_[at - 2].block != blocks_[at].block) return;
-    for (const auto& [weight, whole] : blocks_[at - 2].gathered) {
-      if (std::erase(blocks_[at].weights, weight) > 0) blocks_[at].gathered[weight] = whole;
+    for (size_t before = 0; before < at; ++before) {
+      const bool exists = gathered_ == GatheredWeights::kKeptForBackward ||
+                          (before + 2 == at && blocks_[before].block == blocks_[at].block);
+      if (!exists) continue;
+      for (const auto& [weight, whole] : blocks_[before].gathered) {
+        if (std::erase(blocks_[at].weights, weight) > 0) blocks_[at].gathered[weight] = whole;
+      }
     }
   }
 
@@ -112,6 +119,7 @@ class GatherWeights {
   }
 
   Graph& graph_;
+  GatheredWeights gathered_;
   const std::vector<std::string> modules_;
   std::vector<Readers> blocks_;
 };
@@ -124,15 +132,15 @@ void divide(Graph& graph, const std::map<std::string, RankSlices>& divided) {
 
 }  // namespace
 
-Pass gather_weights_pass(std::map<std::string, RankSlices> divided) {
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided, GatheredWeights gathered) {
   return {
       .name = "gather_weights",
       .numerics = Numerics::kPreserving,
       .help = "gathers weights that the ranks divide before each block reads them, and frees them after it",
       .needed_for = "--zero_stage 3",
-      .run = [divided = std::move(divided)](Graph& graph) {
+      .run = [divided = std::move(divided), gathered](Graph& graph) {
         divide(graph, divided);
-        GatherWeights(graph).run();
+        GatherWeights(graph, gathered).run();
       }};
 }
 

@@ -75,6 +75,33 @@ TEST(GatherWeights, GathersTheWeightsOfABlockAhead) {
 )");
 }
 
+// Each weight is gathered once, and the backward pass reads it.
+TEST(GatherWeights, KeepsWeightsForTheBackwardPass) {
+  const std::string text = print_graph(testing::after_pass(R"(graph g {
+  input %x: f32[T,4]
+  weight %a: f32[4,4] !divided=2
+  weight %b: f32[4,4] !divided=2
+  weight %c: f32[4,4] !divided=2
+  forward @layer.0
+  %x0: f32[T,4] = matmul(%x, %a, _, _, _) {ta=0, tb=0}
+  forward @layer.1
+  %x1: f32[T,4] = matmul(%x0, %b, _, _, _) {ta=0, tb=0}
+  forward @layer.2
+  %x2: f32[T,4] = matmul(%x1, %c, _, _, _) {ta=0, tb=0}
+  backward @layer.2
+  %d_x1: f32[T,4] = matmul(%x2, %c, _, _, _) {ta=0, tb=1}
+  backward @layer.1
+  %d_x0: f32[T,4] = matmul(%d_x1, %b, _, _, _) {ta=0, tb=1}
+  backward @layer.0
+  %d_x: f32[T,4] !output = matmul(%d_x0, %a, _, _, _) {ta=0, tb=1}
+}
+)",
+                                                           gather_weights_pass({}, GatheredWeights::kKeptForBackward)));
+  EXPECT_EQ(text.find("gathered.1"), std::string::npos) << text;
+  EXPECT_NE(text.find("%d_x: f32[T,4] !output = matmul(%d_x0, %a.gathered, _, _, _)"), std::string::npos)
+      << text;
+}
+
 // A program that updates nothing takes the division from the program for training.
 TEST(GatherWeights, DividesTheWeightsOfOtherPrograms) {
   const std::string text = after(R"(graph g {

@@ -194,7 +194,9 @@ Pass shard_states_pass(const ShardOptions& options);
 Pass tensor_states_pass(int64_t ranks);
 // gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
 // computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
-Pass gather_weights_pass(std::map<std::string, RankSlices> divided);
+enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };  // by the backward pass; for it
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
+                         GatheredWeights gathered = GatheredWeights::kGatheredAgain);
 // map_peers_pass.cc: marks the collective operations along an axis of the mesh as exchanges between GPUs that map each other's memory;
 // the others are done by a library.
 Pass map_peers_pass(MeshAxis axis);

@@ -371,7 +371,11 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
                                                           SlicedUpdates::kOfLookedUpTables),
                                        request.batches.train));
   }
-  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}));
+  if (divides(request, ZeroStage::kWeights)) {
+    const bool keeps = request.ranks.keeps_gathered;
+    passes.run(graph, gather_weights_pass({}, keeps ? GatheredWeights::kKeptForBackward
+                                                    : GatheredWeights::kGatheredAgain));
+  }
   choose_exchanges(graph, request, passes);
   passes.run(graph, in_place_pass());
   if (request.offload.activations) {

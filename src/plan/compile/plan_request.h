@@ -140,6 +140,8 @@ struct RankOptions {
   ZeroStage zero_stage = ZeroStage::kNone;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
+  // Stage 3 keeps gathered weights from the forward to the backward pass: PyTorch's reshard_after_forward=False.
+  bool keeps_gathered = false;
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;

@@ -13,7 +13,7 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;
-  [[maybe_unused]] const auto& [count, tensor_size, zero_stage, least_divided_elements, bucket_bytes,
+  [[maybe_unused]] const auto& [count, tensor_size, zero_stage, least_divided_elements, keeps_gathered, bucket_bytes,
                                 maps_peers, tensor_maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
@@ -70,6 +70,7 @@ constexpr FieldChange kChanges[] = {
     {"generation.sizes", [](PlanRequest& r) { r.generation.sizes.candidates = 1; }},
     {"ranks.count", [](PlanRequest& r) { r.ranks.count = 2; }},
     {"ranks.tensor_size", [](PlanRequest& r) { r.ranks.tensor_size = 2; }},
+    {"ranks.keeps_gathered", [](PlanRequest& r) { r.ranks.keeps_gathered = true; }},
     {"ranks.maps_peers", [](PlanRequest& r) { r.ranks.maps_peers = true; }},
     {"ranks.tensor_maps_peers", [](PlanRequest& r) { r.ranks.tensor_maps_peers = true; }},
     {"ranks.least_divided_elements", [](PlanRequest& r) { r.ranks.least_divided_elements = 1; }},

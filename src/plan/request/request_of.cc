@@ -199,6 +199,7 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   ranks.tensor_maps_peers = can_map && ranks.tensor_size > 1 && ranks.tensor_size <= kMostPeers &&
                             (arguments.nnodes == 1 || arguments.nproc_per_node % ranks.tensor_size == 0);
   ranks.least_divided_elements = arguments.stage3_param_persistence_threshold;
+  ranks.keeps_gathered = !arguments.reshard_after_forward;
   if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
   return ranks;
 }

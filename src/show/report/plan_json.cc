@@ -207,6 +207,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"ranks", request.ranks.count},
       {"tensor_ranks", request.ranks.tensor_size},
       {"zero_stage", static_cast<int>(request.ranks.zero_stage)},
+      {"keeps_gathered_weights", request.ranks.keeps_gathered},
       {"train_bucket", bucket_json(request.batches.train)},
       {"evaluate_bucket", bucket_json(request.batches.evaluate)},
       {"captured_buckets", captured_buckets_json(request)},
