@@ -122,7 +122,8 @@ void Session::sum_over_ranks(std::span<double> numbers) {
 
 void Session::sum_over_data_ranks(std::span<double> numbers) {
   if (communicator_ == nullptr) return;
-  options_.connections.of(MeshAxis::kData).ranks->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+  options_.connections.of(MeshAxis::kData)
+      .ranks->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
 }
 
 bool Session::is_true_on_any_rank(bool flag) {

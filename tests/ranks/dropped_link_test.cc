@@ -1,5 +1,5 @@
 // The link between the hosts of two ranks breaks without a message to either of them, as when a cable is pulled. Each rank runs in a
-// network namespace of its own, which stands for its host; a pair of virtual Ethernet interfaces is the cable.
+// network namespace of its own, which is its host in this test; a pair of virtual Ethernet interfaces is the cable.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -174,8 +174,7 @@ TEST(DroppedLink, EachRankNamesTheOtherAndEnds) {
   const TestFolder folder("dropped_link");
   const std::string model = write_tiny_model(folder), run = folder.path("run");
   const int port = free_port();
-  const auto words =
-      words_of(model, run, {}, 100'000, {"--save_steps", "1", "--save_total_limit", "2"});
+  const auto words = words_of(model, run, {}, 100'000, {"--save_steps", "1", "--save_total_limit", "2"});
   Process first(words, folder.path("log0"), variables_of_host(0, port));
   ASSERT_EQ(setns(host_1.get(), CLONE_NEWNET), 0) << std::strerror(errno);
   ASSERT_EQ(set_up("lo", true), 0);

@@ -93,7 +93,9 @@ std::vector<OneStep> steps_of_ranks(const TinyCase& test, const Ranks& ranks, do
     for (int64_t i = 0; i < ranks.accumulation; ++i) numbers.push_back(i * ranks.count + communicator.rank());
     steps[static_cast<size_t>(communicator.rank())] =
         run_step(plan, test, numbers, ranks.num_batches(),
-                 {.connections = {.ranks = &communicator, .data = {.ranks = &communicator}}, .late_copies = ranks.late}, rate);
+                 {.connections = {.ranks = &communicator, .data = {.ranks = &communicator}},
+                  .late_copies = ranks.late},
+                 rate);
   });
   return steps;
 }

@@ -28,7 +28,7 @@ struct Ranks {
   int count = 2;
   ZeroStage stage = ZeroStage::kStates;
   bool keeps = false;  // gathered weights for the backward pass
-  bool late = false;  // collective operations run as late as the plan allows
+  bool late = false;   // collective operations run as late as the plan allows
   int num_steps = 2;
 };
 

@@ -77,7 +77,8 @@ TEST(GatherWeights, GathersTheWeightsOfABlockAhead) {
 
 // Each weight is gathered once, and the backward pass reads it.
 TEST(GatherWeights, KeepsWeightsForTheBackwardPass) {
-  const std::string text = print_graph(testing::after_pass(R"(graph g {
+  const std::string text =
+      print_graph(testing::after_pass(R"(graph g {
   input %x: f32[T,4]
   weight %a: f32[4,4] !divided=2
   weight %b: f32[4,4] !divided=2
@@ -96,7 +97,7 @@ TEST(GatherWeights, KeepsWeightsForTheBackwardPass) {
   %d_x: f32[T,4] !output = matmul(%d_x0, %a, _, _, _) {ta=0, tb=1}
 }
 )",
-                                                           gather_weights_pass({}, GatheredWeights::kKeptForBackward)));
+                                      gather_weights_pass({}, GatheredWeights::kKeptForBackward)));
   EXPECT_EQ(text.find("gathered.1"), std::string::npos) << text;
   EXPECT_NE(text.find("%d_x: f32[T,4] !output = matmul(%d_x0, %a.gathered, _, _, _)"), std::string::npos)
       << text;

@@ -88,8 +88,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
       const int nearest = first_key(args, row), last = end_key(args, work, row);
       uint32_t words[kKeys / 32] = {};
       if (args.dropout) {
-        keep_of_group<kKeys / 32>(dropout, keep_row(args, work.first + row, work.head), key, tx,
-                                  words);
+        keep_of_group<kKeys / 32>(dropout, keep_row(args, work.first + row, work.head), key, tx, words);
       }
 #pragma unroll
       for (int n = 0; n < kKeys / 32; ++n) {
@@ -167,9 +166,9 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
         const int64_t at = first_value + min(query, work.count - 1);
         const float lse = args.lse[at], delta = args.delta[at];
         const uint32_t keep =
-            args.dropout ? keep_of_warp(dropout, keep_row(args, work.first + query, of_query.head),
-                                        key / 32 * 32, ty)
-                         : 0xffffffffu;
+            args.dropout
+                ? keep_of_warp(dropout, keep_row(args, work.first + query, of_query.head), key / 32 * 32, ty)
+                : 0xffffffffu;
 #pragma unroll
         for (int i = 0; i < kR; ++i) {
           const bool near = args.window == 0 || abs(query - key - i) < args.window;

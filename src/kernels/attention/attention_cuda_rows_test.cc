@@ -114,16 +114,14 @@ TEST(AttentionCudaRows, DropoutOfSomeHeadsIsThatOfAllHeads) {
         const int64_t h = at / kDim, d = at % kDim;
         for (int part = 0; part < 3; ++part)
           some.qkv(part).view().store(some.index(part, t, h, d), all.load(part, t, of_all(h), d));
-        some.d_o.view().store((t * kLocal + h) * kDim + d,
-                              all.d_o.load((t * kHeads + of_all(h)) * kDim + d));
+        some.d_o.view().store((t * kLocal + h) * kDim + d, all.d_o.load((t * kHeads + of_all(h)) * kDim + d));
       }
     }
     OnDevice(some, *kernels).run();
     for (int64_t t = 0; t < rows; ++t) {
       for (int64_t at = 0; at < kLocal * kDim; ++at) {
         const int64_t h = at / kDim, d = at % kDim;
-        ASSERT_EQ(some.o.load((t * kLocal + h) * kDim + d),
-                  all.o.load((t * kHeads + of_all(h)) * kDim + d))
+        ASSERT_EQ(some.o.load((t * kLocal + h) * kDim + d), all.o.load((t * kHeads + of_all(h)) * kDim + d))
             << kernels->name << " " << t << " " << h << " " << d;
       }
     }

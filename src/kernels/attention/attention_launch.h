@@ -35,8 +35,8 @@ struct AttentionKernelArgs {
   int kv_heads = 0;  // heads of k and v
   // The heads of all ranks that divide the attention, and the first one of this rank: random numbers depend on both.
   int all_heads = 0, first_head = 0;
-  int group = 1;     // heads of q per head of k and v
-  int window = 0;    // rows that are this far apart or farther do not see each other; 0: no limit
+  int group = 1;   // heads of q per head of k and v
+  int window = 0;  // rows that are this far apart or farther do not see each other; 0: no limit
   bool dropout = false, causal = false;
   bool vectors = false;  // every row of every head starts at a multiple of four elements
   DType dtype = DType::kF32;

@@ -373,8 +373,8 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   }
   if (divides(request, ZeroStage::kWeights)) {
     const bool keeps = request.ranks.keeps_gathered;
-    passes.run(graph, gather_weights_pass({}, keeps ? GatheredWeights::kKeptForBackward
-                                                    : GatheredWeights::kGatheredAgain));
+    passes.run(graph, gather_weights_pass(
+                          {}, keeps ? GatheredWeights::kKeptForBackward : GatheredWeights::kGatheredAgain));
   }
   choose_exchanges(graph, request, passes);
   passes.run(graph, in_place_pass());
@@ -422,8 +422,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* 
                                         usual_bucket(request.batches.evaluate, request.model.label_share)));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
-  if (divides(request, ZeroStage::kWeights))
-    passes.run(graph, gather_weights_pass(divided_weights(train)));
+  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
   choose_exchanges(graph, request, passes);
   passes.run(graph, in_place_pass());
   ProgramPlan program{

@@ -50,9 +50,10 @@ std::string describe_division(const RankOptions& ranks) {
     case ZeroStage::kGradients:
       return ", which divide optimizer states and gradients (ZeRO stage 2)";
     case ZeroStage::kWeights:
-      return ranks.keeps_gathered ? ", which divide optimizer states, gradients and weights (ZeRO stage 3) and keep "
-                                    "gathered weights for the backward pass"
-                                  : ", which divide optimizer states, gradients and weights (ZeRO stage 3)";
+      return ranks.keeps_gathered
+                 ? ", which divide optimizer states, gradients and weights (ZeRO stage 3) and keep "
+                   "gathered weights for the backward pass"
+                 : ", which divide optimizer states, gradients and weights (ZeRO stage 3)";
   }
   return "";
 }
