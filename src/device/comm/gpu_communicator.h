@@ -42,17 +42,21 @@ class GpuCommunicator {
   virtual void require_all_ranks() = 0;
 };
 
-// The connections of a rank to the others. A run of one rank has none. A run with tensor parallelism also has those along each
-// axis of the mesh. A run on GPUs has, besides that between the processes, one of the two between the GPUs.
+// The connections of a rank to the others. A run of one rank has none. A run whose mesh has several axes also has those along each
+// axis. A run on GPUs has, besides that between the processes, one of the two between the GPUs.
 struct RankConnections {
-  Communicator* ranks = nullptr;   // to all ranks
-  Communicator* data = nullptr;    // to the ranks of the data axis, if the mesh has two axes
-  Communicator* tensor = nullptr;  // to the ranks of the tensor axis, if the mesh has two axes
+  Communicator* ranks = nullptr;     // to all ranks
+  Communicator* data = nullptr;      // to the ranks of the data axis, if the mesh has several axes
+  Communicator* tensor = nullptr;    // to the ranks of the tensor axis, if the mesh has several axes
+  Communicator* pipeline = nullptr;  // to the stages of a pipeline
+  Communicator* ends = nullptr;      // between the first and the last stage of a pipeline, which have it
   GpuCommunicator* gpus = nullptr;
   PeerMemory* peers = nullptr;
   // Returns the connection along an axis, or null.
   Communicator* of(MeshAxis axis) const {
     if (axis == MeshAxis::kTensor) return tensor;
+    if (axis == MeshAxis::kPipeline) return pipeline;
+    if (axis == MeshAxis::kEnds) return ends;
     return data != nullptr ? data : ranks;
   }
   // Errors: kDevice if a rank has failed.
