@@ -17,6 +17,8 @@ std::string_view storage_name(Storage storage) {
       return "gradient";
     case Storage::kCache:
       return "cache";
+    case Storage::kMessage:
+      return "message";
     case Storage::kInput:
       return "input";
     case Storage::kOutput:

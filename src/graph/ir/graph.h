@@ -54,13 +54,14 @@ enum class Storage : uint8_t {
   kOptimizerState,  // persistent
   kGradient,        // persistent: a gradient that accumulates over micro-batches
   kCache,           // persistent: keys and values of earlier tokens (KV cache)
+  kMessage,         // persistent: a value on its way to another stage of a pipeline, until it has arrived
   kInput,           // written by the host before each run
   kOutput,          // read by the host after each run
   kDeferred,  // written by one run of the program and read by the next; other values use its bytes in between
 };
 constexpr bool is_persistent(Storage storage) {
   return storage == Storage::kWeight || storage == Storage::kOptimizerState ||
-         storage == Storage::kGradient || storage == Storage::kCache;
+         storage == Storage::kGradient || storage == Storage::kCache || storage == Storage::kMessage;
 }
 std::string_view storage_name(Storage storage);
 

@@ -272,8 +272,9 @@ bool parse_segment(Graph& graph, Line& line) {
 }
 
 bool parse_declaration(Graph& graph, Line& line) {
-  for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache,
-                          Storage::kInput, Storage::kOutput, Storage::kTransient, Storage::kDeferred}) {
+  for (Storage storage :
+       {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache, Storage::kMessage,
+        Storage::kInput, Storage::kOutput, Storage::kTransient, Storage::kDeferred}) {
     if (!line.take(std::string(storage_name(storage)) + " %")) continue;
     const std::string name(line.until(":"));
     line.expect(":");

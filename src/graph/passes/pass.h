@@ -109,6 +109,21 @@ const std::vector<PassInfo>& all_passes();
 // tensor_parallel_pass.cc: divides the heads of attention and the columns of feed-forward layers of a forward graph among the ranks of
 // a tensor-parallel group. Requires: the number of ranks divides all of them.
 Pass tensor_parallel_pass(int64_t ranks);
+// The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] on, up to those of the
+// next stage.
+struct PipelineDivision {
+  int64_t stage = 0;  // the stage of this rank
+  std::vector<int64_t> first_blocks = {0};
+  int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()); }
+};
+// pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: the number of blocks is at least that of stages.
+Pass pipeline_stage_pass(PipelineDivision division);
+// Returns the blocks of a graph in their order.
+std::vector<std::string> blocks_of(const Graph& graph);
+// Returns the names of the weights that the first and the last stage read. Errors: kInternal if other stages share a weight.
+std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector<int64_t>& first_blocks);
+// The module of the ops by which stages exchange values.
+inline constexpr std::string_view kPipelineModule = "pipeline";
 // precision_pass.cc: converts the activations of a forward graph to 16 bits; weights keep their type.
 Pass precision_pass(DType activations);
 // frozen_weights_pass.cc: stores frozen weights that only products of `dtype` activations read in that type.
@@ -197,6 +212,9 @@ Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer's states of the weights that tensor_parallel has divided, and computes the norm of all
 // gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis.
 Pass tensor_states_pass(int64_t ranks);
+// pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
+// all gradients of the model. `shared`: the names of these weights as updates read them. Requires: as tensor_states_pass().
+Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
 // gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
 // computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided,

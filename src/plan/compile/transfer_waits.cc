@@ -23,6 +23,7 @@ double transferred_bytes(const Graph& graph, uint32_t position, const Bucket& bu
 
 // Returns the operation of an op on the queue of communication.
 Collective collective_of(const Op& op) {
+  if (op.def == &send_op() || op.def == &receive_op()) return Collective::kBroadcast;
   if (op.def == &all_gather_op()) return Collective::kAllGather;
   return op.def == &reduce_scatter_op() ? Collective::kReduceScatter : Collective::kAllReduce;
 }
