@@ -159,9 +159,10 @@ inline int64_t num_ranks(const Arguments& arguments) {
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }
-// Returns the number of groups of processes that train on different batches: --tp_size processes of a group train on the same.
+// Returns the number of groups of processes that train on different batches: --tp_size x --pp_size processes of a group train on the
+// same.
 inline int64_t num_data_ranks(const Arguments& arguments) {
-  return num_ranks(arguments) / arguments.tp_size;
+  return num_ranks(arguments) / (arguments.tp_size * arguments.pp_size);
 }
 // Returns the number of micro-batches of an optimizer step, those of all processes together.
 inline int64_t batches_per_step(const Arguments& arguments) {

@@ -95,6 +95,19 @@ constexpr std::array kExclusions = {
         {"optimizer_in_backward", Is::kTrue},
         "{0} needs the norm of the gradients of all processes before the update, but {1} does not wait for "
         "it; give one of them"},
+    Exclusion{{"pp_size", Is::kNoneOf, "1"},
+              {"tp_size", Is::kNoneOf, "1"},
+              "{0} and {1} together are not in this version; give one of them"},
+    Exclusion{
+        {"pp_size", Is::kNoneOf, "1"},
+        {"zero_stage", Is::kNoneOf, "0"},
+        "{0} divides the model by layers, and together with {1} this is not in this version; give one of "
+        "them"},
+    Exclusion{{"pp_size", Is::kNoneOf, "1"},
+              {"optimizer_in_backward", Is::kTrue},
+              "{0} needs the norm of the gradients of all stages before the update, but {1} does not wait "
+              "for it; give "
+              "one of them"},
     Exclusion{
         {"deepspeed", Is::kGiven},
         {"fsdp", Is::kGiven},

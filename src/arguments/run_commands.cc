@@ -76,6 +76,8 @@ constexpr std::string_view kTrainingOnly[] = {
     "nproc_per_node",
     "nnodes",
     "tp_size",
+    "pp_size",
+    "pipeline_schedule",
     "zero_stage",
     "stage3_param_persistence_threshold",
     "fsdp",

@@ -35,13 +35,14 @@ struct ArenaMaps {
 class BindContext {
  public:
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
-              const RankConnections& connections, uint32_t index)
+              const RankConnections& connections, uint32_t index, int64_t slot = 0)
       : plan_(plan),
         program_(program),
         bucket_(bucket),
         arenas_(arenas),
         connections_(connections),
-        index_(index) {}
+        index_(index),
+        slot_(slot) {}
 
   const Op& op() const { return program_.graph.ops()[index_]; }
   OpView view() const { return {program_.graph, op()}; }
@@ -108,6 +109,7 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
+  int64_t slot_;  // the slot of the micro-batch (ProgramPlan::num_slots)
 };
 
 // Read inputs that the host wrote before the run. If a flag or a random counter is absent, the default is returned.

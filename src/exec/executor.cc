@@ -27,6 +27,17 @@ Executor::Executor(const Plan& plan, const ExecutorOptions& options)
   }
 }
 
+Executor::~Executor() {
+  Communicator* stages = plan_.is_pipelined() ? connections_.of(MeshAxis::kPipeline) : nullptr;
+  for (int stage = 0; stages != nullptr && stage < stages->size(); ++stage) {
+    try {
+      stages->wait_sent(stage);
+    } catch (const Error&) {
+      return;
+    }
+  }
+}
+
 Executor::Program& Executor::program_of(std::string_view name) {
   return const_cast<Program&>(std::as_const(*this).program_of(name));
 }
@@ -56,8 +67,22 @@ View Executor::tensor(const std::string& name) {
 }
 
 void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
+  if (const int64_t owner = plan_.owner_of(name); owner >= 0)
+    return read_of_stage(owner, name, offset, bytes);
+  read_here(name, offset, bytes);
+}
+
+void Executor::read_of_stage(int64_t owner, const std::string& name, int64_t offset,
+                             std::span<std::byte> bytes) {
+  Communicator* stages = connections_.of(MeshAxis::kPipeline);
+  PLIMSOLL_CHECK(stages != nullptr, "'{}' belongs to a stage of a pipeline that is not connected", name);
+  if (stages->rank() == owner) read_here(name, offset, bytes);
+  stages->broadcast(bytes, static_cast<int>(owner));
+}
+
+void Executor::read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
-    return read_split(split->second, offset, bytes, &Executor::read);
+    return read_split(split->second, offset, bytes, &Executor::read_here);
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (!buffer.is_whole()) return read_divided(buffer, offset, bytes);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
@@ -69,6 +94,10 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
 void Executor::write(const std::string& name, int64_t offset, std::span<const std::byte> bytes) {
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return write_split(split->second, offset, bytes);
+  if (plan_.is_pipelined() && !plan_.has_tensor(name)) {
+    PLIMSOLL_CHECK(plan_.owner_of(name) >= 0, "no stage of the pipeline has '{}'", name);
+    return;
+  }
   const PersistentBuffer& buffer = plan_.buffer(name);
   run_deferred_updates();
   if (!buffer.is_whole()) {
@@ -155,7 +184,19 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
   }
 }
 
+Executor::OwnBytes Executor::own_bytes_of_stage(const std::string& name) const {
+  if (plan_.owner_of(name) != plan_.request.ranks.stage) return {};
+  const ValueType type = plan_.type_of(name);
+  const int64_t width = dtype_bytes(type.dtype), elements = type.shape.elements({});
+  const Communicator* ranks = connections_.of(MeshAxis::kData);
+  const int64_t rank = ranks == nullptr ? 0 : ranks->rank(), count = ranks == nullptr ? 1 : ranks->size();
+  const int64_t share = (elements + count - 1) / count;
+  return {.begin = std::min(elements, rank * share) * width,
+          .end = std::min(elements, (rank + 1) * share) * width};
+}
+
 Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
+  if (plan_.is_pipelined()) return own_bytes_of_stage(name);
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
     // Each half has 2 bytes per element, and the weight has 4. The ranks may divide one half only.
     const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
@@ -174,7 +215,7 @@ void Executor::read_own(const std::string& name, int64_t offset, std::span<std::
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return read_split(split->second, offset, bytes, &Executor::read_own);
   const PersistentBuffer& buffer = plan_.buffer(name);
-  if (!buffer.divided) return read(name, offset, bytes);
+  if (!buffer.divided) return read_here(name, offset, bytes);
   const OwnBytes own = own_bytes(name);
   PLIMSOLL_CHECK(offset >= own.begin && offset + std::ssize(bytes) <= own.end,
                  "{} bytes from {} on of '{}', of which this rank has {} to {}", bytes.size(), offset, name,
@@ -311,7 +352,7 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
   std::fill(destination + values.size(), destination + count, unused);
 }
 
-void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator) {
+void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator, int64_t slot) {
   Program& target = program_of(name);
   const int64_t tokens = batch.size().tokens;
   const int64_t sequences = batch.size().sequences;
@@ -321,7 +362,8 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   target.bucket = bucket;
   target.staged = {
       .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
-  target.bound = &bound_for(target, bucket);
+  PLIMSOLL_CHECK(slot >= 0 && slot < target.plan->num_slots, "slot {} of {}", slot, target.plan->num_slots);
+  target.bound = &bound_for(target, bucket, slot);
   backend_->before_host_writes(Inputs::kBatch);
   for (const PersistentBuffer* input : target.inputs) {
     switch (input->input.source) {
@@ -392,7 +434,8 @@ ConstView Executor::fetched(const std::string& name) {
 
 StepOutputs Executor::fetched_step() {
   const bool scales = plan_.scales_loss();
-  return {.loss = fetched("loss").load(0),
+  const bool has_loss = plan_.persistent_by_name.contains("loss");
+  return {.loss = has_loss ? fetched("loss").load(0) : 0.0,
           .grad_norm = fetched("grad_norm").load(0),
           .is_finite = fetched("finite").load(0) != 0.0,
           .first_bad = bad_gradient(fetched("first_bad")),
@@ -400,15 +443,15 @@ StepOutputs Executor::fetched_step() {
           .skipped_steps = scales ? read_integer(fetched("skipped_steps")) : 0};
 }
 
-BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
-  BoundProgram& bound = target.by_size[{bucket.tokens, bucket.label_rows()}];
+BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, int64_t slot) {
+  BoundProgram& bound = target.by_size[{bucket.tokens, bucket.label_rows(), slot}];
   if (!bound.ops.empty()) return bound;
   bound.plan = target.plan;
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost)};
-    const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i);
+    const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, slot);
     bound.ops.push_back(
         {.run = backend_->bind(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
   }
@@ -540,7 +583,9 @@ View BindContext::place(ValueId id) const {
   PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes, "'{}' ends at {} in an arena of {} bytes",
                  value.name, offset + value.bytes(bucket_), arena_bytes);
   if (value.bytes(program_.bucket) == 0) return {arenas_.device.at(0), value.type.dtype};
-  return {arenas_.of(value.space).at(offset), value.type.dtype};
+  if (value.space == Space::kDevice)
+    return {arenas_.device.at(program_.in_slot(offset, slot_)), value.type.dtype};
+  return {arenas_.host.at(offset), value.type.dtype};
 }
 
 bool BindContext::is_constant_weight(int i) const {

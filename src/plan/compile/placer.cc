@@ -35,7 +35,6 @@ Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
   for (ProgramPlan& program : plan_.programs) placers_.emplace_back(plan_, program);
   name_parts_of_weights();
   if (plan_.scales_loss()) plan_.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
-  if (plan_.trains()) plan_.step_schedule = step_schedule(request.update.in_backward);
   if (plan_.programs.contains(kEvaluateProgram)) plan_.evaluation_schedule = evaluation_schedule();
 }
 
@@ -62,6 +61,12 @@ const Plan& Placer::place(const PlanSizes& sizes) {
   request.batches.accumulation_steps = sizes.gradient_accumulation_steps;
   request.captured_buckets = sizes.captured_buckets;
   request.host = sizes.host;
+  if (plan_.trains()) {
+    plan_.step_schedule =
+        request.ranks.pipeline_size > 1
+            ? pipeline_step_schedule(micro_batches_held(request.ranks, request.batches.accumulation_steps))
+            : step_schedule(request.update.in_backward);
+  }
   if (ProgramPlan* train = plan_.programs.find(kTrainProgram)) train->bucket = sizes.train_bucket;
   if (ProgramPlan* evaluate = plan_.programs.find(kEvaluateProgram)) evaluate->bucket = sizes.evaluate_bucket;
   for_each_program([&](ProgramPlan& program, ProgramPlacer& placer) { placer.lay_out(program, request); });
@@ -79,7 +84,7 @@ void Placer::place_persistent() {
   int64_t device = 0;
   int64_t host = 0;
   for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache,
-                          Storage::kInput, Storage::kOutput}) {
+                          Storage::kMessage, Storage::kInput, Storage::kOutput}) {
     for (PersistentBuffer& buffer : plan_.persistent) {
       if (buffer.storage != storage) continue;
       int64_t& end = buffer.space == Space::kHost ? host : device;

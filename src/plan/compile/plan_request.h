@@ -131,12 +131,26 @@ enum class ZeroStage : uint8_t {
   kWeights,    // stage 3: also weights
 };
 
-// The ranks of a run and how they exchange gradients. Every rank has the same plan.
+// The order in which a stage of a pipeline runs the forward and backward passes of the micro-batches of a step.
+enum class PipelineSchedule : uint8_t {
+  kGpipe,                  // all forward passes, then all backward passes (Huang et al., arXiv 1811.06965)
+  kOneForwardOneBackward,  // in turn, as early as possible: "1F1B" (Narayanan et al., arXiv 1806.03377)
+};
+
+// The ranks of a run and how they exchange gradients. Ranks of the same stage have the same plan.
 struct RankOptions {
   int64_t count = 1;
   // The number of ranks of a tensor-parallel group, which divide the weights of the layers and read the same batches. It divides
   // `count`. Requires: 1 if the ranks divide states.
   int64_t tensor_size = 1;
+  // The number of stages of a pipeline, each of which has some layers of the model. It divides `count` / tensor_size. Requires: at
+  // most the number of layers.
+  int64_t pipeline_size = 1;
+  int64_t stage = 0;  // the stage that the plan is for
+  PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
+  // The first layer of each stage. If it is empty, build_plan() chooses it such that the slowest stage is as fast as possible, and
+  // begin_graphs() gives each stage the same number of layers.
+  std::vector<int64_t> first_blocks = {};
   ZeroStage zero_stage = ZeroStage::kNone;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
@@ -146,7 +160,8 @@ struct RankOptions {
   bool maps_peers = false;  // GPUs map each other's memory instead of using NCCL
 
   // Returns the number of groups of ranks that read different batches.
-  int64_t data_size() const { return count / tensor_size; }
+  int64_t data_size() const { return count / (tensor_size * pipeline_size); }
+  bool is_last_stage() const { return stage + 1 == pipeline_size; }
   friend bool operator==(const RankOptions&, const RankOptions&) = default;
 };
 

@@ -6,6 +6,7 @@
 
 #include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
+#include "plan/compile/schedule.h"
 
 namespace plimsoll {
 namespace {
@@ -115,12 +116,58 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.buffers = std::move(lists.on_device);
   program.host_buffers = std::move(lists.on_host);
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
-  const Layout layout = place_buffers(program.buffers, num_positions, request, cut_at_);
-  program.transient_bytes = layout.bytes;
-  program.lower_bound_bytes = layout.lower_bound_bytes;
+  program.num_slots = 1;
+  program.slot_bytes = 0;
+  if (program.name == kTrainProgram)
+    program.num_slots = micro_batches_held(request.ranks, request.batches.accumulation_steps);
+  if (program.num_slots > 1) {
+    lay_out_slots(program, request);
+  } else {
+    const Layout layout = place_buffers(program.buffers, num_positions, request, cut_at_);
+    program.transient_bytes = layout.bytes;
+    program.lower_bound_bytes = layout.lower_bound_bytes;
+  }
   const Layout host = place_buffers(program.host_buffers, num_positions, request, 0);
   program.host_transient_bytes = host.bytes;
   program.host_lower_bound_bytes = host.lower_bound_bytes;
+}
+
+// The slot of the micro-batch that runs is not the same in each run, so that other values cannot use its free bytes. The lower bound is
+// that of all layouts: while one micro-batch runs, the saved values of the others exist.
+void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
+  const auto num_positions = static_cast<uint32_t>(program.ops.size());
+  std::vector<TransientBuffer> together = program.buffers;
+  const Layout bound = place_buffers(together, num_positions, request, 0);
+  std::vector<TransientBuffer> others, slots;
+  for (const TransientBuffer& buffer : program.buffers) {
+    const bool is_saved = program.graph.ops()[buffer.first].segment == Segment::kForward &&
+                          program.graph.ops()[buffer.last].segment != Segment::kForward;
+    if (!is_saved) {
+      others.push_back(buffer);
+      continue;
+    }
+    slots.push_back(buffer);
+    slots.back().offset = program.slot_bytes;
+    program.slot_bytes += buffer.bytes;
+  }
+  const Layout layout = place_buffers(others, num_positions, request, 0);
+  const size_t in_slot = slots.size();
+  for (int64_t slot = 1; slot < program.num_slots; ++slot) {
+    for (size_t i = 0; i < in_slot; ++i) {
+      TransientBuffer copy = slots[i];
+      copy.offset += slot * program.slot_bytes;
+      copy.slot = slot;
+      copy.first = 0;
+      copy.last = num_positions - 1;
+      slots.push_back(copy);
+    }
+  }
+  const int64_t end = program.num_slots * program.slot_bytes;
+  for (TransientBuffer& buffer : others) buffer.offset += end;
+  slots.insert(slots.end(), others.begin(), others.end());
+  program.buffers = std::move(slots);
+  program.transient_bytes = end + layout.bytes;
+  program.lower_bound_bytes = end - program.slot_bytes + bound.lower_bound_bytes;
 }
 
 void ProgramPlacer::resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin,
@@ -130,8 +177,10 @@ void ProgramPlacer::resolve_offsets(const Plan& plan, int64_t begin, int64_t hos
     buffer.offset += host_begin;
     program.offsets[index_of(buffer.root)] = buffer.offset;
   }
+  program.slots_begin = begin;
   for (TransientBuffer& buffer : program.buffers) {
     buffer.offset += begin;
+    if (buffer.slot > 0) continue;
     if (buffer.root != kNoValue) {
       program.offsets[index_of(buffer.root)] = buffer.offset;
     } else {

@@ -61,6 +61,7 @@ struct TransientBuffer {
   int64_t bytes = 0;
   uint32_t first = 0;  // the position of the first op that uses it
   uint32_t last = 0;   // the position of the last one
+  int64_t slot = 0;    // the slot that it is in; see ProgramPlan::num_slots
 };
 
 // The place of the updates of a run whose optimizer states are on the host: in the next step's forward pass or in
@@ -82,6 +83,16 @@ struct ProgramPlan {
   std::vector<OpPlan> ops = {};
   std::vector<TransientBuffer> buffers = {};       // buffers in the device's arena
   std::vector<TransientBuffer> host_buffers = {};  // buffers in the host's arena
+  // The number of micro-batches whose forward pass may have run and whose backward pass has not. Values that are saved for the
+  // backward pass are in slots, one per micro-batch, which follow each other from slots_begin on; offsets are those in slot 0. With
+  // one slot, values have the places that the layout gives them, and slot_bytes is 0.
+  int64_t num_slots = 1;
+  int64_t slot_bytes = 0;
+  int64_t slots_begin = 0;
+  // Returns the offset of a value in the slot of a micro-batch.
+  int64_t in_slot(int64_t offset, int64_t slot) const {
+    return offset >= slots_begin && offset < slots_begin + slot_bytes ? offset + slot * slot_bytes : offset;
+  }
   int64_t transient_bytes = 0;
   int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
   int64_t host_transient_bytes = 0;

@@ -184,7 +184,10 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
 // Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
 // for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
-  RankOptions ranks{.count = num_ranks(arguments), .tensor_size = tensor_size_of(arguments, device)};
+  RankOptions ranks{.count = num_ranks(arguments),
+                    .tensor_size = tensor_size_of(arguments, device),
+                    .pipeline_size = pipeline_size_of(arguments, device)};
+  if (arguments.pipeline_schedule == "gpipe") ranks.schedule = PipelineSchedule::kGpipe;
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,
                 "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
@@ -236,7 +239,10 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
   throw_error(ErrorCode::kUsage,
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
               "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
-              wanted, batch, steps, groups, ranks.tensor_size > 1 ? " / --tp_size" : "",
+              wanted, batch, steps, groups,
+              ranks.tensor_size > 1     ? " / --tp_size"
+              : ranks.pipeline_size > 1 ? " / --pp_size"
+                                        : "",
               has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)
                         : "change one of these numbers");
 }
@@ -281,6 +287,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
   if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
   check_tensor_parallelism(request);
+  request.ranks.stage = facts.stage;
+  check_pipeline_parallelism(arguments, request);
   request.update.elements_at_once = facts.thresholds.elements_at_once;
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;

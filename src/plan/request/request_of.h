@@ -55,6 +55,7 @@ struct RunFacts {
   // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
   std::optional<RecomputeChoice> recompute = {};
   SizeThresholds thresholds = {};
+  int64_t stage = 0;  // the stage of the pipeline that the plan is for
 };
 
 // A run as its user describes it, and the facts about it.
