@@ -550,6 +550,13 @@ std::vector<CardPrice> parse_prices(std::string_view text, std::string_view sour
 }
 
 FitReport fit_run(const FitOptions& options, const Environment& environment) {
+  if (options.arguments.pp_size > 1) {
+    throw_error(ErrorCode::kUsage,
+                "--pp_size {}: fit plans one process, and the stages of a pipeline have different plans; use "
+                "plimsoll "
+                "plan, which shows all stages, or leave --pp_size out",
+                options.arguments.pp_size);
+  }
   return Fit(options, environment).run();
 }
 

@@ -231,6 +231,8 @@ void Trainer::Impl::require_own_update() const {
     reason = "--optimizer_in_backward updates before all gradients are computed: leave it out";
   } else if (planned.request.ranks.zero_stage != ZeroStage::kNone) {
     reason = "--zero_stage gives each process only its part of the gradients and states: leave it out";
+  } else if (planned.is_pipelined()) {
+    reason = "--pp_size gives each process only its layers: leave it out";
   } else if (planned.request.ranks.tensor_size > 1) {
     reason = "--tp_size gives each process only its part of the weights and gradients: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||

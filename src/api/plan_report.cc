@@ -276,11 +276,22 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
   return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
 }
 
+// Returns the plan of the run, and of a pipeline that of the stage that needs the most memory, for which it changes the setup.
+Plan plan_of_largest_stage(RunSetup& setup) {
+  Plan plan = build_plan(setup.request);
+  if (!plan.is_pipelined()) return plan;
+  const auto largest = std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes);
+  const int64_t stage = largest - plan.stages.begin();
+  if (stage == setup.facts.stage) return plan;
+  setup.facts.stage = setup.request.ranks.stage = stage;
+  return build_plan(setup.request);
+}
+
 }  // namespace
 
 PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
-  const RunSetup setup = prepare_plan(arguments, environment);
-  const Plan plan = build_plan(setup.request);
+  RunSetup setup = prepare_plan(arguments, environment);
+  const Plan plan = plan_of_largest_stage(setup);
   PlanReport report =
       make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment));
   report.warnings = setup.diagnostics.warnings;
@@ -291,8 +302,9 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
 }
 
 void require_fit(const Arguments& arguments, const Environment& environment) {
-  const RunSetup setup = prepare_plan(arguments, environment);
-  require_fit(build_plan(setup.request), setup.spec(), setup.plan_labels);
+  RunSetup setup = prepare_plan(arguments, environment);
+  const Plan plan = plan_of_largest_stage(setup);
+  require_fit(plan, setup.spec(), setup.plan_labels);
 }
 
 ValueNames known_value_names() {

@@ -254,6 +254,18 @@ TEST(ResolveArguments, TensorParallelism) {
                   .starts_with("--tp_size 2 needs the norm"));
 }
 
+TEST(ResolveArguments, PipelineParallelism) {
+  EXPECT_NO_THROW(parse({"--pp_size", "2", "--nproc_per_node", "4", "--pipeline_schedule", "gpipe"}));
+  EXPECT_NE(error_of({"--pp_size", "0"}).find("[1, 256]"), std::string::npos);
+  EXPECT_NE(error_of({"--pipeline_schedule", "interleaved"}).find("gpipe"), std::string::npos);
+  EXPECT_EQ(error_of({"--pp_size", "2", "--tp_size", "2"}),
+            "--pp_size 2 and --tp_size 2 together are not in this version; give one of them");
+  EXPECT_TRUE(error_of({"--pp_size", "2", "--zero_stage", "1"})
+                  .starts_with("--pp_size 2 divides the model by layers, and together with --zero_stage 1"));
+  EXPECT_TRUE(error_of({"--pp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"})
+                  .starts_with("--pp_size 2 needs the norm"));
+}
+
 // Returns, for any setting, a text of a value that differs from the default and from false.
 std::string another_value(const Setting& setting) {
   const Arguments defaults;

@@ -17,13 +17,15 @@ bool holds_for(const Plan& plan, const std::string& buffer, const Condition& con
   return condition(plan.buffer(split->second.high)) || condition(plan.buffer(split->second.remainder));
 }
 
-// Returns true if each rank has a slice of the buffer.
+// Returns true if each rank has a slice of the buffer. The slices of the ranks of other stages of a pipeline are empty.
 bool has_slices(const Plan& plan, const std::string& name) {
+  if (plan.is_pipelined()) return true;
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.divided.has_value(); });
 }
 
 // Returns true if a rank has only a part of the buffer, so that each read of it is an exchange between ranks.
 bool is_divided(const Plan& plan, const std::string& name) {
+  if (plan.is_pipelined()) return true;
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return !buffer.is_whole(); });
 }
 
@@ -148,11 +150,11 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
 
 std::vector<TensorSource> state_tensors(Executor& executor) {
   std::vector<TensorSource> tensors;
-  for (const PersistentBuffer& buffer : executor.plan().persistent) {
-    if (buffer.storage != Storage::kOptimizerState) continue;
+  for (const std::string& name : executor.plan().state_names()) {
+    const ValueType type = executor.plan().type_of(name);
     std::vector<int64_t> shape;
-    for (const Dim& dim : buffer.type.shape.dims()) shape.push_back(dim.offset);
-    tensors.push_back(source_of(executor, buffer.name, 0, buffer.name, std::move(shape)));
+    for (const Dim& dim : type.shape.dims()) shape.push_back(dim.offset);
+    tensors.push_back(source_of(executor, name, 0, name, std::move(shape)));
   }
   return tensors;
 }

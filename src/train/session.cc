@@ -50,7 +50,7 @@ std::string Session::allocate() {
   const std::string loaded = fill_weights(*executor);
   if (communicator_ != nullptr) {
     const RankFact weights = fact_of_weights(*executor, "give every process the same model files");
-    require_equal_facts(*communicator_, {&weights, 1});
+    require_equal_facts(*communicator_, {&weights, 1}, mesh());
   }
   executor->zero_states();
   if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
@@ -88,14 +88,8 @@ void Session::connect() {
   communicator_ = connect_ranks(setup_.place, options);
   options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
-  require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
-  if (mesh().tensor_size > 1) {
-    const int rank = setup_.place.rank;
-    data_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kData));
-    tensor_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kTensor));
-    options_.connections.data = data_ranks_.get();
-    options_.connections.tensor = tensor_ranks_.get();
-  }
+  require_equal_facts(*communicator_, facts_of_run(setup_, plan_), mesh());
+  connect_axes();
   if (!plan_.is_on_gpu()) return;
   on_device(plan_, [&] {
     if (plan_.request.ranks.maps_peers) {
@@ -107,6 +101,25 @@ void Session::connect() {
   });
   options_.connections.gpus = gpu_communicator_.get();
   options_.connections.peers = peers_.get();
+}
+
+void Session::connect_axes() {
+  const RankMesh ranks = mesh();
+  if (ranks.tensor_size == 1 && ranks.pipeline_size == 1) return;
+  const int rank = setup_.place.rank;
+  const auto group_along = [&](MeshAxis axis) { return communicator_->group(ranks.group_of(rank, axis)); };
+  data_ranks_ = group_along(MeshAxis::kData);
+  options_.connections.data = data_ranks_.get();
+  if (ranks.tensor_size > 1) {
+    tensor_ranks_ = group_along(MeshAxis::kTensor);
+    options_.connections.tensor = tensor_ranks_.get();
+  }
+  if (ranks.pipeline_size == 1) return;
+  stages_ = group_along(MeshAxis::kPipeline);
+  options_.connections.pipeline = stages_.get();
+  if (ranks.stage(rank) > 0 && ranks.stage(rank) + 1 < ranks.pipeline_size) return;
+  end_stages_ = group_along(MeshAxis::kEnds);
+  options_.connections.ends = end_stages_.get();
 }
 
 void Session::sum_over_ranks(std::span<double> numbers) {
@@ -134,7 +147,7 @@ void Session::take_values_of_first_rank(MetricMap& metrics) {
 }
 
 void Session::require_equal_on_ranks(std::span<const RankFact> facts) {
-  if (communicator_ != nullptr) require_equal_facts(*communicator_, facts);
+  if (communicator_ != nullptr) require_equal_facts(*communicator_, facts, mesh());
 }
 
 std::vector<std::string> Session::gather_texts(const std::string& own) {
@@ -216,9 +229,18 @@ bool Session::next_batch(MicroBatch& batch) {
 
 void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat) {
   for (const ScheduleEntry& entry : schedule) {
-    PLIMSOLL_CHECK(entry.delay == 0, "one device runs every micro-batch as a whole");
-    if (entry.repeat == repeat) executor_->run(entry.program, entry.segment);
+    if (entry.repeat != repeat) continue;
+    PLIMSOLL_CHECK(entry.delay == 0, "a micro-batch of a pipeline runs as a whole");
+    executor_->run(entry.program, entry.segment);
   }
+}
+
+void Session::run_micro_batch(const ScheduledRun& run, const MicroBatch& batch, double denominator,
+                              int64_t number) {
+  is_new_ = false;
+  stage(batch, denominator, number, run.micro_batch % plan_.programs.at(run.program).num_slots);
+  executor_->set_accumulate(run.micro_batch > 0);
+  executor_->run(run.program, run.segment);
 }
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
@@ -231,10 +253,10 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
 
 // Ranks with different batches draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
 // divided by infinity are zero.
-void Session::stage(const MicroBatch& batch, double denominator, int64_t number) {
+void Session::stage(const MicroBatch& batch, double denominator, int64_t number, int64_t slot) {
   const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,
-                   batch.info.contributes ? denominator : std::numeric_limits<double>::infinity());
+                   batch.info.contributes ? denominator : std::numeric_limits<double>::infinity(), slot);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), own);
 }
 
@@ -283,6 +305,7 @@ std::string Session::first_bad_value(const MicroBatch& batch, double denominator
   // Another forward pass would have to gather weights from ranks that continue with the step.
   if (plan_.request.ranks.zero_stage == ZeroStage::kWeights)
     return "unknown, because the processes divide the weights (--zero_stage 3)";
+  if (plan_.is_pipelined()) return "unknown, because other processes computed the layers before (--pp_size)";
   stage(batch, denominator, number);
   return executor_->first_bad_value();
 }

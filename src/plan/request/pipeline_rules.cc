@@ -60,6 +60,14 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
     refuse_pipeline(
         stages, "each stage would choose other values that it computes again, which is not in this version",
         "give --gradient_checkpointing");
+  if (!request.train) return;
+  if (request.precision.dtype == DType::kBF16 || request.update.optimizer.variance_dtype == DType::kBF16) {
+    refuse_pipeline(
+        stages,
+        "weights or states that are rounded stochastically to bf16 would be rounded differently by the "
+        "first and the last stage, which may share a table",
+        "give --bf16, which keeps them in fp32");
+  }
 }
 
 }  // namespace plimsoll

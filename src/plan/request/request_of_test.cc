@@ -149,6 +149,47 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_NE(refusal(pure, facts).find("rounded stochastically"), std::string::npos);
 }
 
+TEST(RequestOf, DividesLayersIntoStages) {
+  const auto arguments = [](int64_t ranks, int64_t stages) {
+    return with([&](Arguments& a) {
+      a.nproc_per_node = ranks;
+      a.pp_size = stages;
+    });
+  };
+  RunFacts facts = cpu_facts();
+  facts.model.num_hidden_layers = 12;
+  facts.stage = 1;
+  RequestRemarks remarks;
+  Arguments gpipe = arguments(6, 2);
+  gpipe.pipeline_schedule = "gpipe";
+  const PlanRequest request = request_of(gpipe, facts, remarks);
+  EXPECT_EQ(request.ranks.pipeline_size, 2);
+  EXPECT_EQ(request.ranks.stage, 1);
+  EXPECT_EQ(request.ranks.data_size(), 3);
+  EXPECT_EQ(request.ranks.schedule, PipelineSchedule::kGpipe);
+  EXPECT_EQ(request_of(arguments(2, 2), facts, remarks).ranks.schedule,
+            PipelineSchedule::kOneForwardOneBackward);
+  EXPECT_EQ(refusal(arguments(3, 2), facts),
+            "--pp_size 2: 3 processes (--nproc_per_node x --nnodes) cannot be divided into 2 stages; give "
+            "--nproc_per_node 2 or another multiple");
+  EXPECT_EQ(refusal(arguments(2, 2), gpu_facts("h100")),
+            "--pp_size 2: pipeline parallelism is available on CPUs; give --use_cpu, or leave --pp_size out");
+  EXPECT_EQ(refusal(arguments(13, 13), facts),
+            "--pp_size 13: the model has 12 layers (num_hidden_layers in config.json), and every stage of a "
+            "pipeline needs at least one; give a --pp_size of at most 12");
+  const auto refused = [&](const std::function<void(Arguments&)>& change) {
+    Arguments changed = arguments(2, 2);
+    change(changed);
+    return refusal(changed, facts);
+  };
+  EXPECT_NE(refused([](Arguments& a) { a.lora_r = 4; }).find("adapters (--lora_r)"), std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) { a.freeze = {"*embeddings*"}; }).find("(--freeze)"), std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) { a.recompute = "selective"; }).find("computes again"),
+            std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) { a.dtype = "bfloat16"; }).find("rounded stochastically"),
+            std::string::npos);
+}
+
 TEST(RequestOf, RefusesFp16OnACpuInOneSentence) {
   const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
   EXPECT_EQ(refusal(fp16, cpu_facts()),

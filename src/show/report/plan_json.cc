@@ -11,6 +11,7 @@
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/op_times.h"
+#include "plan/compile/pipeline.h"
 
 namespace plimsoll {
 namespace {
@@ -206,6 +207,8 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"gradient_accumulation_steps", request.batches.accumulation_steps},
       {"ranks", request.ranks.count},
       {"tensor_ranks", request.ranks.tensor_size},
+      {"pipeline_stages", request.ranks.pipeline_size},
+      {"stage", request.ranks.stage},
       {"zero_stage", static_cast<int>(request.ranks.zero_stage)},
       {"train_bucket", bucket_json(request.batches.train)},
       {"evaluate_bucket", bucket_json(request.batches.evaluate)},
@@ -265,6 +268,26 @@ Json rank_link_json(const PlanRequest& request) {
           {"date", link.is_measured ? Json(request.links.date) : Json()}};
 }
 
+// Returns the stages of a pipeline and the estimated time of a step; null without a pipeline.
+Json pipeline_json(const Plan& plan) {
+  if (!plan.is_pipelined()) return nullptr;
+  const PipelineTime time = plan.trains()
+                                ? simulate_step(plan.stages, plan.request.batches.accumulation_steps)
+                                : simulate_evaluation(plan.stages, 1);
+  Json stages = Json::array();
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    stages.push_back({{"first_layer", stage.first_block},
+                      {"layers", stage.num_blocks},
+                      {"micro_batches_held", stage.num_slots},
+                      {"saved_bytes", stage.saved_bytes},
+                      {"arena_bytes", stage.arena_bytes},
+                      {"total_bytes", stage.total_bytes},
+                      {"busy_ms", time.busy_ms[i]}});
+  }
+  return {{"stages", std::move(stages)}, {"step_ms", time.step_ms}, {"bubble", time.bubble()}};
+}
+
 }  // namespace
 
 std::string plan_json(const Plan& plan, const PlanLabels& labels, const std::vector<BeamCost>& beams) {
@@ -293,6 +316,7 @@ std::string plan_json(const Plan& plan, const PlanLabels& labels, const std::vec
               {"parameters", parameters_json(plan)},
               {"programs", std::move(programs)},
               {"request", request_json(plan.request, labels)}};
+  if (Json pipeline = pipeline_json(plan); !pipeline.is_null()) object["pipeline"] = std::move(pipeline);
   if (Json generation = generation_json(plan, beams); !generation.is_null())
     object["generation"] = std::move(generation);
   return python_json(object, 2) + "\n";

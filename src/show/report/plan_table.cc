@@ -15,6 +15,7 @@
 #include "plan/anatomy/operations.h"
 #include "plan/compile/op_times.h"
 #include "plan/search/suggest.h"
+#include "show/report/pipeline_table.h"
 #include "tasks/task.h"
 
 namespace plimsoll {
@@ -57,6 +58,10 @@ std::string describe_division(const RankOptions& ranks) {
 
 // Formats "each of 4 ranks" with what they divide, or "each of 2 groups of 2 ranks that divide the layers (tensor parallelism)".
 std::string describe_ranks(const RankOptions& ranks) {
+  if (ranks.pipeline_size > 1) {
+    const std::string group = fmt::format("{} ranks that are the stages of a pipeline", ranks.pipeline_size);
+    return ranks.data_size() == 1 ? group : fmt::format("each of {} groups of {}", ranks.data_size(), group);
+  }
   if (ranks.tensor_size == 1) return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
   const std::string group =
       fmt::format("{} ranks that divide the layers (tensor parallelism)", ranks.tensor_size);
@@ -394,7 +399,8 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
          describe_arena(plan, columns) + describe_host(plan, columns) +
          describe_checkpoint_copy(plan, columns) + describe_formulas(plan, columns) +
          (plan.request.generation.num_pages > 0 ? cache_table(plan, columns) : "") +
-         operations_table(plan, columns) + recompute_table(plan, columns) + verdict(plan, columns);
+         operations_table(plan, columns) + pipeline_table(plan, columns) + recompute_table(plan, columns) +
+         verdict(plan, columns);
 }
 
 namespace {
