@@ -13,8 +13,8 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;
-  [[maybe_unused]] const auto& [count, tensor_size, zero_stage, least_divided_elements, bucket_bytes,
-                                maps_peers] = ranks;
+  [[maybe_unused]] const auto& [count, tensor_size, pipeline_size, stage, schedule, first_blocks, zero_stage,
+                                least_divided_elements, bucket_bytes, maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;
@@ -70,6 +70,10 @@ constexpr FieldChange kChanges[] = {
     {"generation.sizes", [](PlanRequest& r) { r.generation.sizes.candidates = 1; }},
     {"ranks.count", [](PlanRequest& r) { r.ranks.count = 2; }},
     {"ranks.tensor_size", [](PlanRequest& r) { r.ranks.tensor_size = 2; }},
+    {"ranks.pipeline_size", [](PlanRequest& r) { r.ranks.pipeline_size = 2; }},
+    {"ranks.stage", [](PlanRequest& r) { r.ranks.stage = 1; }},
+    {"ranks.schedule", [](PlanRequest& r) { r.ranks.schedule = PipelineSchedule::kGpipe; }},
+    {"ranks.first_blocks", [](PlanRequest& r) { r.ranks.first_blocks = {0}; }},
     {"ranks.maps_peers", [](PlanRequest& r) { r.ranks.maps_peers = true; }},
     {"ranks.least_divided_elements", [](PlanRequest& r) { r.ranks.least_divided_elements = 1; }},
     {"ranks.zero_stage", [](PlanRequest& r) { r.ranks.zero_stage = ZeroStage::kStates; }},
