@@ -262,6 +262,7 @@ TEST(ResolveArguments, PipelineParallelism) {
             "--pp_size 2 and --tp_size 2 together are not in this version; give one of them");
   EXPECT_TRUE(error_of({"--pp_size", "2", "--zero_stage", "1"})
                   .starts_with("--pp_size 2 divides the model by layers, and together with --zero_stage 1"));
+  EXPECT_TRUE(error_of({"--pp_size", "2", "--async_save"}).starts_with("the stages of --pp_size 2 write"));
   EXPECT_TRUE(error_of({"--pp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"})
                   .starts_with("--pp_size 2 needs the norm"));
 }

@@ -95,6 +95,11 @@ constexpr std::array kExclusions = {
         {"optimizer_in_backward", Is::kTrue},
         "{0} needs the norm of the gradients of all processes before the update, but {1} does not wait for "
         "it; give one of them"},
+    Exclusion{
+        {"pp_size", Is::kNoneOf, "1"},
+        {"async_save", Is::kTrue},
+        "the stages of {0} write different parts of a checkpoint, which {1} does not copy in this version; "
+        "give one of them"},
     Exclusion{{"pp_size", Is::kNoneOf, "1"},
               {"tp_size", Is::kNoneOf, "1"},
               "{0} and {1} together are not in this version; give one of them"},

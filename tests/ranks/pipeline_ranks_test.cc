@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -35,7 +36,7 @@ void expect_within(const std::vector<double>& found, const std::vector<double>& 
     EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "record " << i;
 }
 
-// As in ranks_test.cc: sums in another order differ by some roundings of fp32, which the weights carry on.
+// Sums in another order differ by some roundings of fp32, which the weights carry on, as in ranks_test.cc.
 constexpr double kRelative = 1e-5;
 
 std::string fixture(const std::string& name) {

@@ -12,7 +12,7 @@
 #include "device/comm/testing/thread_communicator.h"
 #include "graph/ops/ops.h"
 #include "kernels/element_wise/rounding.h"
-#include "plan/compile/pipeline.h"
+#include "plan/compile/stage_plan.h"
 #include "tests/spine/plan_grid.h"
 #include "tests/spine/tiny_run.h"
 

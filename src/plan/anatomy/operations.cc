@@ -7,7 +7,7 @@
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
 #include "plan/compile/op_times.h"
-#include "plan/compile/pipeline.h"
+#include "plan/compile/stage_plan.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "plan/compile/pipeline.h"
+#include "plan/compile/stage_plan.h"
 
 namespace plimsoll {
 

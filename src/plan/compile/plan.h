@@ -88,7 +88,7 @@ struct SplitWeight {
   std::string remainder = {};  // u8, two bytes per element
 };
 
-// A computation of a stage of a pipeline, or a value that it sends or receives: data for the simulation of a step (pipeline.h).
+// A computation of a stage of a pipeline, or a value that it sends or receives: data for the simulation of a step (stage_plan.h).
 struct StageAction {
   enum class Kind : uint8_t { kCompute, kSend, kReceive };
   Kind kind = Kind::kCompute;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/compile/pipeline.h"
+#include "plan/compile/stage_plan.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {

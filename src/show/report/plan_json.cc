@@ -11,7 +11,7 @@
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/op_times.h"
-#include "plan/compile/pipeline.h"
+#include "plan/compile/stage_plan.h"
 
 namespace plimsoll {
 namespace {

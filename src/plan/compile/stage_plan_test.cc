@@ -1,4 +1,4 @@
-#include "plan/compile/pipeline.h"
+#include "plan/compile/stage_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 TEST(DivideLayers, MakesTheSlowestStageAsFastAsPossible) {
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 0, 2), (std::vector<int64_t>{0, 2}));
-  // What comes before the first layer, and after the last one, counts.
+  // The embeddings before the first layer and the head after the last one count.
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 2, 2), (std::vector<int64_t>{0, 3}));
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 2, 0, 2), (std::vector<int64_t>{0, 1}));
   // The slowest stage has 4; the first stage has as few layers as that permits, because it keeps the most activations.

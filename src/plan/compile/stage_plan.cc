@@ -1,4 +1,4 @@
-#include "plan/compile/pipeline.h"
+#include "plan/compile/stage_plan.h"
 
 #include <algorithm>
 #include <deque>
