@@ -11,6 +11,7 @@
 #include "base/view.h"
 #include "device/comm/gpu_communicator.h"
 #include "exec/arena_map.h"
+#include "exec/disk_transfers.h"
 #include "graph/ops/op.h"
 #include "plan/compile/kernel_choice.h"
 #include "plan/compile/plan.h"
@@ -23,10 +24,11 @@ struct BoundOp {
   uint32_t index = 0;  // index of the op in its program
 };
 
-// The arenas of both spaces.
+// The arenas of both memory spaces, and the file of the values on a disk, or null if the plan has none.
 struct ArenaMaps {
   const ArenaMap& device;
   const ArenaMap& host;
+  DiskTransfers* disk = nullptr;
   const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
 };
 
@@ -51,6 +53,15 @@ class BindContext {
   const OpSchema& schema() const { return schema_of(op()); }
 
   Queue queue() const { return program_.ops[index_].queue; }
+  uint32_t queue_end() const { return program_.ops[index_].queue_end; }
+
+  // Returns the transfers from and to the disk. Errors: kInternal if the plan keeps nothing there.
+  DiskTransfers& disk() const {
+    PLIMSOLL_CHECK(arenas_.disk != nullptr, "'{}' without a file on a disk", op().def->name());
+    return *arenas_.disk;
+  }
+  // Returns the offset of an operand in its space.
+  int64_t offset_of(ValueId id) const { return program_.offsets[index_of(id)]; }
 
   bool has_input(int i) const { return view().has_input(i); }
   // Returns the operand, or a null view if the operand is absent or has no memory. Inputs and outputs are numbered by the

@@ -49,6 +49,7 @@ View Executor::tensor(const std::string& name) {
     run_deferred_updates();
     backend_->wait();
   }
+  PLIMSOLL_CHECK(buffer.space != Space::kDisk, "'{}' is on a disk, which is read and written by copies", name);
   // On a CPU both arenas are directly accessible.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
@@ -342,7 +343,7 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost)};
+    const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
     const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i);
     bound.ops.push_back(
         {.run = backend_->bind(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
@@ -355,9 +356,28 @@ void Executor::refresh_copies() {
   for (const WeightCopy& pair : plan_.weight_copies) {
     const PersistentBuffer& weight = plan_.buffer(pair.weight);
     const PersistentBuffer& copy = plan_.buffer(pair.copy);
+    if (weight.space == Space::kDisk) {
+      copy_weights_from_disk(weight, copy);
+      continue;
+    }
     backend_->copy_weights(ConstView{backend_->arena(weight.space).at(weight.offset), weight.type.dtype},
                            View{backend_->arena(copy.space).at(copy.offset), copy.type.dtype},
                            weight.elements());
+  }
+}
+
+// Rounds a weight piece by piece.
+void Executor::copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy) {
+  const int64_t width = dtype_bytes(weight.type.dtype), copy_width = dtype_bytes(copy.type.dtype);
+  std::vector<std::byte> piece(static_cast<size_t>(kFileChunkBytes));
+  const int64_t at_once = kFileChunkBytes / width;
+  for (int64_t first = 0; first < weight.elements(); first += at_once) {
+    const int64_t count = std::min(at_once, weight.elements() - first);
+    backend_->read(weight.space, weight.offset + first * width,
+                   std::span(piece).first(static_cast<size_t>(count * width)));
+    backend_->copy_weights(
+        ConstView{piece.data(), weight.type.dtype},
+        View{backend_->arena(copy.space).at(copy.offset + first * copy_width), copy.type.dtype}, count);
   }
 }
 
@@ -436,8 +456,8 @@ void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {
 std::vector<UpdatedParameter> Executor::updated_parameters() {
   const ProgramPlan& program_plan = *program_of(kTrainProgram).plan;
   const Graph& graph = program_plan.graph;
-  PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,
-                 "the states are in the host's memory, and updates work on copies of them");
+  PLIMSOLL_CHECK(plan_.host_arena_bytes == 0 && plan_.disk_bytes == 0,
+                 "the states are in the host's memory or on a disk, and updates work on copies of them");
   backend_->wait();
   const auto view_of = [&](ValueId id) {
     return View{backend_->arena(Space::kDevice).at(program_plan.offsets[index_of(id)]),
@@ -471,6 +491,8 @@ View BindContext::place(ValueId id) const {
   const int64_t offset = program_.offsets[index_of(id)];
   if (offset < 0) return {};
   const Value& value = program_.graph.value(id);
+  PLIMSOLL_CHECK(value.space != Space::kDisk, "'{}' works on '{}', which is on a disk", op().def->name(),
+                 value.name);
   const int64_t arena_bytes = plan_.arena_bytes_of(value.space);
   PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes, "'{}' ends at {} in an arena of {} bytes",
                  value.name, offset + value.bytes(bucket_), arena_bytes);

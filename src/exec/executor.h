@@ -134,6 +134,11 @@ class Executor {
   // pieces have the same hash.
   uint64_t hash_of_divided_writes() const { return divided_writes_; }
 
+  // Returns the file of the values on a disk; null if the plan has none.
+  const ScratchFile* disk_file() const {
+    return backend_->disk() == nullptr ? nullptr : &backend_->disk()->file();
+  }
+
   // Sets optimizer states and persistent gradients to their values at the start of a new run: zero, except for the plan's
   // initial states.
   void zero_states();
@@ -169,6 +174,7 @@ class Executor {
   std::string bad_gradient(ConstView first_bad) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
+  void copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy);
   void note_scratch(const ProgramPlan& program, Segment segment);
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.

@@ -1,18 +1,22 @@
-// Tests offloading to host memory. The results have the same bits as without offloading, whether copies run at the
-// first or at the last moment that the plan allows. Also tests properties of plans with two memory spaces. On a CPU
-// both spaces are its own memory.
+// Tests offloading to host memory and to a disk. The results have the same bits as without offloading, whether copies run
+// at the first or at the last moment that the plan allows. Also tests properties of plans with two spaces. On a CPU both
+// memory spaces are its own memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "base/disk_transfer.h"
+#include "base/file_fault.h"
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/update.h"
+#include "plan/anatomy/disk_use.h"
 #include "tests/spine/plan_grid.h"
 #include "tests/spine/tiny_steps.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -23,8 +27,8 @@ using testing::TinySteps;
 
 // kOnHost: optimizer states on the host, with updates at their usual place in the step. kOnHostForLater: the
 // updates run in the forward pass of the next step where that is possible. kActivationsOnHost: all
-// activations that can be moved are on the host.
-enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost };
+// activations that can be moved are on the host. kOnDisk: optimizer states are in a file; only on a CPU.
+enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost, kOnDisk };
 enum class Copies { kAtOnce, kLate };
 
 ExecutorOptions options_of(Copies copies) {
@@ -40,8 +44,9 @@ std::vector<Copies> copies_to_try() {
 constexpr int64_t kFewElements = 200;
 Plan plan_of(const TinyCase& test, Kept kept) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.update.offload_states =
-      kept == Kept::kOnHost || kept == Kept::kOnHostForLater || kept == Kept::kBothOnHost;
+  request.update.states_on_disk = kept == Kept::kOnDisk;
+  request.update.offload_states = kept == Kept::kOnHost || kept == Kept::kOnHostForLater ||
+                                  kept == Kept::kBothOnHost || kept == Kept::kOnDisk;
   if (kept == Kept::kOnHost) request.passes.disabled.insert("updates_at_use");
   request.offload.updates_at_use = UpdatesAtUse::kAlways;
   request.offload.activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
@@ -174,6 +179,57 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
+// Returns options for a plan that keeps states in a file of this folder.
+ExecutorOptions on_disk(const test::ScratchFolder& folder, const std::string& name, Copies copies = Copies::kAtOnce) {
+  ExecutorOptions options = options_of(copies);
+  options.disk = {.files = &posix_file_system(), .path = folder.path() + "/" + name};
+  return options;
+}
+
+TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
+  if (testing::tests_run_on_gpu()) GTEST_SKIP() << "only plans for a CPU keep states on a disk";
+  const test::ScratchFolder folder;
+  for (const TinyCase& test : cases()) {
+    SCOPED_TRACE(fmt::format("{} {} accumulated {}", optimizer_row(test.optimizer.kind).name, test.model_type,
+                             test.accumulation));
+    TinySteps without(test, plan_of(test, Kept::kOnDevice));
+    without.steps(1, 6);
+    for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+      TinySteps with(test, plan_of(test, Kept::kOnDisk), on_disk(folder, "states", copies));
+      EXPECT_GT(with.plan.disk_bytes, 0);
+      EXPECT_EQ(with.plan.host_arena_bytes, 0);
+      with.steps(1, 6);
+      expect_equal(with, without);
+    }
+    EXPECT_EQ(posix_file_system().list(folder.path()).size(), 0u) << "the file is removed at the end";
+  }
+}
+
+TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
+  if (testing::tests_run_on_gpu()) GTEST_SKIP() << "only plans for a CPU keep states on a disk";
+  const TinyCase test;
+  // The writes of the start fill the file with zeros; those after them are of the first step.
+  for (const int error_number : {ENOSPC, EIO}) {
+    MemoryFileSystem memory;
+    FaultyFileSystem faulty(memory);
+    {
+      ExecutorOptions options;
+      options.disk = {.files = &faulty, .path = "states"};
+      TinySteps run(test, plan_of(test, Kept::kOnDisk), options);
+      run.steps_alone(1, 1);
+      faulty.fail_from(faulty.num_calls() + 3, error_number);
+      try {
+        run.steps_alone(2, 2);
+        FAIL() << "the failure is not reported";
+      } catch (const FileError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kDevice);
+        EXPECT_EQ(error.error_number(), error_number);
+      }
+    }
+    EXPECT_EQ(memory.list("/").size(), 0u);
+  }
+}
+
 // The total without the GPU memory for captured segments, which exist only where no activations are moved.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
@@ -220,6 +276,7 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
 }
 
 TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
+  const test::ScratchFolder folder;
   for (const MasterWeights masters : {MasterWeights::kSplit, MasterWeights::kWhole}) {
     TinyCase test = split_case();
     const auto plan = [&](Kept kept) {
@@ -227,7 +284,8 @@ TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
       request.precision.weight_copies = true;
       request.precision.gradient_dtype = DType::kF32;
       request.update.optimizer.master_weights = masters;
-      request.update.offload_states = kept == Kept::kOnHost;
+      request.update.offload_states = kept != Kept::kOnDevice;
+      request.update.states_on_disk = kept == Kept::kOnDisk;
       request.update.elements_at_once = kFewElements;
       return build_plan(request);
     };
@@ -241,6 +299,10 @@ TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
     with.steps(1, 6);
     without.steps(1, 6);
     expect_equal(with, without);
+    if (testing::tests_run_on_gpu()) continue;
+    TinySteps from_disk(test, plan(Kept::kOnDisk), on_disk(folder, "masters"));
+    from_disk.steps(1, 6);
+    expect_equal(from_disk, without);
   }
 }
 
@@ -474,10 +536,14 @@ void expect_goes_on(const TinyCase& test) {
   constexpr int64_t kSteps = 4;
   TinySteps whole(test, plan_of(test, Kept::kOnDevice));
   whole.steps(1, kSteps);
+  std::vector<Kept> places{Kept::kOnDevice, Kept::kOnHost, Kept::kOnHostForLater};
+  if (!testing::tests_run_on_gpu()) places.push_back(Kept::kOnDisk);
+  const test::ScratchFolder folder;
   for (int64_t at = 1; at < kSteps; ++at) {
-    for (const Kept before_kept : {Kept::kOnDevice, Kept::kOnHost, Kept::kOnHostForLater}) {
-      for (const Kept after_kept : {Kept::kOnDevice, Kept::kOnHost, Kept::kOnHostForLater}) {
-        TinySteps before(test, plan_of(test, before_kept)), after(test, plan_of(test, after_kept));
+    for (const Kept before_kept : places) {
+      for (const Kept after_kept : places) {
+        TinySteps before(test, plan_of(test, before_kept), on_disk(folder, "before"));
+        TinySteps after(test, plan_of(test, after_kept), on_disk(folder, "after"));
         before.steps(1, at);
         for (const std::string& name : before.names())
           after.executor.write(name, 0, testing::bytes_of(before.executor, name));
@@ -576,6 +642,87 @@ void expect_apart_in_each_space(const Plan& plan) {
     std::sort(list.begin(), list.end());
     for (size_t i = 1; i < list.size(); ++i) ASSERT_LE(list[i - 1].second, list[i].first);
   }
+}
+
+// Returns the position of the op that writes a value.
+uint32_t position_of(const Graph& graph, ValueId id) {
+  return static_cast<uint32_t>(index_of(graph.value(id).producer));
+}
+
+// While an update runs, the states of the next one are read and those of the previous one are written, and no further
+// ones: the plan needs memory for those of three updates.
+TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
+  for (const bool in_backward : {false, true}) {
+    TinyCase test;
+    test.optimizer_in_backward = in_backward;
+    if (in_backward) test.optimizer.max_grad_norm = 0.0;
+    const Plan plan = plan_of(test, Kept::kOnDisk);
+    const ProgramPlan& program = plan.programs.at(kTrainProgram);
+    const Graph& graph = program.graph;
+    expect_sound(program);
+    expect_apart_in_each_space(plan);
+    // The positions of each update, of the copy that reads its states and of the one that writes them.
+    std::vector<uint32_t> updates, reads, writes;
+    for (uint32_t i = 0; i < graph.ops().size(); ++i) {
+      const Op& op = graph.ops()[i];
+      if (op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDisk) writes.push_back(i);
+      if (dynamic_cast<const Update*>(op.def) == nullptr) continue;
+      for (const ValueId id : op.inputs) {
+        if (id == kNoValue || graph.value(id).producer == kNoOp) continue;
+        const uint32_t from = position_of(graph, id);
+        if (graph.ops()[from].def != &copy_op()) continue;
+        updates.push_back(i);
+        reads.push_back(from);
+        break;
+      }
+    }
+    ASSERT_GT(updates.size(), 8u);
+    ASSERT_EQ(writes.size(), updates.size());
+    const auto is_under_way = [&](uint32_t copy, uint32_t position) {
+      return copy < position && position < program.ops[copy].queue_end;
+    };
+    for (size_t k = 1; k + 1 < updates.size(); ++k) {
+      EXPECT_EQ(is_under_way(reads[k + 1], updates[k]), graph.ops()[updates[k]].segment == graph.ops()[updates[k + 1]].segment);
+      EXPECT_EQ(is_under_way(writes[k - 1], updates[k]), graph.ops()[updates[k]].segment == graph.ops()[updates[k - 1]].segment);
+      EXPECT_FALSE(k >= 2 && is_under_way(writes[k - 2], updates[k]));
+      EXPECT_FALSE(k + 2 < updates.size() && reads[k + 2] < updates[k]);
+    }
+  }
+}
+
+// Every byte on the disk is that of a state, in whole blocks, and each is read and written once per step.
+TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
+  const TinyCase test;
+  const Plan plan = plan_of(test, Kept::kOnDisk), without = plan_of(test, Kept::kOnDevice);
+  int64_t blocks = 0, bytes = 0, end = 0;
+  for (const PersistentBuffer& buffer : without.persistent) {
+    if (buffer.storage != Storage::kOptimizerState) continue;
+    const int64_t exact = buffer.elements() * dtype_bytes(buffer.type.dtype);
+    bytes += exact;
+    blocks += rounded_up_to_blocks(exact);
+  }
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    EXPECT_EQ(buffer.space == Space::kDisk, buffer.storage == Storage::kOptimizerState) << buffer.name;
+    if (buffer.space != Space::kDisk) continue;
+    EXPECT_EQ(buffer.offset % kBlockBytes, 0);
+    end = std::max(end, buffer.offset + buffer.bytes);
+  }
+  EXPECT_EQ(plan.disk_bytes, blocks);
+  EXPECT_EQ(end, blocks);
+  const DiskUse use = disk_use(plan);
+  EXPECT_EQ(use.stored_bytes, blocks);
+  EXPECT_EQ(use.read_bytes, bytes);
+  EXPECT_EQ(use.written_bytes, bytes);
+  // At the assumed 1.5 GB/s for both directions together.
+  EXPECT_DOUBLE_EQ(use.ms, 2 * static_cast<double>(bytes) / 1.5e6);
+  // An update has at most kFewElements, or a row of more, with two states in fp32; three are in memory. Of the four
+  // transfers that may be under way, two of each direction, each has its buffers.
+  int64_t longest_row = kFewElements;
+  for (const WeightSpec& spec : plan.weights)
+    longest_row = std::max(longest_row, spec.shape.size() > 1 ? spec.elements() / spec.shape[0] : spec.elements());
+  EXPECT_GT(use.staging_bytes, 0);
+  EXPECT_LE(use.staging_bytes, 3 * 2 * 4 * (longest_row + 16) + 4 * transfer_scratch_bytes(4 * longest_row));
+  EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.constant_bytes()) << "the file is not part of the memory";
 }
 
 TEST(Offload, CopiesAreOrderedAndBuffersApart) {

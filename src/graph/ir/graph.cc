@@ -39,6 +39,18 @@ std::string_view segment_name(Segment segment) {
   return "?";
 }
 
+std::string_view space_name(Space space) {
+  switch (space) {
+    case Space::kDevice:
+      return "device";
+    case Space::kHost:
+      return "host";
+    case Space::kDisk:
+      return "disk";
+  }
+  return "?";
+}
+
 std::string format_type(const ValueType& type) {
   return std::string(dtype_name(type.dtype)) + format_shape(type.shape);
 }

@@ -25,6 +25,11 @@ std::string division_text(const Value& value) {
   return text;
 }
 
+// Returns " !host" or " !disk" for a value that is not in the device's memory.
+std::string space_text(const Value& value) {
+  return value.space == Space::kDevice ? "" : fmt::format(" !{}", space_name(value.space));
+}
+
 std::string op_text(const Graph& graph, const Op& op) {
   std::string line = "  ";
   for (size_t i = 0; i < op.outputs.size(); ++i) {
@@ -34,7 +39,7 @@ std::string op_text(const Graph& graph, const Op& op) {
     if (value.version_of != kNoValue) line += " into %" + graph.value(value.version_of).name;
     if (value.storage == Storage::kOutput) line += " !output";
     if (value.is_parameter_gradient) line += " !gradient";
-    if (value.space == Space::kHost) line += " !host";
+    line += space_text(value);
     line += division_text(value);
   }
   line += fmt::format(" = {}(", op.def->name());
@@ -149,9 +154,16 @@ struct ParsedOutput {
   std::string into;
   bool is_output = false;
   bool is_gradient = false;
-  bool is_on_host = false;
+  Space space = Space::kDevice;
   std::optional<RankSlices> divided = {};
 };
+
+Space parse_space(Line& line) {
+  for (const Space space : {Space::kHost, Space::kDisk}) {
+    if (line.take(fmt::format("!{}", space_name(space)))) return space;
+  }
+  return Space::kDevice;
+}
 
 ParsedOutput parse_output(Line& line) {
   ParsedOutput output;
@@ -162,7 +174,7 @@ ParsedOutput parse_output(Line& line) {
   if (line.take("into %")) output.into = line.until(" ,=");
   if (line.take("!output")) output.is_output = true;
   if (line.take("!gradient")) output.is_gradient = true;
-  if (line.take("!host")) output.is_on_host = true;
+  output.space = parse_space(line);
   output.divided = parse_division(line);
   return output;
 }
@@ -220,9 +232,9 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
       value.storage = graph.value(older).storage;
       value.space = graph.value(older).space;
     }
-    if ((value.space == Space::kHost) != outputs[i].is_on_host) {
-      line.fail(
-          fmt::format("'%{}' is in the host's memory in only one of the text and '{}'", value.name, op_name));
+    if (value.space != outputs[i].space) {
+      line.fail(fmt::format("'%{}' is in the space '{}' in the text and in '{}' by '{}'", value.name,
+                            space_name(outputs[i].space), space_name(value.space), op_name));
     }
     if (outputs[i].is_output) value.storage = Storage::kOutput;
     value.is_parameter_gradient = outputs[i].is_gradient;
@@ -247,7 +259,7 @@ bool parse_declaration(Graph& graph, Line& line) {
     const std::string name(line.until(":"));
     line.expect(":");
     const ValueId id = graph.add_value(name, parse_type(line), storage);
-    if (line.take("!host")) graph.value(id).space = Space::kHost;
+    graph.value(id).space = parse_space(line);
     graph.value(id).divided = parse_division(line);
     return true;
   }
@@ -263,7 +275,7 @@ std::string print_graph(const Graph& graph) {
     if (value.producer != kNoOp || value.version_of != kNoValue) continue;
     text +=
         fmt::format("  {} %{}: {}{}{}\n", storage_name(value.storage), value.name, format_type(value.type),
-                    value.space == Space::kHost ? " !host" : "", division_text(value));
+                    space_text(value), division_text(value));
   }
   Segment segment = Segment::kForward;
   bool first = true;

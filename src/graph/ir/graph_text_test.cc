@@ -66,7 +66,7 @@ TEST(GraphText, SaysWhichLineIsWrongAndWhy) {
       {"  %y: f33[T,4] = sum(%x, _)", "unknown element type 'f33'"},
       {"  %y: f32[Q,4] = sum(%x, _)", "a dimension is not readable"},
       {"  %y: f32[T,4] into %z = sum(%x, _)", "unknown value '%z'"},
-      {"  %y: f32[T,4] !host = sum(%x, _)", "'%y' is in the host's memory in only one of the text and 'sum'"},
+      {"  %y: f32[T,4] !host = sum(%x, _)", "'%y' is in the space 'host' in the text and in 'device' by 'sum'"},
       {"  %y: f32[T,4] = sum(%x, _) {p=one}", "an attribute is not readable"},
       {"  %y: f32[T,4] = sum(%x, _", "'%' expected"},
       {"  y: f32[T,4] = sum(%x, _)", "'%' expected"},

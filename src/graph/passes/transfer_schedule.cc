@@ -217,6 +217,16 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   return transfers;
 }
 
+std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> updates) {
+  constexpr size_t kAtOnce = 3;
+  std::vector<StateTransfer> transfers;
+  for (size_t k = 0; k < updates.size(); ++k) {
+    const bool is_ahead = k > 0 && updates[k].segment == updates[k - 1].segment;
+    transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = k >= kAtOnce ? k + 1 - kAtOnce : 0});
+  }
+  return transfers;
+}
+
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room) {

@@ -79,6 +79,11 @@ size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const St
 // device at a time. If other ops separate two updates, the copies start only after those ops.
 std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUpdate> updates);
 
+// The schedule for states on a disk: those of the next update are read while an update runs, and those of the previous one
+// are written, so that the states of three updates are on the device at a time. Other ops may separate two updates of a
+// segment; the transfers then run at the same time as these.
+std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> updates);
+
 // The schedule that copies states as early as memory allows, with as many copies under way as fit. It simulates the ops
 // and both directions of the link: states take the bytes of others that are back on the host by then, and between two
 // updates with no other op in between they wait for such bytes. The end of a segment waits for all copies, so the copies

@@ -174,6 +174,12 @@ double rank_exchange_ms(const PlanRequest& request, Collective collective, doubl
       .value_or(sent_bytes / (1e6 * rank_link(request).gb_per_s));
 }
 
+double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use) {
+  const double alone = queue == Queue::kToHost ? request.disk.write_gb_per_s : request.disk.read_gb_per_s;
+  // Both directions share the disk. Each gets half of what it transfers.
+  return bytes / (1e6 * (use == LinkUse::kBothWays ? request.disk.both_gb_per_s / 2 : alone));
+}
+
 double between_copies_ms(const PlanRequest& request) {
   return request.device.kind == KernelDevice::kCuda ? kGpuBetweenCopiesMs : 0.0;
 }

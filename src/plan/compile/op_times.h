@@ -44,6 +44,9 @@ RankLink rank_link(const PlanRequest& request);
 // the operation, or from the rate of rank_link().
 double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes);
 
+// Returns the milliseconds that a disk takes to read or write this number of bytes of states.
+double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use);
+
 // Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
 

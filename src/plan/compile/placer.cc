@@ -1,6 +1,7 @@
 #include "plan/compile/placer.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "hardware/gpu_constant.h"
@@ -74,19 +75,19 @@ void Placer::place_persistent() {
   for_each_program(
       [&](ProgramPlan& program, ProgramPlacer& placer) { placer.grow_persistent(plan_, program); });
   stage_inputs();
-  int64_t device = 0;
-  int64_t host = 0;
+  std::array<int64_t, kNumSpaces> ends{};
   for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache,
                           Storage::kInput, Storage::kOutput}) {
     for (PersistentBuffer& buffer : plan_.persistent) {
       if (buffer.storage != storage) continue;
-      int64_t& end = buffer.space == Space::kHost ? host : device;
+      int64_t& end = ends[index_of(buffer.space)];
       buffer.offset = end;
       end += buffer.bytes;
     }
   }
-  plan_.persistent_bytes = device;
-  plan_.host_persistent_bytes = host;
+  plan_.persistent_bytes = ends[index_of(Space::kDevice)];
+  plan_.host_persistent_bytes = ends[index_of(Space::kHost)];
+  plan_.disk_bytes = ends[index_of(Space::kDisk)];
 }
 
 // Sizes the buffer for the next batch: the bytes of all inputs.

@@ -1,7 +1,8 @@
 // The plan: everything that a run will do and hold, before anything is allocated. Pure data; the same on every machine
 // for the same request. The executor obeys it and adds nothing.
 //
-// There is one arena per memory space: the device's, and the host's for values that a run stores there. An arena
+// There is one arena per memory space: the device's, and the host's for values that a run stores there. A plan may also
+// keep persistent buffers in a file on a disk, from whose start their offsets count. An arena
 // begins with buffers that live across programs (weights, optimizer states, accumulated gradients, inputs and
 // outputs). One region follows that all programs use in turn; it is as large as the largest of them needs. Offsets
 // are valid for every bucket, because no value grows when its bucket shrinks.
@@ -99,6 +100,7 @@ struct Plan {
   int64_t host_persistent_bytes = 0;  // the same for the host's arena; zero if nothing is stored there
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
+  int64_t disk_bytes = 0;         // the size of the file; zero if nothing is stored on a disk
   HostMemory host = {};           // as requested, plus what the libraries of the chosen kernels may allocate
   GpuConstant gpu_constant = {};  // zero on a CPU
   double build_ms = 0;
@@ -119,7 +121,7 @@ struct Plan {
     return (is_on_gpu() ? host.total() + staging_bytes() : total_bytes()) + host_arena_bytes;
   }
   int64_t arena_bytes_of(Space space) const {
-    return space == Space::kDevice ? arena_bytes : host_arena_bytes;
+    return space == Space::kDevice ? arena_bytes : space == Space::kHost ? host_arena_bytes : disk_bytes;
   }
   // Returns the bytes of the buffers that host and device exchange at every run of a program. On a GPU, pinned memory
   // contains a second copy of each.

@@ -15,6 +15,7 @@
 #include "graph/passes/pass.h"
 #include "hardware/cpu_isa.h"
 #include "hardware/cpu_target.h"
+#include "hardware/disk_rates.h"
 #include "hardware/gpu_target.h"
 #include "hardware/link_calibration.h"
 #include "hardware/tuning_table.h"
@@ -75,6 +76,8 @@ struct UpdateOptions {
   bool in_backward = false;
   // Stores optimizer states, and the parts of weights that only updates read, in host memory.
   bool offload_states = false;
+  // With `offload_states`, on a CPU: stores them in a file on a disk.
+  bool states_on_disk = false;
   // The largest number of elements per update with `offload_states`, and per piece of an embedding table's
   // gradient if that is computed in pieces. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and out
   // takes less time than the backward pass of a layer of BERT-large, which runs at the same time. With half as
@@ -233,6 +236,7 @@ struct PlanRequest : GraphRequest {
   GpuProductOptions products = {};
   CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
   MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
+  DiskRates disk = {};                  // of the disk that keeps states
   HostMemory host = {};
   std::optional<int64_t> memory_limit_bytes = {};
   // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses

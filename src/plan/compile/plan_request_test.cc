@@ -19,7 +19,8 @@ namespace {
                                 outputs_logits, freeze, rate_factors, lora] = model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, fp8, fp8_codes_at_use, gradient_dtype, fp32_products,
                                 weight_copies, copies_at_use] = precision;
-  [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
+  [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, states_on_disk,
+                                elements_at_once] = update;
   [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels] = device;
   [[maybe_unused]] const auto& [disabled, stop_after, dump] = passes;
 }
@@ -55,6 +56,7 @@ constexpr FieldChange kChanges[] = {
     {"update.optimizer", [](PlanRequest& r) { r.update.optimizer.kind = OptimizerKind::kLion; }},
     {"update.in_backward", [](PlanRequest& r) { r.update.in_backward = true; }},
     {"update.offload_states", [](PlanRequest& r) { r.update.offload_states = true; }},
+    {"update.states_on_disk", [](PlanRequest& r) { r.update.states_on_disk = true; }},
     {"update.elements_at_once", [](PlanRequest& r) { r.update.elements_at_once /= 2; }},
     {"device.kind", [](PlanRequest& r) { r.device.kind = KernelDevice::kCuda; }},
     {"device.num_threads", [](PlanRequest& r) { ++r.device.num_threads; }},

@@ -109,6 +109,8 @@ ProgramBuffers::ProgramBuffers(const Graph& graph) : queued_(find_queued_ops(gra
     if (placeless[index_of(lifetime.root)]) continue;
     const Purpose purpose = purpose_of(graph, lifetime);
     const bool is_on_host = graph.value(lifetime.root).space == Space::kHost;
+    PLIMSOLL_CHECK(graph.value(lifetime.root).space != Space::kDisk, "'{}' is on a disk, but not persistent",
+                   graph.value(lifetime.root).name);
     buffers_.push_back({.lifetime = std::move(lifetime), .purpose = purpose, .is_on_host = is_on_host});
   }
 }
@@ -125,12 +127,12 @@ ProgramBuffers::Lists ProgramBuffers::of(const Graph& graph, const Bucket& bucke
                     .first = range.first,
                     .last = range.last});
   }
-  // A queued op uses its scratch memory while later ops run.
+  // A queued op uses its scratch memory, which is for an exchange with ranks or with a disk, while later ops run.
   auto queued = queued_.begin();
   for (uint32_t i = 0; i < scratch_bytes.size(); ++i) {
     TransientBuffer scratch{.op = i, .first = i, .last = i};
     if (queued != queued_.end() && queued->op == i) {
-      if (queued->queue == Queue::kCommunication) scratch.purpose = Purpose::kFunctionality;
+      scratch.purpose = Purpose::kFunctionality;
       scratch.last = queued->end - 1;
       ++queued;
     }

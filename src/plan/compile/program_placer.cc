@@ -87,17 +87,19 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
                    "'{}' is divided among the ranks in one program and whole in another", value.name);
     PLIMSOLL_CHECK(buffer.input == value.input, "two programs fill the input '{}' differently", value.name);
     if (buffer.space == value.space) continue;
-    // A buffer on the host may be declared by another program, but only if nothing reads it there.
-    PLIMSOLL_CHECK(buffer.space == Space::kHost && !is_read(graph, ValueId{i}),
-                   "'{}' is in host memory in one program and in device memory in another", value.name);
+    // A buffer on the host or disk may be declared by another program, but only if nothing reads it there.
+    PLIMSOLL_CHECK(buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
+                   "'{}' is in the space '{}' in one program and in '{}' in another", value.name,
+                   space_name(buffer.space), space_name(value.space));
   }
 }
 
 void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) const {
   for (const Persistent& each : persistent_) {
     const int64_t bytes = program.graph.value(each.value).bytes(program.bucket);
-    int64_t& most = plan.persistent[each.buffer].bytes;
-    most = std::max(most, bytes_in_arena(std::max<int64_t>(bytes, 1), plan.request.device.kind));
+    PersistentBuffer& buffer = plan.persistent[each.buffer];
+    buffer.bytes = std::max(buffer.bytes, bytes_in_space(std::max<int64_t>(bytes, 1), buffer.space,
+                                                         plan.request.device.kind));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 #include "graph/passes/pass.h"
@@ -25,6 +26,11 @@ constexpr int64_t arena_alignment(KernelDevice device) {
 constexpr int64_t bytes_in_arena(int64_t bytes, KernelDevice device) {
   const int64_t alignment = arena_alignment(device);
   return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// Returns the number of bytes that a persistent buffer takes in a space. A buffer on a disk consists of whole blocks.
+constexpr int64_t bytes_in_space(int64_t bytes, Space space, KernelDevice device) {
+  return space == Space::kDisk ? rounded_up_to_blocks(bytes) : bytes_in_arena(bytes, device);
 }
 
 // How one op runs.

@@ -33,6 +33,7 @@ double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bo
   if (transfer.queue == Queue::kCommunication)
     return rank_exchange_ms(request, transfer.collective, transfer.bytes);
   const LinkUse use = is_alone ? LinkUse::kOneWay : LinkUse::kBothWays;
+  if (request.update.states_on_disk) return disk_ms(request, transfer.queue, transfer.bytes, use);
   return between_copies_ms(request) + transfer.bytes / link_bytes_per_ms(request, use);
 }
 
