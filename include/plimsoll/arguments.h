@@ -159,6 +159,16 @@ inline int64_t num_ranks(const Arguments& arguments) {
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }
+// Return true if --offload_optimizer keeps optimizer states outside the memory of the device, and the folder of nvme:FOLDER;
+// "" without it.
+inline bool offloads_optimizer(const Arguments& arguments) {
+  return !arguments.offload_optimizer.empty() && arguments.offload_optimizer != "False";
+}
+inline std::string nvme_folder(const Arguments& arguments) {
+  constexpr std::string_view kPrefix = "nvme:";
+  const std::string& value = arguments.offload_optimizer;
+  return value.starts_with(kPrefix) ? value.substr(kPrefix.size()) : std::string();
+}
 // Returns the number of micro-batches of an optimizer step, those of all processes together.
 inline int64_t batches_per_step(const Arguments& arguments) {
   return arguments.gradient_accumulation_steps * num_ranks(arguments);

@@ -122,6 +122,9 @@ struct PlannedMemory {
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
   PlannedPurposes host_by_purpose;
+  // The file of --offload_optimizer nvme:FOLDER; 0 without it, and not part of the total.
+  int64_t disk_bytes = 0;
+  int64_t disk_staging_bytes = 0;  // the part of the arena through which states pass
   // Returns the phase of this name, or null.
   const PlannedPhase* find_phase(std::string_view name) const;
 };

@@ -231,6 +231,8 @@ void Trainer::Impl::require_own_update() const {
     reason = "--optimizer_in_backward updates before all gradients are computed: leave it out";
   } else if (planned.request.ranks.zero_stage != ZeroStage::kNone) {
     reason = "--zero_stage gives each process only its part of the gradients and states: leave it out";
+  } else if (planned.request.update.states_on_disk) {
+    reason = "--offload_optimizer keeps the states on a disk, where a rule cannot update them: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||
              planned.request.precision.dtype != DType::kF32) {
     reason = "the weights are not stored as complete fp32 numbers: leave --dtype out";

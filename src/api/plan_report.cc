@@ -14,6 +14,7 @@
 #include "models/config.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/disk_use.h"
 #include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
@@ -21,6 +22,7 @@
 #include "plimsoll/commands.h"
 #include "plimsoll/plan.h"
 #include "run/run_setup.h"
+#include "run/states_folder.h"
 #include "show/report/plan_table.h"
 #include "show/report/result_files.h"
 #include "tasks/task.h"
@@ -70,7 +72,9 @@ PlannedMemory memory_of(const Plan& plan) {
                        .recomputation = {},
                        .host_arena_bytes = plan.host_arena_bytes,
                        .host_lower_bound_bytes = plan.host_lower_bound_bytes,
-                       .host_by_purpose = purposes_of(host_purposes(plan), 0)};
+                       .host_by_purpose = purposes_of(host_purposes(plan), 0),
+                       .disk_bytes = plan.disk_bytes,
+                       .disk_staging_bytes = disk_use(plan).staging_bytes};
   for (const PhaseMemory& phase : anatomy.phases) {
     memory.phases.push_back({.name = std::string(phase_name(phase.phase)),
                              .by_purpose = purposes_of(phase.by_purpose, phase.gaps_bytes),
@@ -281,6 +285,7 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
 PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
   const RunSetup setup = prepare_plan(arguments, environment);
   const Plan plan = build_plan(setup.request);
+  require_states_folder(plan, setup.arguments, posix_file_system(), 0, setup.arguments.nproc_per_node);
   PlanReport report =
       make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment));
   report.warnings = setup.diagnostics.warnings;

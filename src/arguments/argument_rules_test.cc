@@ -238,9 +238,40 @@ TEST(ResolveArguments, ZeroStage) {
     const std::string begin = "--zero_stage " + stage;
     EXPECT_TRUE(error_of({"--zero_stage", stage, "--optim", "adafactor"}).starts_with(begin + " divides"));
     EXPECT_TRUE(error_of({"--zero_stage", stage, "--offload_optimizer"}).starts_with(begin + " keeps"));
+    EXPECT_EQ(error_of({"--zero_stage", stage, "--offload_optimizer", "nvme:/nvme"}),
+              begin +
+                  " keeps the optimizer's states on the device, but --offload_optimizer nvme:/nvme stores "
+                  "them on a "
+                  "disk; give one of them");
     EXPECT_TRUE(error_of({"--zero_stage", stage, "--optimizer_in_backward", "--max_grad_norm", "0"})
                     .starts_with(begin + " sums"));
   }
+}
+
+TEST(ResolveArguments, OffloadOptimizer) {
+  const auto given = [](const std::vector<std::string>& words) { return parse(words).arguments; };
+  EXPECT_EQ(given({}).offload_optimizer, "False");
+  EXPECT_EQ(given({"--offload_optimizer"}).offload_optimizer, "True");
+  EXPECT_EQ(given({"--offload_optimizer", "no"}).offload_optimizer, "False");
+  EXPECT_FALSE(offloads_optimizer(given({"--no_offload_optimizer"})));
+  const Arguments disk = given({"--offload_optimizer", "nvme:/a b"});
+  EXPECT_TRUE(offloads_optimizer(disk));
+  EXPECT_EQ(nvme_folder(disk), "/a b");
+  EXPECT_EQ(nvme_folder(given({"--offload_optimizer"})), "");
+  EXPECT_EQ(error_of({"--offload_optimizer", "nvme:"}),
+            "--offload_optimizer nvme:: no folder is named; write nvme:/path/to/a/folder, on a disk with "
+            "room for the "
+            "optimizer's states");
+  EXPECT_EQ(
+      error_of({"--offload_optimizer", "cpu"}),
+      "--offload_optimizer cpu: expected True, False or nvme:FOLDER; True keeps the states in host memory");
+  // Settings that a program sets, and files of older versions.
+  Arguments arguments;
+  arguments.offload_optimizer = "";
+  static_cast<void>(resolve_arguments(arguments));
+  EXPECT_FALSE(offloads_optimizer(arguments));
+  EXPECT_EQ(arguments_from_json(R"({"offload_optimizer": true})").offload_optimizer, "True");
+  EXPECT_EQ(arguments_from_json(R"({"offload_optimizer": false})").offload_optimizer, "False");
 }
 
 // Returns, for any setting, a text of a value that differs from the default and from false.

@@ -86,6 +86,10 @@ constexpr std::array kExclusions = {
         "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one of "
         "them"},
     Exclusion{
+        {"zero_stage", Is::kNoneOf, "0"},
+        {"offload_optimizer", Is::kNoneOf, "False|True"},
+        "{0} keeps the optimizer's states on the device, but {1} stores them on a disk; give one of them"},
+    Exclusion{
         {"deepspeed", Is::kGiven},
         {"fsdp", Is::kGiven},
         "--deepspeed and --fsdp exclude each other: both state what the ranks divide; give one of them"},

@@ -23,7 +23,8 @@ class Blocks {
  public:
   explicit Blocks(int64_t count)
       : bytes_(count * kBlockBytes),
-        data_(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, static_cast<size_t>(bytes_))), &std::free) {
+        data_(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, static_cast<size_t>(bytes_))),
+              &std::free) {
     for (int64_t i = 0; i < bytes_; ++i) data_.get()[i] = static_cast<std::byte>(i * 7 + i / kBlockBytes);
   }
   std::span<std::byte> all() const { return {data_.get(), static_cast<size_t>(bytes_)}; }
@@ -151,7 +152,8 @@ TEST(ScratchFile, SimulatedDisksFailOnDemand) {
     EXPECT_EQ(read.block(1)[5], std::byte{0});
     faulty.fail_reads_of("states", EIO);
     EXPECT_THROW(file->read(read.all(), 0), FileError);
-    EXPECT_EQ(faulty.trace(), (std::vector<std::string>{"reserve the space of states 16384", "write states 8192 at 0"}));
+    EXPECT_EQ(faulty.trace(),
+              (std::vector<std::string>{"reserve the space of states 16384", "write states 8192 at 0"}));
   }
   EXPECT_FALSE(memory.status("states").has_value());
 }

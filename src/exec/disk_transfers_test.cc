@@ -130,8 +130,8 @@ TEST(DiskTransfers, CheckpointsReadAndWritePartsOfValues) {
   disk.read(all, 0);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + 5000));
   EXPECT_TRUE(std::all_of(all.begin(), all.begin() + 5000, [](std::byte b) { return b == std::byte{0xab}; }));
-  EXPECT_TRUE(
-      std::all_of(all.begin() + 5000 + std::ssize(part), all.end(), [](std::byte b) { return b == std::byte{0xab}; }));
+  EXPECT_TRUE(std::all_of(all.begin() + 5000 + std::ssize(part), all.end(),
+                          [](std::byte b) { return b == std::byte{0xab}; }));
 }
 
 // A failure is reported by the wait that needs the transfer, at the latest, and by all later ones, and the file is removed.

@@ -15,6 +15,7 @@
 #include "run/caches.h"
 #include "run/captured_buckets.h"
 #include "run/data_sets.h"
+#include "run/states_folder.h"
 #include "run/stored_weights.h"
 #include "tasks/task.h"
 
@@ -158,6 +159,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
   }
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
   facts.host = host_facts(setup, facts.train_bucket);
+  facts.disk = read_disk_rates(arguments, environment, files, setup.diagnostics.warnings);
   facts.link_calibration = link_calibration_of(setup, environment, files);
   if (device.kind == KernelDevice::kCuda) {
     facts.captured_buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);

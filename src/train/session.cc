@@ -19,6 +19,7 @@
 #include "run/caches.h"
 #include "run/corpus.h"
 #include "run/device_choice.h"
+#include "run/states_folder.h"
 #include "run/tokenizer_source.h"
 #include "tasks/task.h"
 #include "train/device_work.h"
@@ -38,6 +39,11 @@ Session::~Session() = default;
 std::string Session::allocate() {
   require_fit(plan_, setup_.spec(), setup_.plan_labels);
   require_free_memory(plan_, setup_.device.label);
+  const RankPlace& place = setup_.place;
+  require_states_folder(plan_, setup_.arguments, posix_file_system(), place.rank - place.local_rank,
+                        place.local_size);
+  if (plan_.disk_bytes > 0 && options_.disk.files == nullptr)
+    options_.disk = {.files = &posix_file_system(), .path = states_file(setup_.arguments, place.rank)};
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   connect();
   // The session takes over the executor only when it is complete.
@@ -56,7 +62,21 @@ std::string Session::allocate() {
   executor_ = std::move(executor);
   is_new_ = true;
   micro_batches_ = 0;
-  return tuned.empty() || loaded.empty() ? tuned + loaded : tuned + "\n" + loaded;
+  std::string lines;
+  for (const std::string& line : {tuned, loaded, describe_states_file()}) {
+    if (!line.empty()) lines += (lines.empty() ? "" : "\n") + line;
+  }
+  return lines;
+}
+
+std::string Session::describe_states_file() const {
+  const ScratchFile* file = executor_->disk_file();
+  if (file == nullptr || file->is_direct()) return {};
+  return fmt::format(
+      "the file system of '{}' refuses direct transfers (O_DIRECT), so that optimizer states pass through "
+      "the kernel's cache, "
+      "which takes memory and time; a folder on ext4 or XFS avoids that",
+      file->path());
 }
 
 std::string Session::fill_weights(Executor& executor) const {

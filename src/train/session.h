@@ -157,6 +157,8 @@ class Session {
   std::string measure_products_here(Executor& executor);
   // Returns a text about what was loaded, in Hugging Face's words.
   std::string fill_weights(Executor& executor) const;
+  // Returns a note if the states on a disk are read and written through the kernel's cache; "" otherwise.
+  std::string describe_states_file() const;
   // Returns the tokenizer's files, which are copied byte for byte into every saved model.
   std::vector<CopiedFile> tokenizer_files() const;
 

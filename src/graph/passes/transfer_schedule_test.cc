@@ -116,6 +116,15 @@ TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
+// The states on a disk of the fourth update take the bytes of those of the first. Updates of another segment begin anew, and
+// other ops between two updates of a segment do not delay the transfers.
+TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
+  std::vector<MovedUpdate> updates;
+  for (const uint32_t op : {3u, 5u, 8u, 9u, 12u})
+    updates.push_back({.op = op, .segment = op < 12 ? Segment::kBackward : Segment::kOptimizer, .bytes = 30});
+  EXPECT_EQ(Step::pairs(transfers_with_disk(updates)), (List{{3, 0}, {3, 0}, {5, 0}, {8, 1}, {12, 2}}));
+}
+
 // If little memory is free, each copy would wait for all copies back, which is slower.
 TEST(TransferSchedule, UseMinimumMemoryIfThatIsFaster) {
   Step step;

@@ -19,8 +19,8 @@ namespace {
                                 outputs_logits, freeze, rate_factors, lora] = model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, fp8, fp8_codes_at_use, gradient_dtype, fp32_products,
                                 weight_copies, copies_at_use] = precision;
-  [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, states_on_disk,
-                                elements_at_once] = update;
+  [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, states_on_disk, elements_at_once] =
+      update;
   [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels] = device;
   [[maybe_unused]] const auto& [disabled, stop_after, dump] = passes;
 }

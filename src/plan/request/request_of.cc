@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/disk_transfer.h"
 #include "base/optimizer_table.h"
 #include "hardware/gpu_constant.h"
 #include "optim/optimizer.h"
@@ -28,10 +29,10 @@ OptimizerConfig optimizer_of(const Arguments& arguments) {
 
 // Refuses offloading on a CPU, where all values are in host memory. A paged optimizer runs there, with a note.
 void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemarks& remarks) {
-  if (arguments.offload_optimizer) {
+  if (offloads_optimizer(arguments) && nvme_folder(arguments).empty()) {
     throw_error(ErrorCode::kUsage,
-                "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, or "
-                "give a GPU (--device cuda:0)");
+                "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, give a GPU "
+                "(--device cuda:0), or keep the states on a disk (--offload_optimizer nvme:FOLDER)");
   }
   if (arguments.offload_activations) {
     throw_error(ErrorCode::kUsage,
@@ -46,17 +47,17 @@ void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemark
   }
 }
 
-// Returns true if optimizer states are stored in host memory.
+// Returns true if optimizer states are stored in host memory or on a disk.
 bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimizer,
                      const PrecisionOptions& precision, bool trains) {
   const OptimizerName* name = find_optimizer_name(arguments.optim);
   const bool is_paged = name != nullptr && name->is_paged;
-  if (!trains || (!arguments.offload_optimizer && !is_paged)) return false;
+  if (!trains || (!offloads_optimizer(arguments) && !is_paged)) return false;
   // Training in 16 bits with fp32 master weights can offload these.
   if (optimizer_state_names(optimizer).empty() && !precision.has_masters()) {
     throw_error(ErrorCode::kUsage,
-                "--offload_optimizer: --optim {} has no states to store in host memory; leave it out",
-                arguments.optim);
+                "--offload_optimizer: --optim {} has no states to store {}; leave it out", arguments.optim,
+                nvme_folder(arguments).empty() ? "in host memory" : "on a disk");
   }
   return true;
 }
@@ -86,9 +87,18 @@ UpdateOptions update_of(const Arguments& arguments, const DeviceOptions& device,
   update.optimizer = optimizer_of(arguments);
   update.in_backward = arguments.optimizer_in_backward;
   if (device.is_gpu()) {
+    if (!nvme_folder(arguments).empty()) {
+      throw_error(ErrorCode::kUsage,
+                  "--offload_optimizer {}: this version keeps optimizer states on a disk only if it trains on a CPU; give "
+                  "--use_cpu, or keep them in host memory (--offload_optimizer True)",
+                  arguments.offload_optimizer);
+    }
     update.offload_states = offloads_states(arguments, update.optimizer, precision, trains);
   } else {
     check_offload_on_cpu(arguments, trains, remarks);
+    if (!nvme_folder(arguments).empty())
+      update.offload_states = offloads_states(arguments, update.optimizer, precision, trains);
+    update.states_on_disk = update.offload_states;
   }
   return update;
 }
@@ -304,7 +314,10 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.captured_buckets =
       facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
+  // The executor reads and writes states for checkpoints through a buffer.
+  if (request.update.states_on_disk) request.host.io_bytes += kTransferPieceBytes + kBlockBytes;
   if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);
+  request.disk = facts.disk;
   request.cpu_calibration = facts.cpu_calibration;
   request.links = links_of(facts.link_calibration, request.ranks, facts.device);
   warn_of_bf16_checkpoint(arguments, facts, remarks);

@@ -48,6 +48,7 @@ struct RunFacts {
   // Returns the captured buckets for other batch sizes. If it is empty, captured_buckets is used for them. Pure.
   std::function<CapturedBuckets(const BatchOptions&)> count_captured = {};
   HostFacts host = {};
+  DiskRates disk = {};  // of the disk of --offload_optimizer nvme:FOLDER
   CpuCalibration cpu_calibration = {};
   LinkCalibration link_calibration =
       {};  // for the ranks of the run; at most one of NCCL with and without P2P

@@ -203,21 +203,41 @@ TEST(RequestOf, RefusesWhatContradictsFp8) {
 }
 
 TEST(RequestOf, OffloadingNeedsAGpu) {
-  const Arguments states = with([](Arguments& a) { a.offload_optimizer = true; });
+  const Arguments states = with([](Arguments& a) { a.offload_optimizer = "True"; });
   const Arguments activations = with([](Arguments& a) { a.offload_activations = true; });
   EXPECT_EQ(
       refusal(states, cpu_facts()),
-      "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, or give "
-      "a GPU (--device cuda:0)");
+      "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, give a GPU "
+      "(--device cuda:0), or keep the states on a disk (--offload_optimizer nvme:FOLDER)");
   EXPECT_NE(refusal(activations, cpu_facts()).find("already in host memory"), std::string::npos);
   RequestRemarks remarks;
   EXPECT_TRUE(request_of(states, gpu_facts("h200"), remarks).update.offload_states);
   EXPECT_TRUE(request_of(activations, gpu_facts("h200"), remarks).offload.activations);
   const Arguments sgd = with([](Arguments& a) {
-    a.offload_optimizer = true;
+    a.offload_optimizer = "True";
     a.optim = "sgd";
   });
   EXPECT_NE(refusal(sgd, gpu_facts("h200")).find("no states"), std::string::npos);
+}
+
+TEST(RequestOf, StatesOnADiskNeedACpuAndStates) {
+  const Arguments disk = with([](Arguments& a) { a.offload_optimizer = "nvme:/nvme"; });
+  RequestRemarks remarks;
+  const PlanRequest request = request_of(disk, cpu_facts(), remarks);
+  EXPECT_TRUE(request.update.offload_states && request.update.states_on_disk);
+  EXPECT_EQ(refusal(disk, gpu_facts("h200")),
+            "--offload_optimizer nvme:/nvme: this version keeps optimizer states on a disk only if it trains "
+            "on a CPU; "
+            "give --use_cpu, or keep them in host memory (--offload_optimizer True)");
+  const Arguments sgd = with([](Arguments& a) {
+    a.offload_optimizer = "nvme:/nvme";
+    a.optim = "sgd";
+  });
+  EXPECT_EQ(refusal(sgd, cpu_facts()),
+            "--offload_optimizer: --optim sgd has no states to store on a disk; leave it out");
+  RunFacts evaluates = cpu_facts();
+  evaluates.train = false;
+  EXPECT_FALSE(request_of(disk, evaluates, remarks).update.states_on_disk);
 }
 
 TEST(RequestOf, PagedOptimizersRunOnACpuWithANote) {
@@ -255,7 +275,7 @@ TEST(RequestOf, ArgumentsOfTheDeviceAreCheckedBeforeTheFacts) {
   EXPECT_NO_THROW(check_device_arguments(Arguments(), cpu_facts().device, true));
   const Arguments full = with([](Arguments& a) {
     a.bf16_full_eval = true;
-    a.offload_optimizer = true;
+    a.offload_optimizer = "True";
     a.optim = "sgd";
   });
   EXPECT_NO_THROW(check_device_arguments(full, gpu_facts("h200").device, true)) << "it may not train";

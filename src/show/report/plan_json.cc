@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/disk_use.h"
 #include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
@@ -224,6 +225,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"optimizer_in_backward", request.update.in_backward},
       {"offload_activations", request.offload.activations},
       {"offload_optimizer", request.update.offload_states},
+      {"states_on_disk", request.update.states_on_disk},
       {"memory_limit_bytes", nullptr},
       {"host",
        {{"process_bytes", request.host.process_bytes},
@@ -249,6 +251,20 @@ Json spaces_json(const Plan& plan) {
                       {"lower_bound_bytes", plan.staging_bytes() + plan.host_lower_bound_bytes},
                       {"constant_bytes", plan.host.total()},
                       {"library_bytes", plan.host.library_bytes}});
+  }
+  if (plan.disk_bytes > 0) {
+    const DiskUse use = disk_use(plan);
+    spaces.push_back({{"name", "disk"},
+                      {"arena_bytes", plan.disk_bytes},
+                      {"lower_bound_bytes", plan.disk_bytes},
+                      {"constant_bytes", 0},
+                      {"library_bytes", 0},
+                      {"read_bytes_per_step", use.read_bytes},
+                      {"written_bytes_per_step", use.written_bytes},
+                      {"staging_bytes", use.staging_bytes},
+                      {"ms_per_step", use.ms},
+                      {"gb_per_s", plan.request.disk.both_gb_per_s},
+                      {"source", plan.request.disk.is_measured() ? "measured" : "assumed"}});
   }
   return spaces;
 }

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/disk_use.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/op_times.h"
@@ -257,6 +258,20 @@ std::string describe_host(const Plan& plan, size_t columns) {
       columns);
 }
 
+// Describes the file of optimizer states on a disk, and the time that a step takes to read and write it.
+std::string describe_disk(const Plan& plan, size_t columns) {
+  if (plan.disk_bytes == 0) return "";
+  const DiskUse use = disk_use(plan);
+  const DiskRates& rates = plan.request.disk;
+  return wrapped(
+      fmt::format("disk: optimizer states {} MiB in one file; a step reads {:.1f} and writes {:.1f} MB, which takes {:.0f} ms at "
+                  "{:.1f} GB/s ({}); {} MiB of the arena hold states on their way",
+                  format_mib(use.stored_bytes), static_cast<double>(use.read_bytes) / 1e6,
+                  static_cast<double>(use.written_bytes) / 1e6, use.ms, rates.both_gb_per_s,
+                  rates.is_measured() ? "measured on " + rates.date : "assumed", format_mib(use.staging_bytes)),
+      columns);
+}
+
 std::string describe_formulas(const Plan& plan, size_t columns) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
@@ -376,7 +391,8 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   return title(plan, labels, columns) + memory_table(plan, anatomy, characters, columns) +
          describe_constant(plan, anatomy, columns) + describe_peak(anatomy, columns) +
-         describe_arena(plan, columns) + describe_host(plan, columns) + describe_formulas(plan, columns) +
+         describe_arena(plan, columns) + describe_host(plan, columns) + describe_disk(plan, columns) +
+         describe_formulas(plan, columns) +
          (plan.request.generation.num_pages > 0 ? cache_table(plan, columns) : "") +
          operations_table(plan, columns) + recompute_table(plan, columns) + verdict(plan, columns);
 }

@@ -42,7 +42,7 @@ inline RunSpec run_of(const PlanRequest& request) {
   arguments.fp16 = request.precision.activation_dtype == DType::kF16;
   if (request.precision.copies_at_use) arguments.weight_copies = "at_use";
   arguments.optimizer_in_backward = request.update.in_backward;
-  arguments.offload_optimizer = request.update.offload_states;
+  arguments.offload_optimizer = request.update.offload_states ? "True" : "False";
   arguments.offload_activations = request.offload.activations;
   if (request.recompute.policy != RecomputePolicy::kCheap)
     arguments.recompute = recompute_policy_name(request.recompute.policy);
