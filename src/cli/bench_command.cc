@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "plimsoll/disk.h"
 #include "plimsoll/experiments.h"
 #include "plimsoll/report.h"
 
@@ -383,6 +384,20 @@ int run_one(const std::vector<std::string>& words) {
   return 0;
 }
 
+int run_bench_disk(const std::string& folder) {
+  constexpr int64_t kFileBytes = int64_t{512} << 20;
+  const DiskBenchReport report = bench_disk(folder, kFileBytes, program_environment());
+  char rates[120];
+  std::snprintf(rates, sizeof rates, "  read %.2f GB/s, write %.2f GB/s, both at a time %.2f GB/s together\n",
+                report.read_gb_per_s, report.write_gb_per_s, report.both_gb_per_s);
+  print("disk of " + folder + ", a file of " + std::to_string(report.file_bytes >> 20) + " MiB, " +
+        (report.is_direct ? "direct transfers"
+                          : "through the kernel's cache, because the file system refuses direct transfers") +
+        "\n" + rates + "wrote " + report.path +
+        ", which plans with --offload_optimizer nvme:FOLDER on this disk read");
+  return 0;
+}
+
 }  // namespace
 
 int run_bench(const std::vector<std::string>& words) {
@@ -395,6 +410,7 @@ int run_bench(const std::vector<std::string>& words) {
   }
   const BenchWords bench_words = read_bench_words(read);
   if (bench_words.links) return run_bench_links(bench_words, words);
+  if (!bench_words.disk_folder.empty()) return run_bench_disk(bench_words.disk_folder);
   return Bench(bench_words).run();
 }
 

@@ -118,14 +118,20 @@ BenchWords read_bench_words(const CommandWords& words) {
                   "bench: --seconds has no effect without --links; omit it, or give --links");
     read.links_options.seconds_per_size = seconds_of(words.value("seconds"));
   }
+  read.disk_folder = words.value("disk");
   if (words.has("repeats")) read.repeats = repeats_of(words.value("repeats"));
   read.more = words.rest;
   if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) +
-          (read.links ? 1 : 0) !=
+          (read.links ? 1 : 0) + (words.has("disk") ? 1 : 0) !=
       1) {
     throw Error(
         ErrorCode::kUsage,
-        "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate, or --links");
+        "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate, or --links, or "
+        "--disk FOLDER");
+  }
+  if (words.has("disk") && !read.more.empty()) {
+    throw Error(ErrorCode::kUsage, "bench: --disk measures a disk and no run, so that " + read.more.front() +
+                                       " has no effect; omit it");
   }
   refuse_dry_run(read.more);
   // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not

@@ -16,6 +16,7 @@ struct BenchWords {
   bool calibrate = false;
   bool peer = false;
   bool links = false;
+  std::string disk_folder = {};  // of --disk
   LinkBenchOptions links_options;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";
