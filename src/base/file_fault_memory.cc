@@ -81,7 +81,8 @@ class MemoryScratchFile final : public ScratchFile {
  private:
   void require(const std::byte* data, size_t bytes, int64_t offset) const {
     PLIMSOLL_CHECK(reinterpret_cast<uintptr_t>(data) % kBlockBytes == 0 && bytes % kBlockBytes == 0 &&
-                       offset % kBlockBytes == 0 && offset + narrow<int64_t>(bytes) <= std::ssize(node_->data),
+                       offset % kBlockBytes == 0 &&
+                       offset + narrow<int64_t>(bytes) <= std::ssize(node_->data),
                    "{} bytes at offset {} of '{}' of {} are not whole blocks of it", bytes, offset, path_,
                    node_->data.size());
   }

@@ -36,8 +36,9 @@ class PosixScratchFile final : public ScratchFile {
 
   void read(std::span<std::byte> destination, int64_t offset) const override {
     require_aligned(destination.data(), destination.size(), offset);
-    transfer(destination, offset, FileOperation::kRead,
-             [this](std::byte* data, size_t bytes, off_t at) { return ::pread(descriptor_, data, bytes, at); });
+    transfer(destination, offset, FileOperation::kRead, [this](std::byte* data, size_t bytes, off_t at) {
+      return ::pread(descriptor_, data, bytes, at);
+    });
   }
 
   void write(std::span<const std::byte> bytes, int64_t offset) override {
@@ -81,7 +82,8 @@ class PosixScratchFile final : public ScratchFile {
   void make_direct() {
     const int flags = ::fcntl(descriptor_, F_GETFL);
     if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) != 0) return;
-    const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kBlockBytes, kBlockBytes), &std::free);
+    const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kBlockBytes, kBlockBytes),
+                                                       &std::free);
     is_direct_ = block != nullptr && ::pread(descriptor_, block.get(), kBlockBytes, 0) == kBlockBytes;
     if (!is_direct_ && ::fcntl(descriptor_, F_SETFL, flags) != 0)
       throw FileError(FileOperation::kStatus, path_, errno);
@@ -92,8 +94,8 @@ class PosixScratchFile final : public ScratchFile {
     if (!is_direct_) return;
     PLIMSOLL_CHECK(reinterpret_cast<uintptr_t>(data) % kBlockBytes == 0 && bytes % kBlockBytes == 0 &&
                        offset % kBlockBytes == 0,
-                   "{} bytes at offset {} of '{}' are not whole blocks, or not at a multiple of {} in memory", bytes,
-                   offset, path_, kBlockBytes);
+                   "{} bytes at offset {} of '{}' are not whole blocks, or not at a multiple of {} in memory",
+                   bytes, offset, path_, kBlockBytes);
   }
 
   // Calls `call` until all bytes are transferred. A call that transfers only a part is continued at the last whole block, as
@@ -101,14 +103,16 @@ class PosixScratchFile final : public ScratchFile {
   template <typename Byte, typename Call>
   void transfer(std::span<Byte> bytes, int64_t offset, FileOperation operation, const Call& call) const {
     while (!bytes.empty()) {
-      const ssize_t got = call(bytes.data(), std::min(bytes.size(), kMostBytesPerTransfer), narrow<off_t>(offset));
+      const ssize_t got =
+          call(bytes.data(), std::min(bytes.size(), kMostBytesPerTransfer), narrow<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) throw FileError(operation, path_, errno);
       if (static_cast<size_t>(got) == bytes.size()) return;
       const auto done = is_direct_ ? got / kBlockBytes * kBlockBytes : narrow<int64_t>(got);
       if (done == 0) {
         throw_error(ErrorCode::kDevice,
-                    "cannot {} '{}': it ends before byte {}, so that another program has cut it; start the run again and "
+                    "cannot {} '{}': it ends before byte {}, so that another program has cut it; start the "
+                    "run again and "
                     "leave the file alone",
                     file_operation_name(operation), path_, offset + std::ssize(bytes));
       }

@@ -45,7 +45,8 @@ class DiskTransfer {
     int64_t bytes = 0;
     int64_t block_begin = 0;  // the blocks that contain them
     int64_t block_bytes = 0;
-    bool keeps_head = false;  // the first block, or the last one, contains bytes of others that a write has to keep
+    bool keeps_head =
+        false;  // the first block, or the last one, contains bytes of others that a write has to keep
     bool keeps_tail = false;
   };
   // Appends the pieces of a part. Requires: buffers of `most_bytes`, whole blocks.
@@ -58,9 +59,9 @@ class DiskTransfer {
   std::byte* buffers_;
   int64_t buffer_bytes_;
   // Used by DiskTransfers under its lock.
-  uint32_t end_ = 0;       // the position of the first op that waits for it
-  size_t next_ = 0;        // the first piece that no thread has taken
-  size_t num_done_ = 0;    // pieces
+  uint32_t end_ = 0;          // the position of the first op that waits for it
+  size_t next_ = 0;           // the first piece that no thread has taken
+  size_t num_done_ = 0;       // pieces
   uint8_t free_buffers_ = 0;  // a bit per buffer
 };
 

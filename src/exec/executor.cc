@@ -49,7 +49,8 @@ View Executor::tensor(const std::string& name) {
     run_deferred_updates();
     backend_->wait();
   }
-  PLIMSOLL_CHECK(buffer.space != Space::kDisk, "'{}' is on a disk, which is read and written by copies", name);
+  PLIMSOLL_CHECK(buffer.space != Space::kDisk, "'{}' is on a disk, which is read and written by copies",
+                 name);
   // On a CPU both arenas are directly accessible.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};

@@ -180,7 +180,8 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
 }
 
 // Returns options for a plan that keeps states in a file of this folder.
-ExecutorOptions on_disk(const test::ScratchFolder& folder, const std::string& name, Copies copies = Copies::kAtOnce) {
+ExecutorOptions on_disk(const test::ScratchFolder& folder, const std::string& name,
+                        Copies copies = Copies::kAtOnce) {
   ExecutorOptions options = options_of(copies);
   options.disk = {.files = &posix_file_system(), .path = folder.path() + "/" + name};
   return options;
@@ -665,7 +666,8 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
     std::vector<uint32_t> updates, reads, writes;
     for (uint32_t i = 0; i < graph.ops().size(); ++i) {
       const Op& op = graph.ops()[i];
-      if (op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDisk) writes.push_back(i);
+      if (op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDisk)
+        writes.push_back(i);
       if (dynamic_cast<const Update*>(op.def) == nullptr) continue;
       for (const ValueId id : op.inputs) {
         if (id == kNoValue || graph.value(id).producer == kNoOp) continue;
@@ -682,8 +684,10 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
       return copy < position && position < program.ops[copy].queue_end;
     };
     for (size_t k = 1; k + 1 < updates.size(); ++k) {
-      EXPECT_EQ(is_under_way(reads[k + 1], updates[k]), graph.ops()[updates[k]].segment == graph.ops()[updates[k + 1]].segment);
-      EXPECT_EQ(is_under_way(writes[k - 1], updates[k]), graph.ops()[updates[k]].segment == graph.ops()[updates[k - 1]].segment);
+      EXPECT_EQ(is_under_way(reads[k + 1], updates[k]),
+                graph.ops()[updates[k]].segment == graph.ops()[updates[k + 1]].segment);
+      EXPECT_EQ(is_under_way(writes[k - 1], updates[k]),
+                graph.ops()[updates[k]].segment == graph.ops()[updates[k - 1]].segment);
       EXPECT_FALSE(k >= 2 && is_under_way(writes[k - 2], updates[k]));
       EXPECT_FALSE(k + 2 < updates.size() && reads[k + 2] < updates[k]);
     }
@@ -719,10 +723,12 @@ TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   // transfers that may be under way, two of each direction, each has its buffers.
   int64_t longest_row = kFewElements;
   for (const WeightSpec& spec : plan.weights)
-    longest_row = std::max(longest_row, spec.shape.size() > 1 ? spec.elements() / spec.shape[0] : spec.elements());
+    longest_row =
+        std::max(longest_row, spec.shape.size() > 1 ? spec.elements() / spec.shape[0] : spec.elements());
   EXPECT_GT(use.staging_bytes, 0);
   EXPECT_LE(use.staging_bytes, 3 * 2 * 4 * (longest_row + 16) + 4 * transfer_scratch_bytes(4 * longest_row));
-  EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.constant_bytes()) << "the file is not part of the memory";
+  EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.constant_bytes())
+      << "the file is not part of the memory";
 }
 
 TEST(Offload, CopiesAreOrderedAndBuffersApart) {

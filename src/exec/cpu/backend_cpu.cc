@@ -325,7 +325,8 @@ class CpuBackend final : public ExecutorBackend {
   std::optional<CpuArena> host_arena_;                 // if the plan keeps values on the host
   ArenaMap host_map_;
   mutable std::optional<CollectiveThread> collectives_;  // if the plan has collective operations
-  std::unique_ptr<DiskTransfers> disk_;  // if the plan keeps values on a disk; ended before the arena is freed
+  std::unique_ptr<DiskTransfers>
+      disk_;  // if the plan keeps values on a disk; ended before the arena is freed
 };
 
 }  // namespace

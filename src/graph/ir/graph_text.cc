@@ -273,9 +273,8 @@ std::string print_graph(const Graph& graph) {
   ModuleId module{0};
   for (const Value& value : graph.values()) {
     if (value.producer != kNoOp || value.version_of != kNoValue) continue;
-    text +=
-        fmt::format("  {} %{}: {}{}{}\n", storage_name(value.storage), value.name, format_type(value.type),
-                    space_text(value), division_text(value));
+    text += fmt::format("  {} %{}: {}{}{}\n", storage_name(value.storage), value.name,
+                        format_type(value.type), space_text(value), division_text(value));
   }
   Segment segment = Segment::kForward;
   bool first = true;

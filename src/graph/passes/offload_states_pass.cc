@@ -155,8 +155,8 @@ class OffloadStates {
         updates_(find_moved(graph)),
         in_numbers_(in_numbers(graph, updates_)) {
     PLIMSOLL_CHECK(place_ == Space::kHost || (place_ == Space::kDisk && room_.live_bytes.empty()),
-                   "states are offloaded to the space '{}' with a headroom of {} positions", space_name(place_),
-                   room_.live_bytes.size());
+                   "states are offloaded to the space '{}' with a headroom of {} positions",
+                   space_name(place_), room_.live_bytes.size());
   }
 
   void run() {
@@ -322,7 +322,8 @@ Pass offload_states_pass(MemoryHeadroom room, Space place) {
   return {.name = "offload_states",
           .numerics = Numerics::kPreserving,
           .help =
-              "keeps optimizer states in the host's memory, or on a disk, and copies them to the device for each update",
+              "keeps optimizer states in the host's memory, or on a disk, and copies them to the device for "
+              "each update",
           .run = [room = std::move(room), place](Graph& graph) { OffloadStates(graph, room, place).run(); }};
 }
 

@@ -222,7 +222,8 @@ std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> upda
   std::vector<StateTransfer> transfers;
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].segment == updates[k - 1].segment;
-    transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = k >= kAtOnce ? k + 1 - kAtOnce : 0});
+    transfers.push_back(
+        {.before = updates[is_ahead ? k - 1 : k].op, .ended = k >= kAtOnce ? k + 1 - kAtOnce : 0});
   }
   return transfers;
 }

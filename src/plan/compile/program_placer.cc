@@ -98,8 +98,8 @@ void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) cons
   for (const Persistent& each : persistent_) {
     const int64_t bytes = program.graph.value(each.value).bytes(program.bucket);
     PersistentBuffer& buffer = plan.persistent[each.buffer];
-    buffer.bytes = std::max(buffer.bytes, bytes_in_space(std::max<int64_t>(bytes, 1), buffer.space,
-                                                         plan.request.device.kind));
+    buffer.bytes = std::max(
+        buffer.bytes, bytes_in_space(std::max<int64_t>(bytes, 1), buffer.space, plan.request.device.kind));
   }
 }
 

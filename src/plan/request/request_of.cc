@@ -30,9 +30,10 @@ OptimizerConfig optimizer_of(const Arguments& arguments) {
 // Refuses offloading on a CPU, where all values are in host memory. A paged optimizer runs there, with a note.
 void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemarks& remarks) {
   if (offloads_optimizer(arguments) && nvme_folder(arguments).empty()) {
-    throw_error(ErrorCode::kUsage,
-                "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, give a GPU "
-                "(--device cuda:0), or keep the states on a disk (--offload_optimizer nvme:FOLDER)");
+    throw_error(
+        ErrorCode::kUsage,
+        "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, give a GPU "
+        "(--device cuda:0), or keep the states on a disk (--offload_optimizer nvme:FOLDER)");
   }
   if (arguments.offload_activations) {
     throw_error(ErrorCode::kUsage,
@@ -55,9 +56,8 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
   if (!trains || (!offloads_optimizer(arguments) && !is_paged)) return false;
   // Training in 16 bits with fp32 master weights can offload these.
   if (optimizer_state_names(optimizer).empty() && !precision.has_masters()) {
-    throw_error(ErrorCode::kUsage,
-                "--offload_optimizer: --optim {} has no states to store {}; leave it out", arguments.optim,
-                nvme_folder(arguments).empty() ? "in host memory" : "on a disk");
+    throw_error(ErrorCode::kUsage, "--offload_optimizer: --optim {} has no states to store {}; leave it out",
+                arguments.optim, nvme_folder(arguments).empty() ? "in host memory" : "on a disk");
   }
   return true;
 }
@@ -89,7 +89,8 @@ UpdateOptions update_of(const Arguments& arguments, const DeviceOptions& device,
   if (device.is_gpu()) {
     if (!nvme_folder(arguments).empty()) {
       throw_error(ErrorCode::kUsage,
-                  "--offload_optimizer {}: this version keeps optimizer states on a disk only if it trains on a CPU; give "
+                  "--offload_optimizer {}: this version keeps optimizer states on a disk only if it trains "
+                  "on a CPU; give "
                   "--use_cpu, or keep them in host memory (--offload_optimizer True)",
                   arguments.offload_optimizer);
     }

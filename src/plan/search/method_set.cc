@@ -188,7 +188,8 @@ RunSpec with_methods(const RunSpec& run, const MethodSet& set) {
   RunSpec changed = run;
   for (const Method* method : set.methods()) {
     set_method(*method, run, changed.arguments);
-    if (method->kind == "optimizer" && stores_states_on_host(run)) changed.arguments.offload_optimizer = "True";
+    if (method->kind == "optimizer" && stores_states_on_host(run))
+      changed.arguments.offload_optimizer = "True";
   }
   static_cast<void>(resolve_arguments(changed.arguments));
   return changed;

@@ -263,13 +263,14 @@ std::string describe_disk(const Plan& plan, size_t columns) {
   if (plan.disk_bytes == 0) return "";
   const DiskUse use = disk_use(plan);
   const DiskRates& rates = plan.request.disk;
-  return wrapped(
-      fmt::format("disk: optimizer states {} MiB in one file; a step reads {:.1f} and writes {:.1f} MB, which takes {:.0f} ms at "
-                  "{:.1f} GB/s ({}); {} MiB of the arena hold states on their way",
-                  format_mib(use.stored_bytes), static_cast<double>(use.read_bytes) / 1e6,
-                  static_cast<double>(use.written_bytes) / 1e6, use.ms, rates.both_gb_per_s,
-                  rates.is_measured() ? "measured on " + rates.date : "assumed", format_mib(use.staging_bytes)),
-      columns);
+  return wrapped(fmt::format("disk: optimizer states {} MiB in one file; a step reads {:.1f} and writes "
+                             "{:.1f} MB, which takes {:.0f} ms at "
+                             "{:.1f} GB/s ({}); {} MiB of the arena hold states on their way",
+                             format_mib(use.stored_bytes), static_cast<double>(use.read_bytes) / 1e6,
+                             static_cast<double>(use.written_bytes) / 1e6, use.ms, rates.both_gb_per_s,
+                             rates.is_measured() ? "measured on " + rates.date : "assumed",
+                             format_mib(use.staging_bytes)),
+                 columns);
 }
 
 std::string describe_formulas(const Plan& plan, size_t columns) {
