@@ -4,6 +4,7 @@
 //   CUDA_INJECTION64_PATH=$PWD/libkernel_trace.so plimsoll train ...
 //
 //   KERNEL_TRACE_FILE     the output file (default: standard error)
+//   KERNEL_TRACE_SPANS    a file for the start and the end of each record in nanoseconds, its stream and its name
 //   KERNEL_TRACE_GRAPHS   1: one record per launched CUDA graph instead of one per kernel
 //
 // Records per graph cost the program almost nothing, but count the pauses between two kernels of a graph as
@@ -31,6 +32,7 @@ struct Span {
   uint64_t end;
   std::string name;
   bool is_copy = false;  // true if the activity is a copy or a fill of memory
+  uint32_t stream = 0;
 };
 
 constexpr size_t kBufferBytes = size_t{8} << 20;
@@ -74,7 +76,7 @@ Span span_of(const CUpti_Activity* record) {
   switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
       const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
-      return {kernel->start, kernel->end, kernel->name};
+      return {kernel->start, kernel->end, kernel->name, false, kernel->streamId};
     }
     case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: {
       const auto* graph = reinterpret_cast<const CUpti_ActivityGraphTrace*>(record);
@@ -82,11 +84,12 @@ Span span_of(const CUpti_Activity* record) {
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
-      return {copy->start, copy->end, "copy of kind " + std::to_string(int{copy->copyKind}), true};
+      return {copy->start, copy->end, "copy of kind " + std::to_string(int{copy->copyKind}), true,
+              copy->streamId};
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto* fill = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
-      return {fill->start, fill->end, "fill", true};
+      return {fill->start, fill->end, "fill", true, fill->streamId};
     }
     default:
       return {};
@@ -167,8 +170,19 @@ void print_totals(FILE* out, const std::map<std::string, Total>& totals, uint64_
   }
 }
 
+void write_spans(const char* path, const std::vector<Span>& spans) {
+  FILE* file = std::fopen(path, "w");
+  if (file == nullptr) return std::perror(path);
+  for (const Span& span : spans) {
+    std::fprintf(file, "%llu\t%llu\t%u\t%s\n", static_cast<unsigned long long>(span.start),
+                 static_cast<unsigned long long>(span.end), span.stream, span.name.c_str());
+  }
+  std::fclose(file);
+}
+
 void print_report(FILE* out) {
   const std::vector<Span> spans = steady_part(std::move(trace().spans));
+  if (const char* path = std::getenv("KERNEL_TRACE_SPANS")) write_spans(path, spans);
   if (spans.empty()) {
     std::fprintf(out, "kernel_trace: no record\n");
     return;

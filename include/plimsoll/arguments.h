@@ -169,9 +169,13 @@ inline std::string nvme_folder(const Arguments& arguments) {
   const std::string& value = arguments.offload_optimizer;
   return value.starts_with(kPrefix) ? value.substr(kPrefix.size()) : std::string();
 }
+// Returns the number of groups of processes that train on different batches: --tp_size processes of a group train on the same.
+inline int64_t num_data_ranks(const Arguments& arguments) {
+  return num_ranks(arguments) / arguments.tp_size;
+}
 // Returns the number of micro-batches of an optimizer step, those of all processes together.
 inline int64_t batches_per_step(const Arguments& arguments) {
-  return arguments.gradient_accumulation_steps * num_ranks(arguments);
+  return arguments.gradient_accumulation_steps * num_data_ranks(arguments);
 }
 
 // Returns the number of steps for an interval such as logging_steps. A setting of 1 or more is the number

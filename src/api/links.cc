@@ -14,7 +14,7 @@
 #include "device/comm/nccl_library.h"
 #include "device/cuda/cuda_device.h"
 #include "device/monitor/host.h"
-#include "exec/link_bench.h"
+#include "exec/link_measurement.h"
 #include "hardware/gpu_constant.h"
 #include "plimsoll/plan.h"
 #include "run/caches.h"
@@ -54,7 +54,7 @@ bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
 
 // Returns the key under which the results of these ranks are stored.
 LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
-  // As plans count them: ranks that are not divided evenly count as those of one machine.
+  // Ranks that are not divided evenly count as those of one machine, as in plans.
   const bool is_even = place.size % place.local_size == 0;
   LinkCalibration key{
       .host = host_name(), .num_ranks = place.size, .num_hosts = is_even ? place.size / place.local_size : 1};

@@ -233,6 +233,8 @@ void Trainer::Impl::require_own_update() const {
     reason = "--zero_stage gives each process only its part of the gradients and states: leave it out";
   } else if (planned.request.update.states_on_disk) {
     reason = "--offload_optimizer keeps the states on a disk, where a rule cannot update them: leave it out";
+  } else if (planned.request.ranks.tensor_size > 1) {
+    reason = "--tp_size gives each process only its part of the weights and gradients: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||
              planned.request.precision.dtype != DType::kF32) {
     reason = "the weights are not stored as complete fp32 numbers: leave --dtype out";
@@ -291,7 +293,7 @@ std::string Trainer::save_checkpoint() {
     check_foreign_checkpoints(session.files(), state, RunBegin::kNew, lines);
     remove_leftovers(session.files(), folder);
   }
-  std::string saved = save_run(session, state);
+  std::string saved = CheckpointSaver(session).save(order_checkpoint(session, state, OptimizerStates::kKept));
   run.state = std::move(state);
   for (const auto& callback : impl().callbacks) callback->on_save(saved);
   return saved;

@@ -274,6 +274,17 @@ TEST(ResolveArguments, OffloadOptimizer) {
   EXPECT_EQ(arguments_from_json(R"({"offload_optimizer": false})").offload_optimizer, "False");
 }
 
+TEST(ResolveArguments, TensorParallelism) {
+  EXPECT_NO_THROW(parse({"--tp_size", "2", "--nproc_per_node", "4"}));
+  EXPECT_NE(error_of({"--tp_size", "0"}).find("[1, 256]"), std::string::npos);
+  EXPECT_EQ(
+      error_of({"--tp_size", "2", "--zero_stage", "1"}),
+      "--tp_size 2 divides weights by heads and by columns, and --zero_stage 1 divides them or their states "
+      "in slices; give one of them");
+  EXPECT_TRUE(error_of({"--tp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"})
+                  .starts_with("--tp_size 2 needs the norm"));
+}
+
 // Returns, for any setting, a text of a value that differs from the default and from false.
 std::string another_value(const Setting& setting) {
   const Arguments defaults;

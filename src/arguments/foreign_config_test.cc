@@ -495,9 +495,15 @@ TEST(ParallelismConfig, SizesAreTheNumberOfRanks) {
   EXPECT_EQ(error_of({"--parallelism_config", R"({"dp_replicate_size": 4})", "--zero_stage", "3"}),
             "--parallelism_config: 'dp_replicate_size' is 4, which divides nothing, but --zero_stage is 3; "
             "change one of them");
-  EXPECT_EQ(
-      error_of({"--parallelism_config", R"({"tp_size": 2})"}),
-      "--parallelism_config: 'tp_size' is 2: tensor parallelism is not in this version; remove the key");
+  EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2})"}),
+            (Names{"nproc_per_node=2", "tp_size=2"}));
+  EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2})", "--nproc_per_node", "6"}),
+            (Names{"nproc_per_node=6", "tp_size=2"}));
+  EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2, "dp_replicate_size": 3})"}),
+            (Names{"nproc_per_node=6", "tp_size=2"}));
+  EXPECT_NE(
+      error_of({"--parallelism_config", R"({"tp_size": 2, "dp_shard_size": 3})"}).find("give one of them"),
+      std::string::npos);
   EXPECT_NE(error_of({"--parallelism_config", R"({"dp_replicate_size": 2, "dp_shard_size": 4})"})
                 .find("give 'dp_shard_size' alone"),
             std::string::npos);

@@ -186,8 +186,9 @@ class Replacer {
   // Sets the number of ranks, and what they divide.
   void apply_sizes(const ForeignConfig& config) {
     constexpr int64_t kMostRanks = int64_t{1} << 24;
-    int64_t copies = 1, slices = 1;
-    const ForeignValue* source = nullptr;
+    int64_t copies = 1, slices = 1, tensors = 1;
+    const ForeignValue* source = nullptr;         // of the number of ranks with different batches
+    const ForeignValue* tensor_source = nullptr;  // of the number of ranks that divide layers
     for (const ForeignValue& value : config.values) {
       int64_t size = 0;
       std::from_chars(value.text.data(), value.text.data() + value.text.size(), size);
@@ -195,8 +196,14 @@ class Replacer {
         throw_error(ErrorCode::kUsage, "{} is {}: expected a number of ranks from 1 to {}", value.where,
                     value.shown, kMostRanks);
       }
-      (value.key->path == "dp_shard_size" ? slices : copies) = size;
-      if (size > 1) source = &value;
+      const bool is_tensor = value.key->path == "tp_size";
+      (is_tensor ? tensors : value.key->path == "dp_shard_size" ? slices : copies) = size;
+      if (size > 1) (is_tensor ? tensor_source : source) = &value;
+    }
+    if (tensor_source != nullptr) {
+      apply(*tensor_source);
+      // Without another size, the number of ranks that is given states how many groups there are.
+      if (source == nullptr && !is_given("nproc_per_node")) apply_ranks(*tensor_source, tensors);
     }
     if (source == nullptr) return;
     if (copies > 1 && slices > 1) {
@@ -207,7 +214,7 @@ class Replacer {
           "among all ranks, or 'dp_replicate_size' alone to divide nothing",
           config.name, copies, slices);
     }
-    apply_ranks(*source, copies * slices);
+    apply_ranks(*source, copies * slices * tensors);
     const bool has_stage = is_given("zero_stage") || keys_.contains("zero_stage");
     const bool divides = slices > 1;
     if (has_stage && divides != (arguments_.zero_stage > 0)) {

@@ -144,6 +144,10 @@ constexpr IdleRule kRules[] = {
        if (a.save_strategy == "steps" || a.save_steps == 0.0) return {};
        return fmt::format("with --save_strategy {}; use --save_strategy steps", a.save_strategy);
      }},
+    {"async_save",
+     [](const Arguments& a) -> std::string {
+       return a.save_strategy == "no" ? "with --save_strategy no; use --save_strategy steps" : "";
+     }},
     {"ignore_data_skip",
      [](const Arguments& a) -> std::string {
        return a.resume_from_checkpoint.empty() ? "without --resume_from_checkpoint" : "";

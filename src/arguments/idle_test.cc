@@ -116,6 +116,10 @@ const std::vector<Case>& cases() {
        {"--save_strategy", "epoch"},
        {},
        "with --save_strategy epoch; use --save_strategy steps"},
+      {{"--async_save", "True"},
+       {"--save_strategy", "no"},
+       {},
+       "with --save_strategy no; use --save_strategy steps"},
       {{"--ignore_data_skip", "True"}, {}, {"--resume_from_checkpoint"}, "without --resume_from_checkpoint"},
   };
   return all;

@@ -65,6 +65,7 @@ TEST(RunCommands, HelpListsWhatTheCommandUses) {
       {"ddp_backend", true, false, false},
       {"ddp_timeout", false, false, false},
       {"max_restarts", false, false, false},
+      {"async_save", true, false, false},
   };
   const std::string plan = command_help(RunCommand::kPlan);
   const std::string evaluate = command_help(RunCommand::kEvaluate);

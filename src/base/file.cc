@@ -88,6 +88,8 @@ std::string_view file_operation_name(FileOperation operation) {
       return "create";
     case FileOperation::kOpenAppend:
       return "append to";
+    case FileOperation::kOpenWrite:
+      return "open for writing";
     case FileOperation::kRead:
       return "read";
     case FileOperation::kWrite:

@@ -33,6 +33,7 @@ enum class FileOperation : uint8_t {
   kOpenRead,
   kCreate,
   kOpenAppend,
+  kOpenWrite,
   kRead,
   kWrite,
   kSync,
@@ -99,6 +100,13 @@ class File {
   virtual int64_t pread(std::span<std::byte> destination, int64_t offset) const = 0;
   // Appends all of `bytes` to the data that was written through this File.
   virtual void write(std::span<const std::byte> bytes) = 0;
+  // Writes all of `bytes` from `offset` on, whatever was written before. Several processes may write to different ranges of
+  // one file at the same time.
+  virtual void write_at(std::span<const std::byte> bytes, int64_t offset) = 0;
+  // Sets the size of the file. New bytes are zero and take no space on the disk until they are written.
+  virtual void resize(int64_t bytes) = 0;
+  // Asks the system to start writing a range to the disk, so that a later sync() waits for less. Guarantees nothing.
+  virtual void start_sync(int64_t /*offset*/, int64_t /*bytes*/) {}
   // Returns when the written data is on the disk. After an error the file must be written again from the
   // start: the kernel may have dropped the bytes, and a second sync would report success.
   virtual void sync() = 0;
@@ -147,6 +155,8 @@ class FileSystem {
   virtual std::unique_ptr<File> create(const std::string& path) = 0;
   // Opens an existing file or creates it. Writes append to its end.
   virtual std::unique_ptr<File> open_append(const std::string& path) = 0;
+  // Opens an existing file for write_at(). Its content stays.
+  virtual std::unique_ptr<File> open_write(const std::string& path) = 0;
   // Returns the status of the file that the path refers to, following symbolic links, or nothing if it does
   // not exist.
   virtual std::optional<FileStatus> status(const std::string& path) = 0;

@@ -22,6 +22,15 @@ class FaultyFile final : public File {
                   [&] { inner_->write(bytes.first(bytes.size() / 2)); });
     inner_->write(bytes);
   }
+  void write_at(std::span<const std::byte> bytes, int64_t offset) override {
+    files_.before(FileOperation::kWrite, path(), fmt::format(" {} at {}", bytes.size(), offset),
+                  [&] { inner_->write_at(bytes.first(bytes.size() / 2), offset); });
+    inner_->write_at(bytes, offset);
+  }
+  void resize(int64_t bytes) override {
+    files_.before(FileOperation::kWrite, path(), fmt::format(" size {}", bytes));
+    inner_->resize(bytes);
+  }
   void sync() override {
     files_.before(FileOperation::kSync, path(), "");
     inner_->sync();
@@ -114,6 +123,10 @@ std::unique_ptr<File> FaultyFileSystem::create(const std::string& path) {
 std::unique_ptr<File> FaultyFileSystem::open_append(const std::string& path) {
   before(FileOperation::kOpenAppend, path, "");
   return std::make_unique<FaultyFile>(*this, inner_.open_append(path));
+}
+std::unique_ptr<File> FaultyFileSystem::open_write(const std::string& path) {
+  before(FileOperation::kOpenWrite, path, "");
+  return std::make_unique<FaultyFile>(*this, inner_.open_write(path));
 }
 std::optional<FileStatus> FaultyFileSystem::status(const std::string& path) {
   check_power();

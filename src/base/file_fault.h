@@ -49,6 +49,7 @@ class MemoryFileSystem final : public FileSystem {
   std::unique_ptr<File> open_read(const std::string& path) override;
   std::unique_ptr<File> create(const std::string& path) override;
   std::unique_ptr<File> open_append(const std::string& path) override;
+  std::unique_ptr<File> open_write(const std::string& path) override;
   std::optional<FileStatus> status(const std::string& path) override;
   std::vector<FolderEntry> list(const std::string& folder) override;
   void make_folder(const std::string& path) override;
@@ -103,6 +104,7 @@ class FaultyFileSystem final : public FileSystem {
   std::unique_ptr<File> open_read(const std::string& path) override;
   std::unique_ptr<File> create(const std::string& path) override;
   std::unique_ptr<File> open_append(const std::string& path) override;
+  std::unique_ptr<File> open_write(const std::string& path) override;
   std::optional<FileStatus> status(const std::string& path) override;
   std::vector<FolderEntry> list(const std::string& folder) override;
   void make_folder(const std::string& path) override;

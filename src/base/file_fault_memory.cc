@@ -49,6 +49,13 @@ class MemoryFile final : public File {
   void write(std::span<const std::byte> bytes) override {
     for (const std::byte byte : bytes) node_->data.push_back(static_cast<char>(byte));
   }
+  void write_at(std::span<const std::byte> bytes, int64_t offset) override {
+    const auto end = narrow<size_t>(offset) + bytes.size();
+    if (node_->data.size() < end) node_->data.resize(end);
+    for (size_t i = 0; i < bytes.size(); ++i)
+      node_->data[narrow<size_t>(offset) + i] = static_cast<char>(bytes[i]);
+  }
+  void resize(int64_t bytes) override { node_->data.resize(narrow<size_t>(bytes)); }
   void sync() override { node_->synced_data = node_->data; }
   void close() override {}
   int64_t size_bytes() const override { return std::ssize(node_->data); }
@@ -233,6 +240,13 @@ std::unique_ptr<File> MemoryFileSystem::open_append(const std::string& path) {
     place.folder->entries[place.name] = node;
   }
   return std::make_unique<MemoryFile>(node, path);
+}
+
+std::unique_ptr<File> MemoryFileSystem::open_write(const std::string& path) {
+  const Place place = locate(path, FileOperation::kOpenWrite, true);
+  if (!place.node || place.node->kind != FileKind::kFile)
+    throw FileError(FileOperation::kOpenWrite, path, place.node ? EISDIR : ENOENT);
+  return std::make_unique<MemoryFile>(place.node, path);
 }
 
 std::optional<FileStatus> MemoryFileSystem::status(const std::string& path) {

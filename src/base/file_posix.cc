@@ -72,6 +72,30 @@ class PosixFile final : public File {
     }
   }
 
+  void write_at(std::span<const std::byte> bytes, int64_t offset) override {
+    while (!bytes.empty()) {
+      const ssize_t put = ::pwrite(descriptor_, bytes.data(), std::min(bytes.size(), kMaxBytesPerCall),
+                                   narrow<off_t>(offset));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) fail(FileOperation::kWrite, path_);
+      bytes = bytes.subspan(static_cast<size_t>(put));
+      offset += put;
+    }
+  }
+
+  void resize(int64_t bytes) override {
+    while (::ftruncate(descriptor_, narrow<off_t>(bytes)) != 0) {
+      if (errno != EINTR) fail(FileOperation::kWrite, path_);
+    }
+  }
+
+  void start_sync([[maybe_unused]] int64_t offset, [[maybe_unused]] int64_t bytes) override {
+#ifdef SYNC_FILE_RANGE_WRITE
+    // An error is reported by the sync() that follows.
+    ::sync_file_range(descriptor_, offset, bytes, SYNC_FILE_RANGE_WRITE);
+#endif
+  }
+
   void sync() override {
     while (::fsync(descriptor_) != 0) {
       if (errno != EINTR) fail(FileOperation::kSync, path_);
@@ -91,7 +115,9 @@ class PosixFile final : public File {
     return status.st_size;
   }
 
-  const std::string& path() const override { return path_; }
+  const std::string& path() const override {
+    return path_;
+  }
 
   std::shared_ptr<const FileMapping> map() const override {
     const auto size = static_cast<size_t>(size_bytes());
@@ -123,6 +149,9 @@ class PosixFileSystem final : public FileSystem {
   }
   std::unique_ptr<File> open_append(const std::string& path) override {
     return open(path, O_WRONLY | O_CREAT | O_APPEND, FileOperation::kOpenAppend);
+  }
+  std::unique_ptr<File> open_write(const std::string& path) override {
+    return open(path, O_WRONLY, FileOperation::kOpenWrite);
   }
 
   std::optional<FileStatus> status(const std::string& path) override {

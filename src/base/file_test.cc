@@ -57,6 +57,25 @@ void exercise(FileSystem& files, const std::string& root) {
   EXPECT_EQ(copy.hash, hash128("hello world!"));
   EXPECT_EQ(hash_file(files, path).hash, copy.hash);
 
+  // Two writers of one file, each at its own offset.
+  const std::string shared = join_path(folder, "shared");
+  const auto created = files.create(shared);
+  created->resize(6);
+  created->close();
+  const auto left = files.open_write(shared), right = files.open_write(shared);
+  right->write_at(bytes_of("def"), 3);
+  left->write_at(bytes_of("abc"), 0);
+  right->start_sync(3, 3);
+  for (const auto& writer : {left.get(), right.get()}) {
+    writer->sync();
+    writer->close();
+  }
+  EXPECT_EQ(read_text_file(files, shared, 100), "abcdef");
+  EXPECT_NE(message_of([&] { files.open_write(join_path(folder, "nothing")); }, ErrorCode::kDevice)
+                .find("cannot open for writing '" + join_path(folder, "nothing") + "': No such file"),
+            std::string::npos);
+  files.remove_file(shared);
+
   replace_file(files, path, "new");
   EXPECT_EQ(read_text_file(files, path, 100), "new");
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,10 @@ class DiscardedFile final : public File {
   explicit DiscardedFile(std::string path) : path_(std::move(path)) {}
   int64_t pread(std::span<std::byte>, int64_t) const override { return 0; }
   void write(std::span<const std::byte> bytes) override { size_bytes_ += std::ssize(bytes); }
+  void write_at(std::span<const std::byte> bytes, int64_t offset) override {
+    size_bytes_ = std::max(size_bytes_, offset + std::ssize(bytes));
+  }
+  void resize(int64_t bytes) override { size_bytes_ = bytes; }
   void sync() override {}
   void close() override {}
   int64_t size_bytes() const override { return size_bytes_; }
@@ -33,6 +38,9 @@ class ReadingFiles final : public FileSystem {
     return std::make_unique<DiscardedFile>(path);
   }
   std::unique_ptr<File> open_append(const std::string& path) override {
+    return std::make_unique<DiscardedFile>(path);
+  }
+  std::unique_ptr<File> open_write(const std::string& path) override {
     return std::make_unique<DiscardedFile>(path);
   }
   std::optional<FileStatus> status(const std::string& path) override {

@@ -78,7 +78,11 @@ std::vector<std::string> environment_with(const Variables& variables) {
     });
     if (!is_replaced) result.emplace_back(text);
   }
-  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
+  for (const auto& [name, value] : variables) {
+    std::string& text = result.emplace_back(name);
+    text += '=';
+    text += value;
+  }
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "exec/arena_map.h"
 #include "exec/disk_transfers.h"
 #include "graph/ops/op.h"
+#include "graph/ops/slice.h"
 #include "plan/compile/kernel_choice.h"
 #include "plan/compile/plan.h"
 
@@ -94,11 +95,14 @@ class BindContext {
     return connections_;
   }
 
-  // Returns the connection to the processes of the other ranks. Errors: kInternal if there is none.
-  Communicator& communicator() const {
-    PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' without a connection to other ranks",
-                   op().def->name());
-    return *connections_.ranks;
+  // Returns the connection to the processes of the other ranks of an axis of the mesh, by default that of the op. Errors:
+  // kInternal if there is none.
+  Communicator& communicator() const { return communicator(mesh_axis_of(attributes())); }
+  Communicator& communicator(MeshAxis axis) const {
+    Communicator* ranks = connections_.of(axis);
+    PLIMSOLL_CHECK(ranks != nullptr, "'{}' without a connection to the other ranks of the {} axis",
+                   op().def->name(), mesh_axis_name(axis));
+    return *ranks;
   }
 
   View scratch() const;

@@ -40,7 +40,7 @@ const Executor::Program& Executor::program_of(std::string_view name) const {
 View Executor::tensor(const std::string& name) {
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (buffer.storage == Storage::kOutput) backend_->before_host_reads();
-  PLIMSOLL_CHECK(!buffer.divided,
+  PLIMSOLL_CHECK(buffer.is_whole(),
                  "'{}' is divided among the ranks, so that none of them can access it as a whole", name);
   PLIMSOLL_CHECK(
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
@@ -59,9 +59,9 @@ View Executor::tensor(const std::string& name) {
 
 void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
-    return read_split(split->second, offset, bytes);
+    return read_split(split->second, offset, bytes, &Executor::read);
   const PersistentBuffer& buffer = plan_.buffer(name);
-  if (buffer.divided) return read_divided(buffer, offset, bytes);
+  if (!buffer.is_whole()) return read_divided(buffer, offset, bytes);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
   run_deferred_updates();
@@ -73,7 +73,7 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
     return write_split(split->second, offset, bytes);
   const PersistentBuffer& buffer = plan_.buffer(name);
   run_deferred_updates();
-  if (buffer.divided) {
+  if (!buffer.is_whole()) {
     write_divided(buffer, offset, bytes);
   } else {
     PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
@@ -87,54 +87,118 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
 
 namespace {
 
-// The part of a piece of a divided buffer that one rank has. Offsets are in bytes.
-struct PieceOfRank {
-  int64_t in_piece = 0;  // from the begin of the piece
-  int64_t in_slice = 0;  // from the begin of the slice
-  int64_t bytes = 0;     // 0 if the rank has no part
-};
+// A piece of a buffer that ranks divide. Of the whole value, each rank has some runs of neighbouring elements, and they are
+// neighbours in its memory. Offsets are in bytes.
+class DividedPiece {
+ public:
+  DividedPiece(const PersistentBuffer& buffer, int64_t offset, int64_t bytes)
+      : buffer_(buffer),
+        width_(dtype_bytes(buffer.type.dtype)),
+        begin_(offset / width_),
+        end_(begin_ + bytes / width_) {
+    PLIMSOLL_CHECK(
+        offset >= 0 && end_ <= buffer.whole_elements() && offset % width_ == 0 && bytes % width_ == 0,
+        "{} bytes from {} on of '{}', {} long", bytes, offset, buffer.name, buffer.whole_elements() * width_);
+  }
 
-PieceOfRank piece_of_rank(const PersistentBuffer& buffer, int64_t offset, int64_t bytes, int64_t rank) {
-  const int64_t width = dtype_bytes(buffer.type.dtype);
-  const int64_t whole = buffer.whole_elements();
-  PLIMSOLL_CHECK(offset >= 0 && offset + bytes <= whole * width, "{} bytes from {} on of '{}', {} long",
-                 bytes, offset, buffer.name, whole * width);
-  const int64_t begin = buffer.divided->first_of(whole, rank) * width;
-  const int64_t end = buffer.divided->end_of(whole, rank) * width;
-  const int64_t first = std::max(offset, begin);
-  return {.in_piece = first - offset,
-          .in_slice = first - begin,
-          .bytes = std::max<int64_t>(0, std::min(offset + bytes, end) - first)};
-}
+  // Return where the part of a rank begins in its memory, and its size.
+  int64_t offset_of(int64_t rank) const { return elements_before(begin_, rank) * width_; }
+  int64_t bytes_of(int64_t rank) const { return elements_before(end_, rank) * width_ - offset_of(rank); }
+
+  // Calls `use` with the offset in the piece and the size of each run of a rank, in their order.
+  template <typename Use>
+  void for_each_run(int64_t rank, const Use& use) const {
+    const auto in_bytes = [&](int64_t first, int64_t elements) {
+      use(static_cast<size_t>((first - begin_) * width_), static_cast<size_t>(elements * width_));
+    };
+    if (buffer_.split) return buffer_.split->for_each_run(rank, begin_, end_, in_bytes);
+    const int64_t whole = buffer_.whole_elements();
+    const int64_t first = std::max(begin_, buffer_.divided->first_of(whole, rank));
+    const int64_t last = std::min(end_, buffer_.divided->end_of(whole, rank));
+    if (first < last) in_bytes(first, last - first);
+  }
+
+ private:
+  int64_t elements_before(int64_t element, int64_t rank) const {
+    if (buffer_.split) return buffer_.split->elements_before(element, rank);
+    const int64_t whole = buffer_.whole_elements();
+    const int64_t first = buffer_.divided->first_of(whole, rank);
+    return std::clamp(element, first, buffer_.divided->end_of(whole, rank)) - first;
+  }
+
+  const PersistentBuffer& buffer_;
+  int64_t width_;
+  int64_t begin_, end_;  // elements of the whole value
+};
 
 }  // namespace
 
+Communicator& Executor::owners_of(const PersistentBuffer& buffer) const {
+  Communicator* ranks = connections_.of(buffer.split ? MeshAxis::kTensor : MeshAxis::kData);
+  PLIMSOLL_CHECK(ranks != nullptr, "'{}' is divided among ranks that are not connected", buffer.name);
+  return *ranks;
+}
+
 void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes) {
-  PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' is divided among ranks that are not connected",
-                 buffer.name);
+  Communicator& ranks = owners_of(buffer);
   run_deferred_updates();
-  for (int rank = 0; rank < connections_.ranks->size(); ++rank) {
-    const PieceOfRank piece = piece_of_rank(buffer, offset, std::ssize(bytes), rank);
-    if (piece.bytes == 0) continue;
-    const std::span part =
-        bytes.subspan(static_cast<size_t>(piece.in_piece), static_cast<size_t>(piece.bytes));
-    if (rank == connections_.ranks->rank())
-      backend_->read(buffer.space, buffer.offset + piece.in_slice, part);
-    connections_.ranks->broadcast(part, rank);
+  const DividedPiece piece(buffer, offset, std::ssize(bytes));
+  std::vector<std::byte> part;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    part.resize(static_cast<size_t>(piece.bytes_of(rank)));
+    if (part.empty()) continue;
+    if (rank == ranks.rank()) backend_->read(buffer.space, buffer.offset + piece.offset_of(rank), part);
+    ranks.broadcast(part, rank);
+    size_t at = 0;
+    piece.for_each_run(rank, [&](size_t first, size_t count) {
+      std::memcpy(bytes.data() + first, part.data() + at, count);
+      at += count;
+    });
   }
+}
+
+Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
+  if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
+    // Each half has 2 bytes per element, and the weight has 4. The ranks may divide one half only.
+    const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
+    return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
+  }
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  const int64_t whole = buffer.whole_elements();
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  if (!buffer.divided) return {.begin = 0, .end = whole * width};
+  const int rank = connections_.ranks == nullptr ? 0 : connections_.ranks->rank();
+  return {.begin = buffer.divided->first_of(whole, rank) * width,
+          .end = buffer.divided->end_of(whole, rank) * width};
+}
+
+void Executor::read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
+  if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
+    return read_split(split->second, offset, bytes, &Executor::read_own);
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  if (!buffer.divided) return read(name, offset, bytes);
+  const OwnBytes own = own_bytes(name);
+  PLIMSOLL_CHECK(offset >= own.begin && offset + std::ssize(bytes) <= own.end,
+                 "{} bytes from {} on of '{}', of which this rank has {} to {}", bytes.size(), offset, name,
+                 own.begin, own.end);
+  run_deferred_updates();
+  backend_->read(buffer.space, buffer.offset + offset - own.begin, bytes);
 }
 
 void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
                              std::span<const std::byte> bytes) {
-  PLIMSOLL_CHECK(connections_.ranks != nullptr, "'{}' is divided among ranks that are not connected",
-                 buffer.name);
+  const Communicator& ranks = owners_of(buffer);
   if (buffer.storage == Storage::kWeight) {
     divided_writes_ += hash64(bytes) ^ hash64(fmt::format("{} {}", buffer.name, offset));
   }
-  const PieceOfRank piece = piece_of_rank(buffer, offset, std::ssize(bytes), connections_.ranks->rank());
-  if (piece.bytes == 0) return;
-  backend_->write(buffer.space, buffer.offset + piece.in_slice,
-                  bytes.subspan(static_cast<size_t>(piece.in_piece), static_cast<size_t>(piece.bytes)));
+  const DividedPiece piece(buffer, offset, std::ssize(bytes));
+  std::vector<std::byte> part;
+  part.reserve(static_cast<size_t>(piece.bytes_of(ranks.rank())));
+  piece.for_each_run(ranks.rank(), [&](size_t first, size_t count) {
+    part.insert(part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(first),
+                bytes.begin() + static_cast<std::ptrdiff_t>(first + count));
+  });
+  if (!part.empty()) backend_->write(buffer.space, buffer.offset + piece.offset_of(ranks.rank()), part);
 }
 
 int64_t Executor::elements(const std::string& name) const {
@@ -182,11 +246,12 @@ struct Halves {
 
 }  // namespace
 
-void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) {
+void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
+                          ReadFunction read_half) {
   Halves halves(whole.size());
   PLIMSOLL_CHECK(offset % 4 == 0, "a split weight is read from byte {} on", offset);
-  read(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
-  read(parts.remainder, offset / 2, std::as_writable_bytes(std::span(halves.low)));
+  (this->*read_half)(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
+  (this->*read_half)(parts.remainder, offset / 2, std::as_writable_bytes(std::span(halves.low)));
   for (size_t i = 0; i < halves.high.size(); ++i) {
     const float value = join_f32({halves.high[i], halves.low[i]});
     std::memcpy(whole.data() + 4 * i, &value, 4);

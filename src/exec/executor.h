@@ -64,6 +64,17 @@ class Executor {
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
+  // The bytes [begin, end) of a whole value that this rank has.
+  struct OwnBytes {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  // Returns the bytes of a persistent buffer, or of a split weight as fp32, that this rank has: all of them unless the ranks divide
+  // it.
+  OwnBytes own_bytes(const std::string& name) const;
+  // Reads like read(), but without an exchange between the ranks. Requires: the bytes are among own_bytes().
+  void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
+
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
   // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
   // program declares, or that contains a row number outside its table.
@@ -179,9 +190,15 @@ class Executor {
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
+  // Returns the ranks that divide the buffer.
+  Communicator& owners_of(const PersistentBuffer& buffer) const;
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
-  void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole);
+  using ReadFunction = void (Executor::*)(const std::string& name, int64_t offset,
+                                          std::span<std::byte> bytes);
+  // Reads both halves with `read_half`.
+  void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
+                  ReadFunction read_half);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
   // Returns the input with this source, or null if no program has one.
   const PersistentBuffer* input_with(InputSource source) const;

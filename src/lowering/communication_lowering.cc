@@ -10,11 +10,12 @@ namespace {
 
 LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   AllReduceProblem problem{.ranks = AllReduceOp::num_ranks(op.attributes()),
-                           .maps_peers = AllReduceOp::maps_peers(op.attributes())};
+                           .maps_peers = maps_peers(op.attributes())};
   for (int i = 0; i < op.num_inputs(); ++i) {
     const int64_t bytes = op.input(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
-    if (bytes < kSmallTensorBytes) problem.small_bytes += bytes;
+    // A single tensor is never copied. Its size may depend on the bucket, so that it may be small in smaller buckets only.
+    if (bytes < kSmallTensorBytes && op.num_inputs() > 1) problem.small_bytes += bytes;
     problem.peer_scratch_bytes += peer_scratch_bytes_of(op.in_shape(i).elements(bucket),
                                                         dtype_bytes(op.input(i).type.dtype), problem.ranks);
   }
@@ -23,11 +24,15 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
 
 // The outputs of both ops are whole values.
 AllReduceProblem slices_problem(const OpView& op, const Bucket& bucket) {
-  AllReduceProblem problem{.ranks = rank_slices_of(op.attributes())->ranks};
+  const RankSlices slices = *rank_slices_of(op.attributes());
+  AllReduceProblem problem{.ranks = slices.ranks, .maps_peers = maps_peers(op.attributes())};
   for (int i = 0; i < op.num_outputs(); ++i) {
     const int64_t bytes = op.output(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
     if (bytes < kSmallTensorBytes) problem.small_bytes += bytes;
+    const int64_t elements = op.out_shape(i).elements(bucket);
+    problem.peer_scratch_bytes += peer_scatter_bytes_of(elements, slices.size(elements),
+                                                        dtype_bytes(op.output(i).type.dtype), slices.ranks);
   }
   return problem;
 }

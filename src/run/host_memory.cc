@@ -41,6 +41,10 @@ constexpr int64_t kTokenizerBytesPerToken = 256;
 // text). On a GPU a record has nine more numbers and a word.
 constexpr int64_t kBytesPerLogRecord = 232;
 constexpr int64_t kBytesPerGpuRecord = 94;
+// Upper bound for the texts of a record in the two files of a checkpoint, which are in memory while the checkpoint is written in the
+// background: about 230 bytes in a line of the log and 280 in the trainer's state, twice as many on a GPU, in strings that grow by
+// doubling.
+constexpr int64_t kBytesPerLogText = 1024;
 // A label: its name in both maps of config.json, as lists, as JSON and as text when the model is saved. Measured: 720 to
 // 745 bytes.
 constexpr int64_t kBytesPerLabel = 768;
@@ -222,6 +226,8 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   host.data_bytes += tokenizer_bytes;
   const bool is_on_gpu = setup.device.options.kind == KernelDevice::kCuda;
   host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
+  if (setup.arguments.async_save)
+    host.data_bytes += num_log_records(setup) * kBytesPerLogText * (is_on_gpu ? 2 : 1);
   host.data_bytes += setup.model.config.num_labels * kBytesPerLabel;
   host.data_bytes += metric_bytes(setup);
   if (setup.data.reading_bytes > 0) {

@@ -140,13 +140,6 @@ void check_best_metric(const Arguments& arguments, const DataSets& data, std::ve
 // rank_place(); kUsage if the arguments ask for other numbers of ranks than were started, or if they cannot be equal on all machines.
 RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
   RankPlace place = rank_place(environment);
-  if (num_ranks(arguments) > 1 && num_ranks(arguments) != place.size) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--nproc_per_node {} --nnodes {} asks for {}, but the environment describes {}: start one "
-        "process per rank with torchrun, srun or mpirun, or on one machine with --nproc_per_node alone",
-        arguments.nproc_per_node, arguments.nnodes, counted(num_ranks(arguments), "rank"), place.size);
-  }
   if (place.size % place.local_size != 0) {
     throw_error(
         ErrorCode::kUsage,
@@ -154,6 +147,13 @@ RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
         "the same number of ranks, and {} is no multiple of {}: start the same number of processes on "
         "every machine",
         counted(place.size, "rank"), place.local_size, place.size, place.local_size);
+  }
+  if (num_ranks(arguments) > 1 && num_ranks(arguments) != place.size) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--nproc_per_node {} --nnodes {} asks for {}, but the environment describes {}: start one "
+        "process per rank with torchrun, srun or mpirun, or on one machine with --nproc_per_node alone",
+        arguments.nproc_per_node, arguments.nnodes, counted(num_ranks(arguments), "rank"), place.size);
   }
   arguments.nproc_per_node = place.local_size;
   arguments.nnodes = place.size / arguments.nproc_per_node;

@@ -1,6 +1,7 @@
 #include "train/checkpoint_policy.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/file.h"
 #include "run/caches.h"
@@ -19,7 +20,8 @@ CheckpointPolicy::CheckpointPolicy(Session& session, const Callbacks& callbacks,
       arguments_(session.setup().arguments),
       callbacks_(callbacks),
       learning_rate_(learning_rate),
-      state_(state) {}
+      state_(state),
+      saver_(session) {}
 
 bool CheckpointPolicy::update_best(int64_t step, const MetricMap& metrics) {
   const auto it = metrics.find(best_metric_name(arguments_));
@@ -65,12 +67,24 @@ RunState planned_state(const RunSetup& setup) {
 
 namespace {
 
-CheckpointContents contents_of(Session& session, const RunState& state, OptimizerStates states) {
+// Adds a file whose text is written from the state of the run when the checkpoint is written, or now if the state changes then.
+void add_text(CheckpointContents& contents, StateOfRun during, std::string_view name,
+              std::function<void(const PutText& put)> write) {
+  if (during == StateOfRun::kWaits) {
+    contents.streamed.push_back({std::string(name), std::move(write)});
+    return;
+  }
+  NamedText& text = contents.extra.emplace_back(NamedText{.name = std::string(name), .text = {}});
+  write([&](std::string_view piece) { text.text += piece; });
+}
+
+CheckpointContents contents_of(Session& session, const RunState& state, OptimizerStates states,
+                               StateOfRun during) {
   CheckpointContents contents;
   contents.model = session.model_contents();
   contents.run = state.run;
-  contents.streamed.push_back(
-      {std::string(kTrainerStateFile), [&state](const PutText& put) { write_trainer_state(state, put); }});
+  add_text(contents, during, kTrainerStateFile,
+           [&state](const PutText& put) { write_trainer_state(state, put); });
   if (state.arguments.save_only_model.value_or(false)) return contents;
   contents.has_optimizer_states = states == OptimizerStates::kKept;
   if (contents.has_optimizer_states) contents.optimizer_tensors = state_tensors(session.executor());
@@ -78,39 +92,61 @@ CheckpointContents contents_of(Session& session, const RunState& state, Optimize
   // An empty table is saved too, so that a run which resumes here uses the library's defaults, as this run did.
   if (session.plan().is_on_gpu())
     contents.extra.push_back({kTuningFile, tuning_table_json(session.plan().request.products.tuning)});
-  contents.streamed.push_back(
-      {kLogFile, [&state](const PutText& put) { write_log(state.log_history, put); }});
+  add_text(contents, during, kLogFile, [&state](const PutText& put) { write_log(state.log_history, put); });
   return contents;
 }
 
 }  // namespace
 
-std::string save_run(Session& session, RunState& state, OptimizerStates states) {
-  FileSystem& files = session.files();
+CheckpointOrder order_checkpoint(Session& session, RunState& state, OptimizerStates states,
+                                 StateOfRun during) {
   const std::string& output_dir = state.arguments.output_dir;
   const bool is_best = state.best.metric && state.best.step == state.step;
   if (is_best) state.best.checkpoint = "checkpoint-" + std::to_string(state.step);
   state.has_checkpoint = true;
-  std::string saved = save_checkpoint(files, output_dir, state.step, contents_of(session, state, states));
-  point_link(files, output_dir, "last", saved);
-  if (is_best) point_link(files, output_dir, "best", saved);
-  const std::optional<int64_t>& limit = state.arguments.save_total_limit;
-  if (limit && *limit > 0) {
-    const bool is_in_output_dir = state.best.checkpoint.find('/') == std::string::npos;
-    rotate_checkpoints(files, output_dir, *limit, saved, is_in_output_dir ? best_checkpoint_path(state) : "");
-  }
-  return saved;
+  const int64_t limit = state.arguments.save_total_limit.value_or(0);
+  const bool is_in_output_dir = state.best.checkpoint.find('/') == std::string::npos;
+  const std::string best = is_in_output_dir ? best_checkpoint_path(state) : "";
+  return {.output_folder = output_dir,
+          .step = state.step,
+          .contents = contents_of(session, state, states, during),
+          .after = [&files = session.files(), output_dir, is_best, limit, best](const std::string& saved) {
+            point_link(files, output_dir, "last", saved);
+            if (is_best) point_link(files, output_dir, "best", saved);
+            if (limit > 0) rotate_checkpoints(files, output_dir, limit, saved, best);
+          }};
 }
 
 void CheckpointPolicy::save(int64_t step, const TrainControl& control) {
   if (is_saved(step)) return;
   PLIMSOLL_CHECK(step == state_.step, "step {} is saved at step {}", step, state_.step);
+  finish_save();
   store_callbacks();
   state_.saved_at_end = control.stop || state_.step >= state_.max_steps;
   learning_rate_.store(state_.schedule_state);
-  last_checkpoint_ = save_run(session_, state_,
-                              keeps_optimizer_states() ? OptimizerStates::kKept : OptimizerStates::kLeftOut);
+  const std::string& output_dir = arguments_.output_dir;
+  const bool is_in_background = saver_.saves_in_background(output_dir);
+  if (!std::exchange(has_saved_, true)) {
+    if (const std::string remark = saver_.remark(output_dir); !remark.empty()) {
+      for (const auto& callback : callbacks_) callback->on_warning(remark);
+    }
+  }
+  CheckpointOrder order = order_checkpoint(
+      session_, state_, keeps_optimizer_states() ? OptimizerStates::kKept : OptimizerStates::kLeftOut,
+      is_in_background ? StateOfRun::kChanges : StateOfRun::kWaits);
+  if (is_in_background) {
+    saver_.start(std::move(order));
+    saved_step_ = step;
+    return;
+  }
+  const std::string path = saver_.save(std::move(order));
   saved_step_ = step;
+  complete(path);
+}
+
+void CheckpointPolicy::complete(const std::optional<std::string>& path) {
+  if (!path) return;
+  last_checkpoint_ = *path;
   for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
 }
 

@@ -2,11 +2,13 @@
 // ends. Checkpoints are written by io/ckpt. One thread uses an object.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/ckpt/checkpoint.h"
 #include "run/run_state.h"
+#include "train/checkpoint_saver.h"
 #include "train/learning_rate.h"
 #include "train/run_log.h"
 #include "train/session.h"
@@ -25,9 +27,19 @@ class CheckpointPolicy {
   bool update_best(int64_t step, const MetricMap& metrics);
 
   // Saves a checkpoint of this step, removes old ones by --save_total_limit and moves the links "last" and
-  // "best". Does nothing if the step was saved before. `control` tells whether the run ends with this step.
+  // "best". Does nothing if the step was saved before. `control` tells whether the run ends with this step. With --async_save it
+  // returns when the state of the step has been copied, after it has waited for the save before. Every rank calls this function and
+  // those of saves in the background at the same time.
   void save(int64_t step, const TrainControl& control);
   bool is_saved(int64_t step) const { return saved_step_ == step; }
+
+  // Saves in the background: the save lasts until finish_save() or the last continue_save(), which must be called once
+  // is_save_ready() is true on all ranks. Errors: those of a save.
+  bool is_saving() const { return saver_.is_saving(); }
+  bool is_save_ready() const { return saver_.is_ready(); }
+  void continue_save() { complete(saver_.advance()); }
+  // Waits for the end of a save, if there is one.
+  void finish_save() { complete(saver_.finish()); }
   // Makes save() write a checkpoint of this step although it was saved before.
   void forget_saved_step() { saved_step_ = -1; }
   // Notes that the run resumed from this checkpoint, which therefore counts as saved.
@@ -47,12 +59,16 @@ class CheckpointPolicy {
 
  private:
   bool keeps_optimizer_states() const;
+  // Notes that a checkpoint is complete, if there is one, and tells the callbacks.
+  void complete(const std::optional<std::string>& path);
 
   Session& session_;
   const Arguments& arguments_;
   const Callbacks& callbacks_;
   const LearningRate& learning_rate_;
   RunState& state_;
+  CheckpointSaver saver_;
+  bool has_saved_ = false;
   int64_t saved_step_ = -1;
   std::string last_checkpoint_;
 };
@@ -60,10 +76,15 @@ class CheckpointPolicy {
 // States whether a checkpoint has the optimizer's states.
 enum class OptimizerStates : uint8_t { kKept, kLeftOut };
 
-// Writes a checkpoint of this state into the run's output folder: the model, and, unless --save_only_model is True, the
-// optimizer's states if they are kept, and what a run needs to resume. Removes old ones by --save_total_limit and moves the links "last"
-// and, if this step is the best, "best". Returns the path.
-std::string save_run(Session& session, RunState& state, OptimizerStates states = OptimizerStates::kKept);
+// States whether the files of a checkpoint are written while the state of the run changes.
+enum class StateOfRun : uint8_t { kWaits, kChanges };
+
+// Returns a checkpoint of this state in the run's output folder: the model, and, unless --save_only_model is True, the
+// optimizer's states if they are kept, and what a run needs to resume. Once it is complete, the first rank removes old ones by
+// --save_total_limit and moves the links "last" and, if this step is the best, "best". With StateOfRun::kWaits, `state` must stay
+// unchanged until the checkpoint is complete.
+CheckpointOrder order_checkpoint(Session& session, RunState& state, OptimizerStates states,
+                                 StateOfRun during = StateOfRun::kWaits);
 
 // Returns the state of a run before its first step.
 RunState planned_state(const RunSetup& setup);

@@ -9,10 +9,22 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the ranks divide the buffer, or both halves of a split weight.
-bool is_divided(const Plan& plan, const std::string& buffer) {
+// Returns true if a condition holds for a buffer, or for a half of a split weight.
+template <typename Condition>
+bool holds_for(const Plan& plan, const std::string& buffer, const Condition& condition) {
   const auto split = plan.split_weights.find(buffer);
-  return plan.buffer(split != plan.split_weights.end() ? split->second.high : buffer).divided.has_value();
+  if (split == plan.split_weights.end()) return condition(plan.buffer(buffer));
+  return condition(plan.buffer(split->second.high)) || condition(plan.buffer(split->second.remainder));
+}
+
+// Returns true if each rank has a slice of the buffer.
+bool has_slices(const Plan& plan, const std::string& name) {
+  return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.divided.has_value(); });
+}
+
+// Returns true if a rank has only a part of the buffer, so that each read of it is an exchange between ranks.
+bool is_divided(const Plan& plan, const std::string& name) {
+  return holds_for(plan, name, [](const PersistentBuffer& buffer) { return !buffer.is_whole(); });
 }
 
 // Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
@@ -72,13 +84,26 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
                        std::vector<int64_t> shape) {
   TensorSource source{
       .name = std::move(name), .dtype = executor.plan().type_of(buffer).dtype, .shape = std::move(shape)};
-  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) ||
-      is_divided(executor.plan(), buffer)) {
+  const bool divided = is_divided(executor.plan(), buffer);
+  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) || divided) {
     source.fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
       executor.read(buffer, offset + from, bytes);
     };
   } else {
     source.data = static_cast<const std::byte*>(executor.tensor(buffer).data) + offset;
+  }
+  // The parts of the ranks of a tensor-parallel group are not contiguous in the file.
+  source.is_exchanged = divided && !has_slices(executor.plan(), buffer);
+  if (divided && !source.is_exchanged) {
+    const Executor::OwnBytes own = executor.own_bytes(buffer);
+    const int64_t size = source.size_bytes();
+    const int64_t begin = std::clamp<int64_t>(own.begin - offset, 0, size);
+    source.own =
+        TensorSource::OwnBytes{.begin = begin,
+                               .end = std::clamp<int64_t>(own.end - offset, begin, size),
+                               .fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
+                                 executor.read_own(buffer, offset + from, bytes);
+                               }};
   }
   return source;
 }
@@ -107,6 +132,8 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
       TensorSource source = source_of(executor, spec.name, offset, std::move(name), std::move(shape));
       if (spec.transposed) {
         source.data = nullptr;
+        source.is_exchanged = is_divided(executor.plan(), spec.name);
+        source.own.reset();
         source.fill = [matrix = std::make_shared<TransposedMatrix>(executor, spec.name, offset, source.shape,
                                                                    dtype_bytes(source.dtype))](
                           int64_t from, std::span<std::byte> bytes) { matrix->fill(from, bytes); };

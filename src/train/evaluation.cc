@@ -271,7 +271,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   };
   Evaluation evaluation(plan_, *executor_, loader, sums, start, progress, all_logits);
   if (communicator_ != nullptr) {
-    evaluation.run(*communicator_);
+    evaluation.run(*options_.connections.of(MeshAxis::kData));
   } else {
     evaluation.run();
   }

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "graph/ops/op.h"
+#include "graph/ops/slice.h"
 #include "hardware/cpu_target.h"
 #include "models/config.h"
 
@@ -31,7 +32,8 @@ uint64_t hash_of_collectives(const Plan& plan) {
   for (const ProgramPlan& program : plan.programs) {
     for (const Op& op : program.graph.ops()) {
       if (!schema_of(op).is_communication()) continue;
-      hash.update(fmt::format("{} {}", program.name, op.def->name()));
+      hash.update(
+          fmt::format("{} {} {}", program.name, op.def->name(), mesh_axis_name(mesh_axis_of(op.attributes))));
       for (const ValueId id : op.inputs) hash.update(" " + format_type(program.graph.value(id).type));
       hash.update("\n");
     }
@@ -78,7 +80,7 @@ uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   HashStream64 hash;
   std::vector<std::byte> piece;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
-    if (buffer.storage != storage || buffer.divided) continue;
+    if (buffer.storage != storage || !buffer.is_whole()) continue;
     hash.update(buffer.name);
     const int64_t bytes = buffer.elements() * dtype_bytes(buffer.type.dtype);
     for (int64_t offset = 0; offset < bytes; offset += kPiece) {
@@ -120,22 +122,28 @@ void require_equal_facts(Communicator& communicator, std::span<const RankFact> f
   }
 }
 
-void require_equal_settings(Communicator& communicator, const Arguments& arguments) {
-  const std::string own = arguments_json(common_arguments(arguments));
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own) {
   const auto num_ranks = static_cast<size_t>(communicator.size());
   const uint64_t own_size = own.size();
   std::vector<uint64_t> sizes(num_ranks);
   communicator.all_gather(std::as_bytes(std::span(&own_size, 1)), std::as_writable_bytes(std::span(sizes)));
-  const uint64_t largest = *std::ranges::max_element(sizes);
+  const uint64_t largest = std::max<uint64_t>(1, *std::ranges::max_element(sizes));
   std::string padded = own;
-  padded.resize(largest, ' ');
-  std::string all(num_ranks * largest, ' ');
+  padded.resize(largest);
+  std::string all(num_ranks * largest, '\0');
   communicator.all_gather(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)));
-  const auto text_of = [&](size_t rank) { return all.substr(rank * largest, sizes[rank]); };
-  for (size_t rank = 1; rank < num_ranks; ++rank) {
-    if (text_of(rank) == text_of(0)) continue;
-    const Arguments first = arguments_from_json(text_of(0), "the settings of rank 0");
-    const Arguments other = arguments_from_json(text_of(rank), "the settings of a rank");
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < num_ranks; ++rank) texts.push_back(all.substr(rank * largest, sizes[rank]));
+  return texts;
+}
+
+void require_equal_settings(Communicator& communicator, const Arguments& arguments) {
+  const std::vector<std::string> texts =
+      gather_texts(communicator, arguments_json(common_arguments(arguments)));
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const Arguments first = arguments_from_json(texts[0], "the settings of rank 0");
+    const Arguments other = arguments_from_json(texts[rank], "the settings of a rank");
     std::string names;
     std::string_view remedy = "start every process with the same arguments";
     for (const ArgumentDifference& difference : diff_arguments(first, other)) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct RankFact {
 // Returns a hash of the program that this process runs. Cost: reads its file, 90 MB in 20 ms if the system has it in memory.
 // Errors: FileError.
 uint64_t hash_of_program(FileSystem& files);
+
+// Returns the texts of all ranks, in the order of the ranks. Errors: kDevice if a rank has failed.
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own);
 
 // Compares the facts of all ranks. Every rank passes the same names. Errors: kUsage on every rank, naming the first fact that
 // differs, the first rank whose fact differs from that of rank 0, and both hashes; kDevice if a rank has failed.

@@ -59,6 +59,11 @@ std::string Session::allocate() {
     require_equal_facts(*communicator_, {&weights, 1});
   }
   executor->zero_states();
+  if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
+    checkpoint_buffer_ = CheckpointBuffer(plan_);
+    // All ranks save in the background, or none.
+    if (is_true_on_any_rank(checkpoint_buffer_.bytes().empty())) checkpoint_buffer_ = {};
+  }
   executor_ = std::move(executor);
   is_new_ = true;
   micro_batches_ = 0;
@@ -104,6 +109,13 @@ void Session::connect() {
   options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
   require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
+  if (mesh().tensor_size > 1) {
+    const int rank = setup_.place.rank;
+    data_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kData));
+    tensor_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kTensor));
+    options_.connections.data = data_ranks_.get();
+    options_.connections.tensor = tensor_ranks_.get();
+  }
   if (!plan_.is_on_gpu()) return;
   on_device(plan_, [&] {
     if (plan_.request.ranks.maps_peers) {
@@ -118,8 +130,12 @@ void Session::connect() {
 }
 
 void Session::sum_over_ranks(std::span<double> numbers) {
+  if (communicator_ != nullptr) communicator_->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+}
+
+void Session::sum_over_data_ranks(std::span<double> numbers) {
   if (communicator_ == nullptr) return;
-  communicator_->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
+  options_.connections.of(MeshAxis::kData)->all_reduce({numbers.data(), DType::kF64}, std::ssize(numbers));
 }
 
 bool Session::is_true_on_any_rank(bool flag) {
@@ -139,6 +155,11 @@ void Session::take_values_of_first_rank(MetricMap& metrics) {
 
 void Session::require_equal_on_ranks(std::span<const RankFact> facts) {
   if (communicator_ != nullptr) require_equal_facts(*communicator_, facts);
+}
+
+std::vector<std::string> Session::gather_texts(const std::string& own) {
+  if (communicator_ == nullptr) return {own};
+  return plimsoll::gather_texts(*communicator_, own);
 }
 
 void Session::wait_for_ranks() {
@@ -204,8 +225,8 @@ void Session::start_batches(DataPosition position, int64_t num_epochs) {
           .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
           .start = position,
           .num_epochs = num_epochs,
-          .rank = setup_.place.rank,
-          .num_ranks = setup_.place.size});
+          .rank = mesh().data_rank(setup_.place.rank),
+          .num_ranks = mesh().data_size()});
 }
 
 bool Session::next_batch(MicroBatch& batch) {
@@ -228,10 +249,10 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
   run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
-// The ranks draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
+// Ranks with different batches draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
 // divided by infinity are zero.
 void Session::stage(const MicroBatch& batch, double denominator, int64_t number) {
-  const int64_t own = batch.info.contributes ? number + setup_.place.rank : number;
+  const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,
                    batch.info.contributes ? denominator : std::numeric_limits<double>::infinity());
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), own);

@@ -20,6 +20,7 @@
 #include "plimsoll/data.h"
 #include "plimsoll/training.h"
 #include "run/run_setup.h"
+#include "train/checkpoint_buffer.h"
 
 namespace plimsoll {
 
@@ -110,14 +111,21 @@ class Session {
 
   // The place of this process among the ranks of the run.
   const RankPlace& place() const { return setup_.place; }
-  // Replaces each number by its sum over the ranks, or returns the flag of any rank. Every rank calls the same functions in
-  // the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
+  // Returns the ranks as a mesh.
+  RankMesh mesh() const {
+    return {.size = setup_.place.size, .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size)};
+  }
+  // Replace each number by its sum over all ranks, or over those that read different batches, or return the flag of any rank. Every
+  // rank calls the same functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
   void sum_over_ranks(std::span<double> numbers);
+  void sum_over_data_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);
   // Replaces the values by those of the first rank. Requires: the keys are the same on every rank.
   void take_values_of_first_rank(MetricMap& metrics);
   // Errors: as require_equal_facts().
   void require_equal_on_ranks(std::span<const RankFact> facts);
+  // Returns the texts of all ranks, in the order of the ranks.
+  std::vector<std::string> gather_texts(const std::string& own);
   // Returns when every rank has called it.
   void wait_for_ranks();
   // Tells the connection to the other ranks which part of the run begins; see RankProgress::begin().
@@ -136,6 +144,10 @@ class Session {
 
   // Returns the contents of a saved model or adapter. Valid while the session lives.
   ModelContents model_contents() const;
+
+  // Returns the buffer from which checkpoints are written in the background; an empty one if the plan has none, or if the system
+  // refused the memory to any rank.
+  std::span<std::byte> checkpoint_buffer() const { return checkpoint_buffer_.bytes(); }
 
   MemoryFigures memory() const;
   // The peak rates of the device, measured before the run if it is profiled.
@@ -167,11 +179,15 @@ class Session {
   ExecutorOptions options_;
   Plan plan_;
   std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
+  // The ranks along each axis of the mesh, if it has two.
+  std::unique_ptr<Communicator> data_ranks_;
+  std::unique_ptr<Communicator> tensor_ranks_;
   std::unique_ptr<GpuCommunicator>
       gpu_communicator_;  // one of these two if the run has several ranks on GPUs
   std::unique_ptr<PeerMemory> peers_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
+  CheckpointBuffer checkpoint_buffer_;
   bool is_new_ = true;                       // states and micro_batches_ are those of a new run
   int64_t micro_batches_ = 0;                // see micro_batches_done(); the index of random numbers
   mutable int64_t num_batches_of_rows_ = 0;  // made by batch_of(), each with masks of its own

@@ -169,7 +169,8 @@ void StepEngine::run_step() {
   }
 }
 
-// Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step.
+// Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step. The ranks of a
+// tensor-parallel group compute as many operations as this one, with the same batches.
 void StepEngine::add_other_ranks(Step& step) {
   StepInfo& info = step.info;
   std::array<double, 6> sums{info.loss,
@@ -178,13 +179,13 @@ void StepEngine::add_other_ranks(Step& step) {
                              static_cast<double>(info.num_sequences),
                              static_cast<double>(info.num_rows_computed),
                              step.flops};
-  session_.sum_over_ranks(sums);
+  session_.sum_over_data_ranks(sums);
   info.loss = sums[0];
   info.z_loss = sums[1];
   info.num_tokens = static_cast<int64_t>(sums[2]);
   info.num_sequences = static_cast<int64_t>(sums[3]);
   info.num_rows_computed = static_cast<int64_t>(sums[4]);
-  step.flops = sums[5];
+  step.flops = sums[5] * session_.mesh().tensor_size;
 }
 
 void StepEngine::finish_pending_step() {

@@ -1,6 +1,7 @@
 #include "train/train_loop.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -72,6 +73,7 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
   const int64_t rows_before = rows_trained();
   const int64_t steps_before = state_.step;
   run_steps();
+  finish_save();
   session_.begin_phase(RankPhase::kEnd, state_.step);
   log_.warn_waiting_at_end();
   TrainOutput output;
@@ -226,11 +228,23 @@ void TrainLoop::run_steps() {
   while (!engine_.has_ended()) run_step();
 }
 
-// Runs a step. If the device or the system fails, adds to the error the memory that the GPU held and the
-// checkpoint to resume from.
 void TrainLoop::run_step() {
+  explain_failure([this] { engine_.run_step(); });
+}
+
+// Waits for a save in the background.
+void TrainLoop::finish_save() {
+  if (!checkpoints_.is_saving()) return;
+  session_.begin_phase(RankPhase::kCheckpoint, state_.step);
+  explain_failure([this] { checkpoints_.finish_save(); });
+}
+
+// Does some work. If the device or the system fails, adds to the error the memory that the GPU held and the
+// checkpoint to resume from.
+template <typename Work>
+void TrainLoop::explain_failure(const Work& work) {
   try {
-    engine_.run_step();
+    work();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDevice) throw;
     const std::string held = device_has_failed() ? describe_gpu_memory(session_.plan()) : "";
@@ -286,12 +300,22 @@ StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
   const bool evaluates = control_.evaluate && session_.setup().data.evaluate;
   state_.evaluation_is_due = evaluates && evaluate(info) == Outcome::kInterrupted;
   state_.save_is_due = state_.evaluation_is_due && control_.save;
-  // All ranks stop after the same step if one of them was asked to.
-  const bool stop = session_.is_true_on_any_rank(stop_is_requested());
+  const bool stop = agree_with_ranks();
   if (control_.save || stop || (control_.stop && arguments_.save_strategy != "no")) save(info);
   interrupted_ = stop && (info.step < state_.max_steps || state_.evaluation_is_due);
   const bool is_end = control_.stop || stop || info.step >= state_.max_steps;
   return is_end ? StepEngine::AfterStep::kEnd : StepEngine::AfterStep::kContinue;
+}
+
+// Returns true if any rank was asked to stop: all of them then stop after the same step. Continues a save in the background if all
+// ranks are ready.
+bool TrainLoop::agree_with_ranks() {
+  const bool is_saving = checkpoints_.is_saving();
+  std::array<double, 2> num_ranks{stop_is_requested() ? 1.0 : 0.0,
+                                  is_saving && !checkpoints_.is_save_ready() ? 1.0 : 0.0};
+  session_.sum_over_ranks(num_ranks);
+  if (is_saving && num_ranks[1] == 0) checkpoints_.continue_save();
+  return num_ranks[0] > 0;
 }
 
 // Repeats the evaluation that a request to stop interrupted. The checkpoint from which the run resumes was saved

@@ -79,6 +79,10 @@ class TrainLoop : private StepEngine::Client {
   StepEngine::AfterStep finish_interrupted_step();
   Outcome evaluate(const StepInfo& info);
   void save(const StepInfo& info);
+  bool agree_with_ranks();
+  void finish_save();
+  template <typename Work>
+  void explain_failure(const Work& work);
   int64_t last_epoch() const;
 
   // Its end.

@@ -229,7 +229,7 @@ std::vector<Case> pass_cases() {
       argument("ArgumentPassNeeded", 2, {"--disable_pass accumulate", "--gradient_accumulation_steps"},
                {"--disable_pass", "accumulate", "--gradient_accumulation_steps", "2"}),
       argument("ArgumentStopAfterUnknown", 2,
-               {"--stop_after_pass nothing", "the passes are none, unread_rows"},
+               {"--stop_after_pass nothing", "the passes are none, tensor_parallel, unread_rows"},
                {"--stop_after_pass", "nothing"}),
       argument("ArgumentStopAfterAPass", 0, {"--stop_after_pass fuse skips ", "accumulate still runs"},
                {"--stop_after_pass", "fuse", "--gradient_accumulation_steps", "2"}),

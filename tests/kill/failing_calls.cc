@@ -3,7 +3,7 @@
 //
 // The environment configures it: PLIMSOLL_FAIL_UNDER is the folder, PLIMSOLL_FAIL_AT the number of the call
 // from 0, PLIMSOLL_FAIL_ERRNO the error, PLIMSOLL_FAIL_ON "once" or "always". Each failing call is reported
-// on standard error.
+// on standard error. PLIMSOLL_SYNC_US is the time, in microseconds, that each sync takes in addition, as on a slow disk.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -77,8 +77,20 @@ ssize_t writev(int descriptor, const iovec* parts, int count) {
   return next<ssize_t (*)(int, const iovec*, int)>("writev")(descriptor, parts, count);
 }
 
+ssize_t pwrite(int descriptor, const void* bytes, size_t count, off_t offset) {
+  if (fails("pwrite", descriptor)) return -1;
+  return next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite")(descriptor, bytes, count, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void* bytes, size_t count, off64_t offset) {
+  if (fails("pwrite64", descriptor)) return -1;
+  return next<ssize_t (*)(int, const void*, size_t, off64_t)>("pwrite64")(descriptor, bytes, count, offset);
+}
+
 int fsync(int descriptor) {
   if (fails("fsync", descriptor)) return -1;
+  if (const long us = std::strtol(setting("PLIMSOLL_SYNC_US"), nullptr, 10); us > 0)
+    usleep(static_cast<useconds_t>(us));
   return next<int (*)(int)>("fsync")(descriptor);
 }
 

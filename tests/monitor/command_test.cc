@@ -121,7 +121,7 @@ TEST_F(MonitorCommand, WordsThatItDoesNotKnow) {
 TEST_F(MonitorCommand, TopologyShowsTheLinks) {
   const ProcessResult result = monitor("bridges", {"--topology"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(holds(result.output, "\nGPU0     X      NV12    NODE")) << result.output;
+  EXPECT_TRUE(holds(result.output, "\nGPU0     X      NV12    SYS     SYS")) << result.output;
   EXPECT_TRUE(holds(result.output, "\nNV12: GPU 0 and 1, 2 and 3\n")) << result.output;
   const auto json = nlohmann::json::parse(monitor("hgx", {"--topology", "--json"}).output);
   ASSERT_EQ(json["links"].size(), 28u);
@@ -207,10 +207,10 @@ TEST_F(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
     return holds(result.output, "file=libnvidia-ml.so.1");
   };
   EXPECT_TRUE(is_opened_by({"monitor"}));
+  const std::string sizes =
+      "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=32,vocab_size=256";
   EXPECT_FALSE(
-      is_opened_by({"train", "--config_name", "bert-base-uncased", "--config_overrides",
-                    "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=32,"
-                    "vocab_size=256",
+      is_opened_by({"train", "--config_name", "bert-base-uncased", "--config_overrides", sizes,
                     "--dataset_name", "dummy", "--dummy_num_samples", "8", "--dummy_seq_length", "8",
                     "--max_steps", "1", "--save_strategy", "no", "--device", "cpu", "--output_dir", folder}));
   std::filesystem::remove_all(folder);

@@ -46,7 +46,8 @@ class LinksOfRanks : public ::testing::Test {
     const ProcessResult result = run(words);
     EXPECT_EQ(result.exit_code, 0) << result.output;
     const size_t begin = result.output.find('{');
-    return nlohmann::json::parse(result.output.substr(begin)).at("estimate");
+    const size_t end = result.output.rfind('}') + 1;
+    return nlohmann::json::parse(result.output.substr(begin, end - begin)).at("estimate");
   }
 
   // Returns the only file of the cache.

@@ -1,11 +1,7 @@
 // Runs of several processes, started by `train --nproc_per_node`: they train like one process with more accumulation steps,
 // resume on any number of processes, stop together, and end if one of them is killed. They run on CPUs, or, if
 // PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -18,68 +14,12 @@
 #include <sstream>
 
 #include "tests/bad_input/binary.h"
+#include "tests/ranks/rank_processes.h"
 #include "tests/support/places.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll::testing {
 namespace {
-
-bool on_gpus() {
-  return std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr;
-}
-
-struct Layout {
-  int ranks = 1;
-  int accumulation = 1;
-};
-
-// Returns a layout with the same batches per step on at most two GPUs.
-Layout fitting(const Layout& layout) {
-  if (!on_gpus() || layout.ranks <= 2) return layout;
-  return layout.ranks % 2 == 0 ? Layout{.ranks = 2, .accumulation = layout.accumulation * layout.ranks / 2}
-                               : Layout{.ranks = 1, .accumulation = layout.accumulation * layout.ranks};
-}
-
-// Returns the words of a run on 22 rows in batches of 3, of which the last has one row. With SGD, the rounding of sums is
-// not amplified, as it is by AdamW for gradients near zero.
-std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
-                                  const Layout& wanted, int steps,
-                                  const std::vector<std::string>& more = {}) {
-  const Layout layout = fitting(wanted);
-  std::vector<std::string> words{"train",
-                                 "--device",
-                                 on_gpus() ? "auto" : "cpu",
-                                 "--nproc_per_node",
-                                 std::to_string(layout.ranks),
-                                 "--gradient_accumulation_steps",
-                                 std::to_string(layout.accumulation),
-                                 "--config_name",
-                                 model,
-                                 "--dataset_name",
-                                 "dummy",
-                                 "--dummy_num_samples",
-                                 "22",
-                                 "--dummy_seq_length",
-                                 "12",
-                                 "--per_device_train_batch_size",
-                                 "3",
-                                 "--optim",
-                                 "sgd",
-                                 "--learning_rate",
-                                 "0.05",
-                                 "--logging_steps",
-                                 "1",
-                                 "--num_threads",
-                                 "1",
-                                 "--max_steps",
-                                 std::to_string(steps),
-                                 "--save_only_model",
-                                 "False",
-                                 "--output_dir",
-                                 output_dir};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 // Returns one value of every record of a run's log that has it.
 std::vector<double> logged(const std::string& output_dir, const std::string& key) {
@@ -212,6 +152,61 @@ TEST(RunOfRanks, DividedStatesResumeOnAnyNumberOfRanks) {
   expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
 }
 
+// Returns the settings of a run whose ranks form groups that divide the layers.
+std::vector<std::string> tensor_settings(int tensor_ranks, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {"--tp_size", std::to_string(tensor_ranks)});
+  return more;
+}
+
+// Layers that are divided among ranks change the order of sums only.
+TEST(RunOfRanks, DividesLayersLikeOneProcess) {
+  if (on_gpus()) GTEST_SKIP() << "--tp_size is refused on GPUs";
+  const TestFolder folder("ranks_tensor");
+  const std::string model = write_tiny_model(folder);
+  const std::string one = folder.path("one"), tensor = folder.path("tensor"), mesh = folder.path("mesh");
+  const auto run = [&](const std::string& name, const Layout& layout, int size) {
+    const ProcessResult result = run_plimsoll(
+        words_of(model, name, layout, 6, tensor_settings(size, {"--optim_args", "momentum=0.9"})),
+        folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  run(one, {.accumulation = 2}, 1);
+  run(tensor, {.ranks = 2, .accumulation = 2}, 2);
+  run(mesh, {.ranks = 4}, 2);
+  for (const std::string& several : {tensor, mesh}) {
+    expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
+    expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+    EXPECT_EQ(logged(several, "epoch"), logged(one, "epoch"));
+    EXPECT_EQ(logged(several, "learning_rate"), logged(one, "learning_rate"));
+  }
+}
+
+TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
+  if (on_gpus()) GTEST_SKIP() << "--tp_size is refused on GPUs";
+  const TestFolder folder("ranks_tensor_resume");
+  const std::string model = write_tiny_model(folder);
+  const std::vector<std::string> settings{"--optim_args", "momentum=0.9", "--lr_scheduler_type", "constant"};
+  const std::string one = folder.path("one"), several = folder.path("several");
+  ASSERT_EQ(
+      run_plimsoll(words_of(model, one, {.accumulation = 2}, 8, settings), folder.path("log")).exit_code, 0);
+  struct Part {
+    Layout layout;
+    int tensor_ranks;
+  };
+  int steps = 2;
+  for (const Part& part : {Part{{.accumulation = 2}, 1}, Part{{.ranks = 2, .accumulation = 2}, 2},
+                           Part{{.ranks = 4}, 2}, Part{{.ranks = 2}, 1}}) {
+    std::vector<std::string> more = tensor_settings(part.tensor_ranks, settings);
+    more.insert(more.end(), {"--save_steps", "1", "--resume_from_checkpoint", "True"});
+    const ProcessResult result =
+        run_plimsoll(words_of(model, several, part.layout, steps, more), folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    steps += 2;
+  }
+  expect_near(logged(several, "loss"), logged(one, "loss"), kRelative);
+  expect_near(logged(several, "grad_norm"), logged(one, "grad_norm"), kRelative);
+}
+
 // A configuration of DeepSpeed or FSDP is the same run as the settings that it requests, and its checkpoints resume without it.
 TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
   const TestFolder folder("ranks_deepspeed");
@@ -301,10 +296,17 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
     EXPECT_EQ(read_file(folder.path(run + "/predict_results.txt")),
               read_file(folder.path("one/predict_results.txt")));
   }
-}
-
-void wait_for(Process& process, const std::string& path) {
-  for (int i = 0; i < 60000 && process.is_running() && !std::filesystem::exists(path); ++i) sleep_us(1000);
+  if (on_gpus()) return;
+  // Groups of ranks that divide the layers evaluate different batches.
+  std::vector<std::string> divided = words("divided", {.ranks = 4});
+  divided.insert(divided.end(), {"--tp_size", "2"});
+  const ProcessResult result = run_plimsoll(divided, folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  expect_near(logged(folder.path("divided"), "eval_loss"), logged(folder.path("one"), "eval_loss"),
+              kRelative);
+  EXPECT_EQ(logged(folder.path("divided"), "eval_accuracy"), logged(folder.path("one"), "eval_accuracy"));
+  EXPECT_EQ(read_file(folder.path("divided/predict_results.txt")),
+            read_file(folder.path("one/predict_results.txt")));
 }
 
 TEST(RunOfRanks, StopsAfterOneStepWithOneCheckpoint) {
@@ -323,26 +325,6 @@ TEST(RunOfRanks, StopsAfterOneStepWithOneCheckpoint) {
   EXPECT_EQ(result.output.find("interrupted at step ", at + 1), std::string::npos) << result.output;
   const int64_t step = std::stoll(result.output.substr(at + 20));
   EXPECT_TRUE(std::filesystem::exists(run + "/checkpoint-" + std::to_string(step)));
-}
-
-// Returns a port of this host that no program uses now.
-int free_port() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                        getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(descriptor);
-  return is_bound ? ntohs(address.sin_port) : 0;
-}
-
-// Returns the variables that torchrun sets for a rank of two on this host.
-std::vector<std::string> variables_of(int rank, int port) {
-  const std::string number = std::to_string(rank);
-  return {"RANK=" + number,     "LOCAL_RANK=" + number,  "WORLD_SIZE=2",
-          "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)};
 }
 
 TEST(RunOfRanks, ARankWhosePeerIsKilledSaysSoAndEndsSoon) {
@@ -386,25 +368,12 @@ TEST(RunOfRanks, AStoppedRankIsNoticedAfterTheTimeLimit) {
   second.send(SIGKILL);
   EXPECT_EQ(result.exit_code, 7) << result.output;
   EXPECT_NE(result.output.find("did not end within 6 s: rank 0 "), std::string::npos) << result.output;
-  EXPECT_NE(result.output.find("\n     1  not known        does not answer"), std::string::npos)
-      << result.output;
+  // The column before is as wide as the part of the run in which rank 0 waits: a step, or its checkpoint.
+  const size_t row = result.output.find("\n     1  not known ");
+  ASSERT_NE(row, std::string::npos) << result.output;
+  const std::string line = result.output.substr(row + 1, result.output.find('\n', row + 1) - row - 1);
+  EXPECT_NE(line.find("  does not answer  "), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("--resume_from_checkpoint True"), std::string::npos) << result.output;
-}
-
-// Returns the processes of the ranks that the program has started, in the order of the ranks.
-std::vector<pid_t> ranks_of(const Process& launcher) {
-  const std::string pid = std::to_string(launcher.pid());
-  std::istringstream children(read_file("/proc/" + pid + "/task/" + pid + "/children"));
-  std::vector<pid_t> ranks;
-  for (pid_t child = 0; children >> child;) ranks.push_back(child);
-  return ranks;
-}
-
-// Returns the number of times that a text occurs in another.
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
 }
 
 // Without --ddp_timeout the limit depends on the time of a step, and is at least 10 s.
@@ -432,29 +401,6 @@ TEST(RunOfRanks, AStoppedRankIsNamedKilledAndStartedAgain) {
                                "/checkpoint-"),
             std::string::npos)
       << result.output;
-}
-
-// Waits until a checkpoint of this step or a later one exists, or the process ends.
-void wait_for_step(Process& process, const std::string& run, int64_t step) {
-  for (int i = 0; i < 60000 && process.is_running(); ++i) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(run, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with("checkpoint-") && std::atoll(name.c_str() + 11) >= step) return;
-    }
-    sleep_us(500);
-  }
-}
-
-// Waits until a checkpoint is being written, or the process ends.
-void wait_for_save(Process& process, const std::string& run) {
-  for (int i = 0; i < 60000 && process.is_running(); ++i) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(run, ignored)) {
-      if (entry.path().filename().string().starts_with("tmp-checkpoint-")) return;
-    }
-    sleep_us(50);
-  }
 }
 
 // Ranks are killed at random moments, and rank 0 while it writes a checkpoint. Each time the run resumes where it was.
@@ -524,7 +470,7 @@ TEST(RunOfRanks, ARestartDoesNotResumeFromAnotherRun) {
 }
 
 TEST(RunOfRanks, ARunThatIsStoppedBySigtermIsNotStartedAgain) {
-  const TestFolder folder("ranks_restart_stop");
+  const TestFolder folder("ranks_sigterm");
   const std::string model = write_tiny_model(folder);
   const std::string run = folder.path("run");
   Process process(words_of(model, run, {.ranks = 2}, 100'000,
@@ -628,7 +574,7 @@ TEST(RunOfRanks, ARankThatNeverArrivesIsNamed) {
 TEST(RunOfRanks, MachinesWithDifferentNumbersOfRanksAreRefused) {
   const TestFolder folder("ranks_uneven");
   const std::string model = write_tiny_model(folder);
-  std::vector<std::string> words = words_of(model, folder.path("run"), {.ranks = 1}, 3);
+  const std::vector<std::string> words = words_of(model, folder.path("run"), {.ranks = 2}, 3);
   const ProcessResult result = run_plimsoll(words, folder.path("log"), 30'000,
                                             {"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=3", "LOCAL_WORLD_SIZE=2",
                                              "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29999"});

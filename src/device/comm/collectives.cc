@@ -96,19 +96,24 @@ class RingPass {
   int first_sent_;
 };
 
-int next_rank(const GlooMesh& mesh) {
-  return modulo(mesh.rank() + 1, mesh.size());
+int next_rank(const Transfer& transfer) {
+  return modulo(transfer.rank() + 1, transfer.size());
 }
-int previous_rank(const GlooMesh& mesh) {
-  return modulo(mesh.rank() - 1, mesh.size());
+int previous_rank(const Transfer& transfer) {
+  return modulo(transfer.rank() - 1, transfer.size());
+}
+
+// Returns memory that is sent to and received from a rank of the group.
+TransferBuffer buffer_for(const Transfer& transfer, int rank, void* data, size_t bytes) {
+  return {transfer.mesh, transfer.in_mesh(rank), data, bytes};
 }
 
 // Gathers the chunks of `data` in a ring, beginning with the chunk that this rank has.
 void gather_chunks(const Transfer& transfer, uint64_t slot, std::span<std::byte> data, size_t element_bytes,
                    const std::vector<Range>& chunks, int64_t num_segments, int own_chunk) {
   const RingPass pass(chunks, num_segments, own_chunk);
-  TransferBuffer to_next(transfer.mesh, next_rank(transfer.mesh), data.data(), data.size());
-  TransferBuffer from_previous(transfer.mesh, previous_rank(transfer.mesh), data.data(), data.size());
+  TransferBuffer to_next = buffer_for(transfer, next_rank(transfer), data.data(), data.size());
+  TransferBuffer from_previous = buffer_for(transfer, previous_rank(transfer), data.data(), data.size());
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
     if (step >= 2) {
       if (pass.received(step - 2).size > 0) from_previous.wait_received(transfer.deadline);
@@ -195,8 +200,8 @@ class DirectReduction {
                   std::span<std::byte> staging)
       : transfer_(transfer),
         sums_(sums),
-        rank_(transfer.mesh.rank()),
-        size_(transfer.mesh.size()),
+        rank_(transfer.rank()),
+        size_(transfer.size()),
         data_(data),
         staging_(staging),
         blocks_(parts, sizeof(T)) {
@@ -207,10 +212,11 @@ class DirectReduction {
         peers_.emplace_back();
         continue;
       }
-      peers_.push_back(
-          {.peer = std::make_unique<TransferBuffer>(transfer.mesh, peer, data.data(), data.size_bytes()),
-           .gathered = std::make_unique<TransferBuffer>(transfer.mesh, peer, data.data(), data.size_bytes()),
-           .staged = std::make_unique<TransferBuffer>(transfer.mesh, peer, staging.data(), staging.size())});
+      const auto buffer = [&](auto memory) {
+        return std::make_unique<TransferBuffer>(transfer.mesh, transfer.in_mesh(peer), memory.data(),
+                                                memory.size_bytes());
+      };
+      peers_.push_back({.peer = buffer(data), .gathered = buffer(data), .staged = buffer(staging)});
     }
   }
 
@@ -316,10 +322,10 @@ template <typename T>
 void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vector<Range>& chunks,
                    int64_t num_segments, int first_sent, std::span<std::byte> staging) {
   PLIMSOLL_CHECK(staging.size() >= 2 * kSegmentBytes);
-  GlooMesh& mesh = transfer.mesh;
   const RingPass pass(chunks, num_segments, first_sent);
-  TransferBuffer to_next(mesh, next_rank(mesh), data.data(), data.size_bytes());
-  TransferBuffer from_previous(mesh, previous_rank(mesh), staging.data(), staging.size());
+  TransferBuffer to_next = buffer_for(transfer, next_rank(transfer), data.data(), data.size_bytes());
+  TransferBuffer from_previous =
+      buffer_for(transfer, previous_rank(transfer), staging.data(), staging.size());
   const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
   // Two segments are in transit at a time. The segment that a step sends was received at least two steps earlier.
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
@@ -338,13 +344,12 @@ void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vecto
 
 template <typename T>
 void ring_all_reduce(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
-  GlooMesh& mesh = transfer.mesh;
-  const std::vector<Range> chunks = equal_parts(static_cast<int64_t>(data.size()), mesh.size());
+  const std::vector<Range> chunks = equal_parts(static_cast<int64_t>(data.size()), transfer.size());
   const int64_t num_segments =
       segments_per_chunk(static_cast<int64_t>(bytes_of(largest_size(chunks), sizeof(T))));
-  reduce_chunks(transfer, data, chunks, num_segments, mesh.rank(), staging);
+  reduce_chunks(transfer, data, chunks, num_segments, transfer.rank(), staging);
   gather_chunks(transfer, transfer.slot + 1, std::as_writable_bytes(data), sizeof(T), chunks, num_segments,
-                next_rank(mesh));
+                next_rank(transfer));
 }
 
 // 16-bit data and small data are summed by direct exchange.
@@ -359,7 +364,7 @@ bool is_summed_directly(std::span<T> data) {
 template <typename T>
 void all_reduce_elements(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging) {
   if (!is_summed_directly(data)) return ring_all_reduce(transfer, data, staging);
-  const std::vector<Range> parts = equal_parts(static_cast<int64_t>(data.size()), transfer.mesh.size());
+  const std::vector<Range> parts = equal_parts(static_cast<int64_t>(data.size()), transfer.size());
   DirectReduction<T>(transfer, data, parts, Sums::kAll, staging).run();
 }
 
@@ -374,7 +379,7 @@ void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::s
   const int64_t num_segments =
       segments_per_chunk(static_cast<int64_t>(bytes_of(largest_size(parts), sizeof(T))));
   // The part of this rank arrives last.
-  reduce_chunks(transfer, data, parts, num_segments, previous_rank(transfer.mesh), staging);
+  reduce_chunks(transfer, data, parts, num_segments, previous_rank(transfer), staging);
 }
 
 template void all_reduce_elements<float>(const Transfer&, std::span<float>, std::span<std::byte>);
@@ -397,11 +402,10 @@ template void reduce_scatter_elements<F16>(const Transfer&, std::span<F16>, std:
                                            std::span<std::byte>);
 
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root) {
-  GlooMesh& mesh = transfer.mesh;
-  const bool receives = mesh.rank() != root;
-  const bool sends = next_rank(mesh) != root;
-  TransferBuffer from_previous(mesh, previous_rank(mesh), bytes.data(), bytes.size());
-  TransferBuffer to_next(mesh, next_rank(mesh), bytes.data(), bytes.size());
+  const bool receives = transfer.rank() != root;
+  const bool sends = next_rank(transfer) != root;
+  TransferBuffer from_previous = buffer_for(transfer, previous_rank(transfer), bytes.data(), bytes.size());
+  TransferBuffer to_next = buffer_for(transfer, next_rank(transfer), bytes.data(), bytes.size());
   const auto segment_bytes = [&](size_t offset) {
     return offset < bytes.size() ? std::min(kSegmentBytes, bytes.size() - offset) : 0;
   };
@@ -419,25 +423,25 @@ void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int r
 }
 
 void ring_all_gather(const Transfer& transfer, std::span<std::byte> all) {
-  const std::vector<Range> chunks = equal_parts(static_cast<int64_t>(all.size()), transfer.mesh.size());
+  const std::vector<Range> chunks = equal_parts(static_cast<int64_t>(all.size()), transfer.size());
   gather_chunks(transfer, transfer.slot, all, 1, chunks, segments_per_chunk(largest_size(chunks)),
-                transfer.mesh.rank());
+                transfer.rank());
 }
 
 void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
                            std::span<const int64_t> part_bytes) {
   const std::vector<Range> chunks = parts_of_sizes(part_bytes);
   gather_chunks(transfer, transfer.slot, all, 1, chunks, segments_per_chunk(largest_size(chunks)),
-                transfer.mesh.rank());
+                transfer.rank());
 }
 
 void dissemination_barrier(const Transfer& transfer) {
-  GlooMesh& mesh = transfer.mesh;
+  const int rank = transfer.rank(), size = transfer.size();
   std::byte sent{};
   std::byte received{};
-  for (int64_t distance = 1; distance < mesh.size(); distance *= 2) {
-    TransferBuffer from(mesh, modulo(mesh.rank() - distance, mesh.size()), &received, 1);
-    TransferBuffer to(mesh, modulo(mesh.rank() + distance, mesh.size()), &sent, 1);
+  for (int64_t distance = 1; distance < size; distance *= 2) {
+    TransferBuffer from = buffer_for(transfer, modulo(rank - distance, size), &received, 1);
+    TransferBuffer to = buffer_for(transfer, modulo(rank + distance, size), &sent, 1);
     from.receive(transfer.slot, 0, 1);
     to.send(transfer.slot, 0, 1);
     from.wait_received(transfer.deadline);

@@ -1,13 +1,14 @@
 // The algorithms of the collective operations, as sequences of transfers between pairs of ranks (gloo_mesh.h). Each
-// function is called by all ranks with the same arguments, except for addresses. `slot` identifies one call and the
+// function is called by all ranks of a group with the same arguments, except for addresses. `slot` identifies one call and the
 // call after it: a function uses `slot` and `slot + 1`. `deadline` is the time limit. All throw TransferFailure.
 //
-// n is the number of ranks. A message has at most kSegmentBytes, so that transfers, sums and forwarding overlap.
+// n is the number of ranks of the group, which are numbered from 0. A message has at most kSegmentBytes, so that transfers, sums and forwarding overlap.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "device/comm/gloo_mesh.h"
 
@@ -21,10 +22,24 @@ inline constexpr size_t kStagingBytes = 4 * kSegmentBytes;
 // ms both ways.
 inline constexpr size_t kDirectBytes = size_t{256} << 10;
 
+// Some of the ranks of a mesh, which work together.
+struct RankGroup {
+  std::vector<int> members = {};  // their numbers in the mesh
+  int rank = 0;                   // the position of this rank in the list
+};
+
 struct Transfer {
   GlooMesh& mesh;
   uint64_t slot;
   SteadyTime deadline;
+  const RankGroup* group = nullptr;  // null: all ranks of the mesh
+
+  int rank() const { return group != nullptr ? group->rank : mesh.rank(); }
+  int size() const { return group != nullptr ? static_cast<int>(group->members.size()) : mesh.size(); }
+  // Returns the number in the mesh of a rank of the group.
+  int in_mesh(int rank_of_group) const {
+    return group != nullptr ? group->members[static_cast<size_t>(rank_of_group)] : rank_of_group;
+  }
 };
 
 // Sums the elements over all ranks. T: float, double, int32_t, int64_t (which wrap around), BF16, F16. Every rank

@@ -38,6 +38,12 @@ void Communicator::all_gather_parts(std::byte* all, std::span<const int64_t> par
   }
 }
 
+std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& members) {
+  PLIMSOLL_CHECK(members.size() == 1 && members.front() == rank(), "a group of {} ranks of {}",
+                 members.size(), size());
+  return std::make_unique<SingleRank>();
+}
+
 std::unique_ptr<Communicator> connect_ranks(const RankPlace& place, const CommunicatorOptions& options) {
   if (place.size < 1 || place.rank < 0 || place.rank >= place.size) {
     throw_error(ErrorCode::kUsage,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/rank_place.h"
 #include "base/view.h"
@@ -42,6 +43,11 @@ class Communicator {
   virtual void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes);
   // Returns when every rank has called it. Errors: as all_reduce().
   virtual void barrier() = 0;
+  // Returns a communicator of some of the ranks, in this order, which contain this rank. Every rank of this object has to call it,
+  // and afterwards to call the functions of this object and of its groups in one order with the same sizes, so that the ranks of
+  // all groups of one division work at the same time. This object has to outlive the result. Without an implementation of its
+  // own it returns a group of one rank.
+  virtual std::unique_ptr<Communicator> group(const std::vector<int>& members);
   // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that
   // names the rank. An empty function removes it; the call returns when no call of the older one runs. The function must
   // not throw and must not use this object.

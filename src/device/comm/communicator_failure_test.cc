@@ -84,6 +84,7 @@ TEST(CommunicatorFailure, RanksOfDifferentProgramsAreRefusedWithBothHashes) {
   std::array<ErrorOfCall, 2> errors;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(2);
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
         errors[static_cast<size_t>(rank)] = error_of([&] {
@@ -118,6 +119,7 @@ TEST(CommunicatorFailure, ARankThatLeftIsNamedByTheOthers) {
   std::array<ErrorOfCall, 3> errors;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(3);
     for (int rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
         const auto ranks = connect_ranks(place_on_this_host(rank, 3, port), kTestLimits);
@@ -166,6 +168,7 @@ TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
                                       .operation_timeout = milliseconds(300)};
   std::vector<std::jthread> threads;
+  threads.reserve(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       const auto ranks = connect_ranks(place_on_this_host(rank, 2, port), limits);

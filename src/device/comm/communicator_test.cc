@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/rank_mesh.h"
 #include "device/comm/collectives.h"
 #include "device/comm/testing/rank_threads.h"
 
@@ -104,6 +105,7 @@ TEST_P(AllReduce, HalvesAreAddedInFp32InTheOrderOfTheRanksAndRoundedOnce) {
   for (size_t k = 0; k < sums.size(); ++k) {
     const auto [dtype, count] = sums[k];
     std::vector<Bytes> inputs;
+    inputs.reserve(static_cast<size_t>(size));
     for (int rank = 0; rank < size; ++rank)
       inputs.push_back(make_elements(dtype, count, rank, &rough_element));
     Bytes expected(results[0][k].size());
@@ -247,6 +249,40 @@ TEST(Communicator, APlaceOutsideTheRunIsRefused) {
   }
   EXPECT_EQ(error_of([] { connect_ranks({.rank = 0, .size = 2}); }).code, ErrorCode::kUsage)
       << "no address of the store";
+}
+
+// The ranks of a mesh of 3 x 2 work along both axes and all together, with sizes for both algorithms.
+TEST(Groups, WorkAlongEachAxisOfAMesh) {
+  const RankMesh mesh{.size = 6, .tensor_size = 2};
+  run_ranks(mesh.size, [&](Communicator& ranks) {
+    const int rank = ranks.rank();
+    for (const MeshAxis axis : {MeshAxis::kTensor, MeshAxis::kData}) {
+      const std::vector<int> members = mesh.group_of(rank, axis);
+      const std::unique_ptr<Communicator> group = ranks.group(members);
+      ASSERT_EQ(group->size(), std::ssize(members));
+      EXPECT_EQ(members[static_cast<size_t>(group->rank())], rank);
+      for (const int64_t count : {int64_t{1}, int64_t{1000}, int64_t{200'000}}) {
+        Bytes bytes = make_elements(DType::kF32, count, rank, &exact_element);
+        group->all_reduce({bytes.data(), DType::kF32}, count);
+        for (int64_t i = 0; i < count; i += 97) {
+          double sum = 0;
+          for (const int member : members) sum += exact_element(member, i);
+          ASSERT_EQ((View{bytes.data(), DType::kF32}.load(i)), sum);
+        }
+        Bytes all = make_elements(DType::kF32, count, rank, &exact_element);
+        ranks.all_reduce({all.data(), DType::kF32}, count);
+      }
+      std::vector<int> gathered(members.size());
+      group->all_gather(std::as_bytes(std::span(&rank, 1)), std::as_writable_bytes(std::span(gathered)));
+      EXPECT_EQ(gathered, members);
+      int first = rank;
+      group->broadcast(std::as_writable_bytes(std::span(&first, 1)), 0);
+      EXPECT_EQ(first, members.front());
+      group->barrier();
+    }
+    const std::unique_ptr<Communicator> alone = ranks.group({rank});
+    EXPECT_EQ(alone->size(), 1);
+  });
 }
 
 }  // namespace

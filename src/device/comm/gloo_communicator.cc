@@ -16,6 +16,7 @@
 #include "device/comm/blocked_signals.h"
 #include "device/comm/collectives.h"
 #include "device/comm/gloo_mesh.h"
+#include "device/comm/gloo_operations.h"
 #include "device/comm/store_client.h"
 #include "device/comm/store_server.h"
 
@@ -86,10 +87,9 @@ std::string sentence(const std::string& text) {
   return text.find('\n') == std::string::npos ? text + "." : text;
 }
 
-class GlooCommunicator final : public Communicator, private StoreObserver {
+class GlooCommunicator final : public GlooOperations, private StoreObserver {
  public:
-  GlooCommunicator(const RankPlace& place, const CommunicatorOptions& options)
-      : place_(place), staging_memory_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)) {
+  GlooCommunicator(const RankPlace& place, const CommunicatorOptions& options) : place_(place) {
     const SteadyTime deadline = std::chrono::steady_clock::now() + options.connect_timeout;
     const auto left = [&] { return milliseconds(std::max(1, milliseconds_until(deadline))); };
     if (place.is_first()) server_.emplace(place.store_host, place.store_port, place.size);
@@ -127,57 +127,9 @@ class GlooCommunicator final : public Communicator, private StoreObserver {
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
 
-  void all_reduce(View data, int64_t count) override {
-    PLIMSOLL_CHECK(count >= 0 && (count == 0 || data), "all_reduce of {} elements", count);
-    if (count == 0) return;
-    run(fmt::format("all_reduce of {} {} elements", count, dtype_name(data.dtype)),
-        [&](const Transfer& transfer) {
-          with_elements(data, count,
-                        [&](auto elements) { all_reduce_elements(transfer, elements, staging_); });
-        });
-  }
-
-  void reduce_scatter(View data, std::span<const int64_t> counts) override {
-    PLIMSOLL_CHECK(std::ssize(counts) == size(), "{} parts of {} ranks", counts.size(), size());
-    const int64_t count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-    if (count == 0) return;
-    run(fmt::format("reduce_scatter of {} {} elements", count, dtype_name(data.dtype)),
-        [&](const Transfer& transfer) {
-          with_elements(data, count, [&](auto elements) {
-            reduce_scatter_elements(transfer, elements, counts, staging_);
-          });
-        });
-  }
-
-  void broadcast(std::span<std::byte> bytes, int root) override {
-    PLIMSOLL_CHECK(root >= 0 && root < size(), "broadcast from rank {} of {}", root, size());
-    if (bytes.empty()) return;
-    run(
-        fmt::format("broadcast of {} bytes from rank {}", bytes.size(), root),
-        [&](const Transfer& transfer) { chain_broadcast(transfer, bytes, root); },
-        RankProgress::Kind::kSomeRanks);
-  }
-
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    PLIMSOLL_CHECK(all.size() == mine.size() * static_cast<size_t>(size()),
-                   "{} bytes of {} ranks gathered into {}", mine.size(), size(), all.size());
-    if (mine.empty()) return;
-    std::memmove(all.data() + mine.size() * static_cast<size_t>(rank()), mine.data(), mine.size());
-    run(fmt::format("all_gather of {} bytes per rank", mine.size()),
-        [&](const Transfer& transfer) { ring_all_gather(transfer, all); });
-  }
-
-  void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes) override {
-    PLIMSOLL_CHECK(std::ssize(part_bytes) == size(), "{} parts of {} ranks", part_bytes.size(), size());
-    const int64_t bytes = std::accumulate(part_bytes.begin(), part_bytes.end(), int64_t{0});
-    if (bytes == 0) return;
-    run(fmt::format("all_gather of {} bytes in parts", bytes), [&](const Transfer& transfer) {
-      ring_all_gather_parts(transfer, {all, static_cast<size_t>(bytes)}, part_bytes);
-    });
-  }
-
-  void barrier() override {
-    run("barrier", [&](const Transfer& transfer) { dissemination_barrier(transfer); });
+  std::unique_ptr<Communicator> group(const std::vector<int>& members) override {
+    if (members.size() == 1) return Communicator::group(members);
+    return std::make_unique<Group>(*this, members);
   }
 
   // A rank that failed before is reported at once.
@@ -191,32 +143,36 @@ class GlooCommunicator final : public Communicator, private StoreObserver {
   }
 
  private:
-  // Calls `work` with the elements as a span of their type. Requires: a type that can be added.
-  template <typename Work>
-  static void with_elements(View data, int64_t count, const Work& work) {
-    const auto elements = [&]<typename T>(T* first) {
-      return std::span<T>(first, static_cast<size_t>(count));
-    };
-    switch (data.dtype) {
-      case DType::kF32:
-        return work(elements(data.as<float>()));
-      case DType::kF64:
-        return work(elements(data.as<double>()));
-      case DType::kI32:
-        return work(elements(data.as<int32_t>()));
-      case DType::kI64:
-        return work(elements(data.as<int64_t>()));
-      case DType::kBF16:
-        return work(elements(data.as<BF16>()));
-      case DType::kF16:
-        return work(elements(data.as<F16>()));
-      case DType::kU8:
-      case DType::kE4M3:
-      case DType::kE5M2:
-        break;
+  // Some of the ranks, which use the connections, the progress and the memory of this object.
+  class Group final : public GlooOperations {
+   public:
+    Group(GlooCommunicator& all, const std::vector<int>& members)
+        : all_(all),
+          group_{.members = members},
+          name_(fmt::format(" of ranks {}", fmt::join(members, ", "))) {
+      const auto own = std::ranges::find(members, all.rank());
+      PLIMSOLL_CHECK(own != members.end(), "rank {} is not in the group{}", all.rank(), name_);
+      group_.rank = static_cast<int>(own - members.begin());
     }
-    PLIMSOLL_CHECK(false, "elements of type {} cannot be added", dtype_name(data.dtype));
-  }
+    int rank() const override { return group_.rank; }
+    int size() const override { return static_cast<int>(group_.members.size()); }
+    void on_failure(std::function<void(const std::string&)> report) override {
+      all_.on_failure(std::move(report));
+    }
+
+   private:
+    // The end of an operation shows only that the ranks of the group have reached it.
+    void run(const std::string& what, const Operation& operation, RankProgress::Kind) override {
+      all_.run_in(&group_, what + name_, operation, RankProgress::Kind::kSomeRanks);
+    }
+    std::span<std::byte> staging() override { return all_.staging(); }
+
+    GlooCommunicator& all_;
+    RankGroup group_;
+    std::string name_;
+  };
+
+  std::span<std::byte> staging() override { return {staging_.get(), kStagingBytes}; }
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
@@ -304,17 +260,20 @@ class GlooCommunicator final : public Communicator, private StoreObserver {
     return long_wait_;
   }
 
-  template <typename Operation>
-  void run(const std::string& what, const Operation& operation,
-           RankProgress::Kind kind = RankProgress::Kind::kAllRanks) {
+  void run(const std::string& what, const Operation& operation, RankProgress::Kind kind) override {
+    run_in(nullptr, what, operation, kind);
+  }
+
+  // Runs an operation of some ranks. All ranks number their operations alike, because the ranks of the other groups run one too.
+  void run_in(const RankGroup* group, const std::string& what, const Operation& operation,
+              RankProgress::Kind kind) {
     const RankProgress::Wait wait(progress(), what, kind);
-    run_until(what, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation);
+    run_until(what, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation, group);
   }
 
   // Runs an operation and turns its failure into an Error that names the rank that caused it.
-  template <typename Operation>
   void run_until(const std::string& operation_name, SteadyTime deadline, milliseconds limit,
-                 const Operation& operation) {
+                 const Operation& operation, const RankGroup* group = nullptr) {
     if (!failure_.empty()) throw_error(ErrorCode::kDevice, "{} is impossible: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
@@ -328,7 +287,7 @@ class GlooCommunicator final : public Communicator, private StoreObserver {
     std::optional<TransferFailure> failure;
     try {
       const BlockedSignals blocked = BlockedSignals::sigpipe();
-      operation({.mesh = *mesh_, .slot = slot, .deadline = deadline});
+      operation({.mesh = *mesh_, .slot = slot, .deadline = deadline, .group = group});
       return;
     } catch (const TransferFailure& error) {
       failure = error;
@@ -357,8 +316,7 @@ class GlooCommunicator final : public Communicator, private StoreObserver {
   }
 
   RankPlace place_;
-  std::unique_ptr<std::byte[]> staging_memory_;
-  std::span<std::byte> staging_{staging_memory_.get(), kStagingBytes};
+  std::unique_ptr<std::byte[]> staging_ = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
   FirstEnd first_end_;
   std::string failure_;
   std::mutex report_mutex_;  // protects the two members below, and is held during a call of report_failure_

@@ -8,8 +8,10 @@
 #include <span>
 #include <string>
 
+#include "base/rank_mesh.h"
 #include "base/view.h"
 #include "device/comm/communicator.h"
+#include "device/comm/divided_tensor.h"
 #include "device/comm/peer_memory.h"
 #include "device/cuda/stream.h"
 
@@ -29,11 +31,10 @@ class GpuCommunicator {
   // bits. Types: f32, f64, bf16 and f16, one for all tensors; each addition is rounded to this type. May be captured into a
   // CUDA graph after it has run once. Errors: kDevice, naming the rank that failed.
   virtual void all_reduce(std::span<const ReducedTensor> tensors, CudaStream stream) = 0;
-  // Enqueue operations in place on a tensor that consists of one part per rank, in the order of the ranks, all of the same size:
-  // reduce_scatter sums the part of this rank and leaves the others undefined, all_gather receives the parts of the others.
-  // Types and errors: as all_reduce(). Requires: the number of ranks divides the number of elements.
-  virtual void reduce_scatter(const ReducedTensor& tensor, CudaStream stream) = 0;
-  virtual void all_gather(const ReducedTensor& tensor, CudaStream stream) = 0;
+  // Enqueue one launch for all tensors: reduce_scatter sums the slice of this rank and leaves the others undefined, all_gather
+  // receives the slices of the others. Types of reduce_scatter and errors: as all_reduce(); all_gather copies bytes.
+  virtual void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
+  virtual void all_gather(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   // Enqueues a copy of the tensor of the rank `root` to every rank. Types and errors: as all_reduce().
   virtual void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) = 0;
   // Has to be called before results are used: if a rank has failed, the operations that waited for it end without a result.
@@ -41,12 +42,19 @@ class GpuCommunicator {
   virtual void require_all_ranks() = 0;
 };
 
-// The connections of a rank to the others. A run of one rank has none. A run on GPUs has, besides that between the processes,
-// one of the two between the GPUs.
+// The connections of a rank to the others. A run of one rank has none. A run with tensor parallelism also has those along each
+// axis of the mesh. A run on GPUs has, besides that between the processes, one of the two between the GPUs.
 struct RankConnections {
-  Communicator* ranks = nullptr;
+  Communicator* ranks = nullptr;   // to all ranks
+  Communicator* data = nullptr;    // to the ranks of the data axis, if the mesh has two axes
+  Communicator* tensor = nullptr;  // to the ranks of the tensor axis, if the mesh has two axes
   GpuCommunicator* gpus = nullptr;
   PeerMemory* peers = nullptr;
+  // Returns the connection along an axis, or null.
+  Communicator* of(MeshAxis axis) const {
+    if (axis == MeshAxis::kTensor) return tensor;
+    return data != nullptr ? data : ranks;
+  }
   // Errors: kDevice if a rank has failed.
   void require_all_ranks() const {
     if (gpus != nullptr) gpus->require_all_ranks();

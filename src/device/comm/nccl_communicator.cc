@@ -74,20 +74,51 @@ class NcclCommunicator final : public GpuCommunicator {
     check(library.group_end(), "ncclGroupEnd");
   }
 
-  void reduce_scatter(const ReducedTensor& tensor, CudaStream stream) override {
+  // NCCL's own reduce_scatter and all_gather need slices of one size. Other slices are reduced to, or sent by, the rank that has
+  // them; in both cases a rank sends every slice but one.
+  void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) override {
     const std::lock_guard lock(uses_comm_);
     require_all_ranks();
-    check(nccl().reduce_scatter(tensor.data.data, own_part(tensor), part_elements(tensor),
-                                nccl_type(tensor.data.dtype), kNcclSum, comm_, stream),
-          "ncclReduceScatter");
+    const NcclLibrary& library = nccl();
+    check(library.group_start(), "ncclGroupStart");
+    for (const DividedTensor& tensor : tensors) {
+      const NcclType type = nccl_type(tensor.data.dtype);
+      if (has_equal_slices(tensor)) {
+        check(library.reduce_scatter(tensor.data.data, slice_of(tensor, ranks_.rank()),
+                                     static_cast<size_t>(tensor.slice), type, kNcclSum, comm_, stream),
+              "ncclReduceScatter");
+        continue;
+      }
+      for_each_slice(tensor, [&](int rank, size_t count) {
+        void* slice = slice_of(tensor, rank);
+        check(library.reduce(slice, slice, count, type, kNcclSum, rank, comm_, stream), "ncclReduce");
+      });
+    }
+    check(library.group_end(), "ncclGroupEnd");
   }
 
-  void all_gather(const ReducedTensor& tensor, CudaStream stream) override {
+  void all_gather(std::span<const DividedTensor> tensors, CudaStream stream) override {
     const std::lock_guard lock(uses_comm_);
     require_all_ranks();
-    check(nccl().all_gather(own_part(tensor), tensor.data.data, part_elements(tensor),
-                            nccl_type(tensor.data.dtype), comm_, stream),
-          "ncclAllGather");
+    const NcclLibrary& library = nccl();
+    check(library.group_start(), "ncclGroupStart");
+    for (const DividedTensor& tensor : tensors) {
+      const auto width = static_cast<size_t>(dtype_bytes(tensor.data.dtype));
+      const void* own = tensor.own ? tensor.own.data : slice_of(tensor, ranks_.rank());
+      if (has_equal_slices(tensor)) {
+        check(library.all_gather(own, tensor.data.data, static_cast<size_t>(tensor.slice) * width,
+                                 NcclType::kU8, comm_, stream),
+              "ncclAllGather");
+        continue;
+      }
+      for_each_slice(tensor, [&](int rank, size_t count) {
+        void* slice = slice_of(tensor, rank);
+        check(library.broadcast(rank == ranks_.rank() ? own : slice, slice, count * width, NcclType::kU8,
+                                rank, comm_, stream),
+              "ncclBroadcast");
+      });
+    }
+    check(library.group_end(), "ncclGroupEnd");
   }
 
   void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) override {
@@ -101,14 +132,18 @@ class NcclCommunicator final : public GpuCommunicator {
   void require_all_ranks() override { failure_.require_none(); }
 
  private:
-  size_t part_elements(const ReducedTensor& tensor) const {
-    PLIMSOLL_CHECK(tensor.count % ranks_.size() == 0, "{} elements are divided among {} ranks", tensor.count,
-                   ranks_.size());
-    return static_cast<size_t>(tensor.count / ranks_.size());
+  bool has_equal_slices(const DividedTensor& tensor) const {
+    return tensor.count > 0 && tensor.count == tensor.slice * ranks_.size();
   }
-  void* own_part(const ReducedTensor& tensor) const {
-    const size_t bytes = part_elements(tensor) * static_cast<size_t>(dtype_bytes(tensor.data.dtype));
-    return static_cast<std::byte*>(tensor.data.data) + static_cast<size_t>(ranks_.rank()) * bytes;
+  static void* slice_of(const DividedTensor& tensor, int rank) {
+    return static_cast<std::byte*>(tensor.data.data) + tensor.first_of(rank) * dtype_bytes(tensor.data.dtype);
+  }
+  // Calls work(rank, elements) for each slice that has elements.
+  template <typename Work>
+  void for_each_slice(const DividedTensor& tensor, const Work& work) const {
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      if (const int64_t count = tensor.count_of(rank); count > 0) work(rank, static_cast<size_t>(count));
+    }
   }
 
   void check(int result, const char* call) {

@@ -49,6 +49,7 @@ NcclLibrary open_library() {
   find(library, nccl.all_reduce, "ncclAllReduce");
   find(library, nccl.reduce_scatter, "ncclReduceScatter");
   find(library, nccl.all_gather, "ncclAllGather");
+  find(library, nccl.reduce, "ncclReduce");
   find(library, nccl.broadcast, "ncclBroadcast");
   find(library, nccl.group_start, "ncclGroupStart");
   find(library, nccl.group_end, "ncclGroupEnd");

@@ -19,7 +19,7 @@ struct NcclState;
 using NcclHandle = NcclState*;
 
 // Values of ncclDataType_t and ncclRedOp_t.
-enum class NcclType : int { kF16 = 6, kF32 = 7, kF64 = 8, kBF16 = 9 };
+enum class NcclType : int { kU8 = 1, kF16 = 6, kF32 = 7, kF64 = 8, kBF16 = 9 };
 inline constexpr int kNcclSum = 0;
 
 // ncclConfig_t as of release 2.18. NCCL reads as many fields as `size` states, and replaces kUndefined by its defaults and by
@@ -49,6 +49,8 @@ struct NcclLibrary {
                         NcclHandle comm, CudaStream stream) = nullptr;
   int (*all_gather)(const void* from, void* to, size_t count_of_part, NcclType type, NcclHandle comm,
                     CudaStream stream) = nullptr;
+  int (*reduce)(const void* from, void* to, size_t count, NcclType type, int operation, int root,
+                NcclHandle comm, CudaStream stream) = nullptr;
   int (*broadcast)(const void* from, void* to, size_t count, NcclType type, int root, NcclHandle comm,
                    CudaStream stream) = nullptr;
   int (*group_start)() = nullptr;

@@ -33,8 +33,8 @@ class PeerMemory {
   // own rank.
   virtual std::ptrdiff_t distance_to(int rank) const = 0;
 
-  // The points of an operation at which ranks wait for one another. An operation meets at all of them in this order, so that
-  // the marks of one operation are removed before those of the next are written.
+  // The points of an operation at which ranks wait for one another. An operation meets at kBegin, then possibly at kMiddle, and at
+  // kEnd, so that the marks of one operation are removed before those of the next are written.
   enum class Point : uint8_t { kBegin, kMiddle, kEnd };
   // Enqueues: tells every other rank that the work enqueued before is done, and waits until all others have told the same of
   // their work before this point. Errors: kDevice.

@@ -41,7 +41,7 @@ struct TopologyGpu {
 // The connection of two GPUs.
 struct GpuPair {
   PciPath path = PciPath::kUnknown;
-  int num_nvlinks = 0;  // links between the two that are up; behind a switch, those of the GPU that has fewer
+  int num_nvlinks = 0;  // links between the two that are up; with a switch, those of the GPU that has fewer
   bool through_switch =
       false;  // the NVLinks lead to NVSwitches, which connect every GPU with every other one
   std::optional<bool> maps_memory = {};  // the GPU of the row can map the memory of that of the column

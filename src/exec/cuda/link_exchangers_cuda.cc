@@ -1,4 +1,4 @@
-// The exchanges between GPUs that link_bench.h measures.
+// The exchanges between GPUs that link_measurement.h measures.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -10,9 +10,10 @@
 #include "device/comm/peer_memory.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/event.h"
-#include "exec/link_bench.h"
+#include "exec/link_measurement.h"
 #include "kernels/communication/all_reduce.h"
 #include "kernels/communication/communication_catalog.h"
+#include "kernels/communication/reduce_scatter.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +26,7 @@ int num_timed_calls(int64_t count) {
   return count * kFloatBytes < (int64_t{1} << 20) ? 20 : 2;
 }
 
-// What both exchanges have in common: a buffer on the GPU, and the measurement of the time.
+// The base of both exchanges: it has a buffer on the GPU and measures the time.
 class GpuExchanger : public LinkExchanger {
  public:
   GpuExchanger(int gpu_ordinal, int64_t buffer_bytes)
@@ -38,6 +39,11 @@ class GpuExchanger : public LinkExchanger {
   void read(std::span<float> values) override {
     device_.copy_to_host(values.data(), arena_.data(), std::ssize(values) * kFloatBytes);
     device_.synchronize();
+  }
+  void run(Collective collective, int64_t count) override {
+    enqueue(collective, count);
+    device_.synchronize();
+    require_all_ranks();
   }
   // The GPUs wait for one another in a first call, whose time does not count.
   double run_ms(Collective collective, int64_t count) override {
@@ -73,7 +79,11 @@ int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
   return elements * kFloatBytes + scratch + 256;
 }
 
-// all_reduce is that of training. all_gather and broadcast copy with the same copy engines and wait at the same points.
+DividedTensor divided(const ReducedTensor& tensor, int num_ranks) {
+  return {.data = tensor.data, .count = tensor.count, .slice = tensor.count / num_ranks};
+}
+
+// The operations are those of training; broadcast copies with the same copy engines and waits at the same points.
 class MappedMemoryExchanger final : public GpuExchanger {
  public:
   MappedMemoryExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,
@@ -84,53 +94,41 @@ class MappedMemoryExchanger final : public GpuExchanger {
     peers_->map(data(), arena_bytes());
   }
   LinkExchange exchange() const override { return LinkExchange::kMappedMemory; }
-  // Training by mapped memory has no reduce_scatter of its own.
-  bool has(Collective collective) const override { return collective != Collective::kReduceScatter; }
+  bool has(Collective) const override { return true; }
   void disconnect() override { peers_->unmap(); }
 
  private:
   void enqueue(Collective collective, int64_t count) override {
+    const ReducedTensor tensor{.data = {data(), DType::kF32}, .count = count};
+    const DividedTensor slices = divided(tensor, peers_->size());
+    const RankSlicesArgs args{.peers = peers_.get(), .tensors = {&slices, 1}, .scratch = scratch()};
     switch (collective) {
       case Collective::kAllReduce:
-        return all_reduce(count);
-      case Collective::kAllGather:
-        return exchange_copies([&] {
-          const int64_t part = count / peers_->size() * kFloatBytes;
-          for (int peer = 0; peer < peers_->size(); ++peer) {
-            if (peer != peers_->rank()) copy_from(peer, peer * part, part);
-          }
-        });
-      case Collective::kBroadcast:
-        return exchange_copies([&] {
-          if (peers_->rank() != 0) copy_from(0, 0, count * kFloatBytes);
-        });
+        return all_reduce_cuda_peers({.peers = peers_.get(), .tensors = {&tensor, 1}, .scratch = scratch()},
+                                     stream());
       case Collective::kReduceScatter:
-        break;
+        return reduce_scatter_cuda_peers(args, stream());
+      case Collective::kAllGather:
+        return all_gather_cuda_peers(args, stream());
+      case Collective::kBroadcast:
+        return broadcast(count * kFloatBytes);
     }
-    throw_error(ErrorCode::kInternal, "GPUs with mapped memory are asked for {}",
-                collective_name(collective));
   }
   void require_all_ranks() override { peers_->require_all_ranks(); }
 
-  void all_reduce(int64_t count) {
-    const ReducedTensor tensor{.data = {data(), DType::kF32}, .count = count};
-    // Scratch memory begins at a multiple of 256 bytes after the buffer.
+  // Scratch memory begins at a multiple of 256 bytes after the buffer.
+  View scratch() const {
     const int64_t begin = (buffer_elements_ * kFloatBytes + 255) / 256 * 256;
-    const View scratch{data() + begin, DType::kU8};
-    all_reduce_cuda_peers({.peers = peers_.get(), .tensors = {&tensor, 1}, .scratch = scratch}, stream());
+    return {data() + begin, DType::kU8};
   }
 
-  template <typename Copies>
-  void exchange_copies(const Copies& copies) {
+  void broadcast(int64_t bytes) {
     peers_->meet(PeerMemory::Point::kBegin, stream());
-    copies();
-    peers_->meet(PeerMemory::Point::kMiddle, stream());
+    if (peers_->rank() != 0) {
+      PLIMSOLL_CUDA(cudaMemcpyAsync(data(), data() + peers_->distance_to(0), static_cast<size_t>(bytes),
+                                    cudaMemcpyDeviceToDevice, stream()));
+    }
     peers_->meet(PeerMemory::Point::kEnd, stream());
-  }
-  void copy_from(int peer, int64_t offset, int64_t bytes) {
-    std::byte* to = data() + offset;
-    PLIMSOLL_CUDA(cudaMemcpyAsync(to, to + peers_->distance_to(peer), static_cast<size_t>(bytes),
-                                  cudaMemcpyDeviceToDevice, stream()));
   }
 
   int64_t buffer_elements_;
@@ -142,6 +140,7 @@ class NcclExchanger final : public GpuExchanger {
   NcclExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid, LinkExchange exchange,
                 int64_t buffer_elements)
       : GpuExchanger(gpu_ordinal, buffer_elements * kFloatBytes),
+        num_ranks_(ranks.size()),
         exchange_(exchange),
         gpus_(connect_gpus(ranks, gpu_ordinal, uuid)) {}
 
@@ -151,19 +150,21 @@ class NcclExchanger final : public GpuExchanger {
  private:
   void enqueue(Collective collective, int64_t count) override {
     const ReducedTensor tensor{.data = {data(), DType::kF32}, .count = count};
+    const DividedTensor slices = divided(tensor, num_ranks_);
     switch (collective) {
       case Collective::kAllReduce:
         return gpus_->all_reduce({&tensor, 1}, stream());
       case Collective::kReduceScatter:
-        return gpus_->reduce_scatter(tensor, stream());
+        return gpus_->reduce_scatter({&slices, 1}, stream());
       case Collective::kAllGather:
-        return gpus_->all_gather(tensor, stream());
+        return gpus_->all_gather({&slices, 1}, stream());
       case Collective::kBroadcast:
         return gpus_->broadcast(tensor, 0, stream());
     }
   }
   void require_all_ranks() override { gpus_->require_all_ranks(); }
 
+  int num_ranks_;
   LinkExchange exchange_;
   std::unique_ptr<GpuCommunicator> gpus_;
 };

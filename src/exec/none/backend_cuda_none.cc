@@ -1,7 +1,7 @@
 // The CUDA backend in a program that was built without CUDA: it refuses to run and has no kernels.
 #include "base/check.h"
 #include "exec/backend.h"
-#include "exec/link_bench.h"
+#include "exec/link_measurement.h"
 #include "exec/ops/bindings.h"
 
 namespace plimsoll {

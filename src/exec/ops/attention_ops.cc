@@ -2,17 +2,26 @@
 
 #include "exec/ops/call.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
 namespace {
 
 AttentionOptions attention_options(const BindContext& context) {
-  return {.scale = context.attributes().number("scale"),
-          .mask = context.attributes().integer("causal") != 0 ? AttentionMask::kCausal
-                                                              : AttentionMask::kBidirectional,
-          .dropout = context.attributes().number("p"),
-          .random = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
+  AttentionOptions options{.scale = context.attributes().number("scale"),
+                           .mask = context.attributes().integer("causal") != 0
+                                       ? AttentionMask::kCausal
+                                       : AttentionMask::kBidirectional,
+                           .dropout = context.attributes().number("p"),
+                           .random = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
+  const int64_t tensor_ranks = context.attributes().integer_or(kTensorRanks, 1);
+  if (tensor_ranks > 1 && options.dropout > 0) {
+    const int64_t heads = context.attributes().integer("heads");
+    options.all_heads = tensor_ranks * heads;
+    options.first_head = context.communicator(MeshAxis::kTensor).rank() * heads;
+  }
+  return options;
 }
 
 // A row of qkv consists of three parts: the heads of q, then those of k, then those of v.

@@ -5,7 +5,7 @@
 namespace plimsoll {
 
 AllReduceArgs all_reduce_args(const BindContext& context) {
-  return {.communicator = context.connections().ranks,
+  return {.communicator = context.connections().of(mesh_axis_of(context.attributes())),
           .gpus = context.connections().gpus,
           .peers = context.connections().peers,
           .scratch = context.scratch()};
@@ -19,7 +19,10 @@ std::vector<ReducedTensor> reduced_tensors(const BindContext& context) {
 }
 
 RankSlicesArgs rank_slices_args(const BindContext& context) {
-  return {.communicator = &context.communicator(), .scratch = context.scratch()};
+  return {.communicator = &context.communicator(),
+          .gpus = context.connections().gpus,
+          .peers = context.connections().peers,
+          .scratch = context.scratch()};
 }
 
 std::vector<DividedTensor> divided_tensors(const BindContext& context) {

@@ -86,7 +86,9 @@ AccumulateArgs accumulate_args(const BindContext& context) {
     slice = slice_of_rank(*slices, whole, context.communicator().rank());
     d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
   }
-  return {{.a = context.input(AccumulateOp::kInto),
+  // Without a value to add to, the sum is a copy.
+  const ConstView sum = context.output(AccumulateOp::kSum);
+  return {{.a = context.has_input(AccumulateOp::kInto) ? context.input(AccumulateOp::kInto) : sum,
            .b = d,
            .c = context.output(AccumulateOp::kSum),
            .n = slice.elements}};

@@ -66,7 +66,11 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
   tensors.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    const Slice slice = slice_of_op(context, context.input_elements(i));
+    const int64_t elements = context.input_elements(i);
+    // Each rank of a tensor-parallel group has its own part of a gradient that the group divides, and the others are equal.
+    const Slice slice = context.view().input(i).split
+                            ? Slice{.first = 0, .elements = elements, .of = elements}
+                            : slice_of_op(context, elements);
     tensors.push_back({.grad = input_from(context, i, slice.first), .count = slice.elements});
   }
   return tensors;

@@ -116,6 +116,14 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
   return change;
 }
 
+int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
+  constexpr int64_t kAlignment = 64;
+  int64_t peak = 0;
+  for (const int64_t bytes : live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), kAlignment))
+    peak = std::max(peak, bytes);
+  return peak;
+}
+
 std::vector<Tail> find_tails(const Graph& graph) {
   std::vector<Tail> tails(graph.values().size(), Tail::kNone);
   std::vector<Tail> inputs;

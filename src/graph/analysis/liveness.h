@@ -45,5 +45,8 @@ ValueId root_of(const Graph& graph, ValueId id);
 // Returns the bytes that are live at each position; `alignment` rounds every buffer up.
 std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num_positions,
                                 int64_t alignment);
+// Returns the most bytes that are live at any op, with every buffer rounded up to a multiple of 64. Scratch memory of kernels is not
+// part of it.
+int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
 
 }  // namespace plimsoll

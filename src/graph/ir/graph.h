@@ -28,6 +28,7 @@
 #include "graph/ir/attributes.h"
 #include "graph/ir/rank_slices.h"
 #include "graph/ir/shape.h"
+#include "graph/ir/tensor_split.h"
 
 namespace plimsoll {
 
@@ -138,6 +139,8 @@ struct Value {
   InputRule input = {};  // set if the value is an input
   // Set if each rank has only its slice of the value; the type is that of the whole value.
   std::optional<RankSlices> divided = {};
+  // Set if the ranks of a tensor-parallel group divide the value; the type is that of the part of this rank.
+  std::optional<TensorSplit> split = {};
 
   // Returns the number of elements that this rank has.
   int64_t elements(const Bucket& bucket) const {

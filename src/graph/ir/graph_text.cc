@@ -30,6 +30,16 @@ std::string space_text(const Value& value) {
   return value.space == Space::kDevice ? "" : fmt::format(" !{}", space_name(value.space));
 }
 
+// Returns " !split=2/8+8/8x2" for a value of which each of two ranks has half of two parts of 8 elements; the whole value has the
+// shape [8,2].
+std::string split_text(const Value& value) {
+  if (!value.split) return "";
+  std::vector<int64_t> sizes;
+  for (const Dim& dim : value.split->whole.dims()) sizes.push_back(dim.offset);
+  return fmt::format(" !split={}/{}/{}", value.split->ranks, fmt::join(value.split->parts, "+"),
+                     fmt::join(sizes, "x"));
+}
+
 std::string op_text(const Graph& graph, const Op& op) {
   std::string line = "  ";
   for (size_t i = 0; i < op.outputs.size(); ++i) {
@@ -39,8 +49,7 @@ std::string op_text(const Graph& graph, const Op& op) {
     if (value.version_of != kNoValue) line += " into %" + graph.value(value.version_of).name;
     if (value.storage == Storage::kOutput) line += " !output";
     if (value.is_parameter_gradient) line += " !gradient";
-    line += space_text(value);
-    line += division_text(value);
+    line += space_text(value) + division_text(value) + split_text(value);
   }
   line += fmt::format(" = {}(", op.def->name());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -99,19 +108,37 @@ class Line {
   int number_;
 };
 
+int64_t parse_size_of_division(Line& line) {
+  const std::string_view word = line.until(" ,=/+x");
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || end != word.data() + word.size() || number < 1)
+    line.fail("a division among ranks is not readable");
+  return number;
+}
+
 std::optional<RankSlices> parse_division(Line& line) {
   if (!line.take("!divided=")) return std::nullopt;
-  const auto integer = [&] {
-    const std::string_view word = line.until(" ,=/");
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || end != word.data() + word.size() || number < 1)
-      line.fail("a division among ranks is not readable");
-    return number;
-  };
-  RankSlices slices{.ranks = integer()};
-  if (line.take("/")) slices.block = integer();
+  RankSlices slices{.ranks = parse_size_of_division(line)};
+  if (line.take("/")) slices.block = parse_size_of_division(line);
   return slices;
+}
+
+// Reads the result of split_text().
+std::optional<TensorSplit> parse_split(Line& line) {
+  if (!line.take("!split=")) return std::nullopt;
+  TensorSplit split{.ranks = parse_size_of_division(line)};
+  line.expect("/");
+  do {
+    split.parts.push_back(parse_size_of_division(line));
+  } while (line.take("+"));
+  line.expect("/");
+  std::vector<Dim> sizes;
+  do {
+    sizes.emplace_back(parse_size_of_division(line));
+  } while (line.take("x"));
+  split.whole = Shape(std::span<const Dim>(sizes));
+  return split;
 }
 
 ValueType parse_type(Line& line) {
@@ -156,6 +183,7 @@ struct ParsedOutput {
   bool is_gradient = false;
   Space space = Space::kDevice;
   std::optional<RankSlices> divided = {};
+  std::optional<TensorSplit> split = {};
 };
 
 Space parse_space(Line& line) {
@@ -176,6 +204,7 @@ ParsedOutput parse_output(Line& line) {
   if (line.take("!gradient")) output.is_gradient = true;
   output.space = parse_space(line);
   output.divided = parse_division(line);
+  output.split = parse_split(line);
   return output;
 }
 
@@ -239,6 +268,7 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
     if (outputs[i].is_output) value.storage = Storage::kOutput;
     value.is_parameter_gradient = outputs[i].is_gradient;
     value.divided = outputs[i].divided;
+    value.split = outputs[i].split;
   }
 }
 
@@ -261,6 +291,7 @@ bool parse_declaration(Graph& graph, Line& line) {
     const ValueId id = graph.add_value(name, parse_type(line), storage);
     graph.value(id).space = parse_space(line);
     graph.value(id).divided = parse_division(line);
+    graph.value(id).split = parse_split(line);
     return true;
   }
   return false;
@@ -273,8 +304,8 @@ std::string print_graph(const Graph& graph) {
   ModuleId module{0};
   for (const Value& value : graph.values()) {
     if (value.producer != kNoOp || value.version_of != kNoValue) continue;
-    text += fmt::format("  {} %{}: {}{}{}\n", storage_name(value.storage), value.name,
-                        format_type(value.type), space_text(value), division_text(value));
+    text += fmt::format("  {} %{}: {}{}{}{}\n", storage_name(value.storage), value.name,
+                        format_type(value.type), space_text(value), division_text(value), split_text(value));
   }
   Segment segment = Segment::kForward;
   bool first = true;

@@ -19,12 +19,14 @@ constexpr const char* kAll =
     "  gradient %g: f64[3]\n"
     "  cache %kv: bf16[8,2,16,384]\n"
     "  deferred %c: f32[2,2,2,2]\n"
+    "  weight %q: f32[8,2] !split=2/8+16+8/16x2\n"
     "  forward @bert.layer.0\n"
     "  %a: f32[T,384] = sum(%x, _) {dtype=\"f32\", eps=1e-12, p=0.5, site=-3, whole=2.0}\n"
     "  %l: f32[T,384], %r: f32[T,384] !output = split(%a)\n"
     "  backward @bert.layer.0\n"
     "  %g.1: f64[3] into %g !gradient = update(%g, %g)\n"
     "  optimizer @\n"
+    "  %q.1: f32[8,2] into %q !split=2/8+16+8/16x2 = update(%q, _)\n"
     "  %w.1: bf16[4*T,2] into %w = update(%w, %cu)\n"
     "  %w/moment.1: f32[] into %w/moment !host = update(%w/moment, _)\n"
     "  %w/variance.1: f32[] into %w/variance !disk = update(%w/variance, _)\n"
@@ -45,6 +47,8 @@ TEST(GraphText, RoundTripsAllOfIt) {
   EXPECT_TRUE(graph.value(graph.find("g.1")).is_parameter_gradient);
   EXPECT_EQ(graph.value(graph.find("w/moment.1")).space, Space::kHost);
   EXPECT_EQ(graph.value(graph.find("w/variance.1")).space, Space::kDisk);
+  EXPECT_EQ(graph.value(graph.find("q")).split,
+            (TensorSplit{.ranks = 2, .parts = {8, 16, 8}, .whole = Shape{16, 2}}));
   EXPECT_EQ(graph.value(graph.find("w")).type.shape[0].at({.tokens = 5, .sequences = 2}), 20);
 }
 

@@ -1,8 +1,12 @@
-// all_reduce(x_0 .. x_n-1) {ranks, peers}: y_i = the sum of x_i over all ranks of the run, in the bytes of x_i. Every rank gets the
-// same bits. All operands have one type of element. It runs on the queue of communication: see find_queued_ops()
-// (graph/analysis/analysis.h).
+// all_reduce(x_0 .. x_n-1) {ranks, axis?, peers?}: y_i = the sum of x_i over the ranks of an axis of the mesh (slice.h), in the bytes
+// of x_i. Every rank gets the same bits. All operands have one type of element. It runs on the queue of communication: see
+// find_queued_ops() (graph/analysis/analysis.h).
+//
+// Gradient: d_x_i = d_y_i. Every rank computes the same function of y, so that d_y is the gradient of the one loss of the group,
+// and not of a sum of losses: the operator g of Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 
@@ -15,6 +19,13 @@ class AllReduce final : public CollectiveOp, private AllReduceOp {
     expect_operands(op.num_inputs() >= 1 && num_ranks(op.attributes()) >= 1, op,
                     "at least one value, and at least one rank as {ranks}");
     return types_of_sums(op);
+  }
+  bool works_row_by_row(const OpView&) const override { return true; }
+  void gradient(GradientContext& context) const override {
+    for (int i = 0; i < static_cast<int>(context.op().inputs.size()); ++i) {
+      const ValueId d_y = context.d_output(i);
+      if (d_y != kNoValue && context.wants(i)) context.set(i, d_y);
+    }
   }
   // Each rank adds the parts of the other ranks to one part of its own.
   double flops(const OpView& op, const Bucket& bucket) const override {
@@ -39,6 +50,12 @@ class AllReduce final : public CollectiveOp, private AllReduceOp {
 const OpSchema& all_reduce_op() {
   static const AllReduce op;
   return op;
+}
+
+ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks) {
+  Attributes attributes{{"ranks", ranks}};
+  set_mesh_axis(attributes, MeshAxis::kTensor);
+  return emit(graph, all_reduce_op(), {x}, std::move(attributes), graph.value(x).name + ".sum");
 }
 
 }  // namespace plimsoll

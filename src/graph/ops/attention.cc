@@ -1,8 +1,11 @@
-// attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse}: per sequence and head, o =
-// dropout(softmax(scale q k^T)) v over rows laid end to end. qkv_T((H+2G)D) contains q of H heads, then k and then v of
-// G heads; G is {kv_heads}, or H without it. A row attends to rows less than {window} away, or to any without it; a
-// causal row to none after it. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S
-// x S value exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
+// attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse, tensor_ranks?}: per sequence and head,
+// o = dropout(softmax(scale q k^T)) v over rows laid end to end. qkv_T((H+2G)D) contains q of H heads, then k and then v of G heads;
+// G is {kv_heads}, or H without it. A row attends to rows less than {window} away, or to any without it; a causal row to none
+// after it. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S x S value
+// exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
+//
+// With {tensor_ranks}, the heads are those of one rank of a tensor-parallel group of this size. Each rank has as many, in the
+// order of the ranks, and dropout numbers the heads of all ranks.
 #include <array>
 
 #include "graph/ops/ops.h"

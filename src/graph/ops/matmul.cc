@@ -1,10 +1,13 @@
 // matmul(a, b, bias?, into?, flag?) {ta, tb}: c_mn = op(a)_mk op(b)_kn (+ bias_n) (+ into_mn if the flag is 1).
+// With {tensor_ranks}, each rank of a tensor-parallel group has some of the columns of op(b): d_a is a sum over the ranks, the
+// operator f of Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3.
 // Gradient: d_a = d_c b^T and d_b = a^T d_c, with the transposes that the layouts of the operands require; d_bias =
 // column sums of d_c. Sums are kept in fp32 (fp64 for f64 operands). Tail rows: an output whose rows are tokens is
 // zero if a is zero and there is no bias; a sum over tokens requires that one factor is zero there.
 #include <array>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
@@ -86,9 +89,11 @@ class Matmul final : public OpSchema, private MatmulOp {
       context.set(kBias, emit(graph, bias_grad_op(), {d_c, kNoValue, kNoValue}, attributes, name));
     }
     if (context.wants(kA)) {
-      context.set(
-          kA, ta ? emit_matmul(graph, b, flag(tb), d_c, MatmulTranspose::kYes, "d_" + graph.value(a).name)
-                 : emit_matmul(graph, d_c, MatmulTranspose::kNo, b, flag(!tb), "d_" + graph.value(a).name));
+      const std::string a_name = "d_" + graph.value(a).name;
+      const ValueId d_a = ta ? emit_matmul(graph, b, flag(tb), d_c, MatmulTranspose::kYes, a_name)
+                             : emit_matmul(graph, d_c, MatmulTranspose::kNo, b, flag(!tb), a_name);
+      const int64_t tensor_ranks = op.attributes.integer_or(kTensorRanks, 1);
+      context.set(kA, tensor_ranks > 1 ? emit_tensor_sum(graph, d_a, tensor_ranks) : d_a);
     }
   }
 

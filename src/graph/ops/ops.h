@@ -295,13 +295,18 @@ struct FillOp {
   enum Out { kY };
 };
 
-// Communication.
+// Communication. Read and write the attribute "peers" of collective ops: the GPUs of the ranks map each other's memory.
+inline bool maps_peers(const Attributes& attributes) {
+  return attributes.integer_or("peers", 0) != 0;
+}
+inline void set_maps_peers(Attributes& attributes, bool maps) {
+  if (maps) attributes.set("peers", 1);
+}
+
 struct AllReduceOp {
   enum In { kX };
   enum Out { kY };
   static int64_t num_ranks(const Attributes& attributes) { return attributes.integer("ranks"); }
-  // Returns true if the GPUs of the ranks map each other's memory.
-  static bool maps_peers(const Attributes& attributes) { return attributes.integer_or("peers", 0) != 0; }
 };
 
 // The operands of all_gather and reduce_scatter, which work on slices (slice.h).
@@ -414,6 +419,8 @@ ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b,
                     std::string_view name = {}, std::optional<DType> dtype = {});
 // Emits x_TK w_NK^T + b_N -> [T,N] as matmul and bias_add; bias is optional.
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
+// Emits the sum of a value over the ranks of a tensor-parallel group, in the bytes of the value.
+ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks);
 ValueId emit_dropout(Graph& graph, ValueId x, ValueId rng, const DropoutSpec& spec,
                      std::string_view name = {});
 // Emits normalize and scale_shift: [T,C] -> [T,C]; bias is optional.

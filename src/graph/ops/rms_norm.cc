@@ -3,6 +3,8 @@
 // vectors have second_gain, and the elements after them are copied. A norm of whole rows has one vector of C = N elements.
 // rstd_T(H) keeps the inverse of each root for the backward pass. With a residual, the norm is that of s = x + residual, and
 // s_TN is the third output, which later ops read: the end of a sub-layer whose successor normalizes its input (pre-norm).
+// With {tensor_ranks}, each rank of a tensor-parallel group has some of the vectors, and the gradients of the gains are sums over
+// the ranks.
 //
 // rms_norm_bwd(d_y, x, gain, second_gain?, rstd, into_gain?, into_second?, flag?, d_sum_term?): x is s if there is a residual;
 // d_sum_term is the gradient of s that comes from its other readers; kernels/layer_norm/rms_norm.h has the
@@ -10,6 +12,7 @@
 #include <array>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "graph/ops/sum_type.h"
 
 namespace plimsoll {
@@ -85,8 +88,12 @@ class RmsNorm final : public OpSchema, private RmsNormOp {
                                op.outputs[kRstd], kNoValue, kNoValue, kNoValue, d_sum_term},
                               op.attributes, names);
     if (has_sum && context.wants(kResidual)) context.set(kResidual, out[kX]);
+    const int64_t tensor_ranks = op.attributes.integer_or(kTensorRanks, 1);
     for (int i = 0; i < static_cast<int>(out.size()); ++i) {
-      if (context.wants(i)) context.set(i, out[static_cast<size_t>(i)]);
+      const ValueId d_input = out[static_cast<size_t>(i)];
+      if (!context.wants(i)) continue;
+      const bool is_sum = i != kX && tensor_ranks > 1;
+      context.set(i, is_sum ? emit_tensor_sum(context.graph(), d_input, tensor_ranks) : d_input);
     }
   }
 

@@ -1,5 +1,7 @@
 #include "graph/ops/slice.h"
 
+#include <string>
+
 #include "base/check.h"
 
 namespace plimsoll {
@@ -26,6 +28,17 @@ std::optional<RankSlices> rank_slices_of(const Attributes& attributes) {
 void set_rank_slices(Attributes& attributes, const RankSlices& slices) {
   attributes.set("ranks", slices.ranks);
   if (slices.block != RankSlices::kBlock) attributes.set("block", slices.block);
+}
+
+MeshAxis mesh_axis_of(const Attributes& attributes) {
+  if (!attributes.has("axis")) return MeshAxis::kData;
+  PLIMSOLL_CHECK(attributes.word("axis") == mesh_axis_name(MeshAxis::kTensor), "the axis '{}' of a mesh",
+                 attributes.word("axis"));
+  return MeshAxis::kTensor;
+}
+
+void set_mesh_axis(Attributes& attributes, MeshAxis axis) {
+  if (axis != MeshAxis::kData) attributes.set("axis", std::string(mesh_axis_name(axis)));
 }
 
 Shape shape_of(const Slice& slice, const Shape& whole) {

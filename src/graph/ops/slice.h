@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
+#include "base/rank_mesh.h"
 #include "graph/ir/graph.h"
 #include "graph/ir/rank_slices.h"
 
@@ -40,6 +42,15 @@ inline Slice slice_of_rank(const RankSlices& slices, int64_t numbers, int64_t ra
 // Read and write the attributes "ranks" and "block" of an op that works on the slice of its rank.
 std::optional<RankSlices> rank_slices_of(const Attributes& attributes);
 void set_rank_slices(Attributes& attributes, const RankSlices& slices);
+
+// Read and write the attribute "axis" of an op that works with other ranks: the axis of the mesh on which it does. Without it an
+// op works on the data axis.
+MeshAxis mesh_axis_of(const Attributes& attributes);
+void set_mesh_axis(Attributes& attributes, MeshAxis axis);
+
+// The name of the attribute of an op that computes with the part of a weight that this rank of a tensor-parallel group has, or
+// with a part of the heads: the number of ranks of the group.
+inline constexpr std::string_view kTensorRanks = "tensor_ranks";
 
 // Read and write the attributes "first", "elements" and "of". Without them the op works on the whole parameter.
 std::optional<Slice> slice_of(const Attributes& attributes);

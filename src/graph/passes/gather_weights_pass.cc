@@ -29,7 +29,8 @@ struct Readers {
 
 class GatherWeights {
  public:
-  explicit GatherWeights(Graph& graph) : graph_(graph), modules_(graph.modules()) {}
+  GatherWeights(Graph& graph, RankExchange exchange)
+      : graph_(graph), exchange_(exchange), modules_(graph.modules()) {}
 
   void run() {
     const std::vector<Op> old_ops = graph_.ops();
@@ -100,6 +101,7 @@ class GatherWeights {
           .segment = segment,
           .module = first_reader.module};
     set_rank_slices(op.attributes, *graph_.value(readers.weights.front()).divided);
+    set_maps_peers(op.attributes, exchange_ == RankExchange::kPeerMemory);
     for (const ValueId weight : readers.weights) {
       const Value value = graph_.value(weight);
       const ValueId whole =
@@ -112,6 +114,7 @@ class GatherWeights {
   }
 
   Graph& graph_;
+  RankExchange exchange_;
   const std::vector<std::string> modules_;
   std::vector<Readers> blocks_;
 };
@@ -124,15 +127,15 @@ void divide(Graph& graph, const std::map<std::string, RankSlices>& divided) {
 
 }  // namespace
 
-Pass gather_weights_pass(std::map<std::string, RankSlices> divided) {
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided, RankExchange exchange) {
   return {
       .name = "gather_weights",
       .numerics = Numerics::kPreserving,
       .help = "gathers weights that the ranks divide before each block reads them, and frees them after it",
       .needed_for = "--zero_stage 3",
-      .run = [divided = std::move(divided)](Graph& graph) {
+      .run = [divided = std::move(divided), exchange](Graph& graph) {
         divide(graph, divided);
-        GatherWeights(graph).run();
+        GatherWeights(graph, exchange).run();
       }};
 }
 

@@ -13,7 +13,8 @@ namespace {
 
 std::vector<PassInfo> list_passes() {
   std::vector<PassInfo> infos;
-  for (const Pass& pass : {unread_rows_pass(),
+  for (const Pass& pass : {tensor_parallel_pass(1),
+                           unread_rows_pass(),
                            precision_pass(DType::kBF16),
                            fuse_pass(),
                            quantized_weights_pass("nf4", {}),
@@ -32,10 +33,12 @@ std::vector<PassInfo> list_passes() {
                            fp8_products_pass({}),
                            reduce_gradients_pass(1, 0),
                            shard_states_pass({}),
+                           tensor_states_pass(1),
                            recompute_pass({}),
                            copies_at_use_pass(DType::kF16),
                            dead_code_pass({}),
                            reorder_pass({}),
+                           delay_gradients_pass({}),
                            slice_updates_pass(1, SlicedUpdates::kAll),
                            gather_weights_pass({}),
                            in_place_pass(),

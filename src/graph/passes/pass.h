@@ -106,6 +106,9 @@ struct PassInfo {
 };
 const std::vector<PassInfo>& all_passes();
 
+// tensor_parallel_pass.cc: divides the heads of attention and the columns of feed-forward layers of a forward graph among the ranks of
+// a tensor-parallel group. Requires: the number of ranks divides all of them.
+Pass tensor_parallel_pass(int64_t ranks);
 // precision_pass.cc: converts the activations of a forward graph to 16 bits; weights keep their type.
 Pass precision_pass(DType activations);
 // frozen_weights_pass.cc: stores frozen weights that only products of `dtype` activations read in that type.
@@ -188,11 +191,24 @@ struct ShardOptions {
   bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
   // Set if each rank also keeps only its slice of the weights of at least this many elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
+  RankExchange exchange = RankExchange::kLibrary;
 };
 Pass shard_states_pass(const ShardOptions& options);
+// tensor_states_pass.cc: divides the optimizer's states of the weights that tensor_parallel has divided, and computes the norm of all
+// gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis.
+Pass tensor_states_pass(int64_t ranks);
 // gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
 // computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
-Pass gather_weights_pass(std::map<std::string, RankSlices> divided);
+Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
+                         RankExchange exchange = RankExchange::kLibrary);
+// delay_gradients_pass.cc: computes gradients of weights while the ranks exchange the last gradients of the backward pass.
+struct DelayOptions {
+  // Return the estimated milliseconds of an op, and those of the exchanges of a graph by the positions of their ops.
+  std::function<double(const OpView&)> op_ms = {};
+  std::function<std::vector<double>(const Graph&)> exchange_ms = {};
+  Bucket bucket = {};
+};
+Pass delay_gradients_pass(DelayOptions options);
 // recompute_pass.cc: computes values again in the backward pass instead of keeping them.
 Pass recompute_pass(RecomputeChoice choice);
 // reorder_pass.cc: finds an order of ops with a lower peak.

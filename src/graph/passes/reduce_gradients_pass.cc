@@ -35,6 +35,9 @@ class GradientReduction {
         if (has_sum(id)) id = sum_of_[index_of(id)];
       }
       const std::vector<ValueId> outputs = op.outputs;
+      for (const ValueId id : outputs) {
+        if (id != kNoValue && fills_a_bucket(id)) reduce_bucket_of(id);
+      }
       ops_.push_back(std::move(op));
       for (const ValueId id : outputs) {
         if (id != kNoValue && graph_.value(id).is_parameter_gradient) add(id);
@@ -56,6 +59,17 @@ class GradientReduction {
     const Value& value = graph_.value(gradient);
     return {value.type.dtype,
             value.storage == Storage::kGradient ? Complete::kInStep : Complete::kInMicroBatch};
+  }
+
+  // A large gradient is summed alone: those before it then do not wait for it.
+  bool fills_a_bucket(ValueId id) const {
+    const Value& value = graph_.value(id);
+    return value.is_parameter_gradient && kind_of(id).second == Complete::kInMicroBatch &&
+           value.bytes({}) >= bucket_bytes_;
+  }
+  void reduce_bucket_of(ValueId gradient) {
+    GradientBucket& bucket = open_[kind_of(gradient)];
+    if (!bucket.gradients.empty()) reduce(std::exchange(bucket, {}), Segment::kBackward);
   }
 
   void add(ValueId gradient) {
@@ -107,7 +121,7 @@ class GradientReduction {
     for (const ValueId gradient : bucket.gradients) sums.push_back(sum_of_[index_of(gradient)]);
     Attributes attributes;
     attributes.set("ranks", num_ranks_);
-    if (exchange_ == RankExchange::kPeerMemory) attributes.set("peers", 1);
+    set_maps_peers(attributes, exchange_ == RankExchange::kPeerMemory);
     ops_.push_back({.def = &all_reduce_op(),
                     .inputs = bucket.gradients,
                     .outputs = std::move(sums),

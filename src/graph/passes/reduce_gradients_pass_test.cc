@@ -56,6 +56,22 @@ TEST(ReduceGradients, AFullBucketIsReducedWhileTheBackwardPassRuns) {
             "}\n");
 }
 
+// %d_v alone fills a bucket, so that %d_w need not wait for it.
+TEST(ReduceGradients, ALargeGradientIsSummedAlone) {
+  EXPECT_EQ(after(kTwoGradients, 64),
+            "graph g {\n"
+            "  input %d: f32[B,3]\n"
+            "  input %x: f32[B,4]\n"
+            "  backward @m\n"
+            "  %d_w: f32[3,4] !gradient = matmul(%d, %x, _, _, _) {ta=1, tb=0}\n"
+            "  %d_w.sum: f32[3,4] into %d_w !gradient = all_reduce(%d_w) {ranks=4}\n"
+            "  %d_v: f32[4,4] !gradient = matmul(%x, %x, _, _, _) {ta=1, tb=0}\n"
+            "  %d_v.sum: f32[4,4] into %d_v !gradient = all_reduce(%d_v) {ranks=4}\n"
+            "  optimizer @\n"
+            "  %norm: f32[1] !output, %finite: f32[1] !output = global_norm(%d_w.sum, %d_v.sum)\n"
+            "}\n");
+}
+
 // An update in the backward pass reads a gradient of a bucket that is not full yet.
 TEST(ReduceGradients, ABucketIsReducedBeforeItsFirstReader) {
   EXPECT_EQ(after("graph g {\n"

@@ -10,16 +10,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
-int64_t peak_of(const Graph& graph, const Bucket& bucket) {
-  int64_t peak = 0;
-  for (int64_t bytes : live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), kAlignment)) {
-    peak = std::max(peak, bytes);
-  }
-  return peak;
-}
-
 // List scheduling: chooses, among the ops that may run next, the op after which the fewest bytes are live, and the
 // first in the given order among equal ones. Segments keep their order.
 class GreedyOrder {
@@ -164,14 +154,14 @@ class GreedyOrder {
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {
-  const int64_t before = peak_of(graph, bucket);
+  const int64_t before = peak_bytes(graph, bucket);
   const std::vector<uint32_t> order = GreedyOrder(graph, bucket).find();
   const std::vector<Op> old_ops = graph.ops();
   std::vector<Op> ops;
   ops.reserve(order.size());
   for (uint32_t i : order) ops.push_back(old_ops[i]);
   graph.replace_ops(std::move(ops));
-  if (peak_of(graph, bucket) >= before) graph.replace_ops(old_ops);
+  if (peak_bytes(graph, bucket) >= before) graph.replace_ops(old_ops);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/update.h"
+#include "graph/passes/divided_norm.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
@@ -53,7 +54,7 @@ class ShardStates {
         if (const auto slice = slice_of_sum_.find(id); slice != slice_of_sum_.end()) id = slice->second;
       }
       if (is_norm) {
-        divide_norm(op);
+        append_divided_norm(graph_, op, slices_, group(), ops_);
       } else if (is_update) {
         divide_update(op);
       } else {
@@ -183,61 +184,13 @@ class ShardStates {
     }
   }
 
-  // Appends an op that gathers the slices of these values, and returns the new versions.
-  std::vector<ValueId> gather(const Op& like, const std::vector<ValueId>& values, int64_t block) {
-    Op op = like;
-    op.def = &all_gather_op();
-    op.inputs = values;
-    op.outputs.clear();
-    op.attributes = {};
-    set_rank_slices(op.attributes, {.ranks = slices_.ranks, .block = block});
-    for (const ValueId id : values) {
-      const Value value = graph_.value(id);
-      const ValueId whole =
-          graph_.add_value(graph_.unique_name(value.name + ".gathered"), value.type, value.storage);
-      graph_.value(whole).version_of = id;
-      graph_.value(whole).module = value.module;
-      op.outputs.push_back(whole);
-    }
-    ops_.push_back(op);
-    return op.outputs;
+  RankGroup group() const {
+    return {.axis = MeshAxis::kData, .maps_peers = options_.exchange == RankExchange::kPeerMemory};
   }
 
-  void divide_norm(const Op& norm) {
-    const std::span<const ValueId> gradients = gradients_of_norm(norm);
-    const bool names_bad = norm.outputs.size() > GlobalNormOp::kFirstBad;
-    const DType dtype = graph_.value(norm.outputs[GlobalNormOp::kNorm]).type.dtype;
-    const auto add = [&](ValueId like, const ValueType& type) {
-      const Value value = graph_.value(like);
-      const ValueId id =
-          graph_.add_value(graph_.unique_name(value.name + ".of_ranks"), type, Storage::kTransient);
-      graph_.value(id).module = value.module;
-      return id;
-    };
-    Op slices = norm;
-    slices.inputs.assign(gradients.begin(), gradients.end());
-    slices.attributes = {};
-    if (names_bad) slices.attributes.set("names_bad", int64_t{1});
-    set_rank_slices(slices.attributes, slices_);
-    slices.outputs[GlobalNormOp::kNorm] =
-        add(norm.outputs[GlobalNormOp::kNorm], {dtype, Shape{slices_.ranks}});
-    slices.outputs[GlobalNormOp::kFinite] = add(norm.outputs[GlobalNormOp::kFinite], {dtype, Shape{1}});
-    std::vector<ValueId> gathered{slices.outputs[GlobalNormOp::kNorm]};
-    if (names_bad) {
-      const ValueId first_bad = norm.outputs[GlobalNormOp::kFirstBad];
-      graph_.value(first_bad).type.shape = Shape{slices_.ranks};
-      gathered.push_back(first_bad);
-    }
-    ops_.push_back(std::move(slices));
-    gathered = gather(norm, gathered, 1);
-    Op joined = norm;
-    joined.inputs = {gathered.front()};
-    joined.inputs.insert(joined.inputs.end(), norm.inputs.begin() + std::ssize(gradients), norm.inputs.end());
-    joined.attributes = {};
-    if (norm.attributes.has("with_loss"))
-      joined.attributes.set("with_loss", norm.attributes.integer("with_loss"));
-    joined.outputs.resize(GlobalNormOp::kFirstBad);
-    ops_.push_back(std::move(joined));
+  // Appends an op that gathers the slices of these values.
+  void gather(const Op& like, const std::vector<ValueId>& values, int64_t block) {
+    append_gather(graph_, like, values, {.ranks = slices_.ranks, .block = block}, group(), ops_);
   }
 
   void divide_update(const Op& op) {

@@ -18,6 +18,7 @@ void use_copy(Graph& graph, Op& op, size_t input, DType dtype) {
   if (copy == kNoValue) {
     copy = graph.add_value(name, {dtype, master.type.shape}, Storage::kWeight);
     graph.value(copy).module = master.module;
+    graph.value(copy).split = master.split;
   }
   op.inputs[input] = copy;
 }

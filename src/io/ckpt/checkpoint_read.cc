@@ -59,8 +59,36 @@ bool is_newer(const Candidate& a, const Candidate& b) {
   return a.step != b.step ? a.step > b.step : a.replaced < b.replaced;
 }
 
+Hash128 hash_of_range(const File& file, int64_t begin, int64_t bytes) {
+  HashStream128 hash;
+  std::vector<std::byte> chunk;
+  for (int64_t done = 0; done < bytes; done += std::ssize(chunk)) {
+    chunk.resize(narrow<size_t>(std::min(kFileChunkBytes, bytes - done)));
+    read_exactly(file, chunk, begin + done, "a part of a checkpoint");
+    hash.update(chunk);
+  }
+  return hash.digest();
+}
+
+std::optional<std::string> damage_of_parts(FileSystem& files, const std::string& path,
+                                           const std::vector<internal::HashedPart>& parts) {
+  const auto file = files.open_read(path);
+  int64_t begin = 0;
+  for (const internal::HashedPart& part : parts) {
+    const Hash128 found = hash_of_range(*file, begin, part.bytes);
+    if (found != part.hash) {
+      return fmt::format(
+          "bytes {} to {} of {} have the hash {}, but the manifest says {}: its content changed", begin,
+          begin + part.bytes, file_name(path), to_hex(found), to_hex(part.hash));
+    }
+    begin += part.bytes;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> file_damage(FileSystem& files, const std::string& folder,
-                                       const WrittenFile& listed, VerifyDepth depth) {
+                                       const internal::Manifest& manifest, const WrittenFile& listed,
+                                       VerifyDepth depth) {
   const std::string path = join_path(folder, listed.name);
   const auto status = files.status(path);
   if (!status || status->kind != FileKind::kFile) return fmt::format("{} is missing", listed.name);
@@ -73,6 +101,8 @@ std::optional<std::string> file_damage(FileSystem& files, const std::string& fol
                        listed.size_bytes);
   }
   if (depth == VerifyDepth::kSizes) return std::nullopt;
+  if (const auto parts = manifest.parts.find(listed.name); parts != manifest.parts.end())
+    return damage_of_parts(files, path, parts->second);
   const Hash128 found = hash_file(files, path).hash;
   if (found == listed.hash) return std::nullopt;
   return fmt::format("{} has the hash {}, but the manifest says {}: its content changed", listed.name,
@@ -109,7 +139,7 @@ std::optional<std::string> find_damage(FileSystem& files, const std::string& fol
   try {
     const internal::Manifest manifest = internal::read_manifest(files, folder);
     for (const WrittenFile& listed : manifest.files) {
-      if (auto damage = file_damage(files, folder, listed, depth)) return damage;
+      if (auto damage = file_damage(files, folder, manifest, listed, depth)) return damage;
     }
   } catch (const Error& error) {
     return error.what();

@@ -108,7 +108,7 @@ TEST(Checkpoint, NewestThatVerifiesIsChosenAndOthersAreExplained) {
   files.remove_file("/out/checkpoint-12/optimizer.safetensors");
   files.remove_file("/out/checkpoint-10/plimsoll_manifest.json");
   write_synced_file(files, "/out/checkpoint-8/vocab.txt", "longer than before");
-  write_synced_file(files, "/out/checkpoint-6/plimsoll_manifest.json", R"({"schema_version": 2})");
+  write_synced_file(files, "/out/checkpoint-6/plimsoll_manifest.json", R"({"schema_version": 3})");
   make_folders(files, "/out/checkpoint-abc");
   make_folders(files, "/out/checkpoint-007");
   write_synced_file(files, "/out/checkpoint-99", "a file");
@@ -121,7 +121,8 @@ TEST(Checkpoint, NewestThatVerifiesIsChosenAndOthersAreExplained) {
       {"/out/checkpoint-10",
        "it has no plimsoll_manifest.json, so it is not a complete checkpoint of Plimsoll"},
       {"/out/checkpoint-8", "vocab.txt has 18 bytes, but the manifest says 6"},
-      {"/out/checkpoint-6", "the checkpoint has schema version 2, but this version of Plimsoll reads 1"},
+      {"/out/checkpoint-6",
+       "the checkpoint has schema version 3, but this version of Plimsoll reads 1 and 2"},
   };
   ASSERT_EQ(newest.skipped.size(), std::size(skipped));
   for (size_t i = 0; i < std::size(skipped); ++i) {
@@ -165,6 +166,13 @@ TEST(Checkpoint, BadManifestsAreReasonsNotFailures) {
       R"({"schema_version": 1, "step": 3, "files": [{"name": "x", "bytes": -1, "xxh3_128": "0"}]})",
       R"({"schema_version": 1, "step": 3, "files": [{"name": "x", "bytes": 1, "xxh3_128": "0"}]})",
       R"({"schema_version": 1, "step": 3, "files": [{"name": "x", "bytes": 1}]})",
+      R"({"schema_version": 2, "step": 3, "files": [{"name": "x", "bytes": 1, "parts": []}]})",
+      R"({"schema_version": 2, "step": 3, "files": [{"name": "x", "bytes": 1, "parts": [1]}]})",
+      R"({"schema_version": 2, "step": 3, "files": [{"name": "x", "bytes": 1, "parts": [{"bytes": 1}]}]})",
+      R"({"schema_version": 2, "step": 3, "files": [{"name": "x", "bytes": 2, "parts":
+          [{"bytes": 1, "xxh3_128": "00112233445566778899aabbccddeeff"}]}]})",
+      R"({"schema_version": 2, "step": 3, "files": [{"name": "x", "bytes": 1, "parts":
+          [{"bytes": 9223372036854775807, "xxh3_128": "00112233445566778899aabbccddeeff"}]}]})",
       std::string(100000, '['),
   };
   for (const std::string& text : bad) {

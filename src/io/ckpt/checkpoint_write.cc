@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "io/ckpt/checkpoint.h"
+#include "io/ckpt/checkpoint_folder.h"
 #include "io/ckpt/json_text.h"
 #include "io/ckpt/manifest.h"
 
@@ -24,33 +25,27 @@ std::string format_run_state(const std::string& state_json) {
   return python_json(text, 2) + "\n";
 }
 
-// Writes and syncs every file of the checkpoint, the manifest last.
-void write_files(FileSystem& files, const std::string& folder, int64_t step,
-                 const CheckpointContents& contents) {
+void write_text(FileSystem& files, const std::string& folder, std::string_view name, std::string_view text,
+                internal::Manifest& manifest) {
+  PLIMSOLL_CHECK(!manifest.lists(name) && name != kManifestFile, "two files of a checkpoint are named {}",
+                 name);
+  manifest.files.push_back(write_synced_file(files, join_path(folder, name), text));
+}
+
+// Writes and syncs every file of the checkpoint except its manifest.
+internal::Manifest write_files(FileSystem& files, const std::string& folder, int64_t step,
+                               const CheckpointContents& contents) {
   internal::Manifest manifest;
   manifest.step = step;
   manifest.run = contents.run;
   manifest.files = write_model_files(files, folder, contents.model);
-  const auto write_text = [&](std::string_view name, std::string_view text) {
-    PLIMSOLL_CHECK(!manifest.lists(name) && name != kManifestFile, "two files of a checkpoint are named {}",
-                   name);
-    manifest.files.push_back(write_synced_file(files, join_path(folder, name), text));
-  };
-  for (const NamedText& extra : contents.extra) write_text(extra.name, extra.text);
-  for (const StreamedText& text : contents.streamed) {
-    PLIMSOLL_CHECK(!manifest.lists(text.name) && text.name != kManifestFile,
-                   "two files of a checkpoint are named {}", text.name);
-    manifest.files.push_back(write_streamed_file(files, join_path(folder, text.name), text.write));
+  internal::write_texts(files, folder, contents, manifest);
+  if (internal::writes_optimizer(contents)) {
+    manifest.files.push_back(
+        write_safetensors(files, join_path(folder, kOptimizerFile), contents.optimizer_tensors));
   }
-  if (!contents.trainer_state_json.empty()) write_text(kTrainerStateFile, contents.trainer_state_json);
-  if (!contents.run_state_json.empty()) {
-    if (contents.has_optimizer_states) {
-      manifest.files.push_back(
-          write_safetensors(files, join_path(folder, kOptimizerFile), contents.optimizer_tensors));
-    }
-    write_text(kRunStateFile, format_run_state(contents.run_state_json));
-  }
-  write_synced_file(files, join_path(folder, kManifestFile), internal::format_manifest(manifest));
+  internal::write_run_state(files, folder, contents, manifest);
+  return manifest;
 }
 
 // Renames the folder first, so that a partly removed folder never has the name of a checkpoint, not even on
@@ -166,25 +161,76 @@ WrittenFile write_streamed_file(FileSystem& files, const std::string& path,
   return written;
 }
 
+namespace internal {
+
+std::string checkpoint_path(const std::string& output_folder, int64_t step) {
+  return join_path(output_folder, fmt::format("checkpoint-{}", step));
+}
+
+std::string temporary_checkpoint_path(const std::string& output_folder, int64_t step) {
+  return join_path(output_folder, fmt::format("{}checkpoint-{}", kWritingPrefix, step));
+}
+
+void begin_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step) {
+  const std::string temporary = temporary_checkpoint_path(output_folder, step);
+  make_folders(files, output_folder);
+  remove_tree(files, temporary);
+  files.make_folder(temporary);
+}
+
+void write_texts(FileSystem& files, const std::string& folder, const CheckpointContents& contents,
+                 Manifest& manifest) {
+  for (const NamedText& extra : contents.extra) write_text(files, folder, extra.name, extra.text, manifest);
+  for (const StreamedText& text : contents.streamed) {
+    PLIMSOLL_CHECK(!manifest.lists(text.name) && text.name != kManifestFile,
+                   "two files of a checkpoint are named {}", text.name);
+    manifest.files.push_back(write_streamed_file(files, join_path(folder, text.name), text.write));
+  }
+  if (!contents.trainer_state_json.empty())
+    write_text(files, folder, kTrainerStateFile, contents.trainer_state_json, manifest);
+}
+
+void write_run_state(FileSystem& files, const std::string& folder, const CheckpointContents& contents,
+                     Manifest& manifest) {
+  if (!contents.run_state_json.empty())
+    write_text(files, folder, kRunStateFile, format_run_state(contents.run_state_json), manifest);
+}
+
+bool writes_optimizer(const CheckpointContents& contents) {
+  return !contents.run_state_json.empty() && contents.has_optimizer_states;
+}
+
+std::string commit_checkpoint(FileSystem& files, const std::string& output_folder, const Manifest& manifest) {
+  const std::string temporary = temporary_checkpoint_path(output_folder, manifest.step);
+  write_synced_file(files, join_path(temporary, kManifestFile), format_manifest(manifest));
+  files.sync_folder(temporary);
+  std::string path = checkpoint_path(output_folder, manifest.step);
+  commit(files, output_folder, temporary, path);
+  return path;
+}
+
+void discard_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step) {
+  best_effort([&] { remove_tree(files, temporary_checkpoint_path(output_folder, step)); });
+}
+
+std::string not_saved_message(const std::string& output_folder, int64_t step, std::string_view cause) {
+  return fmt::format("{} was not saved: {}. Earlier checkpoints are unchanged",
+                     checkpoint_path(output_folder, step), cause);
+}
+
+}  // namespace internal
+
 std::string save_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step,
                             const CheckpointContents& contents) {
   PLIMSOLL_CHECK(step >= 0, "step {}", step);
-  const std::string name = fmt::format("checkpoint-{}", step);
-  std::string path = join_path(output_folder, name);
-  const std::string temporary = join_path(output_folder, std::string(kWritingPrefix) + name);
   try {
-    make_folders(files, output_folder);
-    remove_tree(files, temporary);
-    files.make_folder(temporary);
-    write_files(files, temporary, step, contents);
-    files.sync_folder(temporary);
-    commit(files, output_folder, temporary, path);
+    internal::begin_checkpoint(files, output_folder, step);
+    const std::string temporary = internal::temporary_checkpoint_path(output_folder, step);
+    return internal::commit_checkpoint(files, output_folder, write_files(files, temporary, step, contents));
   } catch (const Error& error) {
-    best_effort([&] { remove_tree(files, temporary); });
-    throw Error(error.code(),
-                fmt::format("{} was not saved: {}. Earlier checkpoints are unchanged", path, error.what()));
+    internal::discard_checkpoint(files, output_folder, step);
+    throw Error(error.code(), internal::not_saved_message(output_folder, step, error.what()));
   }
-  return path;
 }
 
 std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder,

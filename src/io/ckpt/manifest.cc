@@ -29,7 +29,37 @@ const std::string& text_member(const nlohmann::json& object, const char* key, co
   return found->get_ref<const std::string&>();
 }
 
-WrittenFile parse_entry(const nlohmann::json& entry, const std::string& file) {
+Hash128 parse_hash(const nlohmann::json& entry, const std::string& name, const std::string& file) {
+  const auto hash = parse_hash128(text_member(entry, "xxh3_128", file));
+  if (!hash) refuse(file, fmt::format("the hash of {} is not 32 hexadecimal digits", quoted_name(name)));
+  return *hash;
+}
+
+// Reads the parts of a file, which follow one another from its begin to its end.
+std::vector<HashedPart> parse_parts(const nlohmann::json& list, const WrittenFile& listed,
+                                    const std::string& file) {
+  if (!list.is_array() || list.empty())
+    refuse(file, fmt::format("{} has no list 'parts'", quoted_name(listed.name)));
+  std::vector<HashedPart> parts;
+  int64_t end = 0;
+  for (const nlohmann::json& part : list) {
+    if (!part.is_object())
+      refuse(file, fmt::format("a part of {} is not an object", quoted_name(listed.name)));
+    parts.push_back({whole_number(part, "bytes", file), parse_hash(part, listed.name, file)});
+    if (parts.back().bytes > listed.size_bytes - end) {
+      refuse(file, fmt::format("the parts of {} have more than its {} bytes", quoted_name(listed.name),
+                               listed.size_bytes));
+    }
+    end += parts.back().bytes;
+  }
+  if (end != listed.size_bytes) {
+    refuse(file, fmt::format("the parts of {} have {} bytes, but the file has {}", quoted_name(listed.name),
+                             end, listed.size_bytes));
+  }
+  return parts;
+}
+
+void parse_entry(const nlohmann::json& entry, const std::string& file, Manifest& manifest) {
   if (!entry.is_object()) refuse(file, "'files' contains a value that is not an object");
   WrittenFile listed;
   listed.name = text_member(entry, "name", file);
@@ -38,11 +68,12 @@ WrittenFile parse_entry(const nlohmann::json& entry, const std::string& file) {
     refuse(file, fmt::format("it lists {}, which is not a plain file name", quoted_name(listed.name)));
   }
   listed.size_bytes = whole_number(entry, "bytes", file);
-  const auto hash = parse_hash128(text_member(entry, "xxh3_128", file));
-  if (!hash)
-    refuse(file, fmt::format("the hash of {} is not 32 hexadecimal digits", quoted_name(listed.name)));
-  listed.hash = *hash;
-  return listed;
+  if (const auto parts = entry.find("parts"); parts != entry.end()) {
+    manifest.parts[listed.name] = parse_parts(*parts, listed, file);
+  } else {
+    listed.hash = parse_hash(entry, listed.name, file);
+  }
+  manifest.files.push_back(std::move(listed));
 }
 
 }  // namespace
@@ -52,12 +83,20 @@ bool Manifest::lists(std::string_view name) const {
 }
 
 std::string format_manifest(const Manifest& manifest) {
-  nlohmann::json text = {{"schema_version", kCheckpointSchemaVersion}, {"step", manifest.step}};
+  const int version = manifest.parts.empty() ? kCheckpointSchemaVersion : kSchemaVersionOfParts;
+  nlohmann::json text = {{"schema_version", version}, {"step", manifest.step}};
   if (!manifest.run.id.empty()) text["run"] = {{"id", manifest.run.id}, {"started", manifest.run.started}};
   text["files"] = nlohmann::json::array();
   for (const WrittenFile& file : manifest.files) {
-    text["files"].push_back(
-        {{"name", file.name}, {"bytes", file.size_bytes}, {"xxh3_128", to_hex(file.hash)}});
+    nlohmann::json entry = {{"name", file.name}, {"bytes", file.size_bytes}};
+    if (const auto parts = manifest.parts.find(file.name); parts != manifest.parts.end()) {
+      entry["parts"] = nlohmann::json::array();
+      for (const HashedPart& part : parts->second)
+        entry["parts"].push_back({{"bytes", part.bytes}, {"xxh3_128", to_hex(part.hash)}});
+    } else {
+      entry["xxh3_128"] = to_hex(file.hash);
+    }
+    text["files"].push_back(std::move(entry));
   }
   return python_json(text, 2) + "\n";
 }
@@ -65,11 +104,11 @@ std::string format_manifest(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text, const std::string& file) {
   const nlohmann::json json = parse_untrusted_json_object(text, file);
   const int64_t version = whole_number(json, "schema_version", file);
-  if (version != kCheckpointSchemaVersion) {
+  if (version != kCheckpointSchemaVersion && version != kSchemaVersionOfParts) {
     throw_error(ErrorCode::kBadData,
-                "{}: the checkpoint has schema version {}, but this version of Plimsoll reads {}; use the "
-                "version that wrote it",
-                file, version, kCheckpointSchemaVersion);
+                "{}: the checkpoint has schema version {}, but this version of Plimsoll reads {} and {}; use "
+                "the version that wrote it",
+                file, version, kCheckpointSchemaVersion, kSchemaVersionOfParts);
   }
   Manifest manifest;
   manifest.step = whole_number(json, "step", file);
@@ -79,7 +118,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
   }
   const auto files = json.find("files");
   if (files == json.end() || !files->is_array() || files->empty()) refuse(file, "it has no list 'files'");
-  for (const nlohmann::json& entry : *files) manifest.files.push_back(parse_entry(entry, file));
+  for (const nlohmann::json& entry : *files) parse_entry(entry, file, manifest);
   return manifest;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,10 +17,22 @@ namespace plimsoll::internal {
 // Suffix of a complete checkpoint that is moved aside while a new one of the same step replaces it.
 inline constexpr std::string_view kReplacedSuffix = ".replaced";
 
+// The schema version of manifests that list parts. Others have kCheckpointSchemaVersion, so that earlier versions of Plimsoll
+// read them.
+inline constexpr int kSchemaVersionOfParts = 2;
+
+// A range of a file with its hash. Several ranks write a file in parts, and none of them sees the whole file.
+struct HashedPart {
+  int64_t bytes = 0;
+  Hash128 hash;
+};
+
 struct Manifest {
   int64_t step = 0;
   RunIdentity run;  // empty in checkpoints of earlier versions
   std::vector<WrittenFile> files;
+  // The files that have a list of parts instead of a hash. The parts follow one another from the begin of the file to its end.
+  std::map<std::string, std::vector<HashedPart>, std::less<>> parts;
 
   bool lists(std::string_view name) const;
 };

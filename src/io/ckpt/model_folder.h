@@ -171,6 +171,20 @@ struct ModelContents {
   int64_t max_shard_bytes = kDefaultMaxShardBytes;
 };
 
+// A file of the tensors of a model: model.safetensors, a shard, or the file of an adapter.
+struct WeightFile {
+  std::string name;
+  std::vector<TensorSource> tensors;
+};
+
+// Returns the files that the tensors are divided into, in order. An adapter is always a single file.
+std::vector<WeightFile> weight_files_of(const ModelContents& contents);
+
+// Writes and syncs the files of the model except those of weight_files_of(): config.json, copied files, and the index of
+// shards. Returns the written files.
+std::vector<WrittenFile> write_model_texts(FileSystem& files, const std::string& folder,
+                                           const ModelContents& contents);
+
 // Writes the files of the model into an existing folder and syncs each file, but not the folder. Used for
 // folders that a later rename makes visible, such as checkpoints. Returns the written files in order.
 std::vector<WrittenFile> write_model_files(FileSystem& files, const std::string& folder,

@@ -13,22 +13,19 @@
 namespace plimsoll {
 namespace {
 
-struct Shard {
-  std::vector<TensorSource> tensors;
-  int64_t size_bytes = 0;
-};
-
 // Splits the tensors into shards in the given order. A new shard starts if the next tensor would exceed the
 // limit. A tensor larger than the limit gets its own shard.
-std::vector<Shard> split_into_shards(const std::vector<TensorSource>& tensors, int64_t max_shard_bytes) {
+std::vector<WeightFile> split_into_shards(const std::vector<TensorSource>& tensors, int64_t max_shard_bytes) {
   PLIMSOLL_CHECK(max_shard_bytes > 0, "shards of {} bytes", max_shard_bytes);
-  std::vector<Shard> shards(1);
+  std::vector<WeightFile> shards(1);
+  int64_t size_bytes = 0;
   for (const TensorSource& tensor : tensors) {
-    if (!shards.back().tensors.empty() && shards.back().size_bytes + tensor.size_bytes() > max_shard_bytes) {
+    if (!shards.back().tensors.empty() && size_bytes + tensor.size_bytes() > max_shard_bytes) {
       shards.emplace_back();
+      size_bytes = 0;
     }
     shards.back().tensors.push_back(tensor);
-    shards.back().size_bytes += tensor.size_bytes();
+    size_bytes += tensor.size_bytes();
   }
   return shards;
 }
@@ -44,61 +41,76 @@ bool is_shard_name(std::string_view name) {
                             [](char c, char p) { return p == '#' ? c >= '0' && c <= '9' : c == p; });
 }
 
-std::string format_index(const std::vector<Shard>& shards) {
+std::string format_index(const std::vector<WeightFile>& shards) {
   nlohmann::json index;
   int64_t num_parameters = 0;
   int64_t size_bytes = 0;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    size_bytes += shards[i].size_bytes;
-    for (const TensorSource& tensor : shards[i].tensors) {
+  for (const WeightFile& shard : shards) {
+    for (const TensorSource& tensor : shard.tensors) {
+      size_bytes += tensor.size_bytes();
       num_parameters += tensor.num_elements();
-      index["weight_map"][tensor.name] = shard_name(i, shards.size());
+      index["weight_map"][tensor.name] = shard.name;
     }
   }
   index["metadata"] = {{"total_parameters", num_parameters}, {"total_size", size_bytes}};
   return python_json(index, 2) + "\n";
 }
 
-// Writes the files as folder/<prefix><name>; the names in the result omit the prefix. Small files are written
-// first, then the weights, and the index of the weights last.
-std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string& folder,
-                                           const std::string& prefix, const ModelContents& contents) {
-  const bool is_adapter = !contents.adapter_config_text.empty();
-  std::vector<WrittenFile> written;
-  const auto path_of = [&](std::string_view name) { return join_path(folder, prefix + std::string(name)); };
-  const auto record = [&](WrittenFile file, std::string_view name) {
+bool is_adapter_model(const ModelContents& contents) {
+  return !contents.adapter_config_text.empty();
+}
+
+// A folder in which files are written as <prefix><name>; the list of written files omits the prefix.
+struct PrefixedFolder {
+  FileSystem& files;
+  const std::string& folder;
+  const std::string& prefix;
+  std::vector<WrittenFile> written = {};
+
+  std::string path_of(std::string_view name) const { return join_path(folder, prefix + std::string(name)); }
+  void record(WrittenFile file, std::string_view name) {
     file.name = name;
     written.push_back(std::move(file));
-  };
+  }
+};
+
+void write_configuration(PrefixedFolder& to, const ModelContents& contents) {
   std::set<std::string, std::less<>> taken = {std::string(kConfigFile), std::string(kAdapterConfigFile),
                                               std::string(kAdapterWeightsFile)};
   const nlohmann::json config = parse_untrusted_json_object(contents.config_text, std::string(kConfigFile));
-  record(write_synced_file(files, path_of(kConfigFile), python_json(config, 2) + "\n"), kConfigFile);
+  to.record(write_synced_file(to.files, to.path_of(kConfigFile), python_json(config, 2) + "\n"), kConfigFile);
   for (const CopiedFile& file : contents.copied_files) {
     const std::string name = file_name(file.source_path);
     PLIMSOLL_CHECK(taken.insert(name).second && !is_shard_name(name) && name != kWeightsFile &&
                        name != kWeightsIndexFile,
                    "a copied file may not be named {}", name);
-    record(file.text ? write_synced_file(files, path_of(name), *file.text)
-                     : copy_synced_file(files, file.source_path, path_of(name)),
-           name);
+    to.record(file.text ? write_synced_file(to.files, to.path_of(name), *file.text)
+                        : copy_synced_file(to.files, file.source_path, to.path_of(name)),
+              name);
   }
-  if (is_adapter) {
-    const nlohmann::json adapter =
-        parse_untrusted_json_object(contents.adapter_config_text, std::string(kAdapterConfigFile));
-    record(write_synced_file(files, path_of(kAdapterConfigFile), python_json(adapter, 2) + "\n"),
-           kAdapterConfigFile);
-  }
-  // An adapter is always a single file.
-  const std::vector<Shard> shards = split_into_shards(
-      contents.tensors, is_adapter ? std::numeric_limits<int64_t>::max() : contents.max_shard_bytes);
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shard_name(i, shards.size(), is_adapter ? kAdapterWeightsFile : kWeightsFile);
-    record(write_safetensors(files, path_of(name), shards[i].tensors), name);
-  }
-  if (shards.size() > 1)
-    record(write_synced_file(files, path_of(kWeightsIndexFile), format_index(shards)), kWeightsIndexFile);
-  return written;
+  if (!is_adapter_model(contents)) return;
+  const nlohmann::json adapter =
+      parse_untrusted_json_object(contents.adapter_config_text, std::string(kAdapterConfigFile));
+  to.record(write_synced_file(to.files, to.path_of(kAdapterConfigFile), python_json(adapter, 2) + "\n"),
+            kAdapterConfigFile);
+}
+
+void write_index(PrefixedFolder& to, const std::vector<WeightFile>& shards) {
+  if (shards.size() == 1) return;
+  to.record(write_synced_file(to.files, to.path_of(kWeightsIndexFile), format_index(shards)),
+            kWeightsIndexFile);
+}
+
+// Writes small files first, then the weights, and the index of the weights last.
+std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string& folder,
+                                           const std::string& prefix, const ModelContents& contents) {
+  PrefixedFolder to{files, folder, prefix};
+  write_configuration(to, contents);
+  const std::vector<WeightFile> shards = weight_files_of(contents);
+  for (const WeightFile& shard : shards)
+    to.record(write_safetensors(files, to.path_of(shard.name), shard.tensors), shard.name);
+  write_index(to, shards);
+  return std::move(to.written);
 }
 
 // Returns the weight files of an earlier save that the new one does not replace. The single file comes first,
@@ -131,6 +143,24 @@ void remove_temporary_files(FileSystem& files, const std::string& folder) {
 }
 
 }  // namespace
+
+std::vector<WeightFile> weight_files_of(const ModelContents& contents) {
+  const bool is_adapter = is_adapter_model(contents);
+  std::vector<WeightFile> shards = split_into_shards(
+      contents.tensors, is_adapter ? std::numeric_limits<int64_t>::max() : contents.max_shard_bytes);
+  for (size_t i = 0; i < shards.size(); ++i)
+    shards[i].name = shard_name(i, shards.size(), is_adapter ? kAdapterWeightsFile : kWeightsFile);
+  return shards;
+}
+
+std::vector<WrittenFile> write_model_texts(FileSystem& files, const std::string& folder,
+                                           const ModelContents& contents) {
+  const std::string no_prefix;
+  PrefixedFolder to{files, folder, no_prefix};
+  write_configuration(to, contents);
+  write_index(to, weight_files_of(contents));
+  return std::move(to.written);
+}
 
 std::vector<WrittenFile> write_model_files(FileSystem& files, const std::string& folder,
                                            const ModelContents& contents) {

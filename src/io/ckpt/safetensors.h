@@ -152,6 +152,17 @@ struct TensorSource {
   // two halves): fills `bytes` with the bytes of the tensor starting at `offset_bytes`. Called in order for
   // consecutive ranges of at most kFileChunkBytes.
   std::function<void(int64_t offset_bytes, std::span<std::byte> bytes)> fill = {};
+  // If the ranks of a run divide the tensor: the bytes [begin, end) that this rank has, and a function that reads part of them.
+  // `fill` then exchanges the bytes between the ranks, so that each rank has to call it for the same ranges.
+  struct OwnBytes {
+    int64_t begin = 0;
+    int64_t end = 0;
+    std::function<void(int64_t offset_bytes, std::span<std::byte> bytes)> fill = {};
+  };
+  std::optional<OwnBytes> own = {};
+  // The ranks divide the tensor, but the bytes of a rank are not contiguous in the file. There is only `fill`, which exchanges
+  // them.
+  bool is_exchanged = false;
 
   int64_t num_elements() const;
   int64_t size_bytes() const { return num_elements() * dtype_bytes(dtype); }
@@ -159,6 +170,21 @@ struct TensorSource {
 
 // Hugging Face's loader refuses a file without this entry.
 inline const std::map<std::string, std::string> kPytorchMetadata = {{"format", "pt"}};
+
+// The places of tensors in a file, which follow from their names, types and shapes alone.
+struct SafetensorsLayout {
+  struct Place {
+    const TensorSource* tensor = nullptr;
+    int64_t offset = 0;  // bytes from the start of the file
+  };
+  std::string header;         // the first bytes of the file
+  std::vector<Place> places;  // in the order of the file
+  int64_t size_bytes = 0;     // of the file
+};
+
+// Returns the layout of the file that write_safetensors() writes. The tensors must outlive it.
+SafetensorsLayout lay_out_safetensors(std::span<const TensorSource> tensors,
+                                      const std::map<std::string, std::string>& metadata = kPytorchMetadata);
 
 // Creates the file, writes the tensors in the canonical order of the format (type descending, then name) and
 // syncs it. Returns the size and the hash, which is computed during writing. Equal tensors give equal bytes.

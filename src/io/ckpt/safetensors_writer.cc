@@ -87,23 +87,31 @@ int64_t TensorSource::num_elements() const {
   return product;
 }
 
+SafetensorsLayout lay_out_safetensors(std::span<const TensorSource> tensors,
+                                      const std::map<std::string, std::string>& metadata) {
+  const std::vector<const TensorSource*> order = canonical_order(tensors);
+  SafetensorsLayout layout;
+  layout.header = format_header(order, metadata);
+  layout.size_bytes = std::ssize(layout.header);
+  for (const TensorSource* tensor : order) {
+    layout.places.push_back({tensor, layout.size_bytes});
+    layout.size_bytes += tensor->size_bytes();
+  }
+  return layout;
+}
+
 WrittenFile write_safetensors(FileSystem& files, const std::string& path,
                               std::span<const TensorSource> tensors,
                               const std::map<std::string, std::string>& metadata) {
-  const std::vector<const TensorSource*> order = canonical_order(tensors);
-  const std::string header = format_header(order, metadata);
+  const SafetensorsLayout layout = lay_out_safetensors(tensors, metadata);
   const auto file = files.create(path);
   HashStream128 hash;
-  hash.update(header);
-  file->write(std::as_bytes(std::span(header)));
-  int64_t size = std::ssize(header);
-  for (const TensorSource* tensor : order) {
-    write_data(*file, *tensor, hash);
-    size += tensor->size_bytes();
-  }
+  hash.update(layout.header);
+  file->write(std::as_bytes(std::span(layout.header)));
+  for (const SafetensorsLayout::Place& place : layout.places) write_data(*file, *place.tensor, hash);
   file->sync();
   file->close();
-  return {file_name(path), size, hash.digest()};
+  return {file_name(path), layout.size_bytes, hash.digest()};
 }
 
 }  // namespace plimsoll

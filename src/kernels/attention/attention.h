@@ -126,6 +126,10 @@ struct AttentionOptions {
   AttentionMask mask = AttentionMask::kBidirectional;
   double dropout = 0.0;  // dropout probability in [0, 1); 0 in evaluation
   RandomSite random = {};
+  // If other ranks compute further heads of the same attention: the number of all heads, and the number of the first one here,
+  // for random numbers. 0 heads: those of the dimensions are all.
+  int64_t all_heads = 0;
+  int64_t first_head = 0;
 };
 
 // Rows of T x (H * D) elements, or of T x (G * D) for k and v, within a wider tensor: element (t, h, d) is at
@@ -162,6 +166,14 @@ struct AttentionBwdArgs {
   View scratch;               // aligned to 64 bytes
   int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
+
+// Returns attention_row() of query row t and head h of the arguments of a kernel, among all heads.
+template <typename Args>
+uint64_t random_row(const Args& args, int64_t t, int64_t h) {
+  const AttentionOptions& options = args.options;
+  return attention_row(t, options.all_heads > 0 ? options.all_heads : args.dims.heads,
+                       options.first_head + h);
+}
 
 // Computes o and lse. Requires: the conditions at the fields, and dims.longest >= every S_b. Errors:
 // kInternal if one does not hold.

@@ -166,7 +166,7 @@ void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const Dropout
     if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;
     if (options.dropout > 0) {
-      dropout.fill(attention_row(t, task.args.dims.heads, task.h), j, keys, tiles.dropout_factors);
+      dropout.fill(random_row(task.args, t, task.h), j, keys, tiles.dropout_factors);
       factors = tiles.dropout_factors;
     }
     gradient_row(tiles.scores + r * kBwdScoreStride, tiles.products + r * kBwdScoreStride, hidden, visible,

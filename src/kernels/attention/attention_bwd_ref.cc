@@ -40,7 +40,7 @@ struct Head {
   // Returns 0 if (i, j) is dropped, otherwise the factor of a kept probability.
   double factor(int64_t i, int64_t j) const {
     if (args.options.dropout == 0) return 1;
-    const uint64_t row = attention_row(sequence.first + i, args.dims.heads, h);
+    const uint64_t row = random_row(args, sequence.first + i, h);
     const bool keep =
         attention_number(args.options.random, row, j) >= dropout_threshold(args.options.dropout);
     return keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0;

@@ -92,7 +92,7 @@ void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int6
     fetch_head<Fetch::kWrite>({args.o, args.dims.heads * args.dims.head_dim}, t, task.h, args.dims.head_dim);
     const float* factors = nullptr;
     if (args.options.dropout > 0) {
-      dropout.fill(attention_row(t, args.dims.heads, task.h), first_key, visible, tiles.dropout_factors);
+      dropout.fill(random_row(args, t, task.h), first_key, visible, tiles.dropout_factors);
       factors = tiles.dropout_factors;
     }
     const SoftmaxRow row = softmax_row(tiles.scores + i * stride, hidden, visible, width,

@@ -33,7 +33,7 @@ void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, 
 
   if (args.options.dropout > 0) {
     for (int64_t j = first; j < end; ++j) {
-      const uint32_t number = attention_number(args.options.random, attention_row(t, args.dims.heads, h), j);
+      const uint32_t number = attention_number(args.options.random, random_row(args, t, h), j);
       const bool keep = number >= dropout_threshold(args.options.dropout);
       p_S[j] *= keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0.0;
     }

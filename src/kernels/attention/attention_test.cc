@@ -585,5 +585,66 @@ TEST(Attention, BrokenRequirementsAreNamed) {
             std::string::npos);
 }
 
+// Returns rows from this head on.
+ConstRows from_head(ConstRows rows, int64_t head, int64_t head_dim) {
+  rows.view.data = rows.view.as<float>() + head * head_dim;
+  return rows;
+}
+
+// A rank that computes some of the heads draws the random numbers that one rank draws for them, in both passes.
+TEST(AttentionDropout, OfSomeHeadsIsThatOfAllHeads) {
+  constexpr int64_t kHeads = 4, kLocal = 2, kDim = 8, kTail = 3;
+  const AttentionProblem problem{
+      .name = "", .lengths = {7, 33, 1}, .tail = kTail, .heads = kHeads, .head_dim = kDim, .dropout = 0.3};
+  for (const Implementation implementation : {Implementation::kCpu, Implementation::kRef}) {
+    AttentionCase all(problem);
+    all.forward(implementation);
+    all.backward(implementation);
+    const int64_t tokens = all.dims().tokens, columns = kLocal * kDim;
+    const std::vector<double> o = all.o.to_doubles(), d_o = all.d_o.to_doubles();
+    const std::vector<double> d_q = all.gradient(0), d_k = all.gradient(1), d_v = all.gradient(2);
+    for (const int64_t first : {int64_t{0}, kLocal}) {
+      const auto size = static_cast<size_t>(tokens * columns);
+      std::vector<float> own_o(size), own_d_o(size), own_d_q(size), own_d_k(size), own_d_v(size);
+      std::vector<float> own_lse(static_cast<size_t>(kLocal * tokens));
+      const auto whole = [&](int64_t t, int64_t column) {
+        return static_cast<size_t>(t * kHeads * kDim + first * kDim + column);
+      };
+      const auto own = [&](int64_t t, int64_t column) { return static_cast<size_t>(t * columns + column); };
+      for (int64_t t = 0; t < tokens; ++t) {
+        for (int64_t c = 0; c < columns; ++c) own_d_o[own(t, c)] = static_cast<float>(d_o[whole(t, c)]);
+      }
+      const auto restrict_to_heads = [&](auto& args) {
+        args.dims.heads = kLocal;
+        args.options.all_heads = kHeads;
+        args.options.first_head = first;
+        for (ConstRows* rows : {&args.q, &args.k, &args.v}) *rows = from_head(*rows, first, kDim);
+      };
+      AttentionFwdArgs forward = all.fwd_args(implementation);
+      restrict_to_heads(forward);
+      forward.o = {own_o.data(), DType::kF32};
+      forward.lse = {own_lse.data(), DType::kF32};
+      implementation == Implementation::kRef ? attention_fwd_ref(forward) : attention_fwd_cpu(forward);
+      AttentionBwdArgs backward = all.bwd_args(implementation);
+      restrict_to_heads(backward);
+      backward.o = forward.o;
+      backward.lse = forward.lse;
+      backward.d_o = {own_d_o.data(), DType::kF32};
+      backward.d_q = {{own_d_q.data(), DType::kF32}, columns};
+      backward.d_k = {{own_d_k.data(), DType::kF32}, columns};
+      backward.d_v = {{own_d_v.data(), DType::kF32}, columns};
+      implementation == Implementation::kRef ? attention_bwd_ref(backward) : attention_bwd_cpu(backward);
+      for (int64_t t = 0; t < tokens - kTail; ++t) {
+        for (int64_t c = 0; c < columns; ++c) {
+          ASSERT_EQ(own_o[own(t, c)], o[whole(t, c)]);
+          ASSERT_EQ(own_d_q[own(t, c)], d_q[whole(t, c)]);
+          ASSERT_EQ(own_d_k[own(t, c)], d_k[whole(t, c)]);
+          ASSERT_EQ(own_d_v[own(t, c)], d_v[whole(t, c)]);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll::test

@@ -18,6 +18,11 @@ bool is_small(const ReducedTensor& tensor) {
 }  // namespace
 
 void all_reduce_cpu(const AllReduceArgs& args) {
+  if (args.tensors.size() == 1) {
+    const ReducedTensor& tensor = args.tensors.front();
+    if (tensor.count > 0) args.communicator->all_reduce(tensor.data, tensor.count);
+    return;
+  }
   int64_t num_small = 0;
   size_t end = 0;
   auto* scratch = static_cast<std::byte*>(args.scratch.data);

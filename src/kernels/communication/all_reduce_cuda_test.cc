@@ -1,21 +1,15 @@
 // all_reduce between all visible GPUs, at least two: through NCCL with a thread per GPU, and through mapped memory with a process
 // per GPU.
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "device/comm/testing/thread_communicator.h"
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/cuda_error.h"
 #include "kernels/communication/all_reduce.h"
+#include "kernels/communication/testing/gpu_ranks.h"
 #include "kernels/communication/testing/unit_roundoff.h"
 
 namespace plimsoll::test {
@@ -85,19 +79,6 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
   return results;
 }
 
-// A block of GPU memory.
-class Block {
- public:
-  Block() { PLIMSOLL_CUDA(cudaMalloc(&data_, kBlock)); }
-  ~Block() { static_cast<void>(cudaFree(data_)); }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
-
 const std::vector<DType> kTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
 // By type and run: the bytes after the sum.
@@ -113,6 +94,7 @@ void expect_sums(const std::vector<Results>& of_ranks) {
         EXPECT_TRUE(run == found_bytes) << dtype_name(dtype);
     }
     std::vector<Tensors> all;
+    all.reserve(static_cast<size_t>(num_ranks));
     for (int rank = 0; rank < num_ranks; ++rank) all.emplace_back(dtype, rank);
     const double u = unit_roundoff(dtype);
     for (size_t t = 0; t < kSizes.size(); ++t) {
@@ -139,7 +121,7 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
   std::vector<Results> results(devices.size());
   testing::run_on_ranks(static_cast<int>(devices.size()), [&](Communicator& ranks) {
     CudaDevice device(ranks.rank());
-    const Block block;
+    const GpuBlock block(kBlock);
     const std::unique_ptr<GpuCommunicator> gpus = connect_gpus(ranks, ranks.rank(), device.info().uuid);
     for (const DType dtype : kTypes) {
       results[static_cast<size_t>(ranks.rank())].push_back(reduced(
@@ -150,18 +132,6 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
   expect_sums(results);
 }
 
-// The rank of this process among the processes that the next test starts.
-RankPlace place_of_this_process() {
-  const char* rank = std::getenv("PLIMSOLL_TEST_RANK");
-  if (rank == nullptr) return {};
-  return {.rank = std::atoi(rank),
-          .size = std::atoi(std::getenv("PLIMSOLL_TEST_RANKS")),
-          .local_rank = std::atoi(rank),
-          .local_size = std::atoi(std::getenv("PLIMSOLL_TEST_RANKS")),
-          .store_host = "127.0.0.1",
-          .store_port = static_cast<uint16_t>(std::atoi(std::getenv("PLIMSOLL_TEST_PORT")))};
-}
-
 // Each of these processes runs this test alone. The first one checks the sums of all.
 TEST(AllReduceCudaRank, SumsWithTheOthers) {
   const RankPlace place = place_of_this_process();
@@ -169,7 +139,7 @@ TEST(AllReduceCudaRank, SumsWithTheOthers) {
     GTEST_SKIP() << "AllReduceCuda.MappedPeersSumTheTensorsOfAllGpus starts processes that run it";
   const std::unique_ptr<Communicator> ranks = connect_ranks(place);
   CudaDevice device(place.rank);
-  const Block block;
+  const GpuBlock block(kBlock);
   const std::unique_ptr<PeerMemory> peers = connect_peers(*ranks, place.rank, device.info().uuid);
   peers->map(block.data(), static_cast<int64_t>(kBlock));
   std::vector<Results> of_ranks(static_cast<size_t>(place.size), Results(kTypes.size()));
@@ -194,25 +164,7 @@ TEST(AllReduceCudaRank, SumsWithTheOthers) {
 TEST(AllReduceCuda, MappedPeersSumTheTensorsOfAllGpus) {
   const size_t num_ranks = visible_cuda_devices().size();
   if (num_ranks < 2) GTEST_SKIP() << "at least two GPUs map each other's memory, and one is visible";
-  const int port = 20'000 + static_cast<int>(getpid() % 10'000);
-  std::vector<pid_t> processes;
-  for (size_t rank = 0; rank < num_ranks; ++rank) {
-    const pid_t process = fork();
-    ASSERT_GE(process, 0);
-    if (process == 0) {
-      setenv("PLIMSOLL_TEST_RANK", std::to_string(rank).c_str(), 1);
-      setenv("PLIMSOLL_TEST_RANKS", std::to_string(num_ranks).c_str(), 1);
-      setenv("PLIMSOLL_TEST_PORT", std::to_string(port).c_str(), 1);
-      execl("/proc/self/exe", "rank", "--gtest_filter=AllReduceCudaRank.*", static_cast<char*>(nullptr));
-      _exit(127);
-    }
-    processes.push_back(process);
-  }
-  for (const pid_t process : processes) {
-    int status = 0;
-    ASSERT_EQ(waitpid(process, &status, 0), process);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  }
+  run_on_gpus_of_processes(num_ranks, "AllReduceCudaRank.*");
 }
 
 // One GPU cannot hold two ranks.

@@ -8,22 +8,29 @@ int64_t slice_elements(int64_t count, int64_t ranks) {
   return ((count + ranks - 1) / ranks + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t ranks) {
+int64_t peer_copy_bytes(int64_t elements, int64_t element_bytes) {
   constexpr int64_t kMultiple = 256;
-  const int64_t bytes = count * element_bytes;
-  if (bytes < kSmallTensorBytes) return (bytes + kMultiple - 1) / kMultiple * kMultiple;
-  return (ranks - 1) *
-         ((slice_elements(count, ranks) * element_bytes + kMultiple - 1) / kMultiple * kMultiple);
+  return (elements * element_bytes + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t ranks) {
+  if (count * element_bytes < kSmallTensorBytes) return peer_copy_bytes(count, element_bytes);
+  return (ranks - 1) * peer_copy_bytes(slice_elements(count, ranks), element_bytes);
+}
+
+int64_t peer_scatter_bytes_of(int64_t count, int64_t slice, int64_t element_bytes, int64_t ranks) {
+  if (count * element_bytes < kSmallTensorBytes) return 0;
+  return (ranks - 1) * peer_copy_bytes(slice, element_bytes);
 }
 
 namespace catalog_rows {
 
-Support all_reduce_cuda_peers_support(const AllReduceProblem& problem) {
+Support mapped_memory_support(const AllReduceProblem& problem) {
   if (problem.maps_peers) return {};
   return {false, "the GPUs do not map each other's memory"};
 }
 
-Support all_reduce_cuda_nccl_support(const AllReduceProblem& problem) {
+Support nccl_support(const AllReduceProblem& problem) {
   if (!problem.maps_peers) return {};
   return {false, "is used if the GPUs do not map each other's memory"};
 }

@@ -1,5 +1,4 @@
-// reduce_scatter and all_gather of a list of tensors. Each tensor is divided into slices, one per rank: slice r begins at
-// element r * slice and has `slice` elements, except that the last slices end with the tensor or are empty.
+// reduce_scatter and all_gather of a list of tensors, each of which is divided into slices, one per rank (DividedTensor).
 //
 // reduce_scatter: in the slice of this rank, y = sum over the ranks r of x_r, element by element. The other elements of y are
 // undefined. all_gather: slice r of y = slice r of x on rank r.
@@ -13,27 +12,20 @@
 // Errors: kDevice, as Communicator::all_reduce().
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
 #include <span>
 
 #include "base/view.h"
 #include "device/comm/communicator.h"
+#include "device/comm/divided_tensor.h"
+#include "device/comm/gpu_communicator.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
-struct DividedTensor {
-  View data;
-  int64_t count = 0;   // elements
-  int64_t slice = 0;   // elements of the slice of rank 0
-  ConstView own = {};  // the slice of this rank, if it is not in `data`; for all_gather only
-
-  int64_t first_of(int64_t rank) const { return std::min(count, rank * slice); }
-  int64_t count_of(int64_t rank) const { return std::min(slice, count - first_of(rank)); }
-};
-
 struct RankSlicesArgs {
-  Communicator* communicator = nullptr;
+  Communicator* communicator = nullptr;  // of a CPU
+  GpuCommunicator* gpus = nullptr;       // of a GPU, for kernels with NCCL
+  PeerMemory* peers = nullptr;           // of a GPU, for kernels with mapped memory
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };
@@ -49,5 +41,12 @@ void all_gather_cpu(const RankSlicesArgs& args);
 void reduce_scatter_ref(const RankSlicesArgs& args);
 // Broadcasts each slice of each tensor.
 void all_gather_ref(const RankSlicesArgs& args);
+// Copy engines copy the slices of the other ranks: of sums into scratch, where a kernel adds them up; of gathered tensors to their
+// places. Small slices are read in the memory of the other GPUs by one kernel. Slices that are summed begin at multiples of 16 bytes.
+void reduce_scatter_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
+void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
+// Exchange all tensors in one launch of NCCL.
+void reduce_scatter_cuda_nccl(const RankSlicesArgs& args, CudaStream stream);
+void all_gather_cuda_nccl(const RankSlicesArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -206,6 +206,7 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
   anatomy.constants = {{"program and libraries", host.process_bytes + host.library_bytes},
                        {"data set and batches", host.data_bytes},
                        {"file buffers", host.io_bytes}};
+  if (host.checkpoint_bytes > 0) anatomy.constants.push_back({"copy for checkpoints", host.checkpoint_bytes});
   return anatomy;
 }
 

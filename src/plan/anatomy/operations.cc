@@ -28,7 +28,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
     const Cost cost = schema.cost(view, usual);
     figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
   }
-  if (!plan.is_on_gpu() || program.ops.size() != figures.size()) return figures;
+  if (program.ops.size() != figures.size()) return figures;
   std::vector<double> op_ms;
   op_ms.reserve(figures.size());
   for (const OpFigures& op : figures) op_ms.push_back(op.ms);
@@ -146,8 +146,8 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  // The ranks of a run work at the same time.
-  const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.count : 1;
+  // The ranks of a run work at the same time; those of a tensor-parallel group on the same batches.
+  const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.data_size() : 1;
   anatomy.samples = program->bucket.sequences * batches;
   anatomy.tokens = program->bucket.tokens * batches;
   return anatomy;

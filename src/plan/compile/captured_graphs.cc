@@ -35,9 +35,13 @@ int64_t extra_launches(const OpView& view) {
 // Counts one node per copied value.
 int64_t nodes_of(const OpView& view) {
   int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
-  // Each rank copies a slice of each tensor twice from each other rank, meets the others three times, and adds up.
-  if (view.op.def == &all_reduce_op() && AllReduceOp::maps_peers(view.op.attributes))
-    nodes = 2 * (AllReduceOp::num_ranks(view.op.attributes) - 1) * std::ssize(view.op.outputs) + 6;
+  if (maps_peers(view.op.attributes)) {
+    // Each rank copies a slice of each tensor from each other rank, with all_reduce twice, and the slice that it has in memory of its
+    // own; it meets the others two or three times and adds up.
+    const int64_t copies =
+        AllReduceOp::num_ranks(view.op.attributes) - (view.op.def == &all_gather_op() ? 0 : 1);
+    nodes = (view.op.def == &all_reduce_op() ? 2 : 1) * copies * std::ssize(view.op.outputs) + 6;
+  }
   return nodes + extra_launches(view);
 }
 

@@ -15,6 +15,7 @@
 #include "models/freeze.h"
 #include "plan/compile/graphs.h"
 #include "plan/compile/kernel_choice.h"
+#include "plan/compile/op_times.h"
 #include "plan/compile/state_schedule.h"
 #include "tasks/task.h"
 
@@ -147,6 +148,11 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, common_subexpression_pass());
 }
 
+// Divides the layers among the ranks of a tensor-parallel group.
+void divide_layers(Graph& graph, const PlanRequest& request, PassManager& passes) {
+  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_parallel_pass(request.ranks.tensor_size));
+}
+
 ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
   return request.precision.activation_dtype
              ? graph.find(weight_copy_name(weight, *request.precision.activation_dtype))
@@ -202,9 +208,11 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
     }
     if (parameter.weight == kNoValue) {
       parameter.weight = std::exchange(parameter.copy, kNoValue);
-      parameter.remainder = graph.add_value(remainder_name(spec.name),
-                                            {DType::kU8, Shape{2 * spec.elements()}}, Storage::kWeight);
-      graph.value(parameter.remainder).module = graph.value(parameter.weight).module;
+      const Value high = graph.value(parameter.weight);
+      parameter.remainder = graph.add_value(
+          remainder_name(spec.name), {DType::kU8, Shape{2 * high.type.shape.elements({})}}, Storage::kWeight);
+      graph.value(parameter.remainder).module = high.module;
+      if (high.split) graph.value(parameter.remainder).split = high.split->flattened(2);
     }
     // A frozen weight that is split keeps both halves, because it is saved as it was loaded.
     if (!spec.trainable) continue;
@@ -219,10 +227,15 @@ bool divides(const PlanRequest& request, ZeroStage stage) {
   return request.ranks.count > 1 && request.ranks.zero_stage >= stage;
 }
 
+RankExchange exchange_of(const PlanRequest& request) {
+  return request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary;
+}
+
 ShardOptions shard_options(const PlanRequest& request) {
   ShardOptions options{.num_ranks = request.ranks.count,
                        .gradients = divides(request, ZeroStage::kGradients),
-                       .accumulates = request.batches.accumulation_steps > 1};
+                       .accumulates = request.batches.accumulation_steps > 1,
+                       .exchange = exchange_of(request)};
   if (divides(request, ZeroStage::kWeights))
     options.least_divided_elements = request.ranks.least_divided_elements;
   return options;
@@ -269,6 +282,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
   Graph& graph = forward.graph;
   verify(graph, "after building the model");
+  divide_layers(graph, request, passes);
   lower(graph, request, passes);
   if (request.chunked_loss != ChunkedLoss::kNever)
     passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request),
@@ -295,11 +309,11 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(weights, request)));
-  if (request.ranks.count > 1)
-    passes.run(graph, reduce_gradients_pass(
-                          request.ranks.count, request.ranks.bucket_bytes,
-                          request.ranks.maps_peers ? RankExchange::kPeerMemory : RankExchange::kLibrary));
+  if (request.ranks.data_size() > 1)
+    passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes,
+                                            exchange_of(request)));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
+  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();
@@ -312,10 +326,6 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
 // of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
-int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
-  return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 64));
-}
-
 // Wraps a pass such that its effect is undone unless it lowers the peak.
 Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
@@ -327,6 +337,25 @@ Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   return pass;
 }
 
+DelayOptions delay_options(const PlanRequest& request) {
+  return {.op_ms =
+              [&](const OpView& op) {
+                const Bucket usual = usual_bucket(request.batches.train, request.model.label_share);
+                const OpSchema& schema = schema_of(op.op);
+                return estimated_ms(schema, op, schema.cost(op, usual), usual, request);
+              },
+          .exchange_ms =
+              [&](const Graph& graph) {
+                std::vector<double> ms(graph.ops().size(), 0.0);
+                for (const TimedTransfer& transfer : timed_transfers(graph, request.batches.train)) {
+                  if (transfer.queue == Queue::kCommunication)
+                    ms[transfer.op] = rank_exchange_ms(request, transfer.collective, transfer.bytes);
+                }
+                return ms;
+              },
+          .bucket = request.batches.train};
+}
+
 void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   PassManager passes(request.passes);
   Graph& graph = program.graph;
@@ -334,6 +363,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, reorder_pass(request.batches.train));
+  if (request.ranks.data_size() > 1) passes.run(graph, delay_gradients_pass(delay_options(request)));
   if (request.update.offload_states) {
     passes.run(graph, slice_updates_pass(request.update.elements_at_once, SlicedUpdates::kAll));
   } else if (request.update.in_backward) {
@@ -341,7 +371,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
                                                           SlicedUpdates::kOfLookedUpTables),
                                        request.batches.train));
   }
-  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}));
+  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass({}, exchange_of(request)));
   passes.run(graph, in_place_pass());
   if (request.offload.activations) {
     ActivationHeadroom room;
@@ -373,6 +403,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* 
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
   Graph& graph = forward.graph;
+  divide_layers(graph, request, passes);
   lower(graph, request, passes);
   const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
   passes.run(graph, linear_gelu_pass(has_kernel));
@@ -388,7 +419,8 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* 
                                         usual_bucket(request.batches.evaluate, request.model.label_share)));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
-  if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
+  if (divides(request, ZeroStage::kWeights))
+    passes.run(graph, gather_weights_pass(divided_weights(train), exchange_of(request)));
   passes.run(graph, in_place_pass());
   ProgramPlan program{
       .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};

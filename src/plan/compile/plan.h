@@ -32,12 +32,18 @@ struct PersistentBuffer {
   std::string module = {};
   Space space = Space::kDevice;
   InputRule input = {};  // set if the value is an input
-  std::optional<RankSlices> divided =
-      {};  // set if each rank has only its slice; the type is that of the whole value
+  // One is set if each rank has only its slice, or its part of a value that a tensor-parallel group divides; the type is that of the
+  // whole value.
+  std::optional<RankSlices> divided = {};
+  std::optional<TensorSplit> split = {};
 
+  bool is_whole() const { return !divided && !split; }
   // Return the number of elements of the whole value, and of those that each rank has. Requires: they do not depend on the bucket.
   int64_t whole_elements() const { return type.shape.elements({}); }
-  int64_t elements() const { return divided ? divided->size(whole_elements()) : whole_elements(); }
+  int64_t elements() const {
+    if (split) return split->elements();
+    return divided ? divided->size(whole_elements()) : whole_elements();
+  }
 };
 
 // The segments of a program that are captured for replay; each is a CUDA graph.

@@ -137,6 +137,9 @@ enum class ZeroStage : uint8_t {
 // The ranks of a run and how they exchange gradients. Every rank has the same plan.
 struct RankOptions {
   int64_t count = 1;
+  // The number of ranks of a tensor-parallel group, which divide the weights of the layers and read the same batches. It divides
+  // `count`. Requires: 1 if the ranks divide states.
+  int64_t tensor_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
@@ -144,6 +147,9 @@ struct RankOptions {
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
   bool maps_peers = false;  // GPUs map each other's memory instead of using NCCL
+
+  // Returns the number of groups of ranks that read different batches.
+  int64_t data_size() const { return count / tensor_size; }
   friend bool operator==(const RankOptions&, const RankOptions&) = default;
 };
 
@@ -221,9 +227,12 @@ struct HostMemory {
   // The peak of the whole process while it read data files, before it took the arena. It is not part of total():
   // if it is larger than what the rest of the run holds, the plan adds the difference to data_bytes.
   int64_t reading_bytes = 0;
-  // The memory that a kernel's library allocates itself while it runs. The plan fills it in.
+  int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
+  // The memory that a kernel's library allocates itself while it runs, and what the allocator keeps of it. The plan fills it in.
   int64_t library_bytes = 0;
-  int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes; }
+  // The buffer from which a checkpoint is written in the background; see checkpoint_share.h. The plan fills it in.
+  int64_t checkpoint_bytes = 0;
+  int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes + checkpoint_bytes; }
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
 };
 
@@ -238,6 +247,9 @@ struct PlanRequest : GraphRequest {
   MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
   DiskRates disk = {};                  // of the disk that keeps states
   HostMemory host = {};
+  // Reserves host memory for a copy of the state of a step, from which a checkpoint is written while training continues. On a CPU,
+  // the plan has no such buffer if it would exceed the memory limit.
+  bool async_save = false;
   std::optional<int64_t> memory_limit_bytes = {};
   // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses
   // out of bounds.

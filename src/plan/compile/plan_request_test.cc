@@ -13,7 +13,8 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;
-  [[maybe_unused]] const auto& [count, zero_stage, least_divided_elements, bucket_bytes, maps_peers] = ranks;
+  [[maybe_unused]] const auto& [count, tensor_size, zero_stage, least_divided_elements, bucket_bytes,
+                                maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;
@@ -70,6 +71,8 @@ constexpr FieldChange kChanges[] = {
     {"generation.pages_per_sequence", [](PlanRequest& r) { r.generation.pages_per_sequence = 1; }},
     {"generation.sizes", [](PlanRequest& r) { r.generation.sizes.candidates = 1; }},
     {"ranks.count", [](PlanRequest& r) { r.ranks.count = 2; }},
+    {"ranks.tensor_size", [](PlanRequest& r) { r.ranks.tensor_size = 2; }},
+    {"ranks.maps_peers", [](PlanRequest& r) { r.ranks.maps_peers = true; }},
     {"ranks.least_divided_elements", [](PlanRequest& r) { r.ranks.least_divided_elements = 1; }},
     {"ranks.zero_stage", [](PlanRequest& r) { r.ranks.zero_stage = ZeroStage::kStates; }},
     {"ranks.bucket_bytes", [](PlanRequest& r) { r.ranks.bucket_bytes /= 2; }},

@@ -65,25 +65,27 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
     const bool exchanged = value.storage == Storage::kInput || value.storage == Storage::kOutput;
     if (!exchanged && !is_persistent(value.storage)) continue;
     if (value.version_of != kNoValue) continue;
+    const ValueType whole{value.type.dtype, value.split ? value.split->whole : value.type.shape};
     const auto [it, inserted] = plan.persistent_by_name.emplace(value.name, plan.persistent.size());
     buffer_of_[i] = static_cast<uint32_t>(it->second);
     persistent_.push_back({ValueId{i}, buffer_of_[i]});
     if (inserted) {
       plan.persistent.push_back({.name = value.name,
                                  .storage = value.storage,
-                                 .type = value.type,
+                                 .type = whole,
                                  .module = graph.module_name(value.module),
                                  .space = value.space,
                                  .input = value.input,
-                                 .divided = value.divided});
+                                 .divided = value.divided,
+                                 .split = value.split});
       continue;
     }
     const PersistentBuffer& buffer = plan.persistent[it->second];
-    PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == value.type,
+    PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == whole,
                    "'{}' is {} {} in one program and {} {} in another", value.name,
                    storage_name(buffer.storage), format_type(buffer.type), storage_name(value.storage),
-                   format_type(value.type));
-    PLIMSOLL_CHECK(buffer.divided == value.divided,
+                   format_type(whole));
+    PLIMSOLL_CHECK(buffer.divided == value.divided && buffer.split == value.split,
                    "'{}' is divided among the ranks in one program and whole in another", value.name);
     PLIMSOLL_CHECK(buffer.input == value.input, "two programs fill the input '{}' differently", value.name);
     if (buffer.space == value.space) continue;

@@ -34,7 +34,8 @@ HostMemory host_memory_of(const HostFacts& facts, const ModelConfig& config,
                            facts.bound_buckets * (ops * kBytesPerBoundOp + facts.library_bytes_per_bucket),
           .data_bytes = facts.data_bytes + facts.batch_bytes_per_token * train.tokens,
           .io_bytes = facts.io_bytes + quantizing_bytes(config, lora),
-          .reading_bytes = facts.reading_bytes};
+          .reading_bytes = facts.reading_bytes,
+          .bound_buckets = facts.bound_buckets};
 }
 
 }  // namespace plimsoll

@@ -195,7 +195,7 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
 // Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
 // for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
-  RankOptions ranks{.count = num_ranks(arguments)};
+  RankOptions ranks{.count = num_ranks(arguments), .tensor_size = tensor_size_of(arguments, device)};
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,
                 "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
@@ -224,23 +224,14 @@ MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ra
   return with_p2p.empty() ? find(LinkExchange::kNcclWithoutP2p) : with_p2p;
 }
 
-// Returns what the ranks divide. Errors: kUsage on a GPU, whose kernels cannot do it yet. The other settings with which states
-// cannot be divided are in exclusions.cc.
-ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, const DeviceOptions& device,
-                        RequestRemarks& remarks) {
+// Returns what the ranks divide. The settings with which states cannot be divided are in exclusions.cc.
+ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.count == 1) {
     remarks.notes.push_back(fmt::format(
         "--zero_stage {} has no effect here: it divides states among processes, and this run has one",
         arguments.zero_stage));
     return ZeroStage::kNone;
-  }
-  if (device.is_gpu()) {
-    throw_error(ErrorCode::kUsage,
-                "--zero_stage {}: this version divides states, gradients and weights among processes on CPUs "
-                "only; give "
-                "--use_cpu, or leave --zero_stage out",
-                arguments.zero_stage);
   }
   return static_cast<ZeroStage>(arguments.zero_stage);
 }
@@ -250,13 +241,14 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
   if (!arguments.train_batch_size) return;
   const int64_t wanted = *arguments.train_batch_size;
   const int64_t batch = arguments.per_device_train_batch_size, steps = arguments.gradient_accumulation_steps;
-  if (wanted % ranks.count == 0 && wanted / ranks.count == batch * steps) return;
-  const bool has_steps = wanted % ranks.count == 0 && wanted / ranks.count % batch == 0;
+  const int64_t groups = ranks.data_size();
+  if (wanted % groups == 0 && wanted / groups == batch * steps) return;
+  const bool has_steps = wanted % groups == 0 && wanted / groups % batch == 0;
   throw_error(ErrorCode::kUsage,
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
-              "(--per_device_train_batch_size x --gradient_accumulation_steps x processes); {}",
-              wanted, batch, steps, ranks.count,
-              has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / ranks.count / batch)
+              "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
+              wanted, batch, steps, groups, ranks.tensor_size > 1 ? " / --tp_size" : "",
+              has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)
                         : "change one of these numbers");
 }
 
@@ -298,7 +290,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
-  if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, facts.device, remarks);
+  if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
+  check_tensor_parallelism(request);
   request.update.elements_at_once = facts.thresholds.elements_at_once;
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
@@ -312,6 +305,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.products.tuning = facts.tuning;
   request.memory_limit_bytes = memory_limit_of(arguments, facts.device);
   request.separate_buffers = arguments.debug_allocations;
+  request.async_save = facts.train && arguments.async_save;
   request.captured_buckets =
       facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
@@ -390,9 +384,7 @@ void check_device_arguments(const Arguments& arguments, const DeviceOptions& dev
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);
   static_cast<void>(update_of(arguments, device, precision, trains, ignored));
   const RankOptions ranks = ranks_of(arguments, device);
-  if (!trains) return;
-  check_train_batch(arguments, ranks);
-  static_cast<void>(zero_stage_of(arguments, ranks, device, ignored));
+  if (trains) check_train_batch(arguments, ranks);
 }
 
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type) {

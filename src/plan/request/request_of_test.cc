@@ -107,6 +107,48 @@ TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {
   EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "gloo"; }), cpu_facts()), "");
 }
 
+TEST(RequestOf, DividesLayersAmongRanks) {
+  const auto arguments = [](int64_t ranks, int64_t size) {
+    return with([&](Arguments& a) {
+      a.nproc_per_node = ranks;
+      a.tp_size = size;
+    });
+  };
+  RunFacts facts = cpu_facts();
+  facts.model.num_attention_heads = 12;
+  facts.model.intermediate_size = 3072;
+  RequestRemarks remarks;
+  const PlanRequest request = request_of(arguments(4, 2), facts, remarks);
+  EXPECT_EQ(request.ranks.count, 4);
+  EXPECT_EQ(request.ranks.tensor_size, 2);
+  EXPECT_EQ(request.ranks.data_size(), 2);
+  EXPECT_EQ(refusal(arguments(3, 2), facts),
+            "--tp_size 2: 3 processes (--nproc_per_node x --nnodes) cannot be divided into groups of 2; give "
+            "--nproc_per_node 2 or another multiple");
+  EXPECT_EQ(refusal(arguments(2, 2), gpu_facts("h100")),
+            "--tp_size 2: tensor parallelism is available on CPUs; give --use_cpu, or leave --tp_size out");
+  EXPECT_EQ(
+      refusal(arguments(5, 5), facts),
+      "--tp_size 5: the attention heads of this model (num_attention_heads in config.json is 12) cannot be "
+      "divided among 5 processes; give a --tp_size that divides 12");
+  facts.model.intermediate_size = 3070;
+  EXPECT_NE(refusal(arguments(4, 4), facts).find("intermediate_size in config.json is 3070"),
+            std::string::npos);
+  facts.model.intermediate_size = 3072;
+  for (const char* optim : {"adafactor", "adamw_8bit"}) {
+    Arguments with_states = arguments(2, 2);
+    with_states.optim = optim;
+    EXPECT_NE(refusal(with_states, facts).find(fmt::format("the states of --optim {} are not", optim)),
+              std::string::npos);
+  }
+  Arguments adapter = arguments(2, 2);
+  adapter.lora_r = 4;
+  EXPECT_NE(refusal(adapter, facts).find("adapters (--lora_r)"), std::string::npos);
+  Arguments pure = arguments(2, 2);
+  pure.dtype = "bfloat16";
+  EXPECT_NE(refusal(pure, facts).find("rounded stochastically"), std::string::npos);
+}
+
 TEST(RequestOf, RefusesFp16OnACpuInOneSentence) {
   const Arguments fp16 = with([](Arguments& a) { a.fp16 = true; });
   EXPECT_EQ(refusal(fp16, cpu_facts()),

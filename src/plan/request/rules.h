@@ -23,6 +23,13 @@ struct RequestRemarks {
 PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
                               RequestRemarks& remarks);
 
+// Returns the number of ranks that divide the weights of the layers. Errors: kUsage on a GPU, whose kernels cannot do it, and if it
+// does not divide the number of ranks.
+int64_t tensor_size_of(const Arguments& arguments, const DeviceOptions& device);
+// Errors: kUsage if the ranks of a tensor-parallel group cannot divide the layers of the model as one rank would compute them. The
+// settings that exclude each other in any case are in exclusions.cc.
+void check_tensor_parallelism(const PlanRequest& request);
+
 struct AdapterFacts {
   std::optional<LoraConfig> stored = {};      // the settings of the adapter that the run begins with
   std::vector<std::string> new_modules = {};  // modules of the model that no file provides

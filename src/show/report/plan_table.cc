@@ -56,6 +56,14 @@ std::string describe_division(const RankOptions& ranks) {
   return "";
 }
 
+// Formats "each of 4 ranks" with what they divide, or "each of 2 groups of 2 ranks that divide the layers (tensor parallelism)".
+std::string describe_ranks(const RankOptions& ranks) {
+  if (ranks.tensor_size == 1) return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
+  const std::string group =
+      fmt::format("{} ranks that divide the layers (tensor parallelism)", ranks.tensor_size);
+  return ranks.data_size() == 1 ? group : fmt::format("each of {} groups of {}", ranks.data_size(), group);
+}
+
 // Returns the work that the plan has room for, with an estimate of its speed where there is one.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
@@ -73,9 +81,7 @@ std::string describe_batch(const Plan& plan) {
   std::string text = fmt::format("{} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   const int64_t steps = plan.trains() ? plan.request.batches.accumulation_steps : 1;
   if (steps > 1) text += fmt::format(", {} accumulated to {}", steps, bucket.sequences * steps);
-  if (plan.trains() && plan.request.ranks.count > 1)
-    text += fmt::format(", on each of {} ranks{}", plan.request.ranks.count,
-                        describe_division(plan.request.ranks));
+  if (plan.trains() && plan.request.ranks.count > 1) text += ", on " + describe_ranks(plan.request.ranks);
   return text;
 }
 
@@ -273,6 +279,15 @@ std::string describe_disk(const Plan& plan, size_t columns) {
                  columns);
 }
 
+// Describes the memory for saves in the background on a GPU. On a CPU it is part of the table.
+std::string describe_checkpoint_copy(const Plan& plan, size_t columns) {
+  if (!plan.is_on_gpu() || plan.host.checkpoint_bytes == 0) return "";
+  return wrapped(
+      fmt::format("pinned host memory {} MiB for the copy of a checkpoint that is written in the background",
+                  format_mib(plan.host.checkpoint_bytes)),
+      columns);
+}
+
 std::string describe_formulas(const Plan& plan, size_t columns) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
@@ -393,7 +408,7 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
   return title(plan, labels, columns) + memory_table(plan, anatomy, characters, columns) +
          describe_constant(plan, anatomy, columns) + describe_peak(anatomy, columns) +
          describe_arena(plan, columns) + describe_host(plan, columns) + describe_disk(plan, columns) +
-         describe_formulas(plan, columns) +
+         describe_checkpoint_copy(plan, columns) + describe_formulas(plan, columns) +
          (plan.request.generation.num_pages > 0 ? cache_table(plan, columns) : "") +
          operations_table(plan, columns) + recompute_table(plan, columns) + verdict(plan, columns);
 }

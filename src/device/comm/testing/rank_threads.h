@@ -52,6 +52,7 @@ template <typename Body>
 void run_ranks(int size, const Body& body) {
   const uint16_t port = free_port();
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&body, port, rank, size] {
       const ErrorOfCall error =

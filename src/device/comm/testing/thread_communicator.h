@@ -104,6 +104,7 @@ class ThreadCommunicator final : public Communicator {
 inline void run_on_ranks(int num_ranks, const std::function<void(ThreadCommunicator&)>& work) {
   ThreadCommunicator::Shared shared(num_ranks);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(num_ranks));
   for (int rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([&, rank] {
       ThreadCommunicator communicator(shared, rank);

@@ -49,6 +49,7 @@ inline RunSpec run_of(const PlanRequest& request) {
   if (request.chunked_loss == ChunkedLoss::kAlways) arguments.chunked_loss = "always";
   if (request.chunked_loss == ChunkedLoss::kAuto) arguments.chunked_loss = "auto";
   arguments.nproc_per_node = request.ranks.count;
+  arguments.tp_size = request.ranks.tensor_size;
   arguments.zero_stage = static_cast<int64_t>(request.ranks.zero_stage);
   arguments.stage3_param_persistence_threshold = request.ranks.least_divided_elements;
   arguments.memory_limit = request.memory_limit_bytes;

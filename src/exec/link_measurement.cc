@@ -1,4 +1,4 @@
-#include "exec/link_bench.h"
+#include "exec/link_measurement.h"
 
 #include <fmt/format.h>
 
@@ -24,9 +24,10 @@ constexpr int64_t kMostRuns = 2000;
 constexpr double kWantedError = 0.02;
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-// Returns the number of elements of a size: whole parts for every rank.
+// Returns the number of elements of a size: parts of whole vectors of 16 bytes for every rank.
 int64_t elements_of(int64_t bytes, int num_ranks) {
-  return std::max<int64_t>(1, bytes / kFloatBytes / num_ranks) * num_ranks;
+  constexpr int64_t kVector = 4;
+  return std::max<int64_t>(1, bytes / kFloatBytes / kVector / num_ranks) * kVector * num_ranks;
 }
 
 // The value of an element before an operation. Sums over 2^17 ranks are whole numbers below 2^24, which f32 has exactly.
@@ -76,7 +77,7 @@ class LinkBench {
     values_.resize(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) values_[static_cast<size_t>(i)] = value_before(ranks_.rank(), i);
     exchanger_.write(values_);
-    exchanger_.run_ms(collective, count);
+    exchanger_.run(collective, count);
     exchanger_.read(values_);
     const auto [begin, end] = defined_elements(collective, ranks_.rank(), ranks_.size(), count);
     for (int64_t i = begin; i < end; ++i) {
@@ -146,13 +147,17 @@ class GlooExchanger final : public LinkExchanger {
   void write(std::span<const float> values) override { std::ranges::copy(values, buffer_.begin()); }
   void read(std::span<float> values) override { std::copy_n(buffer_.begin(), values.size(), values.begin()); }
   double run_ms(Collective collective, int64_t count) override {
+    ranks_.barrier();
+    const Clock::time_point start = Clock::now();
+    run(collective, count);
+    return ms_since(start);
+  }
+  void run(Collective collective, int64_t count) override {
     const std::vector<int64_t> parts(static_cast<size_t>(ranks_.size()), count / ranks_.size());
     std::vector<int64_t> part_bytes = parts;
     for (int64_t& bytes : part_bytes) bytes *= kFloatBytes;
     const View data{buffer_.data(), DType::kF32};
     const auto bytes = std::as_writable_bytes(std::span(buffer_).first(static_cast<size_t>(count)));
-    ranks_.barrier();
-    const Clock::time_point start = Clock::now();
     switch (collective) {
       case Collective::kAllReduce:
         ranks_.all_reduce(data, count);
@@ -167,7 +172,6 @@ class GlooExchanger final : public LinkExchanger {
         ranks_.broadcast(bytes, 0);
         break;
     }
-    return ms_since(start);
   }
 
  private:
@@ -196,7 +200,7 @@ int64_t link_buffer_elements(const LinkBenchLimits& limits, int num_ranks) {
 LinkPoint summarize_times(int64_t bytes, std::vector<double> milliseconds) {
   PLIMSOLL_CHECK(!milliseconds.empty(), "no time of {} bytes was measured", bytes);
   std::ranges::sort(milliseconds);
-  // Returns the value below which this share of the times lies, linear between two of them.
+  // Returns the value that this share of the times is below, linear between two of them.
   const auto quantile = [&](double share) {
     const double at = share * static_cast<double>(milliseconds.size() - 1);
     const auto below = static_cast<size_t>(at);

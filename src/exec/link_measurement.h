@@ -25,9 +25,11 @@ class LinkExchanger {
   // Copy values to and from the beginning of the buffer.
   virtual void write(std::span<const float> values) = 0;
   virtual void read(std::span<float> values) = 0;
-  // Runs the operation in place on the first `count` elements and returns its milliseconds on this rank, from a moment at which
-  // all ranks had arrived. Rank 0 is the root of a broadcast. Requires: `count` is a multiple of the number of ranks and not
-  // greater than the buffer.
+  // Runs the operation in place on the first `count` elements. Rank 0 is the root of a broadcast. Requires: `count` is not greater
+  // than the buffer, and consists of a multiple of 16 bytes for each rank.
+  virtual void run(Collective collective, int64_t count) = 0;
+  // Runs the operation like run(), possibly several times, and returns the milliseconds of one run on this rank, from a moment at
+  // which all ranks had arrived.
   virtual double run_ms(Collective collective, int64_t count) = 0;
   // Ends the use of the memory of other ranks. Every rank calls it before any of them destroys its object.
   virtual void disconnect() {}

@@ -1,0 +1,27 @@
+// Divides a number of bytes into contiguous shares, one per rank, for work that any rank can do, such as writing bytes that all
+// ranks have. A value; thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace plimsoll {
+
+struct ByteShares {
+  // Shares begin at multiples of this number, so that no element of a tensor is cut.
+  static constexpr int64_t kBlock = 64;
+
+  int64_t bytes = 0;
+  int64_t ranks = 1;
+
+  // Returns the size of the largest share.
+  int64_t largest() const {
+    const int64_t least = (bytes + ranks - 1) / ranks;
+    return std::min(bytes, (least + kBlock - 1) / kBlock * kBlock);
+  }
+  // Return the share [begin_of, end_of) of a rank. The last shares may be smaller, or empty.
+  int64_t begin_of(int64_t rank) const { return std::min(bytes, rank * largest()); }
+  int64_t end_of(int64_t rank) const { return begin_of(rank + 1); }
+};
+
+}  // namespace plimsoll

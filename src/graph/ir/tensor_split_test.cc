@@ -1,0 +1,61 @@
+#include "graph/ir/tensor_split.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+using Runs = std::vector<std::pair<int64_t, int64_t>>;
+
+Runs runs_of(const TensorSplit& split, int64_t rank, int64_t begin, int64_t end) {
+  Runs runs;
+  split.for_each_run(rank, begin, end,
+                     [&](int64_t first, int64_t count) { runs.emplace_back(first, count); });
+  return runs;
+}
+
+// Rows of queries, keys and values: 4 heads, and 2 of keys, of one row with 3 columns.
+TEST(TensorSplit, DividesRowsPartByPart) {
+  const TensorSplit split{.ranks = 2, .parts = {12, 6, 6}, .whole = Shape{8, 3}};
+  EXPECT_EQ(runs_of(split, 0, 0, 24), (Runs{{0, 6}, {12, 3}, {18, 3}}));
+  EXPECT_EQ(runs_of(split, 1, 0, 24), (Runs{{6, 6}, {15, 3}, {21, 3}}));
+  EXPECT_EQ(runs_of(split, 1, 8, 16), (Runs{{8, 4}, {15, 1}}));
+}
+
+TEST(TensorSplit, DividesColumns) {
+  const TensorSplit split{.ranks = 2, .parts = {4}, .whole = Shape{3, 4}};
+  EXPECT_EQ(runs_of(split, 1, 0, 12), (Runs{{2, 2}, {6, 2}, {10, 2}}));
+  EXPECT_EQ(runs_of(split, 0, 5, 9), (Runs{{5, 1}, {8, 1}}));
+}
+
+// Every element of the whole value has one owner, which numbers its elements in their order.
+TEST(TensorSplit, NumbersTheElementsOfEachRank) {
+  for (const TensorSplit& split : {TensorSplit{.ranks = 2, .parts = {12, 6, 6}, .whole = Shape{8, 3}},
+                                   TensorSplit{.ranks = 4, .parts = {8}, .whole = Shape{3, 8}},
+                                   TensorSplit{.ranks = 3, .parts = {6, 3}, .whole = Shape{9}}}) {
+    std::vector<int> owners(static_cast<size_t>(split.whole_elements()), 0);
+    for (int64_t rank = 0; rank < split.ranks; ++rank) {
+      int64_t count = 0;
+      split.for_each_run(rank, 0, split.whole_elements(), [&](int64_t first, int64_t run) {
+        for (int64_t i = first; i < first + run; ++i) {
+          EXPECT_EQ(split.elements_before(i, rank), count++);
+          ++owners[static_cast<size_t>(i)];
+        }
+      });
+      EXPECT_EQ(count, split.elements());
+      EXPECT_EQ(split.elements_before(split.whole_elements(), rank), count);
+    }
+    EXPECT_EQ(owners, std::vector<int>(owners.size(), 1));
+  }
+}
+
+// The bytes of the lower halves of a weight: two per element.
+TEST(TensorSplit, Flattens) {
+  const TensorSplit split{.ranks = 2, .parts = {4}, .whole = Shape{3, 4}};
+  EXPECT_EQ(split.flattened(2), (TensorSplit{.ranks = 2, .parts = {8}, .whole = Shape{24}}));
+}
+
+}  // namespace
+}  // namespace plimsoll

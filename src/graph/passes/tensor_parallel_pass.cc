@@ -1,0 +1,195 @@
+// Divides the layers of a model among the ranks of a tensor-parallel group (Shoeybi et al., "Megatron-LM", arXiv 1909.08053,
+// section 3). Each rank has some heads of each attention, and some columns of each feed-forward layer:
+//
+//   y = attention(x w^T + b) v^T      ->   y = all_reduce(attention(x w_r^T + b_r) {tensor_ranks} v_r^T) {axis="tensor"}
+//   y = gelu(x w^T + b) v^T           ->   y = all_reduce(gelu(x w_r^T + b_r) v_r^T) {axis="tensor"}
+//
+// The rows of w and of its bias are divided, part by part: the heads of queries, of keys and of values, or the gates and the values
+// of a gated unit. So are the columns of v. The weights have the type of the rank's own part (Value::split), and so have the values in
+// between. The bias of v, everything outside the layers, and what passes between them are whole on every rank.
+//
+// The all_reduce is the operator g of the paper. The operator f, which sums the gradient of x, is part of the gradient of the product
+// that reads x, because of its attribute {tensor_ranks}. The pass runs on a forward graph, before autodiff.
+#include <numeric>
+#include <utility>
+
+#include "graph/analysis/analysis.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+class TensorParallel {
+ public:
+  TensorParallel(Graph& graph, int64_t ranks)
+      : graph_(graph), ranks_(ranks), readers_(find_readers(graph)), sums_(graph.ops().size(), false) {}
+
+  void run() {
+    for (size_t i = 0; i < graph_.ops().size(); ++i) {
+      const Op& op = graph_.ops()[i];
+      if (block_of(graph_.module_name(op.module)).empty()) continue;
+      if (op.def == &attention_op()) divide_attention(i);
+      if (op.def == &gelu_op() || op.def == &glu_op()) divide_feed_forward(i);
+    }
+    add_sums();
+  }
+
+ private:
+  // Returns the size of the part of each rank.
+  int64_t share(int64_t size, const Op& op, std::string_view what) const {
+    PLIMSOLL_CHECK(size % ranks_ == 0, "{} {} of '{}' cannot be divided among {} ranks", size, what,
+                   op.def->name(), ranks_);
+    return size / ranks_;
+  }
+
+  void divide_heads(Op& op, std::string_view attribute) const {
+    op.attributes.set(attribute, share(op.attributes.integer(attribute), op, "heads"));
+  }
+
+  void divide_attention(size_t at) {
+    Op& op = graph_.ops()[at];
+    const int64_t heads = op.attributes.integer("heads");
+    const int64_t kv_heads = op.attributes.integer_or("kv_heads", heads);
+    const ValueId qkv = op.inputs[AttentionOp::kQkv];
+    const int64_t width = graph_.value(qkv).type.shape[1].offset / (heads + 2 * kv_heads);
+    divide_columns(qkv, {heads * width, kv_heads * width, kv_heads * width});
+    divide_rows(op.outputs[AttentionOp::kO]);
+    divide_heads(op, "heads");
+    if (op.attributes.has("kv_heads")) divide_heads(op, "kv_heads");
+    op.attributes.set(kTensorRanks, ranks_);
+  }
+
+  void divide_feed_forward(size_t at) {
+    const Op& op = graph_.ops()[at];
+    const int64_t width = graph_.value(op.outputs.front()).type.shape[1].offset;
+    std::vector<int64_t> parts{width};
+    if (op.def == &glu_op()) parts.push_back(width);
+    divide_columns(op.inputs.front(), parts);
+    divide_rows(op.outputs.front());
+  }
+
+  // Divides the columns of this value and the rows of the weight, and of the bias, of the product that computes it. Between them
+  // are only ops that work on each head separately.
+  void divide_columns(ValueId id, const std::vector<int64_t>& parts) {
+    for (;;) {
+      const OpId producer = graph_.value(id).producer;
+      PLIMSOLL_CHECK(producer != kNoOp, "no product computes '{}'", graph_.value(id).name);
+      Op& op = graph_.ops()[index_of(producer)];
+      if (op.def == &rope_op()) {
+        divide_heads(op, "heads");
+        id = op.inputs[RopeOp::kX];
+      } else if (op.def == &rms_norm_op()) {
+        divide_heads(op, "heads");
+        divide_heads(op, "second_heads");
+        op.attributes.set(kTensorRanks, ranks_);
+        id = op.inputs[RmsNormOp::kX];
+      } else if (op.def == &bias_add_op()) {
+        divide_weight(op.inputs[BiasAddOp::kBias], parts, 0);
+        id = op.inputs[BiasAddOp::kX];
+      } else {
+        require_linear(op);
+        divide_weight(op.inputs[MatmulOp::kB], parts, 0);
+        op.attributes.set(kTensorRanks, ranks_);
+        return;
+      }
+    }
+  }
+
+  // Divides the columns of the weight of the product that reads this value, whose results are then summed over the ranks.
+  void divide_rows(ValueId id) {
+    const std::vector<uint32_t>& readers = readers_[index_of(id)];
+    PLIMSOLL_CHECK(readers.size() == 1, "{} ops read '{}'", readers.size(), graph_.value(id).name);
+    const Op& op = graph_.ops()[readers.front()];
+    if (op.def == &dropout_op()) {
+      throw_error(ErrorCode::kUsage,
+                  "--tp_size {}: the model draws dropout between the products of a feed-forward layer, whose "
+                  "columns the ranks would divide; set this probability to 0 in config.json, or leave "
+                  "--tp_size out",
+                  ranks_);
+    }
+    require_linear(op);
+    divide_weight(op.inputs[MatmulOp::kB], {graph_.value(id).type.shape[1].offset}, 1);
+    sums_[readers.front()] = true;
+  }
+
+  void require_linear(const Op& op) const {
+    PLIMSOLL_CHECK(
+        op.def == &matmul_op() && op.attributes.integer("ta") == 0 && op.attributes.integer("tb") != 0,
+        "'{}' in a layer whose weights are divided", op.def->name());
+  }
+
+  // Divides a weight along a dimension, which consists of parts.
+  void divide_weight(ValueId id, std::vector<int64_t> parts, int dimension) {
+    Value& value = graph_.value(id);
+    PLIMSOLL_CHECK(value.storage == Storage::kWeight && !value.split, "'{}' is divided", value.name);
+    const Shape whole = value.type.shape;
+    std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
+    Dim& divided = dims[static_cast<size_t>(dimension)];
+    PLIMSOLL_CHECK(std::accumulate(parts.begin(), parts.end(), int64_t{0}) == divided.offset,
+                   "parts of '{}' for a dimension of {}", value.name, divided.offset);
+    for (int64_t& part : parts) {
+      PLIMSOLL_CHECK(part % ranks_ == 0, "{} of '{}' cannot be divided among {} ranks", part, value.name,
+                     ranks_);
+      // Rows have several elements, unless the weight is a vector.
+      if (dimension == 0 && whole.rank() > 1) part *= whole[1].offset;
+    }
+    divided = Dim(divided.offset / ranks_);
+    value.type.shape = Shape(dims);
+    value.split = TensorSplit{.ranks = ranks_, .parts = std::move(parts), .whole = whole};
+  }
+
+  // Adds up the marked products, and infers the types of all values anew.
+  void add_sums() {
+    std::vector<ValueId> sum_of(graph_.values().size(), kNoValue);
+    std::vector<Op> ops;
+    std::vector<Op> old_ops = graph_.ops();
+    for (size_t i = 0; i < old_ops.size(); ++i) {
+      Op& op = old_ops[i];
+      for (ValueId& id : op.inputs) {
+        if (id != kNoValue && sum_of[index_of(id)] != kNoValue) id = sum_of[index_of(id)];
+      }
+      const std::vector<ValueType> types = op.def->infer({graph_, op});
+      for (size_t k = 0; k < types.size(); ++k) graph_.value(op.outputs[k]).type = types[k];
+      const Op placed = op;
+      ops.push_back(std::move(op));
+      if (!sums_[i]) continue;
+      const ValueId product = placed.outputs.front();
+      const Value value = graph_.value(product);
+      const ValueId sum =
+          graph_.add_value(graph_.unique_name(value.name + ".sum"), value.type, value.storage);
+      graph_.value(sum).version_of = product;
+      graph_.value(sum).module = value.module;
+      sum_of[index_of(product)] = sum;
+      Attributes attributes{{"ranks", ranks_}};
+      set_mesh_axis(attributes, MeshAxis::kTensor);
+      ops.push_back({.def = &all_reduce_op(),
+                     .inputs = {product},
+                     .outputs = {sum},
+                     .attributes = std::move(attributes),
+                     .segment = placed.segment,
+                     .module = placed.module});
+    }
+    graph_.replace_ops(std::move(ops));
+  }
+
+  Graph& graph_;
+  int64_t ranks_;
+  std::vector<std::vector<uint32_t>> readers_;
+  std::vector<bool> sums_;  // the products whose results are summed over the ranks
+};
+
+}  // namespace
+
+Pass tensor_parallel_pass(int64_t ranks) {
+  return {.name = "tensor_parallel",
+          .numerics = Numerics::kChanging,
+          .help = "divides the heads of attention and the columns of feed-forward layers among ranks",
+          .needed_for = "--tp_size above 1",
+          .run = [ranks](Graph& graph) {
+            if (ranks > 1) TensorParallel(graph, ranks).run();
+          }};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+// Completes what the pass tensor_parallel begins, when gradients and updates exist: the gradient, the states and the copies of a weight
+// that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is that of the whole
+// model. A gradient that every rank of the group has counts once: each rank reads a slice of it.
+#include "graph/ops/ops.h"
+#include "graph/ops/update.h"
+#include "graph/passes/divided_norm.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+// Marks a value, and the values whose bytes it takes over, as divided.
+void divide_versions(Graph& graph, ValueId id, const TensorSplit& split) {
+  for (; id != kNoValue; id = graph.value(id).version_of) graph.value(id).split = split;
+}
+
+// The values of a parameter have its shape, except its lower half, which was divided when it was declared.
+void divide_states(Graph& graph, const Op& op) {
+  const auto* update = dynamic_cast<const Update*>(op.def);
+  if (update == nullptr) return;
+  const int stride = update->stride({graph, op});
+  for (size_t i = UpdateOp::kParameter; i < op.inputs.size(); i += static_cast<size_t>(stride)) {
+    const Value parameter = graph.value(op.inputs[i]);
+    if (!parameter.split) continue;
+    for (size_t k = i + 1; k < i + static_cast<size_t>(stride); ++k) {
+      const Value& value = graph.value(op.inputs[k]);
+      if (value.split) continue;
+      PLIMSOLL_CHECK(value.type.shape == parameter.type.shape, "'{}' of the divided '{}' has another shape",
+                     value.name, parameter.name);
+      divide_versions(graph, op.inputs[k], *parameter.split);
+    }
+  }
+}
+
+void divide(Graph& graph, int64_t ranks) {
+  const std::vector<Op> old_ops = graph.ops();
+  for (const Op& op : old_ops) divide_states(graph, op);
+  std::vector<Op> ops;
+  for (const Op& op : old_ops) {
+    if (op.def == &global_norm_op()) {
+      append_divided_norm(graph, op, {.ranks = ranks}, {.axis = MeshAxis::kTensor}, ops);
+    } else {
+      ops.push_back(op);
+    }
+  }
+  graph.replace_ops(std::move(ops));
+}
+
+}  // namespace
+
+Pass tensor_states_pass(int64_t ranks) {
+  return {.name = "tensor_states",
+          .numerics = Numerics::kChanging,
+          .help = "divides optimizer states as the weights, and computes the norm of all gradients",
+          .needed_for = "--tp_size above 1",
+          .run = [ranks](Graph& graph) {
+            if (ranks > 1) divide(graph, ranks);
+          }};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,254 @@
+// Tests that ranks write together the files that one rank writes alone, on disks that fail, are full, or lose power at any call.
+#include "io/ckpt/shared_checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+
+#include "base/file_fault.h"
+#include "io/ckpt/testing/checkpoint_fixture.h"
+
+namespace plimsoll {
+namespace {
+
+// The part of each tensor that is in the memory of a rank.
+enum class Division : uint8_t {
+  kNone,       // each rank has all tensors
+  kDivided,    // each rank has a slice of each tensor
+  kExchanged,  // each rank has values of each tensor that are not contiguous in the file
+};
+
+// The contents of a checkpoint as the ranks of a run have them, with two shards of weights.
+class RanksFixture {
+ public:
+  RanksFixture(int64_t step, int num_ranks, Division division)
+      : one_(step), num_ranks_(num_ranks), division_(division) {
+    one_.contents.model.max_shard_bytes = 52;
+    one_.contents.model.tensors.push_back(
+        {.name = "encoder.codes", .dtype = DType::kU8, .shape = {5, 1000}, .data = codes_.data()});
+    std::iota(codes_.begin(), codes_.end(), static_cast<uint8_t>(step));
+  }
+
+  void prepare(FileSystem& files) const { one_.prepare(files); }
+  std::string save_alone(FileSystem& files) const {
+    one_.prepare(files);
+    return save_checkpoint(files, one_.output, step(), one_.contents);
+  }
+  int64_t step() const { return std::stoll(one_.contents.run_state_json.substr(9)); }
+
+  std::unique_ptr<SharedCheckpoint> of_rank(FileSystem& files, int rank) const {
+    CheckpointContents contents = one_.contents;
+    for (auto* tensors : {&contents.model.tensors, &contents.optimizer_tensors}) {
+      for (TensorSource& tensor : *tensors) divide(tensor, rank);
+    }
+    return std::make_unique<SharedCheckpoint>(files, one_.output, step(), std::move(contents), rank,
+                                              num_ranks_);
+  }
+
+  // Saves with all ranks in turn, each on its own view of the disk. As a run does, discards what was written after an error.
+  std::string save(const std::vector<FileSystem*>& files, bool copies) const {
+    prepare(*files[0]);
+    std::vector<std::unique_ptr<SharedCheckpoint>> ranks;
+    std::vector<std::vector<std::byte>> copied(static_cast<size_t>(num_ranks_));
+    for (int rank = 0; rank < num_ranks_; ++rank) {
+      ranks.push_back(of_rank(*files[static_cast<size_t>(rank)], rank));
+      if (!copies) continue;
+      copied[static_cast<size_t>(rank)].resize(static_cast<size_t>(ranks.back()->own_bytes()));
+      ranks.back()->copy_to(copied[static_cast<size_t>(rank)]);
+    }
+    try {
+      ranks[0]->create_files();
+      std::vector<WrittenPart> parts;
+      for (const auto& rank : ranks) {
+        for (const WrittenPart& part : rank->write_parts(false)) parts.push_back(part);
+      }
+      return ranks[0]->commit(parts);
+    } catch (const Error&) {
+      ranks[0]->discard();
+      throw;
+    }
+  }
+  std::string save(FileSystem& files, bool copies = false) const {
+    return save(std::vector<FileSystem*>(static_cast<size_t>(num_ranks_), &files), copies);
+  }
+
+ private:
+  void divide(TensorSource& tensor, int rank) const {
+    if (division_ == Division::kNone) return;
+    const auto* data = static_cast<const std::byte*>(std::exchange(tensor.data, nullptr));
+    const auto read = [data](int64_t offset, std::span<std::byte> bytes) {
+      std::memcpy(bytes.data(), data + offset, bytes.size());
+    };
+    tensor.fill = read;
+    tensor.is_exchanged = division_ == Division::kExchanged;
+    if (tensor.is_exchanged) return;
+    // Slices of 8 bytes, of which the last ranks may have none.
+    const int64_t size = tensor.size_bytes();
+    const int64_t slice = (size + num_ranks_ * 8 - 1) / (num_ranks_ * 8) * 8;
+    const int64_t begin = std::min(size, rank * slice), end = std::min(size, begin + slice);
+    tensor.own = TensorSource::OwnBytes{
+        .begin = begin, .end = end, .fill = [read, begin, end](int64_t offset, std::span<std::byte> bytes) {
+          ASSERT_GE(offset, begin);
+          ASSERT_LE(offset + std::ssize(bytes), end);
+          read(offset, bytes);
+        }};
+  }
+
+  CheckpointFixture one_;
+  int num_ranks_;
+  Division division_;
+  std::vector<uint8_t> codes_ = std::vector<uint8_t>(5000);
+};
+
+std::string content_of(FileSystem& files, const std::string& path) {
+  const auto file = files.open_read(path);
+  std::string text(static_cast<size_t>(file->size_bytes()), '\0');
+  file->pread(std::as_writable_bytes(std::span(text)), 0);
+  return text;
+}
+
+TEST(SharedCheckpoint, FilesHaveTheBytesThatOneRankWrites) {
+  MemoryFileSystem alone;
+  RanksFixture(3, 1, Division::kNone).save_alone(alone);
+  for (const int num_ranks : {1, 2, 3, 5, 40}) {
+    for (const Division division : {Division::kNone, Division::kDivided, Division::kExchanged}) {
+      for (const bool copies : {false, true}) {
+        SCOPED_TRACE(
+            fmt::format("{} ranks, division {}, copies {}", num_ranks, static_cast<int>(division), copies));
+        MemoryFileSystem files;
+        const std::string path = RanksFixture(3, num_ranks, division).save(files, copies);
+        EXPECT_EQ(path, "/out/checkpoint-3");
+        EXPECT_EQ(find_damage(files, path, VerifyDepth::kHashes), std::nullopt);
+        EXPECT_FALSE(files.status("/out/tmp-checkpoint-3"));
+        const std::vector<FolderEntry> entries = alone.list(path);
+        ASSERT_EQ(files.list(path).size(), entries.size());
+        for (const FolderEntry& entry : entries) {
+          if (entry.name == kManifestFile) continue;
+          EXPECT_TRUE(content_of(files, join_path(path, entry.name)) ==
+                      content_of(alone, join_path(path, entry.name)))
+              << entry.name;
+        }
+        const NewestCheckpoint newest = find_newest_verified(files, "/out");
+        EXPECT_EQ(newest.step, 3);
+      }
+    }
+  }
+}
+
+// Whole tensors are divided into shares of at most ceil(bytes / ranks) bytes, rounded up to 64, per file. The fixture has 12 to
+// 5,000 bytes of tensors in each of four files.
+TEST(SharedCheckpoint, RanksWriteAboutEquallyMuch) {
+  for (const int num_ranks : {2, 3, 5}) {
+    MemoryFileSystem files;
+    const RanksFixture fixture(3, num_ranks, Division::kNone);
+    int64_t sum = 0;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      const int64_t own = fixture.of_rank(files, rank)->own_bytes();
+      EXPECT_LE(own, (5000 + 60 + 96) / num_ranks + 4 * 64);
+      sum += own;
+    }
+    EXPECT_EQ(sum, 5000 + 60 + 96);
+  }
+}
+
+TEST(SharedCheckpoint, EveryFlippedByteIsFound) {
+  MemoryFileSystem good;
+  RanksFixture(3, 3, Division::kDivided).save(good);
+  int64_t num_flips = 0;
+  for (const FolderEntry& entry : good.list("/out/checkpoint-3")) {
+    const std::string path = join_path("/out/checkpoint-3", entry.name);
+    if (entry.name == kManifestFile) continue;
+    for (int64_t byte = 0; byte < good.status(path)->size_bytes; byte += 7) {
+      const auto bad = good.clone();
+      bad->damage(path, byte);
+      EXPECT_NE(find_damage(*bad, "/out/checkpoint-3", VerifyDepth::kHashes), std::nullopt)
+          << path << " " << byte;
+      ++num_flips;
+    }
+  }
+  EXPECT_GT(num_flips, 700);
+}
+
+// The power fails before each call of the save. The newest checkpoint is the old one or the new one, and it verifies.
+TEST(SharedCheckpoint, PowerLossAtEveryCall) {
+  MemoryFileSystem begun;
+  RanksFixture(2, 2, Division::kDivided).save(begun);
+  int64_t num_calls = 0;
+  for (bool is_complete = false; !is_complete; ++num_calls) {
+    const auto disk = begun.clone();
+    FaultyFileSystem files(*disk);
+    files.lose_power_at(num_calls);
+    try {
+      RanksFixture(4, 2, Division::kDivided).save(files);
+      is_complete = true;
+    } catch (const PowerLoss&) {
+    }
+    SCOPED_TRACE(fmt::format("power lost before call {}", num_calls));
+    for (const AfterCrash policy : kAllCrashes) {
+      const auto after = disk->clone();
+      after->crash(policy);
+      const NewestCheckpoint newest = find_newest_verified(*after, "/out");
+      EXPECT_TRUE(newest.skipped.empty()) << static_cast<int>(policy) << " " << newest.skipped[0].reason;
+      EXPECT_TRUE(newest.step == 4 || (newest.step == 2 && !is_complete)) << newest.step;
+      remove_leftovers(*after, "/out");
+      EXPECT_FALSE(after->status("/out/tmp-checkpoint-4"));
+      RanksFixture(6, 2, Division::kDivided).save(*after);
+      EXPECT_EQ(find_newest_verified(*after, "/out").step, 6);
+    }
+  }
+  EXPECT_GT(num_calls, 40);
+}
+
+// Each call of one rank fails. The error names the file and the cause, and the space on the disk is freed.
+TEST(SharedCheckpoint, AFullDiskOfOneRankLosesNothing) {
+  for (const int failing : {0, 1}) {
+    for (const Division division : {Division::kDivided, Division::kExchanged}) {
+      int64_t call = 0;
+      for (;; ++call) {
+        MemoryFileSystem disk;
+        RanksFixture(2, 2, division).save(disk);
+        FaultyFileSystem files(disk);
+        files.fail_from(call, ENOSPC);
+        std::vector<FileSystem*> views = {&disk, &disk};
+        views[static_cast<size_t>(failing)] = &files;
+        std::string message;
+        try {
+          RanksFixture(4, 2, division).save(views, failing == 1);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kDevice);
+          message = error.what();
+        }
+        if (message.empty()) break;
+        EXPECT_NE(message.find(" '/out"), std::string::npos) << message;
+        EXPECT_NE(message.find("No space left on device (ENOSPC)"), std::string::npos) << message;
+        EXPECT_FALSE(disk.status("/out/tmp-checkpoint-4")) << message;
+        // After the rename the checkpoint is complete, although it may not survive a power failure.
+        const NewestCheckpoint newest = find_newest_verified(disk, "/out");
+        EXPECT_EQ(newest.step, message.starts_with("cannot sync folder '/out'") ? 4 : 2) << message;
+        EXPECT_TRUE(newest.skipped.empty());
+      }
+      // Rank 1 at least opens, writes, syncs and closes its parts of each file of tensors.
+      EXPECT_GE(call, 8) << failing;
+    }
+  }
+}
+
+// A rank that ends a save early, because another rank has failed, reports an incomplete list.
+TEST(SharedCheckpoint, ACancelledRankStops) {
+  MemoryFileSystem files;
+  const RanksFixture fixture(3, 2, Division::kDivided);
+  fixture.prepare(files);
+  const auto rank = fixture.of_rank(files, 0);
+  rank->create_files();
+  int64_t bytes = 0;
+  for (const WrittenPart& part : rank->write_parts(true)) bytes += part.bytes;
+  EXPECT_LT(bytes, rank->own_bytes());
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,65 @@
+#include "plan/compile/checkpoint_share.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace plimsoll {
+namespace {
+
+// The bytes of a value in a checkpoint, and those that one rank has if the ranks divide the value.
+struct StoredBytes {
+  int64_t whole = 0;
+  std::optional<int64_t> slice = {};
+};
+
+StoredBytes stored_bytes(const PersistentBuffer& buffer) {
+  const int64_t width = dtype_bytes(buffer.type.dtype);
+  StoredBytes bytes{.whole = buffer.whole_elements() * width};
+  if (buffer.divided) bytes.slice = buffer.divided->size(buffer.whole_elements()) * width;
+  return bytes;
+}
+
+StoredBytes stored_bytes(const Plan& plan, const std::string& weight) {
+  const auto split = plan.split_weights.find(weight);
+  if (split == plan.split_weights.end()) return stored_bytes(plan.buffer(weight));
+  // Each half has half of the bytes of the fp32 weight.
+  const StoredBytes high = stored_bytes(plan.buffer(split->second.high));
+  const StoredBytes low = stored_bytes(plan.buffer(split->second.remainder));
+  StoredBytes bytes{.whole = high.whole + low.whole};
+  if (high.slice || low.slice)
+    bytes.slice = 2 * std::min(high.slice.value_or(high.whole), low.slice.value_or(low.whole));
+  return bytes;
+}
+
+}  // namespace
+
+int64_t checkpoint_share_bytes(const Plan& plan) {
+  int64_t shared = 0;
+  int64_t slices = 0;
+  const auto add = [&](const StoredBytes& bytes, int64_t times) {
+    if (bytes.slice) {
+      slices += times * *bytes.slice;
+    } else {
+      shared += times * bytes.whole;
+    }
+  };
+  const bool is_adapter = plan.request.model.lora.has_value();
+  for (const WeightSpec& spec : plan.weights) {
+    if (is_adapter && !spec.in_adapter) continue;
+    size_t copies = 0;
+    if (!is_adapter) {
+      for (const WeightPart& part : spec.parts) copies = std::max(copies, part.copies.size());
+    }
+    StoredBytes bytes = stored_bytes(plan, spec.name);
+    // The slice of a rank is not contiguous in the file of the transpose, so that any rank may write any part of it.
+    if (spec.transposed) bytes.slice.reset();
+    add(bytes, 1 + static_cast<int64_t>(copies));
+  }
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.storage == Storage::kOptimizerState) add(stored_bytes(buffer), 1);
+  }
+  const int64_t ranks = std::max<int64_t>(plan.request.ranks.count, 1);
+  return slices + (shared + ranks - 1) / ranks + (ranks > 1 ? kMostShareRounding : 0);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,73 @@
+// The rules for tensor parallelism.
+#include "base/check.h"
+#include "base/optimizer_table.h"
+#include "plan/request/rules.h"
+
+namespace plimsoll {
+namespace {
+
+// Checks that the ranks can divide a size of the model.
+void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::string_view key) {
+  if (size % ranks == 0) return;
+  throw_error(ErrorCode::kUsage,
+              "--tp_size {}: the {} of this model ({} in config.json is {}) cannot be divided among {} "
+              "processes; give a --tp_size that divides {}",
+              ranks, what, key, size, ranks, size);
+}
+
+[[noreturn]] void refuse(int64_t ranks, std::string_view reason, std::string_view remedy) {
+  throw_error(ErrorCode::kUsage, "--tp_size {}: {}; {}, or leave --tp_size out", ranks, reason, remedy);
+}
+
+}  // namespace
+
+int64_t tensor_size_of(const Arguments& arguments, const DeviceOptions& device) {
+  const int64_t size = arguments.tp_size;
+  if (size == 1) return size;
+  if (device.is_gpu()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--tp_size {}: tensor parallelism is available on CPUs; give --use_cpu, or leave --tp_size out",
+        size);
+  }
+  const int64_t ranks = num_ranks(arguments);
+  if (ranks % size != 0) {
+    throw_error(ErrorCode::kUsage,
+                "--tp_size {}: {} {} (--nproc_per_node x --nnodes) cannot be divided into groups of {}; give "
+                "--nproc_per_node {} or another multiple",
+                size, ranks, ranks == 1 ? "process" : "processes", size, size);
+  }
+  return size;
+}
+
+void check_tensor_parallelism(const PlanRequest& request) {
+  const int64_t ranks = request.ranks.tensor_size;
+  if (ranks == 1) return;
+  const ModelConfig& config = request.model.config;
+  check_divisible(config.num_attention_heads, ranks, "attention heads", "num_attention_heads");
+  check_divisible(config.heads_of_keys(), ranks, "heads of keys and values", "num_key_value_heads");
+  check_divisible(config.intermediate_size, ranks, "columns of feed-forward layers", "intermediate_size");
+  if (request.model.lora)
+    refuse(ranks, "adapters (--lora_r) of divided layers are not in this version", "train all weights");
+  if (request.precision.fp8)
+    refuse(ranks, "products in 8 bits (--fp8) of divided layers are not in this version", "give --bf16");
+  if (request.generation.num_pages > 0)
+    refuse(ranks, "one process generates text", "generate in a run of its own");
+  if (!request.train) return;
+  const OptimizerConfig& optimizer = request.update.optimizer;
+  if (optimizer_row(optimizer.kind).frame != UpdateFrame::kPlain) {
+    refuse(ranks,
+           fmt::format("the states of --optim {} are not one number per element, so that they depend on how "
+                       "weights are divided",
+                       optimizer_row(optimizer.kind).names.front()),
+           "give --optim adamw_torch");
+  }
+  if (request.precision.dtype == DType::kBF16 || optimizer.variance_dtype == DType::kBF16) {
+    refuse(ranks,
+           "weights or states that are rounded stochastically to bf16 would be rounded differently on each "
+           "number of processes",
+           "give --bf16, which keeps them in fp32");
+  }
+}
+
+}  // namespace plimsoll

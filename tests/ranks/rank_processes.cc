@@ -1,0 +1,125 @@
+#include "tests/ranks/rank_processes.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+// Returns a layout with the same batches per step on at most two GPUs.
+Layout fitting(const Layout& layout) {
+  if (!on_gpus() || layout.ranks <= 2) return layout;
+  return layout.ranks % 2 == 0 ? Layout{.ranks = 2, .accumulation = layout.accumulation * layout.ranks / 2}
+                               : Layout{.ranks = 1, .accumulation = layout.accumulation * layout.ranks};
+}
+
+}  // namespace
+
+bool on_gpus() {
+  return std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr;
+}
+
+std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
+                                  const Layout& wanted, int steps, const std::vector<std::string>& more) {
+  const Layout layout = fitting(wanted);
+  std::vector<std::string> words{"train",
+                                 "--device",
+                                 on_gpus() ? "auto" : "cpu",
+                                 "--nproc_per_node",
+                                 std::to_string(layout.ranks),
+                                 "--gradient_accumulation_steps",
+                                 std::to_string(layout.accumulation),
+                                 "--config_name",
+                                 model,
+                                 "--dataset_name",
+                                 "dummy",
+                                 "--dummy_num_samples",
+                                 "22",
+                                 "--dummy_seq_length",
+                                 "12",
+                                 "--per_device_train_batch_size",
+                                 "3",
+                                 "--optim",
+                                 "sgd",
+                                 "--learning_rate",
+                                 "0.05",
+                                 "--logging_steps",
+                                 "1",
+                                 "--num_threads",
+                                 "1",
+                                 "--max_steps",
+                                 std::to_string(steps),
+                                 "--save_only_model",
+                                 "False",
+                                 "--output_dir",
+                                 output_dir};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void wait_for(Process& process, const std::string& path) {
+  for (int i = 0; i < 60000 && process.is_running() && !std::filesystem::exists(path); ++i) sleep_us(1000);
+}
+
+int free_port() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                        getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(descriptor);
+  return is_bound ? ntohs(address.sin_port) : 0;
+}
+
+std::vector<std::string> variables_of(int rank, int port, int num_ranks) {
+  const std::string number = std::to_string(rank), size = std::to_string(num_ranks);
+  return {"RANK=" + number,           "LOCAL_RANK=" + number,  "WORLD_SIZE=" + size,
+          "LOCAL_WORLD_SIZE=" + size, "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + std::to_string(port)};
+}
+
+std::vector<pid_t> ranks_of(const Process& launcher) {
+  const std::string pid = std::to_string(launcher.pid());
+  std::istringstream children(read_file("/proc/" + pid + "/task/" + pid + "/children"));
+  std::vector<pid_t> ranks;
+  for (pid_t child = 0; children >> child;) ranks.push_back(child);
+  return ranks;
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+void wait_for_step(Process& process, const std::string& run, int64_t step) {
+  for (int i = 0; i < 60000 && process.is_running(); ++i) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(run, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("checkpoint-") && std::atoll(name.c_str() + 11) >= step) return;
+    }
+    sleep_us(500);
+  }
+}
+
+void wait_for_save(Process& process, const std::string& run) {
+  for (int i = 0; i < 60000 && process.is_running(); ++i) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(run, ignored)) {
+      if (entry.path().filename().string().starts_with("tmp-checkpoint-")) return;
+    }
+    sleep_us(50);
+  }
+}
+
+}  // namespace plimsoll::testing

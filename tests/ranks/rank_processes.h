@@ -1,0 +1,45 @@
+// Runs of several processes on small models, for the tests of this folder: their arguments, the variables of launchers, and the
+// processes and checkpoints of a run that is under way. Free functions; they assert nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/bad_input/binary.h"
+
+namespace plimsoll::testing {
+
+// Returns true if the tests run on GPUs: PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt).
+bool on_gpus();
+
+struct Layout {
+  int ranks = 1;
+  int accumulation = 1;
+};
+
+// Returns the words of a run on 22 rows in batches of 3, of which the last has one row. With SGD, the rounding of sums is
+// not amplified, as it is by AdamW for gradients near zero. On GPUs the run has at most two ranks, and the same batches per step.
+std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
+                                  const Layout& wanted, int steps, const std::vector<std::string>& more = {});
+
+// Returns a port of this host that no program uses now.
+int free_port();
+// Returns the variables that torchrun sets for a rank of a run on this host.
+std::vector<std::string> variables_of(int rank, int port, int num_ranks = 2);
+
+// Returns the processes of the ranks that the program has started, in the order of the ranks.
+std::vector<pid_t> ranks_of(const Process& launcher);
+
+// Wait until something exists, or the process ends: a path; a checkpoint of this step or a later one; the folder of a checkpoint
+// that is being written.
+void wait_for(Process& process, const std::string& path);
+void wait_for_step(Process& process, const std::string& run, int64_t step);
+void wait_for_save(Process& process, const std::string& run);
+
+// Returns the number of times that a text occurs in another.
+int count_of(const std::string& text, const std::string& part);
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,420 @@
+// Ranks that divide the layers of a model (tensor parallelism) make the same steps as one rank. The ranks are threads of this
+// process, and form a mesh with data parallelism.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/comm/testing/thread_communicator.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
+#include "kernels/element_wise/rounding.h"
+#include "tests/spine/plan_grid.h"
+#include "tests/spine/tiny_run.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::ThreadCommunicator;
+using testing::TinyCase;
+
+const std::vector<int> kLengths{5, 9, 3};
+constexpr Bucket kBucket{.tokens = 17, .sequences = 3, .longest = 9};
+constexpr double kRate = 0.1;
+constexpr int kSteps = 3;
+
+struct NamedCase {
+  std::string name;
+  TinyCase test;
+};
+
+// Runs `work` once per rank of a mesh, each in its own thread.
+void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
+  ThreadCommunicator::Shared all(mesh.size);
+  std::vector<std::unique_ptr<ThreadCommunicator::Shared>> groups[2];
+  for (int i = 0; i < mesh.tensor_size; ++i)
+    groups[0].push_back(std::make_unique<ThreadCommunicator::Shared>(mesh.data_size()));
+  for (int i = 0; i < mesh.data_size(); ++i)
+    groups[1].push_back(std::make_unique<ThreadCommunicator::Shared>(mesh.tensor_size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < mesh.size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto data_rank = static_cast<size_t>(mesh.data_rank(rank));
+      const auto tensor_rank = static_cast<size_t>(mesh.tensor_rank(rank));
+      ThreadCommunicator ranks(all, rank);
+      ThreadCommunicator data(*groups[0][tensor_rank], mesh.data_rank(rank));
+      ThreadCommunicator tensor(*groups[1][data_rank], mesh.tensor_rank(rank));
+      work(rank, {.ranks = &ranks, .data = &data, .tensor = &tensor});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+using Tensors = std::map<std::string, std::vector<double>>;
+
+// The results of a rank after some steps.
+struct Result {
+  std::vector<double> losses;  // of the micro-batches of the data-parallel group, in their order
+  std::vector<double> norms;
+  Tensors tensors;  // weights and states
+  double evaluation_loss = 0;
+  std::vector<double> logits;
+};
+
+Plan plan_of(TinyCase test, const RankMesh& mesh, int64_t batches) {
+  test.accumulation = batches / mesh.data_size();
+  PlanRequest request = testing::tiny_request(test, kBucket);
+  request.device.num_threads = 1;
+  request.precision.weight_copies = test.activations.has_value();
+  request.ranks = {.count = mesh.size, .tensor_size = mesh.tensor_size, .bucket_bytes = 2048};
+  return build_plan(request);
+}
+
+Tensors tensors_of(Executor& executor) {
+  Tensors tensors;
+  for (const WeightSpec& spec : executor.plan().weights)
+    tensors[spec.name] = testing::values_of(executor, spec.name);
+  for (const PersistentBuffer& buffer : executor.plan().persistent) {
+    if (buffer.storage == Storage::kOptimizerState)
+      tensors[buffer.name] = testing::values_of(executor, buffer.name);
+  }
+  return tensors;
+}
+
+// Multiplies every weight by 1 + `relative` or 1 - `relative`.
+void perturb(Executor& executor, double relative, uint32_t seed) {
+  uint64_t element = 0;
+  for (const WeightSpec& spec : executor.plan().weights) {
+    std::vector<std::byte> bytes = testing::bytes_of(executor, spec.name);
+    const View view{bytes.data(), executor.plan().type_of(spec.name).dtype};
+    for (int64_t i = 0; i < spec.elements(); ++i) {
+      const bool is_up = philox_element({.seed = seed, .step = 9, .site = 9}, element++) % 2 == 0;
+      view.store(i, view.load(i) * (is_up ? 1.0 + relative : 1.0 - relative));
+    }
+    executor.write(spec.name, 0, bytes);
+  }
+}
+
+struct Start {
+  double perturbation = 0.0;
+  uint32_t seed = 0;
+  const Tensors* tensors = nullptr;  // of a run that this one resumes
+  int first_step = 1;
+};
+
+void write_tensors(Executor& executor, const Tensors& tensors) {
+  for (const auto& [name, values] : tensors) {
+    std::vector<std::byte> bytes = testing::bytes_of(executor, name);
+    const View view{bytes.data(), executor.plan().type_of(name).dtype};
+    for (size_t i = 0; i < values.size(); ++i) view.store(static_cast<int64_t>(i), values[i]);
+    executor.write(name, 0, bytes);
+  }
+}
+
+// Runs the steps from `start` on, in which the mesh computes `batches` micro-batches each.
+Result run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mesh, int rank, int64_t batches,
+                 const ExecutorOptions& options, const Start& start = {}, int last_step = kSteps) {
+  Executor executor(plan, options);
+  testing::fill_weights(executor);
+  if (start.perturbation > 0) perturb(executor, start.perturbation, start.seed);
+  executor.zero_states();
+  if (start.tensors != nullptr) write_tensors(executor, *start.tensors);
+  Result result;
+  for (int step = start.first_step; step <= last_step; ++step) {
+    for (int64_t i = 0; i < batches / mesh.data_size(); ++i) {
+      const int64_t number = (step - 1) * batches + i * mesh.data_size() + mesh.data_rank(rank);
+      executor.set_accumulate(i > 0);
+      const auto denominator = static_cast<double>(std::ssize(kLengths) * batches);
+      result.losses.push_back(testing::forward_backward(
+          executor, testing::tiny_batch(test, kLengths, static_cast<uint32_t>(number)), number, denominator));
+    }
+    executor.set_update(kRate, step);
+    executor.run(kTrainProgram, Segment::kOptimizer);
+    EXPECT_TRUE(executor.finite());
+    EXPECT_EQ(executor.first_bad_gradient(), "");
+    result.norms.push_back(executor.grad_norm());
+  }
+  if (last_step >= start.first_step) {
+    EXPECT_EQ(executor.high_water_bytes(), plan.arena_bytes);
+  }
+  result.tensors = tensors_of(executor);
+  testing::stage(executor, kEvaluateProgram, testing::tiny_batch(test, kLengths, 77), 3.0);
+  executor.run(kEvaluateProgram, Segment::kForward);
+  result.evaluation_loss = executor.loss();
+  if (plan.request.model.outputs_logits) {
+    const View logits = executor.tensor("logits");
+    for (int64_t i = 0; i < std::ssize(kLengths) * 3; ++i) result.logits.push_back(logits.load(i));
+  }
+  return result;
+}
+
+std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, const RankMesh& mesh,
+                                    int64_t batches, const Start& start = {}, bool late = false) {
+  std::vector<Result> results(static_cast<size_t>(mesh.size));
+  run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
+    results[static_cast<size_t>(rank)] =
+        run_steps(plan, test, mesh, rank, batches, {.connections = connections, .late_copies = late}, start);
+  });
+  return results;
+}
+
+// All cases are in fp64 and use the reference kernels, so that an element that is wrong differs by many orders of magnitude more than
+// one whose terms were added in another order.
+std::vector<NamedCase> exact_cases() {
+  OptimizerConfig momentum{.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9};
+  TinyCase base{.dtype = DType::kF64, .optimizer = momentum, .reference_kernels = true, .heads = 4};
+  std::vector<NamedCase> cases{{"bert", base}};
+  base.problem_type = ProblemType::kTokenClassification;
+  cases.push_back({"bert, a label per token", base});
+  base.model_type = "gpt2";
+  base.problem_type = ProblemType::kCausalLm;
+  cases.push_back({"gpt2", base});
+  base.recompute.policy = RecomputePolicy::kFull;
+  cases.push_back({"gpt2, full recomputation", base});
+  base.recompute.policy = RecomputePolicy::kNone;
+  base.model_type = "llama";
+  base.hidden_act = "silu";
+  base.decoder.num_key_value_heads = 4;
+  cases.push_back({"llama", base});
+  base.decoder.qkv_bias = base.decoder.output_bias = base.decoder.mlp_bias = base.decoder.head_norms = true;
+  cases.push_back({"llama, biases, norms of heads", base});
+  base.model_type = "modernbert";
+  base.hidden_act = "gelu";
+  base.decoder = {};
+  base.dropout = 0.0;
+  base.problem_type = ProblemType::kSingleLabel;
+  cases.push_back({"modernbert", base});
+  return cases;
+}
+
+// With keys and values of 2 heads for 4 heads of queries, two ranks can divide them.
+NamedCase grouped_case() {
+  TinyCase test{.model_type = "llama",
+                .hidden_act = "silu",
+                .problem_type = ProblemType::kCausalLm,
+                .dtype = DType::kF64,
+                .optimizer = {.epsilon = 1e-3, .max_grad_norm = 0.5},
+                .reference_kernels = true,
+                .heads = 4};
+  test.decoder.num_key_value_heads = 2;
+  return {"llama, grouped queries, AdamW", test};
+}
+
+double largest(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+// Returns the numbers of a result that are compared, by name.
+Tensors figures_of(const Result& result) {
+  Tensors figures = result.tensors;
+  figures["the norms"] = result.norms;
+  figures["the evaluation loss"] = {result.evaluation_loss};
+  figures["the logits"] = result.logits;
+  return figures;
+}
+
+// The numbers that one rank computes, and bounds of the differences that an order of summation may make.
+class Expected {
+ public:
+  // Two orders of summation differ by the rounding of partial sums. For a product of n terms, the result of either order is exact for
+  // a matrix whose elements are changed relatively by at most n u (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed.,
+  // section 3.5), here with n <= 96: the largest inner size is 48, and sums over two groups of ranks and up to 4 micro-batches
+  // add less than as many roundings again. The effect of such changes is measured: it is linear for changes of 2^-30, whose
+  // signs are random. All layers in both passes and all steps may make one, with the least favourable signs: a factor of 64 over
+  // the largest effect of 4 random choices.
+  Expected(const TinyCase& test, int64_t batches) {
+    constexpr RankMesh kAlone;
+    constexpr double kChange = 0x1p-30;
+    const Plan plan = plan_of(test, kAlone, batches);
+    result = run_steps(plan, test, kAlone, 0, batches, {});
+    const Tensors exact = figures_of(result);
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+      const Result changed =
+          run_steps(plan, test, kAlone, 0, batches, {}, {.perturbation = kChange, .seed = seed});
+      for (const auto& [name, values] : figures_of(changed))
+        bounds[name] = std::max(bounds[name], largest(values, exact.at(name)));
+      for (size_t i = 0; i < changed.losses.size(); ++i)
+        loss_bound = std::max(loss_bound, std::abs(changed.losses[i] - result.losses[i]));
+    }
+    const double scale = 64 * 96 * unit_roundoff(DType::kF64) / kChange;
+    for (auto& [name, bound] : bounds) bound *= scale;
+    loss_bound *= scale;
+  }
+
+  void check(const Result& found) const {
+    const Tensors exact = figures_of(result);
+    for (const auto& [name, values] : figures_of(found)) {
+      EXPECT_LE(largest(values, exact.at(name)), bounds.at(name)) << name;
+      // The bound is far below an error in one element.
+      EXPECT_LT(bounds.at(name), 1e-6) << name;
+    }
+  }
+
+  Result result;
+  Tensors::mapped_type::value_type loss_bound = 0;
+  std::map<std::string, double> bounds;
+};
+
+void expect_same_bits(const Result& a, const Result& b) {
+  EXPECT_EQ(a.norms, b.norms);
+  ASSERT_EQ(a.tensors.size(), b.tensors.size());
+  for (const auto& [name, values] : a.tensors) EXPECT_TRUE(values == b.tensors.at(name)) << name;
+}
+
+void expect_steps_of_one_rank(const NamedCase& item, const std::vector<RankMesh>& meshes) {
+  constexpr int64_t kBatches = 2;
+  const Expected expected(item.test, kBatches);
+  for (const RankMesh& mesh : meshes) {
+    SCOPED_TRACE(fmt::format("{}, {} ranks in groups of {}", item.name, mesh.size, mesh.tensor_size));
+    const Plan plan = plan_of(item.test, mesh, kBatches);
+    const bool late = mesh.size == 2;
+    const std::vector<Result> results = results_of_mesh(plan, item.test, mesh, kBatches, {}, late);
+    for (int rank = 0; rank < mesh.size; ++rank) {
+      const Result& found = results[static_cast<size_t>(rank)];
+      expect_same_bits(found, results.front());
+      for (size_t i = 0; i < found.losses.size(); ++i) {
+        const size_t number =
+            i * static_cast<size_t>(mesh.data_size()) + static_cast<size_t>(mesh.data_rank(rank));
+        EXPECT_NEAR(found.losses[i], expected.result.losses[number], expected.loss_bound);
+      }
+    }
+    expected.check(results.front());
+  }
+}
+
+TEST(TensorParallelRanks, MakeTheStepsOfOneRank) {
+  for (const NamedCase& item : exact_cases()) {
+    expect_steps_of_one_rank(
+        item, {{.size = 2, .tensor_size = 2}, {.size = 4, .tensor_size = 2}, {.size = 4, .tensor_size = 4}});
+  }
+  expect_steps_of_one_rank(grouped_case(), {{.size = 2, .tensor_size = 2}, {.size = 4, .tensor_size = 2}});
+}
+
+// A run writes whole weights and states, from which a run on any other mesh continues.
+TEST(TensorParallelRanks, ContinueTheStepsOfAnyMesh) {
+  constexpr int64_t kBatches = 2;
+  for (const NamedCase& item : {exact_cases().front(), grouped_case()}) {
+    SCOPED_TRACE(item.name);
+    const Expected expected(item.test, kBatches);
+    const std::vector<RankMesh> meshes{{}, {.size = 2, .tensor_size = 2}, {.size = 4, .tensor_size = 2}};
+    for (const RankMesh& first : meshes) {
+      Result saved;
+      const Plan plan = plan_of(item.test, first, kBatches);
+      run_on_mesh(first, [&](int rank, const RankConnections& connections) {
+        Result result =
+            run_steps(plan, item.test, first, rank, kBatches, {.connections = connections}, {}, 1);
+        if (rank == first.size - 1) saved = std::move(result);
+      });
+      for (const RankMesh& second : meshes) {
+        if (second == first) continue;
+        const Plan next = plan_of(item.test, second, kBatches);
+        Result found =
+            results_of_mesh(next, item.test, second, kBatches, {.tensors = &saved.tensors, .first_step = 2})
+                .back();
+        found.norms.insert(found.norms.begin(), saved.norms.begin(), saved.norms.end());
+        expected.check(found);
+      }
+    }
+  }
+}
+
+// Mixed precision: weights are stored in halves that are divided alike, and all ranks have the same bits.
+TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
+  for (const MasterWeights master : {MasterWeights::kAuto, MasterWeights::kWhole}) {
+    TinyCase test{.model_type = "gpt2",
+                  .problem_type = ProblemType::kCausalLm,
+                  .optimizer = {.master_weights = master},
+                  .reference_kernels = true,
+                  .activations = DType::kBF16};
+    const RankMesh mesh{.size = 2, .tensor_size = 2};
+    const Plan plan = plan_of(test, mesh, 2), alone = plan_of(test, {}, 2);
+    EXPECT_EQ(plan.split_weights.empty(), master == MasterWeights::kWhole);
+    // Without a step, whole weights are read as they were written.
+    Result written, read;
+    written = run_steps(alone, test, {}, 0, 2, {}, {.first_step = kSteps + 1});
+    run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
+      Result result =
+          run_steps(plan, test, mesh, rank, 2, {.connections = connections}, {.first_step = kSteps + 1});
+      if (rank == 1) read = std::move(result);
+    });
+    expect_same_bits(read, written);
+    const std::vector<Result> results = results_of_mesh(plan, test, mesh, 2);
+    expect_same_bits(results[0], results[1]);
+    const Result one = run_steps(alone, test, {}, 0, 2, {});
+    // Activations are rounded to bf16, so that a sum in another order may be rounded to a neighbour. The mean of the losses of the
+    // tokens changes by less than a few such roundings.
+    for (size_t i = 0; i < one.losses.size(); ++i)
+      EXPECT_NEAR(results[0].losses[i], one.losses[i],
+                  4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));
+  }
+}
+
+// Each rank has room for its part of what is divided, to the byte.
+TEST(TensorParallelRanks, HaveRoomForTheirParts) {
+  const auto in_arena = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
+  TinyCase test{.heads = 4};
+  const Plan whole = plan_of(test, {}, 2);
+  for (const int ranks : {2, 4}) {
+    const Plan divided = plan_of(test, {.size = ranks, .tensor_size = ranks}, 2);
+    int checked = 0;
+    for (const PersistentBuffer& buffer : whole.persistent) {
+      if (buffer.type.shape.depends_on_bucket() || buffer.storage == Storage::kInput ||
+          buffer.storage == Storage::kOutput)
+        continue;
+      const PersistentBuffer& part = divided.buffer(buffer.name);
+      const bool is_in_layer = buffer.name.find("encoder.layer.") != std::string::npos;
+      const bool is_row_bias = buffer.name.find("output.dense.bias") != std::string::npos;
+      const bool is_divided =
+          is_in_layer && !is_row_bias && buffer.name.find("LayerNorm") == std::string::npos;
+      EXPECT_EQ(part.type, buffer.type);
+      EXPECT_EQ(part.bytes, in_arena(4 * buffer.whole_elements() / (is_divided ? ranks : 1))) << buffer.name;
+      checked += is_divided ? 1 : 0;
+    }
+    // Six tensors per layer, each with a gradient and two states.
+    EXPECT_EQ(checked, 2 * 6 * 4);
+    EXPECT_LT(divided.arena_bytes, whole.arena_bytes);
+    expect_apart(divided.programs.at(kTrainProgram), "train");
+  }
+}
+
+// One sum per attention and per feed-forward layer in each pass, and none in the rest of the model.
+TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
+  const Plan plan = plan_of({.layers = 3}, {.size = 4, .tensor_size = 2}, 2);
+  std::map<Segment, int> sums;
+  for (const Op& op : plan.programs.at(kTrainProgram).graph.ops()) {
+    if (op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kTensor) ++sums[op.segment];
+  }
+  EXPECT_EQ(sums, (std::map<Segment, int>{{Segment::kForward, 6}, {Segment::kBackward, 6}}));
+}
+
+// A number that is not finite on one rank stops the update of all.
+TEST(TensorParallelRanks, SkipAnUpdateWithANumberThatIsNotFinite) {
+  const TinyCase test;
+  const RankMesh mesh{.size = 4, .tensor_size = 2};
+  const Plan plan = plan_of(test, mesh, 2);
+  std::vector<std::string> bad(4);
+  run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
+    Executor executor(plan, {.connections = connections});
+    testing::fill_weights(executor);
+    executor.zero_states();
+    executor.set_accumulate(false);
+    testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 0,
+                              mesh.data_rank(rank) == 0 ? 1e-45 : 6.0);
+    executor.set_update(kRate, 1);
+    executor.run(kTrainProgram, Segment::kOptimizer);
+    EXPECT_FALSE(executor.finite());
+    bad[static_cast<size_t>(rank)] = executor.first_bad_gradient();
+  });
+  EXPECT_NE(bad[0], "");
+  for (const std::string& name : bad) EXPECT_EQ(name, bad[0]);
+}
+
+}  // namespace
+}  // namespace plimsoll
