@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/disk_transfer.h"
 #include "exec/disk_transfers.h"
 #include "run/caches.h"
 #include "run/states_folder.h"
@@ -27,10 +26,7 @@ class MeasuredDisk {
   MeasuredDisk(std::unique_ptr<ScratchFile> file, int64_t file_bytes)
       : count_(static_cast<size_t>(file_bytes / kMeasuredTransferBytes)),
         memory_(static_cast<size_t>(kMeasuredTransferBytes), std::byte{0x5a}),
-        disk_(std::move(file), 2 * count_) {
-    for (std::vector<std::byte>& buffers : buffers_)
-      buffers.resize(static_cast<size_t>(transfer_scratch_bytes(kMeasuredTransferBytes)));
-  }
+        disk_(std::move(file), 2 * count_) {}
 
   bool is_direct() const { return disk_.file().is_direct(); }
 
@@ -61,14 +57,12 @@ class MeasuredDisk {
                                   .offset = offset,
                                   .bytes = kMeasuredTransferBytes,
                                   .value_end = offset + kMeasuredTransferBytes};
-    const bool reads = direction == TransferDirection::kFromDisk;
-    disk_.start(std::make_shared<DiskTransfer>(direction, std::span(&part, 1), buffers_[reads ? 0 : 1]), 1);
+    disk_.start(std::make_shared<DiskTransfer>(direction, std::span(&part, 1)), 1);
     return kMeasuredTransferBytes;
   }
 
   size_t count_;
   std::vector<std::byte> memory_;
-  std::array<std::vector<std::byte>, 2> buffers_;
   DiskTransfers disk_;
 };
 

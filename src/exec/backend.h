@@ -54,6 +54,12 @@ struct DiskFile {
   std::string path = {};
 };
 
+// Creates the file of the values that a plan keeps on a disk, and the threads that read and write it. Returns null if the plan
+// keeps none there. `make_memory` is called with the largest number of transfers of a segment. Errors: kDevice.
+std::unique_ptr<DiskTransfers> make_disk_transfers(
+    const Plan& plan, const DiskFile& disk,
+    const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);
+
 // Options of an executor that do not affect the plan.
 struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas

@@ -1,51 +1,80 @@
 #include "exec/disk_transfers.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "base/disk_transfer.h"
+#include "exec/backend.h"
 
 namespace plimsoll {
 namespace {
 
-// One for each buffer of a transfer in each direction.
-constexpr int64_t kNumDiskThreads = 2 * kBuffersPerTransfer;
+constexpr size_t kNumDiskThreads = 2 * kThreadsPerDirection;
 
 int64_t begin_of_block(int64_t offset) {
   return offset / kBlockBytes * kBlockBytes;
-}
-
-std::byte* aligned_to_block(std::byte* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  return data + (static_cast<uintptr_t>(kBlockBytes) - address % kBlockBytes) % kBlockBytes;
 }
 
 std::span<std::byte> span_of(std::byte* data, int64_t bytes) {
   return {data, static_cast<size_t>(bytes)};
 }
 
-}  // namespace
-
-DiskTransfer::DiskTransfer(TransferDirection direction, std::span<const Part> parts,
-                           std::span<std::byte> buffers)
-    : direction_(direction),
-      buffers_(aligned_to_block(buffers.data())),
-      buffer_bytes_((std::ssize(buffers) - kBlockBytes) / kBuffersPerTransfer) {
-  PLIMSOLL_CHECK(buffer_bytes_ > 0 && buffer_bytes_ % kBlockBytes == 0,
-                 "a transfer with {} bytes for {} buffers", buffers.size(), kBuffersPerTransfer);
-  for (const Part& part : parts) cut(part, buffer_bytes_, pieces_);
-  free_buffers_ = (1u << kBuffersPerTransfer) - 1;
+void copy_on_host(std::byte* to, const std::byte* from, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-void DiskTransfer::cut(const Part& part, int64_t most_bytes, std::vector<Piece>& pieces) {
+class CpuTransferMemory final : public TransferMemory {
+ public:
+  CpuTransferMemory()
+      : buffers_(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kDiskBuffersBytes)), &std::free) {
+    if (buffers_ == nullptr)
+      throw_error(
+          ErrorCode::kDevice,
+          "cannot allocate {} bytes for the transfers from and to a disk: the machine has no more memory; "
+          "end other programs, or leave --offload_optimizer out",
+          kDiskBuffersBytes);
+  }
+  std::byte* buffers() const override { return buffers_.get(); }
+  void copy(size_t, std::byte* to, const std::byte* from, int64_t bytes) override {
+    copy_on_host(to, from, bytes);
+  }
+
+ private:
+  std::unique_ptr<std::byte, void (*)(void*)> buffers_;
+};
+
+}  // namespace
+
+std::unique_ptr<TransferMemory> make_cpu_transfer_memory() {
+  return std::make_unique<CpuTransferMemory>();
+}
+
+std::unique_ptr<DiskTransfers> make_disk_transfers(
+    const Plan& plan, const DiskFile& disk,
+    const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory) {
+  if (plan.disk_bytes == 0) return nullptr;
+  PLIMSOLL_CHECK(disk.files != nullptr, "the plan keeps {} bytes in a file that has no path",
+                 plan.disk_bytes);
+  size_t most = 0;
+  for (const ProgramPlan& program : plan.programs)
+    most = std::max(most, static_cast<size_t>(std::ranges::count_if(program.ops, &OpPlan::uses_disk)));
+  return std::make_unique<DiskTransfers>(disk.files->create_scratch(disk.path, plan.disk_bytes), most,
+                                         make_memory(most));
+}
+
+DiskTransfer::DiskTransfer(TransferDirection direction, std::span<const Part> parts) : direction_(direction) {
+  for (const Part& part : parts) cut(part, pieces_);
+}
+
+void DiskTransfer::cut(const Part& part, std::vector<Piece>& pieces) {
   const int64_t end = part.offset + part.bytes;
   for (int64_t first = part.offset; first < end;) {
     const int64_t begin = begin_of_block(first);
-    const int64_t last = std::min(end, begin + most_bytes);
+    const int64_t last = std::min(end, begin + kTransferPieceBytes);
     const int64_t block_end = rounded_up_to_blocks(last);
     pieces.push_back({.memory = part.memory + (first - part.offset),
                       .first = first,
@@ -58,14 +87,13 @@ void DiskTransfer::cut(const Part& part, int64_t most_bytes, std::vector<Piece>&
   }
 }
 
-DiskTransfers::DiskTransfers(std::unique_ptr<ScratchFile> file, size_t most)
-    : file_(std::move(file)),
-      own_buffer_memory_(static_cast<size_t>(kTransferPieceBytes + kBlockBytes)),
-      own_buffer_(aligned_to_block(own_buffer_memory_.data())) {
+DiskTransfers::DiskTransfers(std::unique_ptr<ScratchFile> file, size_t most,
+                             std::unique_ptr<TransferMemory> memory)
+    : file_(std::move(file)), memory_(std::move(memory)) {
   started_.reserve(most);
   threads_.reserve(kNumDiskThreads);
   try {
-    for (int64_t i = 0; i < kNumDiskThreads; ++i) threads_.emplace_back([this] { work(); });
+    for (size_t i = 0; i < kNumDiskThreads; ++i) threads_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
     stop();
     throw_error(ErrorCode::kDevice, "cannot start the threads that read and write '{}': {}", file_->path(),
@@ -96,7 +124,9 @@ void DiskTransfers::start(const std::shared_ptr<DiskTransfer>& transfer, uint32_
     PLIMSOLL_CHECK(std::ranges::find(started_, transfer) == started_.end() || transfer->is_done(),
                    "a transfer starts again before it has ended");
     transfer->end_ = end;
+    transfer->point_ = started_.size();
     transfer->next_ = transfer->num_done_ = 0;
+    memory_->mark(transfer->point_);
     started_.push_back(transfer);
   }
   has_work_.notify_all();
@@ -124,28 +154,40 @@ void DiskTransfers::wait_for_all() {
   wait_for([](const DiskTransfer&) { return true; });
   const std::lock_guard lock(mutex_);
   started_.clear();
-  first_open_ = 0;
+  first_open_ = {};
 }
 
-DiskTransfers::Taken DiskTransfers::take_piece() {
-  while (first_open_ < started_.size() && !started_[first_open_]->has_open()) ++first_open_;
-  for (size_t i = first_open_; i < started_.size(); ++i) {
-    DiskTransfer& transfer = *started_[i];
-    if (!transfer.has_open() || transfer.free_buffers_ == 0) continue;
-    const int buffer = std::countr_zero(transfer.free_buffers_);
-    transfer.free_buffers_ = static_cast<uint8_t>(transfer.free_buffers_ & ~(1u << buffer));
-    return {&transfer, &transfer.pieces_[transfer.next_++], buffer};
-  }
-  return {};
+DiskTransfers::Taken DiskTransfers::take_piece(TransferDirection direction) {
+  size_t& first = first_open_[static_cast<size_t>(direction)];
+  while (first < started_.size() &&
+         (started_[first]->direction_ != direction || !started_[first]->has_open()))
+    ++first;
+  if (first == started_.size()) return {};
+  DiskTransfer& transfer = *started_[first];
+  return {&transfer, &transfer.pieces_[transfer.next_++]};
 }
 
-void DiskTransfers::work() {
+std::byte* DiskTransfers::buffer_of(size_t thread) const {
+  return memory_->buffers() + static_cast<int64_t>(thread) * kTransferPieceBytes;
+}
+
+std::span<std::byte> DiskTransfers::idle_buffer() const {
+  return span_of(buffer_of(0), kTransferPieceBytes);
+}
+
+void DiskTransfers::work(size_t thread) {
+  const TransferDirection direction =
+      thread < kThreadsPerDirection ? TransferDirection::kFromDisk : TransferDirection::kToDisk;
+  const auto copy = [&](std::byte* to, const std::byte* from, int64_t bytes) {
+    memory_->copy(thread, to, from, bytes);
+  };
+  bool has_begun = false;
   std::unique_lock lock(mutex_);
   while (true) {
     Taken taken;
     has_work_.wait(lock, [&] {
       if (stop_ || failure_ != nullptr) return stop_;
-      taken = take_piece();
+      taken = take_piece(direction);
       return taken.transfer != nullptr;
     });
     if (stop_) return;
@@ -153,28 +195,33 @@ void DiskTransfers::work() {
     DiskTransfer& transfer = *taken.transfer;
     std::exception_ptr failure;
     try {
-      make(transfer.direction_, *taken.piece, transfer.buffers_ + taken.buffer * transfer.buffer_bytes_);
+      if (!has_begun) memory_->begin_thread();
+      has_begun = true;
+      memory_->wait_for(transfer.point_);
+      make(direction, *taken.piece, buffer_of(thread), copy);
     } catch (...) {
       failure = std::current_exception();
     }
     lock.lock();
-    transfer.free_buffers_ = static_cast<uint8_t>(transfer.free_buffers_ | (1u << taken.buffer));
     ++transfer.num_done_;
     if (failure != nullptr && failure_ == nullptr) failure_ = failure;
     if (transfer.is_done() || failure_ != nullptr) is_done_.notify_one();
   }
 }
 
-void DiskTransfers::make(TransferDirection direction, const Piece& piece, std::byte* buffer) {
-  if (direction == TransferDirection::kToDisk) return write_piece(piece, buffer);
+template <typename Copy>
+void DiskTransfers::make(TransferDirection direction, const Piece& piece, std::byte* buffer,
+                         const Copy& copy) {
+  if (direction == TransferDirection::kToDisk) return write_piece(piece, buffer, copy);
   file_->read(span_of(buffer, piece.block_bytes), piece.block_begin);
-  std::memcpy(piece.memory, buffer + (piece.first - piece.block_begin), static_cast<size_t>(piece.bytes));
+  copy(piece.memory, buffer + (piece.first - piece.block_begin), piece.bytes);
 }
 
 // Writes whole blocks. Two transfers may write different parts of one block at the same time, because the updates of two
 // slices of a parameter need not end between blocks. Such a block is read, changed and written by one thread at a time. A
 // transfer that reads the other part meanwhile gets it from before or after the write, where it is the same.
-void DiskTransfers::write_piece(const Piece& piece, std::byte* buffer) {
+template <typename Copy>
+void DiskTransfers::write_piece(const Piece& piece, std::byte* buffer, const Copy& copy) {
   std::unique_lock edges(edges_, std::defer_lock);
   const int64_t head = piece.first - piece.block_begin;
   const int64_t tail = piece.block_bytes - head - piece.bytes;
@@ -184,15 +231,16 @@ void DiskTransfers::write_piece(const Piece& piece, std::byte* buffer) {
   if (piece.keeps_tail && (last_block > 0 || !piece.keeps_head))
     file_->read(span_of(buffer + last_block, kBlockBytes), piece.block_begin + last_block);
   if (!piece.keeps_tail) std::memset(buffer + head + piece.bytes, 0, static_cast<size_t>(tail));
-  std::memcpy(buffer + head, piece.memory, static_cast<size_t>(piece.bytes));
+  copy(buffer + head, piece.memory, piece.bytes);
   file_->write(span_of(buffer, piece.block_bytes), piece.block_begin);
 }
 
 void DiskTransfers::read(std::span<std::byte> destination, int64_t offset) {
   std::vector<Piece> pieces;
   DiskTransfer::cut({destination.data(), offset, std::ssize(destination), offset + std::ssize(destination)},
-                    kTransferPieceBytes, pieces);
-  for (const Piece& piece : pieces) make(TransferDirection::kFromDisk, piece, own_buffer_);
+                    pieces);
+  for (const Piece& piece : pieces)
+    make(TransferDirection::kFromDisk, piece, buffer_of(kNumDiskThreads), copy_on_host);
 }
 
 void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
@@ -202,15 +250,17 @@ void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
                                 .offset = offset,
                                 .bytes = std::ssize(bytes),
                                 .value_end = offset + std::ssize(bytes) + kBlockBytes};
-  DiskTransfer::cut(part, kTransferPieceBytes, pieces);
-  for (const Piece& piece : pieces) make(TransferDirection::kToDisk, piece, own_buffer_);
+  DiskTransfer::cut(part, pieces);
+  for (const Piece& piece : pieces)
+    make(TransferDirection::kToDisk, piece, buffer_of(kNumDiskThreads), copy_on_host);
 }
 
 void DiskTransfers::fill(int64_t offset, int64_t bytes, uint8_t value) {
+  std::byte* buffer = buffer_of(kNumDiskThreads);
   const int64_t piece_bytes = std::min(bytes, kTransferPieceBytes);
-  std::memset(own_buffer_, value, static_cast<size_t>(piece_bytes));
+  std::memset(buffer, value, static_cast<size_t>(piece_bytes));
   for (int64_t done = 0; done < bytes; done += piece_bytes)
-    file_->write(span_of(own_buffer_, std::min(piece_bytes, bytes - done)), offset + done);
+    file_->write(span_of(buffer, std::min(piece_bytes, bytes - done)), offset + done);
 }
 
 }  // namespace plimsoll

@@ -6,11 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <numeric>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/disk_transfer.h"
 #include "base/file_fault.h"
 #include "base/hash.h"
@@ -26,21 +31,18 @@ std::vector<std::byte> bytes_of(int64_t count, int64_t seed) {
   return bytes;
 }
 
-// A value in memory, and the buffers of its transfers in both directions.
+// A value in memory.
 class Value {
  public:
   Value(std::vector<std::byte> bytes, int64_t offset, int64_t value_end)
-      : bytes_(std::move(bytes)),
-        buffers_(static_cast<size_t>(transfer_scratch_bytes(std::ssize(bytes_)))),
-        part_{bytes_.data(), offset, std::ssize(bytes_), value_end} {}
+      : bytes_(std::move(bytes)), part_{bytes_.data(), offset, std::ssize(bytes_), value_end} {}
   std::shared_ptr<DiskTransfer> transfer(TransferDirection direction) {
-    return std::make_shared<DiskTransfer>(direction, std::span(&part_, 1), buffers_);
+    return std::make_shared<DiskTransfer>(direction, std::span(&part_, 1));
   }
   std::vector<std::byte>& bytes() { return bytes_; }
 
  private:
   std::vector<std::byte> bytes_;
-  std::vector<std::byte> buffers_;
   DiskTransfer::Part part_;
 };
 
@@ -162,6 +164,99 @@ TEST(DiskTransfers, AFailingDiskIsReportedByAllLaterWaits) {
         EXPECT_THROW(disk.wait_for_all(), FileError);
       }
       EXPECT_FALSE(files.status("states").has_value());
+    }
+  }
+}
+
+// The memory of a simulated device: its work ends only when the test says so, and a copy may fail.
+class SimulatedMemory final : public TransferMemory {
+ public:
+  std::byte* buffers() const override { return host_->buffers(); }
+  void begin_thread() override { ++num_threads_; }
+  void mark(size_t point) override {
+    const std::lock_guard lock(mutex_);
+    marked_ = std::max(marked_, point + 1);
+  }
+  void wait_for(size_t point) const override {
+    std::unique_lock lock(mutex_);
+    is_reached_.wait(lock, [&] { return point < reached_; });
+  }
+  void copy(size_t thread, std::byte* to, const std::byte* from, int64_t bytes) override {
+    if (fails) throw_error(ErrorCode::kDevice, "the copy of {} bytes failed", bytes);
+    copied += bytes;
+    host_->copy(thread, to, from, bytes);
+  }
+  // Ends the work before the first `points` points.
+  void reach(size_t points) {
+    {
+      const std::lock_guard lock(mutex_);
+      reached_ = points;
+    }
+    is_reached_.notify_all();
+  }
+  size_t marked() const {
+    const std::lock_guard lock(mutex_);
+    return marked_;
+  }
+  int num_threads() const { return num_threads_; }
+
+  std::atomic<int64_t> copied = 0;
+  std::atomic<bool> fails = false;
+
+ private:
+  std::unique_ptr<TransferMemory> host_ = make_cpu_transfer_memory();
+  mutable std::mutex mutex_;
+  mutable std::condition_variable is_reached_;
+  size_t marked_ = 0;
+  size_t reached_ = 0;
+  std::atomic<int> num_threads_ = 0;
+};
+
+// A transfer starts after the work that the device received before it, and not after later work. Each of its bytes is copied
+// once between the device and a buffer; parts of values for checkpoints are on the host and are not.
+TEST(DiskTransfers, WaitForTheWorkOfADeviceBeforeThem) {
+  MemoryFileSystem files;
+  auto device = std::make_unique<SimulatedMemory>();
+  SimulatedMemory& memory = *device;
+  DiskTransfers disk(files.create_scratch("states", 8 * kTransferPieceBytes), 2, std::move(device));
+  const std::vector<std::byte> old = bytes_of(2 * kTransferPieceBytes, 5);
+  disk.write(old, 0);
+  EXPECT_EQ(memory.copied, 0);
+  Value read(std::vector<std::byte>(old.size()), 0, std::ssize(old));
+  Value written(bytes_of(3 * kTransferPieceBytes, 6), 2 * kTransferPieceBytes, 5 * kTransferPieceBytes);
+  disk.start(read.transfer(TransferDirection::kFromDisk), 1);
+  disk.start(written.transfer(TransferDirection::kToDisk), 2);
+  EXPECT_EQ(memory.marked(), 2u);
+  EXPECT_EQ(memory.copied, 0) << "the device has not done the work before";
+  memory.reach(1);
+  disk.wait_before(1);
+  EXPECT_EQ(memory.copied, std::ssize(old));
+  EXPECT_EQ(hash64(read.bytes()), hash64(old));
+  memory.reach(2);
+  disk.wait_for_all();
+  EXPECT_EQ(memory.copied, 5 * kTransferPieceBytes);
+  std::vector<std::byte> stored(written.bytes().size());
+  disk.read(stored, 2 * kTransferPieceBytes);
+  EXPECT_EQ(hash64(stored), hash64(written.bytes()));
+  EXPECT_GE(memory.num_threads(), 2);
+  EXPECT_LE(memory.num_threads(), 2 * kThreadsPerDirection);
+}
+
+TEST(DiskTransfers, AFailingDeviceIsReportedAsAFailingDiskIs) {
+  MemoryFileSystem files;
+  auto device = std::make_unique<SimulatedMemory>();
+  device->fails = true;
+  device->reach(1);
+  DiskTransfers disk(files.create_scratch("states", 8 * kTransferPieceBytes), 1, std::move(device));
+  Value value(bytes_of(3 * kTransferPieceBytes, 1), 0, 3 * kTransferPieceBytes);
+  disk.start(value.transfer(TransferDirection::kToDisk), 3);
+  for (int i = 0; i < 2; ++i) {
+    try {
+      disk.wait_before(3);
+      FAIL() << "the failure is not reported";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kDevice);
+      EXPECT_EQ(std::string(error.what()), fmt::format("the copy of {} bytes failed", kTransferPieceBytes));
     }
   }
 }

@@ -432,18 +432,19 @@ void Executor::refresh_copies() {
   }
 }
 
-// Rounds a weight piece by piece.
+// Rounds a weight piece by piece, in a buffer that the device can read.
 void Executor::copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy) {
   const int64_t width = dtype_bytes(weight.type.dtype), copy_width = dtype_bytes(copy.type.dtype);
-  std::vector<std::byte> piece(static_cast<size_t>(kFileChunkBytes));
-  const int64_t at_once = kFileChunkBytes / width;
+  const std::span<std::byte> piece = backend_->disk()->idle_buffer();
+  const int64_t at_once = std::ssize(piece) / width;
   for (int64_t first = 0; first < weight.elements(); first += at_once) {
     const int64_t count = std::min(at_once, weight.elements() - first);
     backend_->read(weight.space, weight.offset + first * width,
-                   std::span(piece).first(static_cast<size_t>(count * width)));
+                   piece.first(static_cast<size_t>(count * width)));
     backend_->copy_weights(
         ConstView{piece.data(), weight.type.dtype},
         View{backend_->arena(copy.space).at(copy.offset + first * copy_width), copy.type.dtype}, count);
+    backend_->wait();
   }
 }
 

@@ -74,6 +74,17 @@ TEST_F(DiskStates, ARunEndsWithTheSameBitsAndWithoutTheFile) {
   EXPECT_TRUE(fs::is_empty(nvme_));
 }
 
+// A save in the background copies the states from the file before the next step changes them there.
+TEST_F(DiskStates, SavesInTheBackgroundContainTheStates) {
+  const std::string whole = whole_run();
+  std::vector<std::string> words = run_words(model_, folder_.path("run"), nvme_);
+  words.emplace_back("--async_save");
+  const ProcessResult result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  expect_same_files(folder_.path("run"), whole);
+  EXPECT_TRUE(fs::is_empty(nvme_));
+}
+
 // The file that a killed run leaves is replaced by the next run with this folder. A checkpoint contains the states, so that a
 // run resumes in both directions.
 TEST_F(DiskStates, AKilledRunResumesWithAndWithoutTheDisk) {

@@ -7,13 +7,11 @@
 #include <map>
 #include <utility>
 
-#include "base/disk_transfer.h"
-#include "base/file_fault.h"
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/update.h"
-#include "plan/anatomy/disk_use.h"
+#include "tests/spine/offload_case.h"
 #include "tests/spine/plan_grid.h"
 #include "tests/spine/tiny_steps.h"
 #include "tests/support/scratch_folder.h"
@@ -22,112 +20,12 @@ namespace plimsoll {
 namespace {
 
 using testing::TinyBatch;
-using testing::TinyCase;
 using testing::TinySteps;
-
-// kOnHost: optimizer states on the host, with updates at their usual place in the step. kOnHostForLater: the
-// updates run in the forward pass of the next step where that is possible. kActivationsOnHost: all
-// activations that can be moved are on the host. kOnDisk: optimizer states are in a file; only on a CPU.
-enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost, kOnDisk };
-enum class Copies { kAtOnce, kLate };
-
-ExecutorOptions options_of(Copies copies) {
-  return {.late_copies = copies == Copies::kLate};
-}
-// On a GPU, copies run concurrently with the ops after them, whatever a plan requests for a CPU.
-std::vector<Copies> copies_to_try() {
-  if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
-  return {Copies::kAtOnce, Copies::kLate};
-}
-
-// Updates of few elements each, so that a tiny model has several updates and most of its matrices are split.
-constexpr int64_t kFewElements = 200;
-Plan plan_of(const TinyCase& test, Kept kept) {
-  PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.update.states_on_disk = kept == Kept::kOnDisk;
-  request.update.offload_states = kept == Kept::kOnHost || kept == Kept::kOnHostForLater ||
-                                  kept == Kept::kBothOnHost || kept == Kept::kOnDisk;
-  if (kept == Kept::kOnHost) request.passes.disabled.insert("updates_at_use");
-  request.offload.updates_at_use = UpdatesAtUse::kAlways;
-  request.offload.activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
-  request.offload.saved_in_headroom = false;
-  request.offload.least_bytes = 256;
-  request.update.elements_at_once = kFewElements;
-  return build_plan(request);
-}
 
 int64_t num_slices(const Plan& plan) {
   return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), [](const Op& op) {
     return op.def != &copy_op() && slice_of(op.attributes).has_value();
   });
-}
-
-std::vector<TinyCase> cases() {
-  std::vector<TinyCase> list;
-  list.reserve(32);
-  list.emplace_back();
-  const auto add = [&](const auto& change) { change(list.emplace_back()); };
-  const auto add_optimizer = [&](OptimizerKind kind, double weight_decay, int64_t hidden) {
-    add([&](TinyCase& test) {
-      test.optimizer.kind = kind;
-      test.optimizer.weight_decay = weight_decay;
-      test.hidden = hidden;
-    });
-  };
-  add_optimizer(OptimizerKind::kAdamW8Bit, 0.01, 64);
-  add_optimizer(OptimizerKind::kAdafactor, 0.01, 16);
-  add_optimizer(OptimizerKind::kLion, 0.01, 16);
-  add_optimizer(OptimizerKind::kLion8Bit, 0.0, 64);
-  add_optimizer(OptimizerKind::kAdagrad, 0.0, 16);
-  add_optimizer(OptimizerKind::kAdagrad8Bit, 0.01, 64);
-  add([](TinyCase& test) {
-    test.optimizer.kind = OptimizerKind::kSgd8Bit;
-    test.optimizer.momentum = 0.9;
-    test.hidden = 64;
-  });
-  add([](TinyCase& test) {
-    test.optimizer.kind = OptimizerKind::kAdafactor;
-    test.optimizer.adafactor.beta1 = 0.9;
-    test.optimizer.adafactor.scale_parameter = true;
-  });
-  add([](TinyCase& test) {
-    test.optimizer.kind = OptimizerKind::kSgd;
-    test.optimizer.momentum = 0.9;
-  });
-  add([](TinyCase& test) {
-    test.model_type = "distilbert";
-    test.accumulation = 3;
-  });
-  add([](TinyCase& test) { test.recompute.policy = RecomputePolicy::kFull; });
-  add([](TinyCase& test) {
-    test.optimizer.max_grad_norm = 0.0;
-    test.optimizer_in_backward = true;
-  });
-  // Weights stored only in bf16, and a variance in bf16: these are rounded stochastically.
-  for (const bool in_backward : {false, true}) {
-    add([&](TinyCase& test) {
-      test.activations = test.dtype = DType::kBF16;
-      test.optimizer.weight_decay = 0.01;
-      test.optimizer.noise_seed = 7;
-      test.optimizer.max_grad_norm = 0.0;
-      test.optimizer_in_backward = in_backward;
-      if (in_backward) test.optimizer.momentum_dtype = test.optimizer.variance_dtype = DType::kBF16;
-    });
-  }
-  add([](TinyCase& test) { test.freeze = {"*embeddings*"}; });
-  add([](TinyCase& test) {
-    test.lora.emplace();
-    test.lora->r = 2;
-    test.lora->alpha = 4.0;
-    test.lora->target_modules = {"query", "value"};
-  });
-  add([](TinyCase& test) {
-    test.dtype = DType::kF64;
-    test.accumulation = 2;
-    test.reference_kernels = true;
-  });
-  add([](TinyCase& test) { test.separate_buffers = true; });
-  return list;
 }
 
 // Returns a case with weights stored in two 16-bit parts; on a CPU it runs on the reference kernels.
@@ -176,58 +74,6 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
         expect_equal(with, without);
       }
     }
-  }
-}
-
-// Returns options for a plan that keeps states in a file of this folder.
-ExecutorOptions on_disk(const test::ScratchFolder& folder, const std::string& name,
-                        Copies copies = Copies::kAtOnce) {
-  ExecutorOptions options = options_of(copies);
-  options.disk = {.files = &posix_file_system(), .path = folder.path() + "/" + name};
-  return options;
-}
-
-TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
-  if (testing::tests_run_on_gpu()) GTEST_SKIP() << "only plans for a CPU keep states on a disk";
-  const test::ScratchFolder folder;
-  for (const TinyCase& test : cases()) {
-    SCOPED_TRACE(fmt::format("{} {} accumulated {}", optimizer_row(test.optimizer.kind).name, test.model_type,
-                             test.accumulation));
-    TinySteps without(test, plan_of(test, Kept::kOnDevice));
-    without.steps(1, 6);
-    for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
-      TinySteps with(test, plan_of(test, Kept::kOnDisk), on_disk(folder, "states", copies));
-      EXPECT_GT(with.plan.disk_bytes, 0);
-      EXPECT_EQ(with.plan.host_arena_bytes, 0);
-      with.steps(1, 6);
-      expect_equal(with, without);
-    }
-    EXPECT_EQ(posix_file_system().list(folder.path()).size(), 0u) << "the file is removed at the end";
-  }
-}
-
-TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
-  if (testing::tests_run_on_gpu()) GTEST_SKIP() << "only plans for a CPU keep states on a disk";
-  const TinyCase test;
-  // The writes of the start fill the file with zeros; those after them are of the first step.
-  for (const int error_number : {ENOSPC, EIO}) {
-    MemoryFileSystem memory;
-    FaultyFileSystem faulty(memory);
-    {
-      ExecutorOptions options;
-      options.disk = {.files = &faulty, .path = "states"};
-      TinySteps run(test, plan_of(test, Kept::kOnDisk), options);
-      run.steps_alone(1, 1);
-      faulty.fail_from(faulty.num_calls() + 3, error_number);
-      try {
-        run.steps_alone(2, 2);
-        FAIL() << "the failure is not reported";
-      } catch (const FileError& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kDevice);
-        EXPECT_EQ(error.error_number(), error_number);
-      }
-    }
-    EXPECT_EQ(memory.list("/").size(), 0u);
   }
 }
 
@@ -300,7 +146,6 @@ TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
     with.steps(1, 6);
     without.steps(1, 6);
     expect_equal(with, without);
-    if (testing::tests_run_on_gpu()) continue;
     TinySteps from_disk(test, plan(Kept::kOnDisk), on_disk(folder, "masters"));
     from_disk.steps(1, 6);
     expect_equal(from_disk, without);
@@ -537,8 +382,7 @@ void expect_goes_on(const TinyCase& test) {
   constexpr int64_t kSteps = 4;
   TinySteps whole(test, plan_of(test, Kept::kOnDevice));
   whole.steps(1, kSteps);
-  std::vector<Kept> places{Kept::kOnDevice, Kept::kOnHost, Kept::kOnHostForLater};
-  if (!testing::tests_run_on_gpu()) places.push_back(Kept::kOnDisk);
+  constexpr Kept places[] = {Kept::kOnDevice, Kept::kOnHost, Kept::kOnHostForLater, Kept::kOnDisk};
   const test::ScratchFolder folder;
   for (int64_t at = 1; at < kSteps; ++at) {
     for (const Kept before_kept : places) {
@@ -570,165 +414,6 @@ TEST(OffloadOptimizer, GoesOnWithTheSameNoise) {
   test.activations = test.dtype = DType::kBF16;
   test.optimizer.variance_dtype = DType::kBF16;
   expect_goes_on(test);
-}
-
-// Returns true if `op` is a copy that touches other elements on the host than `copy` does.
-bool are_apart(const Op& copy, const Op& op) {
-  const std::optional<Slice> a = slice_of(copy.attributes), b = slice_of(op.attributes);
-  return op.def == copy.def && a && b &&
-         (a->first + a->elements <= b->first || b->first + b->elements <= a->first);
-}
-
-// Verifies the rules for copies without the analysis that liveness uses. A copy is in progress until the
-// first op that waits for it.
-void expect_sound(const ProgramPlan& program) {
-  const Graph& graph = program.graph;
-  std::map<uint32_t, uint32_t> end_of;
-  for (uint32_t i = 0; i < program.ops.size(); ++i) {
-    if (!program.ops[i].is_queued()) continue;
-    end_of[i] = program.ops[i].queue_end;
-    ASSERT_GT(end_of[i], i);
-    for (uint32_t k = i + 1; k < end_of[i]; ++k) ASSERT_EQ(graph.ops()[k].segment, graph.ops()[i].segment);
-  }
-  for (const auto& [copy, end] : end_of) {
-    const Op& op = graph.ops()[copy];
-    const auto count = static_cast<size_t>(op.attributes.integer("count"));
-    for (uint32_t k = copy + 1; k < end; ++k) {
-      for (ValueId id : graph.ops()[k].inputs) {
-        if (id == kNoValue) continue;
-        for (ValueId brought : op.outputs) {
-          const bool is_read = root_of(graph, id) == root_of(graph, brought);
-          ASSERT_FALSE(is_read && !are_apart(op, graph.ops()[k])) << "read before the copy has ended";
-        }
-      }
-      for (ValueId id : graph.ops()[k].outputs) {
-        for (size_t n = 0; n < count; ++n) {
-          const bool is_written = root_of(graph, id) == root_of(graph, op.inputs[n]) && k > copy;
-          ASSERT_FALSE(is_written && !are_apart(op, graph.ops()[k])) << "written during the copy";
-        }
-      }
-    }
-    // The buffers of the operands are live until the copy has ended. A buffer that a run leaves for the next
-    // run consists of two of them.
-    const auto is_live = [&](const TransientBuffer& buffer) {
-      return buffer.first <= copy && buffer.last >= end - 1;
-    };
-    for (const auto* buffers : {&program.buffers, &program.host_buffers}) {
-      for (const TransientBuffer& buffer : *buffers) {
-        if (buffer.root == kNoValue) continue;
-        const auto holds = [&](ValueId id) { return root_of(graph, id) == buffer.root; };
-        const bool is_operand =
-            std::any_of(op.inputs.begin(), op.inputs.begin() + static_cast<int64_t>(count), holds) ||
-            std::any_of(op.outputs.begin(), op.outputs.end(), holds);
-        if (!is_operand) continue;
-        ASSERT_TRUE(std::ranges::any_of(*buffers, [&](const TransientBuffer& part) {
-          return part.root == buffer.root && is_live(part);
-        }));
-      }
-    }
-  }
-}
-
-void expect_apart_in_each_space(const Plan& plan) {
-  for (const ProgramPlan& program : plan.programs) {
-    expect_apart(program, program.name);
-    ProgramPlan host = program;
-    host.buffers = host.host_buffers;
-    expect_apart(host, program.name + ", host");
-  }
-  std::array<std::vector<std::pair<int64_t, int64_t>>, kNumSpaces> places;
-  for (const PersistentBuffer& buffer : plan.persistent)
-    places[index_of(buffer.space)].emplace_back(buffer.offset, buffer.offset + buffer.bytes);
-  for (auto& list : places) {
-    std::sort(list.begin(), list.end());
-    for (size_t i = 1; i < list.size(); ++i) ASSERT_LE(list[i - 1].second, list[i].first);
-  }
-}
-
-// Returns the position of the op that writes a value.
-uint32_t position_of(const Graph& graph, ValueId id) {
-  return static_cast<uint32_t>(index_of(graph.value(id).producer));
-}
-
-// While an update runs, the states of the next one are read and those of the previous one are written, and no further
-// ones: the plan needs memory for those of three updates.
-TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
-  for (const bool in_backward : {false, true}) {
-    TinyCase test;
-    test.optimizer_in_backward = in_backward;
-    if (in_backward) test.optimizer.max_grad_norm = 0.0;
-    const Plan plan = plan_of(test, Kept::kOnDisk);
-    const ProgramPlan& program = plan.programs.at(kTrainProgram);
-    const Graph& graph = program.graph;
-    expect_sound(program);
-    expect_apart_in_each_space(plan);
-    // The positions of each update, of the copy that reads its states and of the one that writes them.
-    std::vector<uint32_t> updates, reads, writes;
-    for (uint32_t i = 0; i < graph.ops().size(); ++i) {
-      const Op& op = graph.ops()[i];
-      if (op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDisk)
-        writes.push_back(i);
-      if (dynamic_cast<const Update*>(op.def) == nullptr) continue;
-      for (const ValueId id : op.inputs) {
-        if (id == kNoValue || graph.value(id).producer == kNoOp) continue;
-        const uint32_t from = position_of(graph, id);
-        if (graph.ops()[from].def != &copy_op()) continue;
-        updates.push_back(i);
-        reads.push_back(from);
-        break;
-      }
-    }
-    ASSERT_GT(updates.size(), 8u);
-    ASSERT_EQ(writes.size(), updates.size());
-    const auto is_under_way = [&](uint32_t copy, uint32_t position) {
-      return copy < position && position < program.ops[copy].queue_end;
-    };
-    for (size_t k = 1; k + 1 < updates.size(); ++k) {
-      EXPECT_EQ(is_under_way(reads[k + 1], updates[k]),
-                graph.ops()[updates[k]].segment == graph.ops()[updates[k + 1]].segment);
-      EXPECT_EQ(is_under_way(writes[k - 1], updates[k]),
-                graph.ops()[updates[k]].segment == graph.ops()[updates[k - 1]].segment);
-      EXPECT_FALSE(k >= 2 && is_under_way(writes[k - 2], updates[k]));
-      EXPECT_FALSE(k + 2 < updates.size() && reads[k + 2] < updates[k]);
-    }
-  }
-}
-
-// Every byte on the disk is that of a state, in whole blocks, and each is read and written once per step.
-TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
-  const TinyCase test;
-  const Plan plan = plan_of(test, Kept::kOnDisk), without = plan_of(test, Kept::kOnDevice);
-  int64_t blocks = 0, bytes = 0, end = 0;
-  for (const PersistentBuffer& buffer : without.persistent) {
-    if (buffer.storage != Storage::kOptimizerState) continue;
-    const int64_t exact = buffer.elements() * dtype_bytes(buffer.type.dtype);
-    bytes += exact;
-    blocks += rounded_up_to_blocks(exact);
-  }
-  for (const PersistentBuffer& buffer : plan.persistent) {
-    EXPECT_EQ(buffer.space == Space::kDisk, buffer.storage == Storage::kOptimizerState) << buffer.name;
-    if (buffer.space != Space::kDisk) continue;
-    EXPECT_EQ(buffer.offset % kBlockBytes, 0);
-    end = std::max(end, buffer.offset + buffer.bytes);
-  }
-  EXPECT_EQ(plan.disk_bytes, blocks);
-  EXPECT_EQ(end, blocks);
-  const DiskUse use = disk_use(plan);
-  EXPECT_EQ(use.stored_bytes, blocks);
-  EXPECT_EQ(use.read_bytes, bytes);
-  EXPECT_EQ(use.written_bytes, bytes);
-  // At the assumed 1.5 GB/s for both directions together.
-  EXPECT_DOUBLE_EQ(use.ms, 2 * static_cast<double>(bytes) / 1.5e6);
-  // An update has at most kFewElements, or a row of more, with two states in fp32; three are in memory. Of the four
-  // transfers that may be under way, two of each direction, each has its buffers.
-  int64_t longest_row = kFewElements;
-  for (const WeightSpec& spec : plan.weights)
-    longest_row =
-        std::max(longest_row, spec.shape.size() > 1 ? spec.elements() / spec.shape[0] : spec.elements());
-  EXPECT_GT(use.staging_bytes, 0);
-  EXPECT_LE(use.staging_bytes, 3 * 2 * 4 * (longest_row + 16) + 4 * transfer_scratch_bytes(4 * longest_row));
-  EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.constant_bytes())
-      << "the file is not part of the memory";
 }
 
 TEST(Offload, CopiesAreOrderedAndBuffersApart) {

@@ -94,12 +94,7 @@ class CpuBackend final : public ExecutorBackend {
     set_num_threads(plan.request.device.num_threads);
     flush_denormals_on_all_threads();
     if (const size_t most = most_collectives(plan); most > 0) collectives_.emplace(most);
-    if (plan.disk_bytes > 0) {
-      PLIMSOLL_CHECK(options.disk.files != nullptr, "the plan keeps {} bytes in a file that has no path",
-                     plan.disk_bytes);
-      disk_ = std::make_unique<DiskTransfers>(
-          options.disk.files->create_scratch(options.disk.path, plan.disk_bytes), most_transfers(plan));
-    }
+    disk_ = make_disk_transfers(plan, options.disk, [](size_t) { return make_cpu_transfer_memory(); });
     if (!options.runs_ahead) return;
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kOutput)
@@ -275,17 +270,6 @@ class CpuBackend final : public ExecutorBackend {
     }
     if (collectives_) collectives_->wait_for_all();
     if (disk_) disk_->wait_for_all();
-  }
-
-  // Returns the largest number of transfers from and to a disk of a program.
-  static size_t most_transfers(const Plan& plan) {
-    size_t most = 0;
-    for (const ProgramPlan& program : plan.programs) {
-      most = std::max(most, static_cast<size_t>(std::ranges::count_if(program.ops, [](const OpPlan& op) {
-                        return op.queue == Queue::kToDevice || op.queue == Queue::kToHost;
-                      })));
-    }
-    return most;
   }
 
   // Returns the largest number of collective operations of a program.

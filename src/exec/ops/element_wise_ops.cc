@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/analysis/analysis.h"
 #include "graph/ops/activation_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -236,11 +237,9 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
   return copies;
 }
 
-namespace {
-
-// Starts the transfer of the values of a copy from or to a disk. The backend waits for it (exec/cpu/backend_cpu.cc).
-std::function<void()> bind_disk_copy(const BindContext& context, TransferDirection direction) {
-  const bool reads = direction == TransferDirection::kFromDisk;
+std::function<void()> bind_disk_copy(const BindContext& context) {
+  const bool reads = reads_disk(context.view().graph, context.op());
+  if (!reads && !writes_disk(context.view().graph, context.op())) return nullptr;
   const std::optional<Slice> slice = slice_of(context.attributes());
   std::vector<DiskTransfer::Part> parts;
   for (int i = 0; i < context.view().num_outputs(); ++i) {
@@ -258,19 +257,13 @@ std::function<void()> bind_disk_copy(const BindContext& context, TransferDirecti
                      .bytes = count * width,
                      .value_end = begin + whole * width});
   }
-  const std::span buffers(static_cast<std::byte*>(context.scratch().data),
-                          static_cast<size_t>(context.scratch_bytes()));
-  return [&disk = context.disk(), transfer = std::make_shared<DiskTransfer>(direction, parts, buffers),
+  const auto direction = reads ? TransferDirection::kFromDisk : TransferDirection::kToDisk;
+  return [&disk = context.disk(), transfer = std::make_shared<DiskTransfer>(direction, parts),
           end = context.queue_end()] { disk.start(transfer, end); };
 }
 
-}  // namespace
-
 std::function<void()> bind_copy_cpu(const BindContext& context) {
-  if (context.view().input(CopyOp::kFrom).space == Space::kDisk)
-    return bind_disk_copy(context, TransferDirection::kFromDisk);
-  if (context.view().output(CopyOp::kTo).space == Space::kDisk)
-    return bind_disk_copy(context, TransferDirection::kToDisk);
+  if (std::function<void()> transfer = bind_disk_copy(context)) return transfer;
   return [copies = copy_args(context), run = cpu_function(context.kernel()).as<void(const CopyArgs&)>()] {
     for (const CopyArgs& copy : copies) run(copy);
   };

@@ -93,6 +93,9 @@ std::function<void()> bind_quantize_fp8_cpu(const BindContext& context);
 // Returns the arguments of each value that the op copies.
 std::vector<CopyArgs> copy_args(const BindContext& context);
 std::function<void()> bind_copy_cpu(const BindContext& context);
+// Returns the function that starts the transfer of a copy from or to a disk, for which the backend waits; null for other
+// copies.
+std::function<void()> bind_disk_copy(const BindContext& context);
 
 // The arguments of collective kernels. Thread-safe: pure functions.
 

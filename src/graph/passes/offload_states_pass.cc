@@ -6,12 +6,12 @@
 // `in` copies the states of an update to the device, and `out` copies the new states back to the host. Copies in both
 // directions and the ops run at the same time. transfer_schedule.h determines when `in` starts:
 //  - If the free memory is not known, `in k+2` starts when `out k` has ended, whose bytes it takes, so that the
-//    copies of at most two updates are on the device.
+//    copies of at most two updates are on the device. If the states are on a disk, those of the next update are read and
+//    those of the previous one are written while an update runs, so that the copies of at most three updates are on the
+//    device (Rajbhandari et al., arXiv 2104.07857, section 5.2).
 //  - If it is known, states are copied as early as memory allows, during the backward pass too. The states of the
 //    last updates may stay on the device until the next step, whose forward pass copies them back. If updates run in
 //    the forward pass (updates_at_use_pass.cc), the states of the first ones are copied in the step before and stay.
-//  - If the states are on a disk, they are read during the update before, and written during the update after. The copies
-//    of at most three updates are on the device (Rajbhandari et al., arXiv 2104.07857, section 5.2).
 //
 // If an op updates a slice of a parameter (slice_updates_pass.cc), only that slice is copied: `in k+1` reads other
 // elements of the value on the host while `out k` writes to it.
@@ -154,9 +154,9 @@ class OffloadStates {
         place_(place),
         updates_(find_moved(graph)),
         in_numbers_(in_numbers(graph, updates_)) {
-    PLIMSOLL_CHECK(place_ == Space::kHost || (place_ == Space::kDisk && room_.live_bytes.empty()),
-                   "states are offloaded to the space '{}' with a headroom of {} positions",
-                   space_name(place_), room_.live_bytes.size());
+    PLIMSOLL_CHECK(place_ != Space::kDevice && (room_.live_bytes.empty() || room_.is_disk == is_on_disk()),
+                   "states are offloaded to the space '{}' with a headroom for another one",
+                   space_name(place_));
   }
 
   void run() {
@@ -166,6 +166,8 @@ class OffloadStates {
   }
 
  private:
+  bool is_on_disk() const { return place_ == Space::kDisk; }
+
   ValueId add_like(ValueId value, std::string_view what, Storage storage) {
     const Value like = graph_.value(value);
     const ValueId id =
@@ -262,8 +264,7 @@ class OffloadStates {
   }
 
   TransferSchedule transfers() const {
-    if (place_ == Space::kDisk) return {.transfers = transfers_with_disk(in_numbers_)};
-    TransferSchedule tight{.transfers = transfers_with_minimum_memory(in_numbers_)};
+    TransferSchedule tight{.transfers = late_transfers(in_numbers_, is_on_disk())};
     if (room_.live_bytes.empty()) return tight;
     std::vector<Segment> segments;
     for (const Op& op : graph_.ops()) segments.push_back(op.segment);

@@ -226,8 +226,7 @@ Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, Activat
 // updates_at_use_pass.cc: runs the updates of a step in the forward pass of the next step, before weights are read.
 Pass updates_at_use_pass();
 // offload_states_pass.cc: keeps values that only updates read in `place`, the host's memory or a file on a disk, and copies
-// them to the device for each update; earlier if `room` states the free memory of the device. Requires: no `room` for a
-// disk.
+// them to the device for each update; earlier if `room` states the free memory of the device.
 Pass offload_states_pass(MemoryHeadroom room = {}, Space place = Space::kHost);
 
 // The pass of quantized_weights_pass.cc: matrices that no op updates are stored in 4 or 8 bits, and converted back to

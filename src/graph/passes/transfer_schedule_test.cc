@@ -53,6 +53,16 @@ TEST(TransferSchedule, EndWithTheBackwardPass) {
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
+// Before the first update nothing is written, so that a disk reads faster than during the updates: 30 bytes take two of the
+// four ops that are left of the backward pass, and not three. The reads of two updates then end with it.
+TEST(TransferSchedule, ReadFromADiskAloneBeforeTheFirstUpdate) {
+  Step step;
+  step.room.is_disk = true;
+  step.room.link_bytes_per_ms = 10;
+  step.room.in_alone_bytes_per_ms = 15;
+  EXPECT_EQ(step.early(), (List{{2, 0}, {3, 0}, {6, 0}}));
+}
+
 TEST(TransferSchedule, StartAtTheFirstAllowedOp) {
   Step step;
   step.room.first = 6;
@@ -130,6 +140,8 @@ TEST(TransferSchedule, UseMinimumMemoryIfThatIsFaster) {
   Step step;
   step.room.most_bytes = 0;
   EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));
+  step.room.is_disk = true;
+  EXPECT_EQ(step.early(), Step::pairs(transfers_with_disk(step.updates)));
 }
 
 }  // namespace

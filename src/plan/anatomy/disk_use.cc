@@ -3,34 +3,24 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/disk_transfer.h"
+#include "graph/analysis/analysis.h"
+#include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-bool reads_disk(const Graph& graph, const Op& op) {
-  return op.def == &copy_op() && graph.value(op.inputs[CopyOp::kFrom]).space == Space::kDisk;
-}
-
-bool writes_disk(const Graph& graph, const Op& op) {
-  return op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDisk;
-}
-
-// Returns true for states that a copy read from the disk, and for the buffers of a copy.
-bool is_staging(const ProgramPlan& program, const TransientBuffer& buffer) {
-  const Graph& graph = program.graph;
-  if (buffer.root == kNoValue) {
-    const Op& op = graph.ops()[buffer.op];
-    return reads_disk(graph, op) || writes_disk(graph, op);
-  }
-  const OpId producer = graph.value(buffer.root).producer;
-  return producer != kNoOp && reads_disk(graph, graph.op(producer));
-}
-
 int64_t most_staging_bytes(const ProgramPlan& program) {
-  std::vector<int64_t> change(program.graph.ops().size() + 1, 0);
+  const Graph& graph = program.graph;
+  std::vector<bool> is_staging(graph.values().size(), false);  // by root
+  for (const Op& op : graph.ops()) {
+    if (!reads_disk(graph, op)) continue;
+    for (const ValueId id : op.outputs) is_staging[index_of(root_of(graph, id))] = true;
+  }
+  std::vector<int64_t> change(graph.ops().size() + 1, 0);
   for (const TransientBuffer& buffer : program.buffers) {
-    if (!is_staging(program, buffer)) continue;
+    if (buffer.root == kNoValue || !is_staging[index_of(buffer.root)]) continue;
     change[buffer.first] += buffer.bytes;
     change[buffer.last + 1] -= buffer.bytes;
   }
@@ -55,6 +45,7 @@ DiskUse disk_use(const Plan& plan) {
     (reads ? use.read_bytes : use.written_bytes) += bytes;
   }
   use.staging_bytes = most_staging_bytes(train);
+  use.buffers_bytes = kDiskBuffersBytes;
   use.ms = static_cast<double>(use.read_bytes + use.written_bytes) / (1e6 * plan.request.disk.both_gb_per_s);
   return use;
 }

@@ -381,8 +381,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   }
   if (request.update.offload_states) {
     std::optional<UpdateOrder> order;
-    if (request.offload.early_states && !request.update.states_on_disk)
-      order = find_update_order(graph, request);
+    if (request.offload.early_states) order = find_update_order(graph, request);
     if (order) program.update_place = order->place;
     if (order && order->place.is_at_use) passes.run(graph, updates_at_use_pass());
     passes.run(graph, offload_states_pass(order ? std::move(order->room) : MemoryHeadroom(),

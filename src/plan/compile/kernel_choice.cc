@@ -4,8 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "base/disk_transfer.h"
-#include "graph/ops/ops.h"
 #include "lowering/lowering.h"
 
 namespace plimsoll {
@@ -49,19 +47,6 @@ Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& requ
               (reasons.empty() ? ": the catalog has no row for it" : reasons) + advice(problem));
 }
 
-// Returns the bytes of the buffers through which a copy from or to a disk moves its values; 0 for other ops. The kernel of
-// the op is that of a copy in memory, which moves the values from and to the buffers.
-int64_t disk_buffers_bytes(const OpView& op, const Bucket& bucket) {
-  if (op.op.def != &copy_op()) return 0;
-  const bool reads = op.input(CopyOp::kFrom).space == Space::kDisk;
-  const bool writes = op.output(CopyOp::kTo).space == Space::kDisk;
-  if (!reads && !writes) return 0;
-  int64_t largest = 0;
-  for (int i = 0; i < op.num_outputs(); ++i)
-    largest = std::max(largest, reads ? op.output(i).bytes(bucket) : op.input(i).bytes(bucket));
-  return transfer_scratch_bytes(largest);
-}
-
 bool same_choice(const Selection& a, const Selection& b) {
   return a.row == b.row && std::ranges::equal(a.refused, b.refused, [](const Refusal& x, const Refusal& y) {
            return x.row == y.row && x.reason == y.reason;
@@ -90,7 +75,6 @@ void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
   for (size_t kind = 0; kind < kinds_.first_op.size(); ++kind) {
     const OpView op{program.graph, program.graph.ops()[kinds_.first_op[kind]]};
     Selection selection = select(op, program.bucket, request);
-    selection.scratch_bytes += disk_buffers_bytes(op, program.bucket);
     is_new[kind] = !same_choice(selection, selections_[kind]);
     selections_[kind] = std::move(selection);
     program.library_bytes = std::max(program.library_bytes, selections_[kind].library_bytes);

@@ -64,6 +64,7 @@ struct TimedTransfer {
   Queue queue = Queue::kToHost;
   double bytes = 0;  // of a copy: moved in its direction; of a collective operation: sent by each rank
   Collective collective = Collective::kAllReduce;  // the operation, on the queue of communication
+  bool uses_disk = false;                          // a copy from or to a disk
 };
 
 // Returns the transfers of a graph in the order of their positions.

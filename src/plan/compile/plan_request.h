@@ -76,7 +76,7 @@ struct UpdateOptions {
   bool in_backward = false;
   // Stores optimizer states, and the parts of weights that only updates read, in host memory.
   bool offload_states = false;
-  // With `offload_states`, on a CPU: stores them in a file on a disk.
+  // With `offload_states`: stores them in a file on a disk.
   bool states_on_disk = false;
   // The largest number of elements per update with `offload_states`, and per piece of an embedding table's
   // gradient if that is computed in pieces. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and out
@@ -192,6 +192,9 @@ struct OffloadOptions {
   // which depends on the bucket, instead of right before their update.
   bool early_states = true;
   UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // used only with `early_states`
+  // With `early_states`: the bytes by which they may raise the peak. If they are fewer than a twentieth of the transient bytes,
+  // that twentieth is used instead.
+  int64_t extra_state_bytes = 0;
   friend bool operator==(const OffloadOptions&, const OffloadOptions&) = default;
 };
 

@@ -127,12 +127,12 @@ ProgramBuffers::Lists ProgramBuffers::of(const Graph& graph, const Bucket& bucke
                     .first = range.first,
                     .last = range.last});
   }
-  // A queued op uses its scratch memory, which is for an exchange with ranks or with a disk, while later ops run.
+  // A queued op uses its scratch memory while later ops run.
   auto queued = queued_.begin();
   for (uint32_t i = 0; i < scratch_bytes.size(); ++i) {
     TransientBuffer scratch{.op = i, .first = i, .last = i};
     if (queued != queued_.end() && queued->op == i) {
-      scratch.purpose = Purpose::kFunctionality;
+      if (queued->queue == Queue::kCommunication) scratch.purpose = Purpose::kFunctionality;
       scratch.last = queued->end - 1;
       ++queued;
     }

@@ -24,10 +24,10 @@ bool moves_activation(const Graph& graph, const Op& op) {
          graph.value(op.outputs.front()).storage == Storage::kTransient;
 }
 
-std::vector<Segment> segments_that_move_activations(const Graph& graph) {
+std::vector<Segment> find_never_captured(const Graph& graph) {
   std::vector<Segment> segments;
   for (const Op& op : graph.ops()) {
-    if (!moves_activation(graph, op)) continue;
+    if (!moves_activation(graph, op) && !reads_disk(graph, op) && !writes_disk(graph, op)) continue;
     if (segments.empty() || segments.back() != op.segment) segments.push_back(op.segment);
   }
   return segments;
@@ -48,11 +48,13 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   for (const QueuedOp& queued : find_queued_ops(graph)) {
     program.ops[queued.op].queue = queued.queue;
     program.ops[queued.op].queue_end = queued.end;
+    const Op& op = graph.ops()[queued.op];
+    program.ops[queued.op].uses_disk = reads_disk(graph, op) || writes_disk(graph, op);
   }
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   for (size_t i = 0; i < is_deferred.size(); ++i) program.ops[i].is_deferred = is_deferred[i];
   program.deferred_after = find_deferring_segment(graph, is_deferred);
-  program.never_captured = segments_that_move_activations(graph);
+  program.never_captured = find_never_captured(graph);
 }
 
 // Adds the persistent buffers of a program to the list that all programs of the plan share. Values with the same name

@@ -42,6 +42,7 @@ struct OpPlan {
   Queue queue = Queue::kCompute;      // an op of another queue runs while later ops run
   uint32_t queue_end = 0;             // such an op has ended before the op at this position starts
   bool is_deferred = false;           // it does work of the previous run, and is skipped if that is done
+  bool uses_disk = false;             // it is a copy from or to a disk
   bool is_queued() const { return queue != Queue::kCompute; }
 };
 
@@ -97,8 +98,8 @@ struct ProgramPlan {
   // If some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment after which the next
   // run has to execute them.
   std::optional<Segment> deferred_after = {};
-  // The segments whose ops a GPU always receives one by one, because their copies transfer activations. Other
-  // segments are captured and replayed.
+  // The segments whose ops a GPU always receives one by one, because their copies transfer activations, or use a disk, which
+  // threads of the host do. Other segments are captured and replayed.
   std::vector<Segment> never_captured = {};
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();

@@ -21,6 +21,11 @@ double transferred_bytes(const Graph& graph, uint32_t position, const Bucket& bu
   return schema_of(op).transferred_bytes({graph, op}, bucket);
 }
 
+bool uses_disk(const Graph& graph, uint32_t position) {
+  const Op& op = graph.ops()[position];
+  return reads_disk(graph, op) || writes_disk(graph, op);
+}
+
 // Returns the operation of an op on the queue of communication.
 Collective collective_of(const Op& op) {
   if (op.def == &all_gather_op()) return Collective::kAllGather;
@@ -33,7 +38,7 @@ double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bo
   if (transfer.queue == Queue::kCommunication)
     return rank_exchange_ms(request, transfer.collective, transfer.bytes);
   const LinkUse use = is_alone ? LinkUse::kOneWay : LinkUse::kBothWays;
-  if (request.update.states_on_disk) return disk_ms(request, transfer.queue, transfer.bytes, use);
+  if (transfer.uses_disk) return disk_ms(request, transfer.queue, transfer.bytes, use);
   return between_copies_ms(request) + transfer.bytes / link_bytes_per_ms(request, use);
 }
 
@@ -47,7 +52,8 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
                          .end = queued.end,
                          .queue = queued.queue,
                          .bytes = bytes,
-                         .collective = collective_of(graph.ops()[queued.op])});
+                         .collective = collective_of(graph.ops()[queued.op]),
+                         .uses_disk = uses_disk(graph, queued.op)});
   }
   return transfers;
 }
@@ -62,7 +68,8 @@ void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, 
                          .end = plan.queue_end,
                          .queue = plan.queue,
                          .bytes = bytes,
-                         .collective = collective_of(program.graph.ops()[i])});
+                         .collective = collective_of(program.graph.ops()[i]),
+                         .uses_disk = plan.uses_disk});
   }
   add_transfer_waits(transfers, request, op_ms);
 }

@@ -87,20 +87,13 @@ UpdateOptions update_of(const Arguments& arguments, const DeviceOptions& device,
   update.optimizer = optimizer_of(arguments);
   update.in_backward = arguments.optimizer_in_backward;
   if (device.is_gpu()) {
-    if (!nvme_folder(arguments).empty()) {
-      throw_error(ErrorCode::kUsage,
-                  "--offload_optimizer {}: this version keeps optimizer states on a disk only if it trains "
-                  "on a CPU; give "
-                  "--use_cpu, or keep them in host memory (--offload_optimizer True)",
-                  arguments.offload_optimizer);
-    }
     update.offload_states = offloads_states(arguments, update.optimizer, precision, trains);
   } else {
     check_offload_on_cpu(arguments, trains, remarks);
     if (!nvme_folder(arguments).empty())
       update.offload_states = offloads_states(arguments, update.optimizer, precision, trains);
-    update.states_on_disk = update.offload_states;
   }
+  update.states_on_disk = update.offload_states && !nvme_folder(arguments).empty();
   return update;
 }
 
@@ -309,8 +302,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.captured_buckets =
       facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
-  // The executor reads and writes states for checkpoints through a buffer.
-  if (request.update.states_on_disk) request.host.io_bytes += kTransferPieceBytes + kBlockBytes;
+  if (request.update.states_on_disk) request.host.io_bytes += kDiskBuffersBytes;
   if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);
   request.disk = facts.disk;
   request.cpu_calibration = facts.cpu_calibration;

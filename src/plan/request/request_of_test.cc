@@ -262,15 +262,19 @@ TEST(RequestOf, OffloadingNeedsAGpu) {
   EXPECT_NE(refusal(sgd, gpu_facts("h200")).find("no states"), std::string::npos);
 }
 
-TEST(RequestOf, StatesOnADiskNeedACpuAndStates) {
+TEST(RequestOf, StatesOnADiskNeedStatesAndBuffers) {
   const Arguments disk = with([](Arguments& a) { a.offload_optimizer = "nvme:/nvme"; });
   RequestRemarks remarks;
-  const PlanRequest request = request_of(disk, cpu_facts(), remarks);
-  EXPECT_TRUE(request.update.offload_states && request.update.states_on_disk);
-  EXPECT_EQ(refusal(disk, gpu_facts("h200")),
-            "--offload_optimizer nvme:/nvme: this version keeps optimizer states on a disk only if it trains "
-            "on a CPU; "
-            "give --use_cpu, or keep them in host memory (--offload_optimizer True)");
+  // Nine buffers of half a mebibyte each, on a GPU pinned: one for each of eight threads, and one for checkpoints.
+  RequestRemarks of_others;
+  for (const RunFacts& facts : {cpu_facts(), gpu_facts("h200")}) {
+    const PlanRequest on_disk = request_of(disk, facts, remarks);
+    EXPECT_TRUE(on_disk.update.offload_states && on_disk.update.states_on_disk);
+    EXPECT_EQ(on_disk.host.io_bytes,
+              request_of(with([](Arguments&) {}), facts, of_others).host.io_bytes + 9 * 524288);
+  }
+  const Arguments on_host = with([](Arguments& a) { a.offload_optimizer = "True"; });
+  EXPECT_FALSE(request_of(on_host, gpu_facts("h200"), of_others).update.states_on_disk);
   const Arguments sgd = with([](Arguments& a) {
     a.offload_optimizer = "nvme:/nvme";
     a.optim = "sgd";

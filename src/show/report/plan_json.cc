@@ -263,6 +263,7 @@ Json spaces_json(const Plan& plan) {
                       {"read_bytes_per_step", use.read_bytes},
                       {"written_bytes_per_step", use.written_bytes},
                       {"staging_bytes", use.staging_bytes},
+                      {"buffers_bytes", use.buffers_bytes},
                       {"ms_per_step", use.ms},
                       {"gb_per_s", plan.request.disk.both_gb_per_s},
                       {"source", plan.request.disk.is_measured() ? "measured" : "assumed"}});

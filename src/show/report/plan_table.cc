@@ -271,11 +271,14 @@ std::string describe_disk(const Plan& plan, size_t columns) {
   const DiskRates& rates = plan.request.disk;
   return wrapped(fmt::format("disk: optimizer states {} MiB in one file; a step reads {:.1f} and writes "
                              "{:.1f} MB, which takes {:.0f} ms at "
-                             "{:.1f} GB/s ({}); {} MiB of the arena hold states on their way",
+                             "{:.1f} GB/s ({}); {} MiB of the arena contain states from their read to their "
+                             "write, and {} MiB of {} memory "
+                             "are buffers of the transfers",
                              format_mib(use.stored_bytes), static_cast<double>(use.read_bytes) / 1e6,
                              static_cast<double>(use.written_bytes) / 1e6, use.ms, rates.both_gb_per_s,
                              rates.is_measured() ? "measured on " + rates.date : "assumed",
-                             format_mib(use.staging_bytes)),
+                             format_mib(use.staging_bytes), format_mib(use.buffers_bytes),
+                             plan.is_on_gpu() ? "pinned host" : "other"),
                  columns);
 }
 
