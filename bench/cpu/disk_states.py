@@ -2,7 +2,7 @@
 """Measures steps whose optimizer states are in a file on a disk, and compares them with the larger of computation and transfers.
 
 usage: disk_states.py PLIMSOLL FOLDER [--model bert-base-uncased] [--batch 4] [--length 128] [--steps 4] [--pairs 3] [--threads 2]
-       [--in_backward]
+       [--in_backward] [--memory_limit 2GiB]
 
 PLIMSOLL is the program, FOLDER a folder on the disk. Each pair trains the same steps without and with
 --offload_optimizer nvme:FOLDER, in turn; the losses have to be the same. The rate of the disk is measured before each pair
@@ -35,7 +35,11 @@ def train_words(arguments, command, nvme):
              str(arguments.batch * arguments.steps), "--per_device_train_batch_size", str(arguments.batch)]
     if arguments.in_backward:
         words += ["--optimizer_in_backward", "--max_grad_norm", "0"]
-    return words + (["--offload_optimizer", "nvme:" + arguments.folder] if nvme else [])
+    if nvme:
+        words += ["--offload_optimizer", "nvme:" + arguments.folder]
+        if arguments.memory_limit:
+            words += ["--memory_limit", arguments.memory_limit]
+    return words
 
 
 def train(arguments, nvme, cache):
@@ -63,6 +67,7 @@ def main():
     for name, value in (("batch", 4), ("length", 128), ("steps", 4), ("pairs", 3), ("threads", 2)):
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--in_backward", action="store_true")
+    parser.add_argument("--memory_limit", help="of the runs with --offload_optimizer, which use what is below it")
     arguments = parser.parse_args()
     ratios = []
     with tempfile.TemporaryDirectory() as cache:
