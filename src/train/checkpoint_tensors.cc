@@ -27,10 +27,15 @@ bool is_divided(const Plan& plan, const std::string& name) {
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return !buffer.is_whole(); });
 }
 
+// Returns true if a buffer is in a file on a disk, where no address leads to it.
+bool is_on_disk(const Plan& plan, const std::string& name) {
+  return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.space == Space::kDisk; });
+}
+
 // Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
 // On a CPU, only some columns are held at a time, so that saving stays within the planned memory. On a GPU each read
-// is a copy by the driver, and each read of a matrix that the ranks divide is an exchange between them, so the whole matrix is
-// read at once.
+// is a copy by the driver, each read of a matrix that the ranks divide is an exchange between them, and each read from a disk
+// transfers whole blocks, so the whole matrix is read at once.
 class TransposedMatrix {
  public:
   TransposedMatrix(Executor& executor, std::string buffer, int64_t offset, const std::vector<int64_t>& shape,
@@ -69,7 +74,10 @@ class TransposedMatrix {
     }
   }
 
-  bool reads_at_once() const { return executor_.plan().is_on_gpu() || is_divided(executor_.plan(), buffer_); }
+  bool reads_at_once() const {
+    const Plan& plan = executor_.plan();
+    return plan.is_on_gpu() || is_divided(plan, buffer_) || is_on_disk(plan, buffer_);
+  }
 
   Executor& executor_;
   std::string buffer_;
@@ -85,7 +93,8 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
   TensorSource source{
       .name = std::move(name), .dtype = executor.plan().type_of(buffer).dtype, .shape = std::move(shape)};
   const bool divided = is_divided(executor.plan(), buffer);
-  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) || divided) {
+  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) || divided ||
+      is_on_disk(executor.plan(), buffer)) {
     source.fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
       executor.read(buffer, offset + from, bytes);
     };

@@ -10,6 +10,7 @@
 #include "base/file_fault.h"
 #include "graph/analysis/analysis.h"
 #include "graph/ops/update.h"
+#include "plan/anatomy/anatomy.h"
 #include "plan/anatomy/disk_use.h"
 #include "tests/spine/offload_case.h"
 
@@ -149,6 +150,7 @@ TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   EXPECT_EQ(use.buffers_bytes, 9 * kTransferPieceBytes) << "one per thread and one for checkpoints";
   EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.constant_bytes())
       << "the file is not part of the memory";
+  for (const ModuleMemory& module : module_memory(plan)) EXPECT_EQ(module.state_bytes, 0) << module.module;
 }
 
 // The number of transfers from or to the disk in a segment of a step.
@@ -195,7 +197,7 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
 TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   // So many parameters and so few tokens that the peak is at the end of the backward pass, where all gradients are in memory.
   TinyCase test;
-  test.hidden = 256;
+  test.hidden = 1024;
   PlanRequest request = testing::tiny_request(test, {.tokens = 8, .sequences = 1, .longest = 8});
   request.update.offload_states = request.update.states_on_disk = true;
   request.passes.disabled.insert("updates_at_use");
