@@ -195,7 +195,8 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
 // A limit of the memory that is larger than a plan needs makes steps faster: more states are in memory from the backward pass of
 // one step to the forward pass of the next.
 TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
-  // So many parameters and so few tokens that the peak is at the end of the backward pass, where all gradients are in memory.
+  // A model of many parameters and a batch of few tokens: the peak is at the end of the backward pass, where all gradients are in
+  // memory.
   TinyCase test;
   test.hidden = 1024;
   PlanRequest request = testing::tiny_request(test, {.tokens = 8, .sequences = 1, .longest = 8});
