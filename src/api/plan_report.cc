@@ -20,6 +20,7 @@
 #include "plan/search/suggest.h"
 #include "plimsoll/commands.h"
 #include "plimsoll/plan.h"
+#include "run/device_choice.h"
 #include "run/run_setup.h"
 #include "show/report/plan_table.h"
 #include "show/report/result_files.h"
@@ -188,9 +189,9 @@ std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions
 
 // Plans the changes, and writes their text.
 void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels, size_t columns,
-                 PlanReport& report) {
+                 SharedGraphs& shared, PlanReport& report) {
   if (report.fits) {
-    const std::vector<Suggestion> savings = cheapest_savings(plan, run);
+    const std::vector<Suggestion> savings = cheapest_savings(plan, run, shared, available_threads());
     report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
     // The plan itself fits, and each of these changes needs less memory.
@@ -242,7 +243,8 @@ TableStyle table_style(const Environment& environment) {
 }
 
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            const TableStyle& style, const std::vector<BeamCost>& beams) {
+                            const TableStyle& style, const std::vector<BeamCost>& beams,
+                            SharedGraphs* shared) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -256,7 +258,10 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.table = plan_table(plan, labels, style.characters, style.columns);
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
-  if (savings == Savings::kPlan) add_changes(plan, run, labels, style.columns, report);
+  if (savings == Savings::kPlan) {
+    SharedGraphs none;
+    add_changes(plan, run, labels, style.columns, shared == nullptr ? none : *shared, report);
+  }
   if (plan.request.generation.num_pages > 0) report.generation = generation_of(plan, beams);
   report.savings += beam_table(plan, beams);
   report.modules = module_table(plan);
@@ -276,18 +281,22 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
   return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
 }
 
-}  // namespace
-
-PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
-  const RunSetup setup = prepare_plan(arguments, environment);
-  const Plan plan = build_plan(setup.request);
+PlanReport report_of_setup(const RunSetup& setup, Savings savings, const Environment& environment) {
+  SharedGraphs shared;
+  const Plan plan = build_plan(setup.request, shared);
   PlanReport report =
-      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment));
+      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), {}, &shared);
   report.warnings = setup.diagnostics.warnings;
   if (std::string text = redundant_accumulation(plan, setup.spec()); !text.empty())
     report.warnings.push_back(std::move(text));
   report.notes.insert(report.notes.begin(), setup.diagnostics.notes.begin(), setup.diagnostics.notes.end());
   return report;
+}
+
+}  // namespace
+
+PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
+  return report_of_setup(prepare_plan(arguments, environment), savings, environment);
 }
 
 void require_fit(const Arguments& arguments, const Environment& environment) {

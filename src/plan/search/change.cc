@@ -11,6 +11,7 @@
 #include "plan/compile/generation_sizes.h"
 #include "plan/search/budget.h"
 #include "plan/search/method_set.h"
+#include "plan/search/shared_graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -139,9 +140,10 @@ void Change::use_recompute_budget(int64_t limit_bytes) {
   if (request.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
-std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) const {
+std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms, SharedGraphs* shared) const {
   try {
-    const Plan plan = build_plan(request_of(run_));
+    const PlanRequest request = request_of(run_);
+    const Plan plan = shared == nullptr ? build_plan(request) : build_plan(request, *shared);
     Suggestion suggestion{.arguments = fmt::format("{}", fmt::join(arguments_, " ")),
                           .total_bytes = plan.total_bytes(),
                           .fits = plan.total_bytes() <= limit_bytes,
