@@ -229,6 +229,8 @@ void Trainer::Impl::require_own_update() const {
     reason = "the weights are on a GPU, where a rule on the host cannot update them: give --use_cpu";
   } else if (planned.request.update.in_backward) {
     reason = "--optimizer_in_backward updates before all gradients are computed: leave it out";
+  } else if (planned.request.ranks.updates_on_first) {
+    reason = "--data_parallel_mode dp makes updates on the first process only: leave it out";
   } else if (planned.request.ranks.zero_stage != ZeroStage::kNone) {
     reason = "--zero_stage gives each process only its part of the gradients and states: leave it out";
   } else if (planned.request.ranks.tensor_size > 1) {

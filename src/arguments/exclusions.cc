@@ -86,6 +86,25 @@ constexpr std::array kExclusions = {
         "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one of "
         "them"},
     Exclusion{
+        {"data_parallel_mode", Is::kOneOf, "dp"},
+        {"zero_stage", Is::kNoneOf, "0"},
+        "{0} keeps all states of the optimizer on the first process, and {1} divides them; give one of them"},
+    Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
+              {"tp_size", Is::kNoneOf, "1"},
+              "{0} updates whole weights on the first process, and {1} divides them; give one of them"},
+    Exclusion{
+        {"data_parallel_mode", Is::kOneOf, "dp"},
+        {"optim", Is::kOneOf, "adafactor"},
+        "{0} is for optimizers whose states are numbers of one element each, but those of {1} are sums over "
+        "rows and columns; give --optim adamw_torch, or leave --data_parallel_mode out"},
+    Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
+              {"optimizer_in_backward", Is::kTrue},
+              "{0} sums all gradients before the update, but {1} does not wait for them; give one of them"},
+    Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
+              {"offload_optimizer", Is::kTrue},
+              "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one "
+              "of them"},
+    Exclusion{
         {"tp_size", Is::kNoneOf, "1"},
         {"zero_stage", Is::kNoneOf, "0"},
         "{0} divides weights by heads and by columns, and {1} divides them or their states in slices; give "

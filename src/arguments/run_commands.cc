@@ -77,6 +77,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "nnodes",
     "tp_size",
     "zero_stage",
+    "data_parallel_mode",
     "stage3_param_persistence_threshold",
     "fsdp",
     "fsdp_config",

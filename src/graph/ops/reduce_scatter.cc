@@ -25,10 +25,9 @@ class ReduceScatter final : public CollectiveOp, private RankSlicesOp {
   }
 
  private:
-  // Returns the number of elements that a rank sends: every slice but its own.
+  // Returns the number of elements that the busiest rank sends or receives.
   static double moved(const OpView& op, const Bucket& bucket) {
-    const auto ranks = static_cast<double>(rank_slices_of(op.attributes())->ranks);
-    return (ranks - 1) / ranks * elements_of(op, bucket);
+    return exchanged_share(*rank_slices_of(op.attributes())) * elements_of(op, bucket);
   }
 };
 

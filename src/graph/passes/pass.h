@@ -192,6 +192,7 @@ struct ShardOptions {
   // Set if each rank also keeps only its slice of the weights of at least this many elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
   RankExchange exchange = RankExchange::kLibrary;
+  bool all_on_first = false;  // the slices of the first rank are whole values, and the others have none
 };
 Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer's states of the weights that tensor_parallel has divided, and computes the norm of all

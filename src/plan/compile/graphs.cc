@@ -235,7 +235,8 @@ ShardOptions shard_options(const PlanRequest& request) {
   ShardOptions options{.num_ranks = request.ranks.count,
                        .gradients = divides(request, ZeroStage::kGradients),
                        .accumulates = request.batches.accumulation_steps > 1,
-                       .exchange = exchange_of(request)};
+                       .exchange = exchange_of(request),
+                       .all_on_first = request.ranks.updates_on_first};
   if (divides(request, ZeroStage::kWeights))
     options.least_divided_elements = request.ranks.least_divided_elements;
   return options;

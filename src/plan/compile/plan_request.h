@@ -139,6 +139,9 @@ struct RankOptions {
   int64_t tensor_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
+  // The first rank has all states, makes all updates and sends the new weights to the others, as PyTorch's DataParallel does. Each
+  // rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
+  bool updates_on_first = false;
   int64_t least_divided_elements = 100'000;
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).

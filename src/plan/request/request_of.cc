@@ -194,6 +194,7 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   ranks.maps_peers = device.is_gpu() && device.gpu.maps_peers && ranks.count > 1 &&
                      ranks.count <= kMostPeers && arguments.nnodes == 1 && arguments.ddp_backend.empty() &&
                      !arguments.debug_allocations;
+  ranks.updates_on_first = arguments.data_parallel_mode == "dp" && ranks.count > 1;
   ranks.least_divided_elements = arguments.stage3_param_persistence_threshold;
   if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
   return ranks;
@@ -235,6 +236,7 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
   const bool has_steps = wanted % groups == 0 && wanted / groups % batch == 0;
   throw_error(ErrorCode::kUsage,
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
+  if (ranks.updates_on_first) return ZeroStage::kStates;
               "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
               wanted, batch, steps, groups, ranks.tensor_size > 1 ? " / --tp_size" : "",
               has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)

@@ -206,7 +206,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"gradient_accumulation_steps", request.batches.accumulation_steps},
       {"ranks", request.ranks.count},
       {"tensor_ranks", request.ranks.tensor_size},
-      {"zero_stage", static_cast<int>(request.ranks.zero_stage)},
+      {"zero_stage", request.ranks.updates_on_first ? 0 : static_cast<int>(request.ranks.zero_stage)},
       {"train_bucket", bucket_json(request.batches.train)},
       {"evaluate_bucket", bucket_json(request.batches.evaluate)},
       {"captured_buckets", captured_buckets_json(request)},

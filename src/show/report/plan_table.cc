@@ -42,6 +42,7 @@ std::string describe_trainable(const Plan& plan) {
 
 // Formats ", which divide optimizer states and gradients (ZeRO stage 2)".
 std::string describe_division(const RankOptions& ranks) {
+  if (ranks.updates_on_first) return ", the first of which makes all updates (--data_parallel_mode dp)";
   switch (ranks.zero_stage) {
     case ZeroStage::kNone:
       return "";

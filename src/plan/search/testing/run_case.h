@@ -52,6 +52,10 @@ inline RunSpec run_of(const PlanRequest& request) {
   arguments.tp_size = request.ranks.tensor_size;
   arguments.zero_stage = static_cast<int64_t>(request.ranks.zero_stage);
   arguments.stage3_param_persistence_threshold = request.ranks.least_divided_elements;
+  if (request.ranks.updates_on_first) {
+    arguments.data_parallel_mode = "dp";
+    arguments.zero_stage = 0;
+  }
   arguments.memory_limit = request.memory_limit_bytes;
   arguments.per_device_train_batch_size = request.batches.train.sequences;
   arguments.per_device_eval_batch_size = request.batches.evaluate.sequences;
