@@ -224,6 +224,11 @@ struct PlanReport {
 // kUsage, kBadData.
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
+// Plans the run with links between its ranks that are named and not measured: "nvlink4,ib400", one inside a machine, one between
+// machines, or both (docs/RANKS.md lists the names). Errors: kUsage for other names; otherwise as plan_run().
+PlanReport plan_run_with_links(const Arguments& arguments, const std::string& links,
+                               const Environment& environment = process_environment(),
+                               Savings savings = Savings::kLeaveOut);
 
 // Plans a run of `generate`. It needs no weights, tokenizer or device. The plan has room for per_device_eval_batch_size prompts of
 // `prompt_tokens` tokens (0: 128, or as many as the model's positions leave room for), or with --dataset_name dummy for its random prompts. It is the

@@ -11,6 +11,7 @@
 #include "base/optimizer_table.h"
 #include "graph/passes/pass.h"
 #include "hardware/gpu_target.h"
+#include "hardware/rank_links.h"
 #include "models/config.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
@@ -297,6 +298,20 @@ PlanReport report_of_setup(const RunSetup& setup, Savings savings, const Environ
 
 PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
   return report_of_setup(prepare_plan(arguments, environment), savings, environment);
+}
+
+PlanReport plan_run_with_links(const Arguments& arguments, const std::string& links,
+                               const Environment& environment, Savings savings) {
+  const RankLinks named = parse_rank_links(links);
+  RunSetup setup = prepare_plan(arguments, environment);
+  setup.facts.links = named;
+  const PlanRequest request = request_of(setup.spec());
+  setup.request.named_links = request.named_links;
+  setup.request.num_machines = request.num_machines;
+  if (request.ranks.count == 1)
+    setup.diagnostics.note(
+        "--links has no effect here: it describes links between processes, and this run has one");
+  return report_of_setup(setup, savings, environment);
 }
 
 void require_fit(const Arguments& arguments, const Environment& environment) {

@@ -350,7 +350,8 @@ DelayOptions delay_options(const PlanRequest& request) {
                 std::vector<double> ms(graph.ops().size(), 0.0);
                 for (const TimedTransfer& transfer : timed_transfers(graph, request.batches.train)) {
                   if (transfer.queue == Queue::kCommunication)
-                    ms[transfer.op] = rank_exchange_ms(request, transfer.collective, transfer.bytes);
+                    ms[transfer.op] =
+                        rank_exchange_ms(request, transfer.collective, transfer.bytes, transfer.axis);
                 }
                 return ms;
               },

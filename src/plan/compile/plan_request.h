@@ -17,6 +17,7 @@
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_target.h"
 #include "hardware/link_calibration.h"
+#include "hardware/rank_links.h"
 #include "hardware/tuning_table.h"
 #include "kernels/catalog/catalog.h"
 #include "kernels/matmul/matmul_catalog.h"
@@ -138,10 +139,10 @@ struct RankOptions {
   // `count`. Requires: 1 if the ranks divide states.
   int64_t tensor_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
-  // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   // The first rank has all states, makes all updates and sends the new weights to the others, as PyTorch's DataParallel does. Each
   // rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
   bool updates_on_first = false;
+  // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).
@@ -245,6 +246,8 @@ struct PlanRequest : GraphRequest {
   GpuProductOptions products = {};
   CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
   MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
+  RankLinks named_links = {};           // links whose rates are used instead of those above; may be empty
+  int64_t num_machines = 1;             // the number of machines of the ranks; used with named_links
   HostMemory host = {};
   // Reserves host memory for a copy of the state of a step, from which a checkpoint is written while training continues. On a CPU,
   // the plan has no such buffer if it would exceed the memory limit.

@@ -6,6 +6,7 @@
 #include "graph/analysis/analysis.h"
 #include "graph/ops/op.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
@@ -31,7 +32,7 @@ Collective collective_of(const Op& op) {
 // direction is under way.
 double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bool is_alone) {
   if (transfer.queue == Queue::kCommunication)
-    return rank_exchange_ms(request, transfer.collective, transfer.bytes);
+    return rank_exchange_ms(request, transfer.collective, transfer.bytes, transfer.axis);
   const LinkUse use = is_alone ? LinkUse::kOneWay : LinkUse::kBothWays;
   return between_copies_ms(request) + transfer.bytes / link_bytes_per_ms(request, use);
 }
@@ -46,7 +47,8 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
                          .end = queued.end,
                          .queue = queued.queue,
                          .bytes = bytes,
-                         .collective = collective_of(graph.ops()[queued.op])});
+                         .collective = collective_of(graph.ops()[queued.op]),
+                         .axis = mesh_axis_of(graph.ops()[queued.op].attributes)});
   }
   return transfers;
 }
@@ -61,7 +63,8 @@ void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, 
                          .end = plan.queue_end,
                          .queue = plan.queue,
                          .bytes = bytes,
-                         .collective = collective_of(program.graph.ops()[i])});
+                         .collective = collective_of(program.graph.ops()[i]),
+                         .axis = mesh_axis_of(program.graph.ops()[i].attributes)});
   }
   add_transfer_waits(transfers, request, op_ms);
 }

@@ -214,8 +214,29 @@ MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ra
   return with_p2p.empty() ? find(LinkExchange::kNcclWithoutP2p) : with_p2p;
 }
 
+// Returns the links that the user names. Errors: kUsage for links that these ranks do not have.
+RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_t num_machines) {
+  const RankLinks& links = facts.links;
+  if (ranks.count == 1) return {};
+  if (!links.inside.empty() && !facts.device.is_gpu()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--links {}: {} connects GPUs, but this run is on CPUs; name a network such as eth100, or give "
+        "--device",
+        links.inside, links.inside);
+  }
+  if (num_machines > 1 && !links.empty() && links.between.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "--links {0}: this run is on {1} machines; also name the network between them, for example "
+                "--links {0},ib400",
+                links.inside, num_machines);
+  }
+  return links;
+}
+
 // Returns what the ranks divide. The settings with which states cannot be divided are in exclusions.cc.
 ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
+  if (ranks.updates_on_first) return ZeroStage::kStates;
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.count == 1) {
     remarks.notes.push_back(fmt::format(
@@ -236,7 +257,6 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
   const bool has_steps = wanted % groups == 0 && wanted / groups % batch == 0;
   throw_error(ErrorCode::kUsage,
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
-  if (ranks.updates_on_first) return ZeroStage::kStates;
               "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
               wanted, batch, steps, groups, ranks.tensor_size > 1 ? " / --tp_size" : "",
               has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)
@@ -303,6 +323,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);
   request.cpu_calibration = facts.cpu_calibration;
   request.links = links_of(facts.link_calibration, request.ranks, facts.device);
+  request.named_links = named_links_of(facts, request.ranks, arguments.nnodes);
+  request.num_machines = arguments.nnodes;
   warn_of_bf16_checkpoint(arguments, facts, remarks);
   return request;
 }

@@ -50,7 +50,8 @@ struct RunFacts {
   HostFacts host = {};
   CpuCalibration cpu_calibration = {};
   LinkCalibration link_calibration =
-      {};  // for the ranks of the run; at most one of NCCL with and without P2P
+      {};                // for the ranks of the run; at most one of NCCL with and without P2P
+  RankLinks links = {};  // links that the user names (plan --links); they replace the calibration
   TuningTable tuning = {};
   // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
   std::optional<RecomputeChoice> recompute = {};

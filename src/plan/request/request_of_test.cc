@@ -96,6 +96,49 @@ TEST(RequestOf, TakesTheLinksOfItsExchange) {
   EXPECT_TRUE(links(gpu_facts("h100"), 4, "nccl").empty());
 }
 
+TEST(RequestOf, TheFirstRankMakesAllUpdatesInModeDp) {
+  const auto ranks = [](int64_t count) {
+    RequestRemarks remarks;
+    return request_of(with([&](Arguments& a) {
+                        a.nproc_per_node = count;
+                        a.data_parallel_mode = "dp";
+                      }),
+                      cpu_facts(), remarks)
+        .ranks;
+  };
+  EXPECT_TRUE(ranks(2).updates_on_first);
+  EXPECT_EQ(ranks(2).zero_stage, ZeroStage::kStates);
+  EXPECT_FALSE(ranks(1).updates_on_first);
+  EXPECT_EQ(ranks(1).zero_stage, ZeroStage::kNone);
+}
+
+TEST(RequestOf, TakesNamedLinks) {
+  RunFacts facts = gpu_facts("h100");
+  facts.links = {.inside = "nvlink4", .between = "ib400"};
+  const auto on_machines = [](int64_t ranks, int64_t machines) {
+    return with([&](Arguments& a) {
+      a.nproc_per_node = ranks;
+      a.nnodes = machines;
+    });
+  };
+  RequestRemarks remarks;
+  const PlanRequest request = request_of(on_machines(8, 4), facts, remarks);
+  EXPECT_EQ(request.named_links, facts.links);
+  EXPECT_EQ(request.num_machines, 4);
+  EXPECT_TRUE(request_of(Arguments(), facts, remarks).named_links.empty()) << "one rank";
+  facts.links.between.clear();
+  EXPECT_EQ(refusal(on_machines(8, 1), facts), "");
+  EXPECT_EQ(refusal(on_machines(8, 2), facts),
+            "--links nvlink4: this run is on 2 machines; also name the network between them, for example "
+            "--links nvlink4,ib400");
+  RunFacts cpus = cpu_facts();
+  cpus.links = facts.links;
+  EXPECT_EQ(
+      refusal(on_machines(2, 1), cpus),
+      "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs; name a network such as eth100, or "
+      "give --device");
+}
+
 TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {
   EXPECT_EQ(
       refusal(with([](Arguments& a) { a.ddp_backend = "nccl"; }), cpu_facts()),

@@ -258,11 +258,14 @@ Json spaces_json(const Plan& plan) {
 Json rank_link_json(const PlanRequest& request) {
   if (request.ranks.count == 1) return nullptr;
   const RankLink link = rank_link(request);
-  return {{"gb_per_s", link.gb_per_s},
-          {"latency_ms", link.latency_ms},
-          {"source", link.is_measured ? "measured" : "assumed"},
-          {"exchange", link.is_measured ? Json(link_exchange_name(request.links.exchange)) : Json()},
-          {"date", link.is_measured ? Json(request.links.date) : Json()}};
+  Json object{{"gb_per_s", link.gb_per_s},
+              {"latency_ms", link.latency_ms},
+              {"source", link.is_measured ? "measured" : "assumed"},
+              {"exchange", link.is_measured ? Json(link_exchange_name(request.links.exchange)) : Json()},
+              {"date", link.is_measured ? Json(request.links.date) : Json()}};
+  if (!request.named_links.empty())
+    object["links"] = {{"inside", request.named_links.inside}, {"between", request.named_links.between}};
+  return object;
 }
 
 }  // namespace

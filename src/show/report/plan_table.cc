@@ -287,14 +287,21 @@ std::string describe_formulas(const Plan& plan, size_t columns) {
   return "";
 }
 
-// Returns "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per exchange between ranks by Gloo, measured ...".
-std::string describe_rank_link(const PlanRequest& request) {
-  const RankLink link = rank_link(request);
-  if (!link.is_measured) return fmt::format("{:.1f} GB/s between ranks, assumed", link.gb_per_s);
-  return fmt::format(
-      "{} GB/s and {} ms per exchange between ranks by {}, measured here on {} (bench --links)",
-      short_number(link.gb_per_s), short_number(link.latency_ms),
-      describe_link_exchange(request.links.exchange), request.links.date);
+// Returns "292.0 GB/s between ranks and 0.13 ms per all_reduce, from nvlink4 inside 8 machines and ib400 between them, assumed".
+std::string describe_named_links(const PlanRequest& request) {
+  const RankLinks& links = request.named_links;
+  const std::string inside = links.inside.empty() ? "the device's links" : links.inside;
+  const RankLink data = rank_link(request);
+  std::string text = fmt::format("{:.1f} GB/s between ranks", data.gb_per_s);
+  if (data.latency_ms > 0) text += fmt::format(" and {} ms per all_reduce", short_number(data.latency_ms));
+  text += request.num_machines > 1 ? fmt::format(", from {} inside {} machines and {} between them", inside,
+                                                 request.num_machines, links.between)
+                                   : fmt::format(", from {}", inside);
+  if (request.ranks.tensor_size > 1) {
+    text += fmt::format("; {:.1f} GB/s between ranks that divide the layers",
+                        rank_link(request, MeshAxis::kTensor).gb_per_s);
+  }
+  return text + ", assumed (--links)";
 }
 
 std::string operations_table(const Plan& plan, size_t columns) {
@@ -433,6 +440,16 @@ std::string describe_verdict(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string describe_rank_link(const PlanRequest& request) {
+  if (!request.named_links.empty()) return describe_named_links(request);
+  const RankLink link = rank_link(request);
+  if (!link.is_measured) return fmt::format("{:.1f} GB/s between ranks, assumed", link.gb_per_s);
+  return fmt::format(
+      "{} GB/s and {} ms per exchange between ranks by {}, measured here on {} (bench --links)",
+      short_number(link.gb_per_s), short_number(link.latency_ms),
+      describe_link_exchange(request.links.exchange), request.links.date);
+}
 
 std::string plan_summary(const Plan& plan, const PlanLabels& labels) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);

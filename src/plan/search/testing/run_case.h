@@ -48,14 +48,15 @@ inline RunSpec run_of(const PlanRequest& request) {
     arguments.recompute = recompute_policy_name(request.recompute.policy);
   if (request.chunked_loss == ChunkedLoss::kAlways) arguments.chunked_loss = "always";
   if (request.chunked_loss == ChunkedLoss::kAuto) arguments.chunked_loss = "auto";
-  arguments.nproc_per_node = request.ranks.count;
+  arguments.nproc_per_node = request.ranks.count / request.num_machines;
+  arguments.nnodes = request.num_machines;
   arguments.tp_size = request.ranks.tensor_size;
   arguments.zero_stage = static_cast<int64_t>(request.ranks.zero_stage);
-  arguments.stage3_param_persistence_threshold = request.ranks.least_divided_elements;
   if (request.ranks.updates_on_first) {
     arguments.data_parallel_mode = "dp";
     arguments.zero_stage = 0;
   }
+  arguments.stage3_param_persistence_threshold = request.ranks.least_divided_elements;
   arguments.memory_limit = request.memory_limit_bytes;
   arguments.per_device_train_batch_size = request.batches.train.sequences;
   arguments.per_device_eval_batch_size = request.batches.evaluate.sequences;
@@ -79,6 +80,7 @@ inline RunSpec run_of(const PlanRequest& request) {
                         .data_bytes = request.host.data_bytes,
                         .io_bytes = request.host.io_bytes},
                .cpu_calibration = request.cpu_calibration,
+               .links = request.named_links,
                .thresholds = {.elements_at_once = request.update.elements_at_once,
                               .least_offloaded_bytes = request.offload.least_bytes}};
   PlanRequest made = request_of(run);
