@@ -101,6 +101,7 @@ void refuse_dry_run(const std::vector<std::string>& words) {
 BenchWords read_bench_words(const CommandWords& words) {
   BenchWords read;
   read.experiments = words.has("experiments");
+  read.parallel = words.has("parallel");
   read.calibrate = words.has("calibrate");
   read.peer = words.has("peer");
   read.output_dir = words.value("output_dir", read.output_dir);
@@ -120,17 +121,18 @@ BenchWords read_bench_words(const CommandWords& words) {
   }
   if (words.has("repeats")) read.repeats = repeats_of(words.value("repeats"));
   read.more = words.rest;
-  if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) +
-          (read.links ? 1 : 0) !=
+  if ((read.experiments ? 1 : 0) + (read.parallel ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) +
+          (read.calibrate ? 1 : 0) + (read.links ? 1 : 0) !=
       1) {
     throw Error(
         ErrorCode::kUsage,
-        "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate, or --links");
+        "bench: give --experiments, or --parallel, or --sweep NAME=VALUE,VALUE once or more, or --calibrate, "
+        "or --links");
   }
   refuse_dry_run(read.more);
   // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not
   // by their speed.
-  if (read.repeats == 0) read.repeats = read.experiments ? kRepeats : 1;
+  if (read.repeats == 0) read.repeats = read.experiments || read.parallel ? kRepeats : 1;
   if (!read.peer) return read;
   if (read.peer_script.empty()) read.peer_script = own_peer_script();
   std::error_code ignored;

@@ -13,6 +13,7 @@ namespace plimsoll::cli {
 
 struct BenchWords {
   bool experiments = false;
+  bool parallel = false;
   bool calibrate = false;
   bool peer = false;
   bool links = false;
