@@ -83,16 +83,31 @@ RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const 
           .commands = commands_of(question, fmt::format("{} {}", words, fmt::join(answer.arguments, " ")))};
 }
 
-// Returns the refusals; divisions with the same reason share one.
+// Returns the text without its numbers.
+std::string without_numbers(std::string text) {
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return text;
+}
+
+// Returns the refusals; divisions whose reasons differ only in their numbers share the first reason.
 std::vector<RankFitRefusal> refusals_of(const std::vector<RankRefusal>& refused) {
+  constexpr int kMostNamed = 3;
   std::vector<RankFitRefusal> refusals;
+  std::vector<int> counts;
   for (const RankRefusal& each : refused) {
-    const auto it = std::ranges::find(refusals, each.reason, &RankFitRefusal::reason);
+    const auto it = std::ranges::find_if(refusals, [&](const RankFitRefusal& other) {
+      return without_numbers(other.reason) == without_numbers(each.reason);
+    });
     if (it == refusals.end()) {
       refusals.push_back({.choice = each.division.text(), .reason = each.reason});
-    } else {
-      it->choice += ", " + each.division.text();
+      counts.push_back(1);
+      continue;
     }
+    if (++counts[static_cast<size_t>(it - refusals.begin())] <= kMostNamed)
+      it->choice += ", " + each.division.text();
+  }
+  for (size_t i = 0; i < refusals.size(); ++i) {
+    if (counts[i] > kMostNamed) refusals[i].choice += fmt::format(" and {} others", counts[i] - kMostNamed);
   }
   return refusals;
 }

@@ -13,8 +13,8 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;
-  [[maybe_unused]] const auto& [count, tensor_size, zero_stage, least_divided_elements, bucket_bytes,
-                                maps_peers] = ranks;
+  [[maybe_unused]] const auto& [count, tensor_size, zero_stage, updates_on_first, least_divided_elements,
+                                bucket_bytes, maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;
@@ -73,6 +73,7 @@ constexpr FieldChange kChanges[] = {
     {"ranks.maps_peers", [](PlanRequest& r) { r.ranks.maps_peers = true; }},
     {"ranks.least_divided_elements", [](PlanRequest& r) { r.ranks.least_divided_elements = 1; }},
     {"ranks.zero_stage", [](PlanRequest& r) { r.ranks.zero_stage = ZeroStage::kStates; }},
+    {"ranks.updates_on_first", [](PlanRequest& r) { r.ranks.updates_on_first = true; }},
     {"ranks.bucket_bytes", [](PlanRequest& r) { r.ranks.bucket_bytes /= 2; }},
 };
 
