@@ -1,4 +1,4 @@
-// What the searches `fit` and `fit --gpus` have in common: the run that is searched, without its data, and the command that trains it.
+// The parts that `fit` and `fit --gpus` share: the run that is searched, without its data, and the command that trains it.
 // Pure, except that the task may be read from a data file. Thread-safe.
 #pragma once
 
