@@ -80,9 +80,9 @@ inline RunSpec run_of(const PlanRequest& request) {
                         .data_bytes = request.host.data_bytes,
                         .io_bytes = request.host.io_bytes},
                .cpu_calibration = request.cpu_calibration,
-               .links = request.named_links,
                .thresholds = {.elements_at_once = request.update.elements_at_once,
                               .least_offloaded_bytes = request.offload.least_bytes}};
+  run.facts.links = request.named_links;
   PlanRequest made = request_of(run);
   // request_of() sets the limit to the memory of the card, but requests of tests may have none.
   made.memory_limit_bytes = request.memory_limit_bytes;
