@@ -158,12 +158,12 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
   }
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
   facts.host = host_facts(setup, facts.train_bucket);
-  facts.link_calibration = link_calibration_of(setup, environment, files);
+  facts.calibrations.links = link_calibration_of(setup, environment, files);
   if (device.kind == KernelDevice::kCuda) {
     facts.captured_buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);
   } else {
-    facts.cpu_calibration = read_calibration(arguments.calibration, device.num_threads, environment, files,
-                                             setup.diagnostics.warnings);
+    facts.calibrations.cpu = read_calibration(arguments.calibration, device.num_threads, environment, files,
+                                              setup.diagnostics.warnings);
   }
   return facts;
 }

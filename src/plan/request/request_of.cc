@@ -299,8 +299,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
       facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
   if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);
-  request.cpu_calibration = facts.cpu_calibration;
-  request.links = links_of(facts.link_calibration, request.ranks, facts.device);
+  request.cpu_calibration = facts.calibrations.cpu;
+  request.links = links_of(facts.calibrations.links, request.ranks, facts.device);
   warn_of_bf16_checkpoint(arguments, facts, remarks);
   return request;
 }

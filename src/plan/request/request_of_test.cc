@@ -84,7 +84,7 @@ TEST(RequestOf, TakesTheLinksOfItsExchange) {
       a.nproc_per_node = ranks;
       a.ddp_backend = backend;
     });
-    facts.link_calibration = calibration;
+    facts.calibrations.links = calibration;
     RequestRemarks remarks;
     return request_of(arguments, facts, remarks).links;
   };
