@@ -162,6 +162,8 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
     return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
   }
   const PersistentBuffer& buffer = plan_.buffer(name);
+  PLIMSOLL_CHECK(!buffer.split,
+                 "'{}' is divided by a tensor-parallel group, so that no rank has a slice of it", name);
   const int64_t whole = buffer.whole_elements();
   const int64_t width = dtype_bytes(buffer.type.dtype);
   if (!buffer.divided) return {.begin = 0, .end = whole * width};
@@ -174,8 +176,8 @@ void Executor::read_own(const std::string& name, int64_t offset, std::span<std::
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return read_split(split->second, offset, bytes, &Executor::read_own);
   const PersistentBuffer& buffer = plan_.buffer(name);
-  if (!buffer.divided) return read(name, offset, bytes);
   const OwnBytes own = own_bytes(name);
+  if (!buffer.divided) return read(name, offset, bytes);
   PLIMSOLL_CHECK(offset >= own.begin && offset + std::ssize(bytes) <= own.end,
                  "{} bytes from {} on of '{}', of which this rank has {} to {}", bytes.size(), offset, name,
                  own.begin, own.end);

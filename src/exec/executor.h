@@ -70,9 +70,9 @@ class Executor {
     int64_t end = 0;
   };
   // Returns the bytes of a persistent buffer, or of a split weight as fp32, that this rank has: all of them unless the ranks divide
-  // it.
+  // it. Requires: no tensor-parallel group divides it.
   OwnBytes own_bytes(const std::string& name) const;
-  // Reads like read(), but without an exchange between the ranks. Requires: the bytes are among own_bytes().
+  // Reads like read(), but without an exchange between the ranks. Requires: as own_bytes(); the bytes are among these.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
