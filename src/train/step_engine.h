@@ -109,7 +109,7 @@ class StepEngine {
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
-    bool meets_bucket = false;  // a bucket that no earlier step of this object ran in
+    bool meets_bucket = false;  // true if no earlier step of this object has run in its bucket
   };
   struct BucketFlops {
     double all = 0;

@@ -1,5 +1,5 @@
-// reduce_scatter(x_0 .. x_n-1) {ranks, peers}: the slice of this rank (RankSlices) of y_i = that of the sum of x_i over all ranks of the
-// run, in the bytes of x_i. The other numbers of y_i are undefined. All operands have one type of element. It runs on the
+// reduce_scatter(x_0 .. x_n-1) {ranks, peers?}: the slice of this rank (RankSlices) of y_i = that of the sum of x_i over all ranks of
+// the run, in the bytes of x_i. The other numbers of y_i are undefined. All operands have one type of element. It runs on the
 // queue of communication, as all_reduce does.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
