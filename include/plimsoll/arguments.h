@@ -154,8 +154,8 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
 inline int64_t num_ranks(const Arguments& arguments) {
   return arguments.nproc_per_node * arguments.nnodes;
 }
-// Returns true if --ddp_timeout is set: it then limits every wait for another process. Otherwise waits in steps have a shorter
-// limit that depends on the time of a step.
+// Returns true if --ddp_timeout differs from its default: it then limits every wait for another process. Otherwise waits in steps
+// have a shorter limit that depends on the time of a step.
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }
