@@ -154,14 +154,25 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
 inline int64_t num_ranks(const Arguments& arguments) {
   return arguments.nproc_per_node * arguments.nnodes;
 }
-// Returns true if --ddp_timeout is set: it then limits every wait for another process. Otherwise waits in steps have a shorter
-// limit that depends on the time of a step.
+// Returns true if --ddp_timeout differs from its default: it then limits every wait for another process. Otherwise waits in steps
+// have a shorter limit that depends on the time of a step.
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }
-// Returns the number of groups of processes that train on different batches: --tp_size processes of a group train on the same.
+// Return true if --offload_optimizer keeps optimizer states outside the memory of the device, and the folder of nvme:FOLDER;
+// "" without it.
+inline bool offloads_optimizer(const Arguments& arguments) {
+  return !arguments.offload_optimizer.empty() && arguments.offload_optimizer != "False";
+}
+inline std::string nvme_folder(const Arguments& arguments) {
+  constexpr std::string_view kPrefix = "nvme:";
+  const std::string& value = arguments.offload_optimizer;
+  return value.starts_with(kPrefix) ? value.substr(kPrefix.size()) : std::string();
+}
+// Returns the number of groups of processes that train on different batches: --tp_size x --pp_size processes of a group train on the
+// same.
 inline int64_t num_data_ranks(const Arguments& arguments) {
-  return num_ranks(arguments) / arguments.tp_size;
+  return num_ranks(arguments) / (arguments.tp_size * arguments.pp_size);
 }
 // Returns the number of micro-batches of an optimizer step, those of all processes together.
 inline int64_t batches_per_step(const Arguments& arguments) {

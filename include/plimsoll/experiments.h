@@ -26,8 +26,9 @@ struct Experiment {
   // The differences from the first row of the table. A row with one difference shows the effect of that
   // method.
   std::vector<std::string> methods;
-  std::vector<std::string> words;  // the arguments of `plimsoll train`, without output_dir
-  std::string note;                // differences from the source, such as bf16 instead of fp16; may be empty
+  std::vector<std::string> words;             // the arguments of `plimsoll train`, without output_dir
+  std::vector<std::string> environment = {};  // NAME=VALUE, set in addition for the processes of the run
+  std::string note;  // differences from the source, such as bf16 instead of fp16; may be empty
   bool operator==(const Experiment&) const = default;
 };
 
@@ -99,6 +100,13 @@ enum class ExperimentDevice { kCpu, kGpu };
 // they train MiniLM, a model of six layers, so that all rows together take minutes. `more` contains further
 // arguments of `plimsoll train`, which override the arguments of every row.
 std::vector<Experiment> document_experiments(ExperimentDevice device, const std::vector<std::string>& more);
+
+// Returns the rows of `plimsoll bench --parallel`: how `num_ranks` processes on this kind of device train together. The first ones are
+// those of Hugging Face's page on training on several GPUs: DataParallel, DDP and, on GPUs, DDP without NVLink
+// (NCCL_P2P_DISABLE=1). DDP through NCCL and the stages of ZeRO follow. On GPUs they train GPT-2 on blocks of 1024 tokens with batches
+// of 4 per process, as that page does; on CPUs a model of six layers. `more` as in document_experiments(). Requires: num_ranks >= 2.
+std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t num_ranks,
+                                             const std::vector<std::string>& more);
 
 // The figures that the page measured for one of its rows.
 struct DocumentFigures {

@@ -122,6 +122,9 @@ struct PlannedMemory {
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
   PlannedPurposes host_by_purpose;
+  // The file of --offload_optimizer nvme:FOLDER; 0 without it, and not part of the total.
+  int64_t disk_bytes = 0;
+  int64_t disk_staging_bytes = 0;  // the part of the arena through which states pass
   // Returns the phase of this name, or null.
   const PlannedPhase* find_phase(std::string_view name) const;
 };
@@ -224,6 +227,11 @@ struct PlanReport {
 // kUsage, kBadData.
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
+// Plans the run with links between its ranks that are named and not measured: "nvlink4,ib400", one inside a machine, one between
+// machines, or both (docs/RANKS.md lists the names). Errors: kUsage for other names; otherwise as plan_run().
+PlanReport plan_run_with_links(const Arguments& arguments, const std::string& links,
+                               const Environment& environment = process_environment(),
+                               Savings savings = Savings::kLeaveOut);
 
 // Plans a run of `generate`. It needs no weights, tokenizer or device. The plan has room for per_device_eval_batch_size prompts of
 // `prompt_tokens` tokens (0: 128, or as many as the model's positions leave room for), or with --dataset_name dummy for its random prompts. It is the

@@ -303,6 +303,46 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
   return experiments;
 }
 
+std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t num_ranks,
+                                             const std::vector<std::string>& more) {
+  const bool on_gpu = device == ExperimentDevice::kGpu;
+  PLIMSOLL_CHECK(num_ranks >= 2, "{} ranks", num_ranks);
+  // The batch and the number of steps are those of the page, whose texts are replaced by random ones.
+  const int64_t num_samples = on_gpu ? 200 * 4 * num_ranks : 16 * 4 * num_ranks;
+  const Words gpt2{"--config_name",      "gpt2", "--problem_type",   "causal_lm",
+                   "--dummy_seq_length", "1024", "--max_seq_length", "1024"};
+  const Words small{"--dummy_seq_length", "64", "--max_seq_length", "64"};
+  const Words common =
+      merged(common_words(device),
+             merged(on_gpu ? gpt2 : small, {"--dummy_num_samples", std::to_string(num_samples), "--max_steps",
+                                            kAllSamples, "--nproc_per_node", std::to_string(num_ranks)}));
+  const Words nccl{"--ddp_backend", "nccl"};
+  struct ParallelRow {
+    std::string name;
+    Words words;
+    Words environment;
+  };
+  std::vector<ParallelRow> rows{{"DDP", {}, {}}, {"DataParallel", {"--data_parallel_mode", "dp"}, {}}};
+  if (on_gpu) {
+    rows.push_back({"DDP without NVLink", nccl, {"NCCL_P2P_DISABLE=1"}});
+    rows.push_back({"DDP through NCCL", nccl, {}});
+  }
+  for (const char* stage : {"1", "2", "3"})
+    rows.push_back({fmt::format("ZeRO stage {}", stage), {"--zero_stage", stage}, {}});
+  std::vector<Experiment> experiments;
+  for (const ParallelRow& row : rows) {
+    Words methods;
+    if (!experiments.empty()) methods.push_back(row.name);
+    experiments.push_back({.name = fmt::format("{} x {}", num_ranks, row.name),
+                           .key = fmt::format("{:02}-{}", experiments.size() + 1, key_of(row.name)),
+                           .methods = std::move(methods),
+                           .words = merged(merged(common, row.words), more),
+                           .environment = row.environment,
+                           .note = {}});
+  }
+  return experiments;
+}
+
 void require_device_that_runs(const Words& more) {
   for (const Option& option : options_of(more)) {
     if (option.name != "--device" || option.words.empty()) continue;

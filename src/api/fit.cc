@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/plan_report.h"
+#include "api/searched_run.h"
 #include "base/check.h"
 #include "base/disguised_file.h"
 #include "base/file.h"
@@ -20,15 +21,12 @@
 #include "plan/search/fit_search.h"
 #include "plimsoll/plan.h"
 #include "run/captured_buckets.h"
-#include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/run_setup.h"
 #include "show/report/fit_table.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr int64_t kMostEffective = 65536;
 
 int64_t mib_up(int64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
@@ -66,104 +64,14 @@ bool is_plan_only(const std::string& device) {
   return target && !runs_release(*target);
 }
 
-// Returns the arguments without a choice of recomputation, which each plan makes for its own batch.
-Arguments without_recompute_choice(Arguments arguments) {
-  if (arguments.recompute == "selective") arguments.recompute = Arguments().recompute;
-  arguments.recompute_budget.reset();
-  return arguments;
-}
-
-// The command that trains the run that `fit` searched for.
-struct FitCommand {
-  // The arguments of the run, without those that the search chooses, and without a --device that names a card of the
-  // table, on which the user's machine cannot run.
-  std::string words = {};
-  // A sentence that names the arguments that the user has to add; empty if the command is complete.
-  std::string to_fill_in = {};
-};
-
-// Returns the word quoted for a shell.
-std::string shell_word(const std::string& word) {
-  if (!word.empty() && word.find_first_of(" \t*?[]{}()<>|&;$`\"'\\!#~") == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-// Returns true for an argument that is left out of the command: the search chooses it, or it was filled in and not
-// given by the user.
-bool is_no_word(const ArgumentDifference& difference) {
-  for (const std::string_view name :
-       {"per_device_train_batch_size", "gradient_accumulation_steps", "eval_steps", "metric_for_best_model",
-        "greater_is_better", "do_train"}) {
-    if (difference.name == name) return true;
-  }
-  return difference.name == "device" && find_gpu_target(difference.after).has_value();
-}
-
-std::string value_of(const ArgumentDifference& difference, const Arguments& arguments) {
-  std::optional<int64_t> bytes;
-  if (difference.name == "memory_limit") bytes = arguments.memory_limit;
-  if (difference.name == "recompute_budget") bytes = arguments.recompute_budget;
-  if (bytes && *bytes % kMiB == 0) return fmt::format("{}MiB", *bytes / kMiB);
-  return shell_word(difference.after);
-}
-
-// Returns the command. `label`: the name of the model. `is_plan`: the command is `plan` for the card of the arguments,
-// which needs neither data nor a tokenizer.
-FitCommand fit_command(const Arguments& arguments, const std::string& label, bool is_plan) {
-  FitCommand command;
-  const auto add = [&](const std::string& name, const std::string& value) {
-    command.words += fmt::format("{}--{} {}", command.words.empty() ? "" : " ", name, value);
-  };
-  // A configuration states only the size of a model. Training also needs data and either weights or a tokenizer.
-  const bool reads_text = arguments.dataset_name != "dummy" && !is_plan;
-  const bool needs_data = reads_text && arguments.dataset_name.empty() && arguments.train_file.empty();
-  const bool needs_tokenizer = reads_text && arguments.model_name_or_path.empty() &&
-                               arguments.adapter_name_or_path.empty() && arguments.tokenizer_name.empty();
-  const bool needs_model =
-      needs_tokenizer && arguments.config_overrides.empty() && find_preset(arguments.config_name).has_value();
-  if (needs_model) add("model_name_or_path", "MODEL");
-  if (is_plan) add("device", arguments.device);
-  for (const ArgumentDifference& difference : diff_arguments(Arguments{}, arguments)) {
-    if (is_no_word(difference) || (needs_model && difference.name == "config_name")) continue;
-    add(difference.name, value_of(difference, arguments));
-  }
-  // The search is for one GPU, but a run without this argument uses all that are visible.
-  Arguments run = arguments;
-  if (find_gpu_target(run.device)) run.device = "auto";
-  if (!is_plan && run.nproc_per_node == 1 && num_ranks_on_this_machine(run) > 1) add("nproc_per_node", "1");
-  std::vector<std::string> missing;
-  if (needs_model)
-    missing.push_back("MODEL: a folder, or a name in Hugging Face's cache, of the model " + label);
-  if (needs_tokenizer && !needs_model) {
-    add("tokenizer_name", "TOKENIZER");
-    missing.emplace_back("TOKENIZER: a folder with one");
-  }
-  if (needs_data) {
-    add("train_file", "FILE");
-    missing.emplace_back("FILE: the training data");
-  }
-  command.to_fill_in = fmt::format("{}", fmt::join(missing, "; "));
-  return command;
-}
-
 class Fit {
  public:
   Fit(const FitOptions& options, const Environment& environment)
       : options_(options), environment_(environment), base_(options.arguments) {
     resolve_arguments(base_);
-    // A plan is made for batches of the longest sequences, so that the data need not be read.
-    length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
-    evaluates_ = base_.do_eval || base_.do_predict || base_.eval_strategy != "no";
-    // The task is that of the run with the data, although the data is not read.
-    if (const TaskChoice task = task_of_file(base_, environment, posix_file_system()); task.problem_type)
-      base_.problem_type = problem_type_name(*task.problem_type);
-    if (base_.dataset_name != "dummy") base_.dataset_name.clear();
-    base_.train_file.clear();
-    base_.validation_file.clear();
-    base_.test_file.clear();
-    base_.max_seq_length = length_;
+    length_ = planned_length(base_);
+    evaluates_ = evaluates(base_);
+    base_ = without_data(base_, environment);
     effective_ = options.effective_batch_size.value_or(base_.train_batch_size.value_or(
         base_.per_device_train_batch_size * base_.gradient_accumulation_steps));
     base_.train_batch_size.reset();
@@ -194,7 +102,8 @@ class Fit {
     report.plan_only = plan_only_text();
     if (report.rows.empty() || report.rows.front().micro_batch == 0) refuse();
     const bool only_plans = !compares_cards() && is_plan_only(base_.device);
-    const FitCommand command = fit_command(options_.arguments, label_, only_plans);
+    const SearchedCommand command =
+        command_of_search(options_.arguments, label_, {.is_plan = only_plans, .is_for_one_gpu = true});
     const FitTableContext context{.subject = subject(),
                                   .command = command.words,
                                   .to_fill_in = command.to_fill_in,
@@ -550,6 +459,13 @@ std::vector<CardPrice> parse_prices(std::string_view text, std::string_view sour
 }
 
 FitReport fit_run(const FitOptions& options, const Environment& environment) {
+  if (options.arguments.pp_size > 1) {
+    throw_error(ErrorCode::kUsage,
+                "--pp_size {}: fit plans one process, and the stages of a pipeline have different plans; use "
+                "plimsoll "
+                "plan, which shows all stages, or leave --pp_size out",
+                options.arguments.pp_size);
+  }
   return Fit(options, environment).run();
 }
 

@@ -11,16 +11,20 @@
 #include "base/optimizer_table.h"
 #include "graph/passes/pass.h"
 #include "hardware/gpu_target.h"
+#include "hardware/rank_links.h"
 #include "models/config.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/disk_use.h"
 #include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "plan/search/suggest.h"
 #include "plimsoll/commands.h"
 #include "plimsoll/plan.h"
+#include "run/device_choice.h"
 #include "run/run_setup.h"
+#include "run/states_folder.h"
 #include "show/report/plan_table.h"
 #include "show/report/result_files.h"
 #include "tasks/task.h"
@@ -70,7 +74,9 @@ PlannedMemory memory_of(const Plan& plan) {
                        .recomputation = {},
                        .host_arena_bytes = plan.host_arena_bytes,
                        .host_lower_bound_bytes = plan.host_lower_bound_bytes,
-                       .host_by_purpose = purposes_of(host_purposes(plan), 0)};
+                       .host_by_purpose = purposes_of(host_purposes(plan), 0),
+                       .disk_bytes = plan.disk_bytes,
+                       .disk_staging_bytes = disk_use(plan).staging_bytes};
   for (const PhaseMemory& phase : anatomy.phases) {
     memory.phases.push_back({.name = std::string(phase_name(phase.phase)),
                              .by_purpose = purposes_of(phase.by_purpose, phase.gaps_bytes),
@@ -188,9 +194,9 @@ std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions
 
 // Plans the changes, and writes their text.
 void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels, size_t columns,
-                 PlanReport& report) {
+                 SharedGraphs& shared, PlanReport& report) {
   if (report.fits) {
-    const std::vector<Suggestion> savings = cheapest_savings(plan, run);
+    const std::vector<Suggestion> savings = cheapest_savings(plan, run, shared, available_threads());
     report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
     // The plan itself fits, and each of these changes needs less memory.
@@ -242,7 +248,8 @@ TableStyle table_style(const Environment& environment) {
 }
 
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            const TableStyle& style, const std::vector<BeamCost>& beams) {
+                            const TableStyle& style, const std::vector<BeamCost>& beams,
+                            SharedGraphs* shared) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -256,7 +263,10 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.table = plan_table(plan, labels, style.characters, style.columns);
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
-  if (savings == Savings::kPlan) add_changes(plan, run, labels, style.columns, report);
+  if (savings == Savings::kPlan) {
+    SharedGraphs none;
+    add_changes(plan, run, labels, style.columns, shared == nullptr ? none : *shared, report);
+  }
   if (plan.request.generation.num_pages > 0) report.generation = generation_of(plan, beams);
   report.savings += beam_table(plan, beams);
   report.modules = module_table(plan);
@@ -276,13 +286,23 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
   return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
 }
 
-}  // namespace
+// Returns the plan of the run, and of a pipeline that of the stage that needs the most memory, for which it changes the setup.
+Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs& shared) {
+  Plan plan = build_plan(setup.request, shared);
+  if (!plan.is_pipelined()) return plan;
+  const auto largest = std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes);
+  const int64_t stage = largest - plan.stages.begin();
+  if (stage == setup.facts.stage) return plan;
+  setup.facts.stage = setup.request.ranks.stage = stage;
+  return build_plan(setup.request, shared);
+}
 
-PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
-  const RunSetup setup = prepare_plan(arguments, environment);
-  const Plan plan = build_plan(setup.request);
+PlanReport report_of_setup(RunSetup setup, Savings savings, const Environment& environment) {
+  SharedGraphs shared;
+  const Plan plan = plan_of_largest_stage(setup, shared);
+  require_states_folder(plan, setup.arguments, posix_file_system(), 0, setup.arguments.nproc_per_node);
   PlanReport report =
-      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment));
+      make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), {}, &shared);
   report.warnings = setup.diagnostics.warnings;
   if (std::string text = redundant_accumulation(plan, setup.spec()); !text.empty())
     report.warnings.push_back(std::move(text));
@@ -290,9 +310,31 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
   return report;
 }
 
+}  // namespace
+
+PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
+  return report_of_setup(prepare_plan(arguments, environment), savings, environment);
+}
+
+PlanReport plan_run_with_links(const Arguments& arguments, const std::string& links,
+                               const Environment& environment, Savings savings) {
+  const RankLinks named = parse_rank_links(links);
+  RunSetup setup = prepare_plan(arguments, environment);
+  setup.facts.links = named;
+  const PlanRequest request = request_of(setup.spec());
+  setup.request.named_links = request.named_links;
+  setup.request.num_machines = request.num_machines;
+  if (request.ranks.count == 1)
+    setup.diagnostics.note(
+        "--links has no effect here: it describes links between processes, and this run has one");
+  return report_of_setup(std::move(setup), savings, environment);
+}
+
 void require_fit(const Arguments& arguments, const Environment& environment) {
-  const RunSetup setup = prepare_plan(arguments, environment);
-  require_fit(build_plan(setup.request), setup.spec(), setup.plan_labels);
+  RunSetup setup = prepare_plan(arguments, environment);
+  SharedGraphs shared;
+  const Plan plan = plan_of_largest_stage(setup, shared);
+  require_fit(plan, setup.spec(), setup.plan_labels);
 }
 
 ValueNames known_value_names() {

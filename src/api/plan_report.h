@@ -4,6 +4,7 @@
 #include "plan/compile/plan.h"
 #include "plan/request/request_of.h"
 #include "plan/search/change.h"
+#include "plan/search/shared_graphs.h"
 #include "plimsoll/plan.h"
 #include "show/report/quantities.h"
 
@@ -19,8 +20,10 @@ struct TableStyle {
 // Returns the style that the locale and the width of an environment allow (training.h).
 TableStyle table_style(const Environment& environment);
 
-// `beams`: what other numbers of beams cost a plan that generates texts.
+// `beams`: what other numbers of beams cost a plan that generates texts. `shared`: the graphs from which the plan was built, if its
+// savings are to be planned from them as well.
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
-                            const TableStyle& style = {}, const std::vector<BeamCost>& beams = {});
+                            const TableStyle& style = {}, const std::vector<BeamCost>& beams = {},
+                            SharedGraphs* shared = nullptr);
 
 }  // namespace plimsoll

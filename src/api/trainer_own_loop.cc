@@ -229,8 +229,14 @@ void Trainer::Impl::require_own_update() const {
     reason = "the weights are on a GPU, where a rule on the host cannot update them: give --use_cpu";
   } else if (planned.request.update.in_backward) {
     reason = "--optimizer_in_backward updates before all gradients are computed: leave it out";
+  } else if (planned.request.ranks.updates_on_first) {
+    reason = "--data_parallel_mode dp makes updates on the first process only: leave it out";
   } else if (planned.request.ranks.zero_stage != ZeroStage::kNone) {
     reason = "--zero_stage gives each process only its part of the gradients and states: leave it out";
+  } else if (planned.is_pipelined()) {
+    reason = "--pp_size gives each process only its layers: leave it out";
+  } else if (planned.request.update.states_on_disk) {
+    reason = "--offload_optimizer keeps the states on a disk, where a rule cannot update them: leave it out";
   } else if (planned.request.ranks.tensor_size > 1) {
     reason = "--tp_size gives each process only its part of the weights and gradients: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||

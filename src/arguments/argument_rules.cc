@@ -68,6 +68,24 @@ void check_optimizer(const Arguments& a) {
               did_you_mean(a.optim, names));
 }
 
+bool means_no_value(std::string_view text) {
+  return text.empty() || text == "None" || text == "null";
+}
+
+void check_offload(const Arguments& a) {
+  const std::string& value = a.offload_optimizer;
+  if (means_no_value(value) || bool_from_text(value) || !nvme_folder(a).empty()) return;
+  if (value == "nvme:" || value == "nvme") {
+    throw_error(ErrorCode::kUsage,
+                "--offload_optimizer {}: no folder is named; write nvme:/path/to/a/folder, on a disk with "
+                "room for the "
+                "optimizer's states",
+                value);
+  }
+  throw_error(ErrorCode::kUsage, "--offload_optimizer {}: expected True, False or nvme:FOLDER{}", value,
+              value == "cpu" || value == "host" ? "; True keeps the states in host memory" : "");
+}
+
 void check_device(const Arguments& a) {
   if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device is empty; give auto, cpu or cuda:0");
   if (!a.device.starts_with("cuda")) return;
@@ -168,6 +186,8 @@ void resolve_words(Arguments& a) {
   if (a.gradient_checkpointing == true || a.activation_checkpointing == true) a.recompute = "full";
   if (a.device == "cuda") a.device = "cuda:0";
   if (a.report_to == StringList{"none"}) a.report_to.clear();
+  if (means_no_value(a.offload_optimizer)) a.offload_optimizer = "False";
+  if (const auto flag = bool_from_text(a.offload_optimizer)) a.offload_optimizer = *flag ? "True" : "False";
   if (const auto flag = bool_from_text(a.resume_from_checkpoint)) {
     a.resume_from_checkpoint = *flag ? "True" : "";
   } else if (a.resume_from_checkpoint == "None" || a.resume_from_checkpoint == "null") {
@@ -254,6 +274,7 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
   check_budget(arguments);
   check_output(arguments);
   check_optimizer(arguments);
+  check_offload(arguments);
   check_device(arguments);
   refuse_what_is_not_here(arguments);
   resolve_words(arguments);

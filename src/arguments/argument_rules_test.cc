@@ -238,9 +238,40 @@ TEST(ResolveArguments, ZeroStage) {
     const std::string begin = "--zero_stage " + stage;
     EXPECT_TRUE(error_of({"--zero_stage", stage, "--optim", "adafactor"}).starts_with(begin + " divides"));
     EXPECT_TRUE(error_of({"--zero_stage", stage, "--offload_optimizer"}).starts_with(begin + " keeps"));
+    EXPECT_EQ(error_of({"--zero_stage", stage, "--offload_optimizer", "nvme:/nvme"}),
+              begin +
+                  " keeps the optimizer's states on the device, but --offload_optimizer nvme:/nvme stores "
+                  "them on a "
+                  "disk; give one of them");
     EXPECT_TRUE(error_of({"--zero_stage", stage, "--optimizer_in_backward", "--max_grad_norm", "0"})
                     .starts_with(begin + " sums"));
   }
+}
+
+TEST(ResolveArguments, OffloadOptimizer) {
+  const auto given = [](const std::vector<std::string>& words) { return parse(words).arguments; };
+  EXPECT_EQ(given({}).offload_optimizer, "False");
+  EXPECT_EQ(given({"--offload_optimizer"}).offload_optimizer, "True");
+  EXPECT_EQ(given({"--offload_optimizer", "no"}).offload_optimizer, "False");
+  EXPECT_FALSE(offloads_optimizer(given({"--no_offload_optimizer"})));
+  const Arguments disk = given({"--offload_optimizer", "nvme:/a b"});
+  EXPECT_TRUE(offloads_optimizer(disk));
+  EXPECT_EQ(nvme_folder(disk), "/a b");
+  EXPECT_EQ(nvme_folder(given({"--offload_optimizer"})), "");
+  EXPECT_EQ(error_of({"--offload_optimizer", "nvme:"}),
+            "--offload_optimizer nvme:: no folder is named; write nvme:/path/to/a/folder, on a disk with "
+            "room for the "
+            "optimizer's states");
+  EXPECT_EQ(
+      error_of({"--offload_optimizer", "cpu"}),
+      "--offload_optimizer cpu: expected True, False or nvme:FOLDER; True keeps the states in host memory");
+  // Settings that a program sets, and files of older versions.
+  Arguments arguments;
+  arguments.offload_optimizer = "";
+  static_cast<void>(resolve_arguments(arguments));
+  EXPECT_FALSE(offloads_optimizer(arguments));
+  EXPECT_EQ(arguments_from_json(R"({"offload_optimizer": true})").offload_optimizer, "True");
+  EXPECT_EQ(arguments_from_json(R"({"offload_optimizer": false})").offload_optimizer, "False");
 }
 
 TEST(ResolveArguments, TensorParallelism) {
@@ -252,6 +283,19 @@ TEST(ResolveArguments, TensorParallelism) {
       "in slices; give one of them");
   EXPECT_TRUE(error_of({"--tp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"})
                   .starts_with("--tp_size 2 needs the norm"));
+}
+
+TEST(ResolveArguments, PipelineParallelism) {
+  EXPECT_NO_THROW(parse({"--pp_size", "2", "--nproc_per_node", "4", "--pipeline_schedule", "gpipe"}));
+  EXPECT_NE(error_of({"--pp_size", "0"}).find("[1, 256]"), std::string::npos);
+  EXPECT_NE(error_of({"--pipeline_schedule", "interleaved"}).find("gpipe"), std::string::npos);
+  EXPECT_EQ(error_of({"--pp_size", "2", "--tp_size", "2"}),
+            "--pp_size 2 and --tp_size 2 together are not in this version; give one of them");
+  EXPECT_TRUE(error_of({"--pp_size", "2", "--zero_stage", "1"})
+                  .starts_with("--pp_size 2 divides the model by layers, and together with --zero_stage 1"));
+  EXPECT_TRUE(error_of({"--pp_size", "2", "--async_save"}).starts_with("the stages of --pp_size 2 write"));
+  EXPECT_TRUE(error_of({"--pp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"})
+                  .starts_with("--pp_size 2 needs the norm"));
 }
 
 // Returns, for any setting, a text of a value that differs from the default and from false.

@@ -90,6 +90,29 @@ constexpr std::array kExclusions = {
               "{0} keeps weights that the processes gather for the forward pass, which only --zero_stage 3 "
               "does, not {1}; give --zero_stage 3, or leave {0} out"},
     Exclusion{
+        {"data_parallel_mode", Is::kOneOf, "dp"},
+        {"zero_stage", Is::kNoneOf, "0"},
+        "{0} keeps all states of the optimizer on the first process, and {1} divides them; give one of them"},
+    Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
+              {"tp_size", Is::kNoneOf, "1"},
+              "{0} updates whole weights on the first process, and {1} divides them; give one of them"},
+    Exclusion{
+        {"data_parallel_mode", Is::kOneOf, "dp"},
+        {"optim", Is::kOneOf, "adafactor"},
+        "{0} is for optimizers whose states are numbers of one element each, but those of {1} are sums over "
+        "rows and columns; give --optim adamw_torch, or leave --data_parallel_mode out"},
+    Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
+              {"optimizer_in_backward", Is::kTrue},
+              "{0} sums all gradients before the update, but {1} does not wait for them; give one of them"},
+    Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
+              {"offload_optimizer", Is::kTrue},
+              "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one "
+              "of them"},
+    Exclusion{
+        {"zero_stage", Is::kNoneOf, "0"},
+        {"offload_optimizer", Is::kNoneOf, "False|True"},
+        "{0} keeps the optimizer's states on the device, but {1} stores them on a disk; give one of them"},
+    Exclusion{
         {"tp_size", Is::kNoneOf, "1"},
         {"zero_stage", Is::kNoneOf, "0"},
         "{0} divides weights by heads and by columns, and {1} divides them or their states in slices; give "
@@ -99,6 +122,24 @@ constexpr std::array kExclusions = {
         {"optimizer_in_backward", Is::kTrue},
         "{0} needs the norm of the gradients of all processes before the update, but {1} does not wait for "
         "it; give one of them"},
+    Exclusion{
+        {"pp_size", Is::kNoneOf, "1"},
+        {"async_save", Is::kTrue},
+        "the stages of {0} write different parts of a checkpoint, which {1} does not copy in this version; "
+        "give one of them"},
+    Exclusion{{"pp_size", Is::kNoneOf, "1"},
+              {"tp_size", Is::kNoneOf, "1"},
+              "{0} and {1} together are not in this version; give one of them"},
+    Exclusion{
+        {"pp_size", Is::kNoneOf, "1"},
+        {"zero_stage", Is::kNoneOf, "0"},
+        "{0} divides the model by layers, and together with {1} this is not in this version; give one of "
+        "them"},
+    Exclusion{{"pp_size", Is::kNoneOf, "1"},
+              {"optimizer_in_backward", Is::kTrue},
+              "{0} needs the norm of the gradients of all stages before the update, but {1} does not wait "
+              "for it; give "
+              "one of them"},
     Exclusion{
         {"deepspeed", Is::kGiven},
         {"fsdp", Is::kGiven},

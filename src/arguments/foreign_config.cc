@@ -246,6 +246,35 @@ void complete_schedule(const Json& scheduler, ForeignConfig& config) {
   }
 }
 
+// Joins the device of the optimizer's states with the folder that DeepSpeed names in a key of its own. The folder has no
+// effect for other devices. Errors: kUsage for the device nvme without a folder.
+void join_nvme_path(ForeignConfig& config) {
+  const auto value_of = [&](std::string_view path) {
+    return std::ranges::find_if(config.values, [&](const ForeignValue& value) {
+      return value.key != nullptr && value.key->path == path;
+    });
+  };
+  // The value of the setting in the table of keys.
+  constexpr std::string_view kNvmeFolder = "nvme:FOLDER";
+  constexpr std::string_view kPath = "zero_optimization.offload_optimizer.nvme_path";
+  const auto device = value_of("zero_optimization.offload_optimizer.device");
+  const auto folder = value_of(kPath);
+  const bool is_on_disk = device != config.values.end() && device->text == kNvmeFolder;
+  if (is_on_disk) {
+    if (folder == config.values.end() || folder->text.empty()) {
+      throw_error(ErrorCode::kUsage,
+                  "{} is {}, but the section has no nvme_path; add the folder of a disk with room for the "
+                  "optimizer's "
+                  "states",
+                  device->where, device->shown);
+    }
+    device->text = "nvme:" + folder->text;
+  }
+  if (folder == config.values.end()) return;
+  if (!is_on_disk) config.unused.emplace_back(kPath);
+  config.values.erase(folder);
+}
+
 }  // namespace
 
 ForeignConfig read_foreign_config(const ForeignKeys& table, std::string_view text, std::string_view name) {
@@ -259,6 +288,7 @@ ForeignConfig read_foreign_config(const ForeignKeys& table, std::string_view tex
   }
   ForeignConfig config = reader.take();
   if (scheduler.is_object()) complete_schedule(scheduler, config);
+  join_nvme_path(config);
   return config;
 }
 

@@ -303,12 +303,36 @@ TEST(Deepspeed, LaterRulesNameTheKey) {
       << message;
   EXPECT_EQ(changed_by({"--deepspeed", R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})"}),
             Names{"offload_optimizer=True"});
-  EXPECT_NE(
-      deepspeed_error(R"({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}})")
-          .find("'zero_optimization.offload_optimizer.device' is \"nvme\", which is not one of none, cpu"),
-      std::string::npos);
+  EXPECT_NE(deepspeed_error(R"({"zero_optimization": {"offload_optimizer": {"device": "disk"}}})")
+                .find("'zero_optimization.offload_optimizer.device' is \"disk\", which is not one of none, "
+                      "cpu, nvme"),
+            std::string::npos);
   EXPECT_TRUE(error_of({"--deepspeed", R"({"zero_optimization": {"stage": 4}})"})
                   .starts_with("--deepspeed: 'zero_optimization.stage': 4 is outside [0, 3]"));
+}
+
+// DeepSpeed names the folder of the states in a key of its own, in either order.
+TEST(Deepspeed, TheDeviceNvmeIsJoinedWithItsFolder) {
+  for (const char* section : {R"({"device": "nvme", "nvme_path": "/nvme/a b"})",
+                              R"({"nvme_path": "/nvme/a b", "device": "nvme"})"}) {
+    EXPECT_EQ(changed_by({"--deepspeed",
+                          fmt::format(R"({{"zero_optimization": {{"offload_optimizer": {}}}}})", section)}),
+              Names{"offload_optimizer=nvme:/nvme/a b"});
+  }
+  EXPECT_EQ(changed_by(
+                {"--deepspeed",
+                 R"({"zero_optimization": {"offload_optimizer": {"device": "cpu", "nvme_path": "/nvme"}}})"}),
+            Names{"offload_optimizer=True"});
+  for (const char* section : {R"({"device": "nvme"})", R"({"device": "nvme", "nvme_path": null})",
+                              R"({"device": "nvme", "nvme_path": ""})"}) {
+    const std::string message =
+        deepspeed_error(fmt::format(R"({{"zero_optimization": {{"offload_optimizer": {}}}}})", section));
+    EXPECT_NE(
+        message.find(
+            "'zero_optimization.offload_optimizer.device' is \"nvme\", but the section has no nvme_path"),
+        std::string::npos)
+        << message;
+  }
 }
 
 TEST(Deepspeed, AnUnknownKeyNamesTheNearestOne) {

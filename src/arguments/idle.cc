@@ -54,6 +54,10 @@ std::string of_warmup(const Arguments& a) {
   return fmt::format("with --lr_scheduler_type {}", a.lr_scheduler_type);
 }
 
+std::string of_pipeline(const Arguments& a) {
+  return a.pp_size > 1 ? "" : "without --pp_size";
+}
+
 std::string of_evaluations(const Arguments& a) {
   if (a.eval_strategy != "no") return {};
   return "without --eval_strategy steps or epoch";
@@ -152,6 +156,7 @@ constexpr IdleRule kRules[] = {
      [](const Arguments& a) -> std::string {
        return a.resume_from_checkpoint.empty() ? "without --resume_from_checkpoint" : "";
      }},
+    {"pipeline_schedule", of_pipeline},
 };
 
 }  // namespace

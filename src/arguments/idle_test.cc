@@ -42,6 +42,7 @@ const std::vector<Case>& cases() {
        "without --cache_dir, because tokens are then not cached"},
       {{"--dummy_num_samples", "7"}, {}, {"--dataset_name", "dummy"}, "without --dataset_name dummy"},
       {{"--dummy_seq_length", "7"}, {}, {"--dataset_name", "dummy"}, "without --dataset_name dummy"},
+      {{"--pipeline_schedule", "gpipe"}, {}, {"--pp_size", "2"}, "without --pp_size"},
       {{"--num_train_epochs", "5"},
        {"--max_steps", "9"},
        {},

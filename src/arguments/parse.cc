@@ -155,11 +155,11 @@ class CommandLine {
 
   // For an option whose value may be omitted: returns true if the next word is its value. That is the case for a word
   // that is one of the option's choices, True or False, or similar to a choice; a similar word is then refused with a
-  // suggestion.
+  // suggestion. Without choices, every word but the name of a settings file is its value.
   bool takes_next(const Option& option) const {
     if (!has_value_next()) return false;
     const Setting* setting = find_setting(option.name);
-    if (setting == nullptr || setting->info.range.empty()) return true;
+    if (setting == nullptr || setting->info.range.empty()) return !is_argument_file(words_[next_]);
     const std::string& next = words_[next_];
     const auto choices = split_choices(setting->info.range);
     return std::ranges::find(choices, std::string_view(next)) != choices.end() || bool_from_text(next) ||
@@ -221,7 +221,8 @@ class CommandLine {
       const std::string positive = name.substr(3);
       const Setting* setting = find_setting(positive);
       const OldName* old = find_old_name(positive);
-      if ((setting != nullptr && setting->is_flag()) || (old != nullptr && old->is_flag)) {
+      const bool is_flag = setting != nullptr && (setting->is_flag() || setting->info.unit == "flag");
+      if (is_flag || (old != nullptr && old->is_flag)) {
         option.name = positive;
         option.is_negated = true;
         return option;

@@ -63,6 +63,7 @@ TEST(RunCommands, HelpListsWhatTheCommandUses) {
       {"text_column_names", true, true, true},
       {"nproc_per_node", true, false, false},
       {"ddp_backend", true, false, false},
+      {"data_parallel_mode", true, false, false},
       {"ddp_timeout", false, false, false},
       {"max_restarts", false, false, false},
       {"async_save", true, false, false},

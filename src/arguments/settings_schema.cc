@@ -160,6 +160,8 @@ Json schema_of(const Setting& setting) {
     schema["type"] =
         info.unit == "flag" ? Json::array({"string", "boolean", "null"}) : Json::array({"string", "null"});
     if (info.name == "device") schema["pattern"] = kDevicePattern;
+    if (info.name == "offload_optimizer")
+      schema["pattern"] = fmt::format("{}|{}|^nvme:.|^$", kNoPattern, kYesPattern);
     if (info.name == "output_dir") schema["minLength"] = 1;
   }
   return schema;
@@ -194,6 +196,9 @@ Json values_of(const SettingState& state, const Setting& setting) {
       values.push_back(value);
       // The choice "no" may be written as a switch.
       if (value == "no") values.push_back(false);
+      if (setting.info.unit == "flag") {
+        if (const auto flag = bool_from_text(value)) values.push_back(*flag);
+      }
     }
   }
   return values;

@@ -41,6 +41,7 @@ constexpr ErrnoText kErrnoTexts[] = {
     {ELOOP, "ELOOP", "symbolic links lead in a circle; check the path"},
     {EXDEV, "EXDEV", "both names must be on one file system"},
     {ESTALE, "ESTALE", "the network file system lost the file; mount it again"},
+    {EWOULDBLOCK, "EWOULDBLOCK", "another run has it open; wait for its end or choose another folder"},
     {EOPNOTSUPP, "EOPNOTSUPP", "the file system cannot do this; choose a folder on another one"},
 };
 
@@ -115,6 +116,10 @@ std::string_view file_operation_name(FileOperation operation) {
       return "make link";
     case FileOperation::kReadLink:
       return "read link";
+    case FileOperation::kLock:
+      return "lock";
+    case FileOperation::kReserve:
+      return "reserve the space of";
   }
   return "?";
 }

@@ -47,6 +47,8 @@ enum class FileOperation : uint8_t {
   kRemoveFolder,
   kMakeLink,
   kReadLink,
+  kLock,
+  kReserve,
 };
 
 // Returns the verb that messages and traces use: "open", "create", "write", ...
@@ -116,6 +118,35 @@ class File {
   virtual std::shared_ptr<const FileMapping> map() const { return nullptr; }
 };
 
+// Offsets, sizes and addresses of direct transfers are multiples of this: a page, which is a multiple of the blocks of all
+// common disks.
+inline constexpr int64_t kBlockBytes = 4096;
+constexpr int64_t rounded_up_to_blocks(int64_t bytes) {
+  return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
+// A file of fixed size for data of this run only, which is read and written in any order. It is locked while it is open.
+// The destructor removes it. Its content is not durable. Thread-safe; what a read returns of bytes that are written at the
+// same time is not specified.
+class ScratchFile {
+ public:
+  virtual ~ScratchFile() = default;
+  // Fill the destination from `offset`, and write all of `bytes` at `offset`. Requires: if the file is direct, the offset,
+  // the size and the address in memory are multiples of kBlockBytes. Errors: kDevice, also if the file is shorter than it
+  // was made.
+  virtual void read(std::span<std::byte> destination, int64_t offset) const = 0;
+  virtual void write(std::span<const std::byte> bytes, int64_t offset) = 0;
+  // Returns true if transfers bypass the cache of the kernel (O_DIRECT). Some file systems refuse that.
+  virtual bool is_direct() const = 0;
+  virtual const std::string& path() const = 0;
+};
+
+// The room of a folder for new files.
+struct FolderSpace {
+  int64_t free_bytes = 0;    // for this user
+  bool is_writable = false;  // this user may create and remove files in it
+};
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -144,6 +175,12 @@ class FileSystem {
   virtual void make_link(const std::string& target, const std::string& path) = 0;
   // Returns the target of a symbolic link, or nothing if `path` is not a link or does not exist.
   virtual std::optional<std::string> read_link(const std::string& path) = 0;
+  // Creates a scratch file, whose bytes are zero, and reserves its space on the disk if the file system can do that.
+  // Replaces a file of this name that no process has locked: a killed run left it. Errors: kDevice, also if another
+  // process has the file open.
+  virtual std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) = 0;
+  // Requires: the folder exists.
+  virtual FolderSpace space_of(const std::string& folder) = 0;
 };
 
 // Returns the file system of this machine.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <utility>
 
 namespace plimsoll {
@@ -47,6 +48,38 @@ class FaultyFile final : public File {
  private:
   FaultyFileSystem& files_;
   std::unique_ptr<File> inner_;
+};
+
+// Several threads use a scratch file; the file system that counts its calls is used by one of them at a time.
+class FaultyScratchFile final : public ScratchFile {
+ public:
+  FaultyScratchFile(FaultyFileSystem& files, std::unique_ptr<ScratchFile> inner)
+      : files_(files), inner_(std::move(inner)) {}
+  void read(std::span<std::byte> destination, int64_t offset) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      files_.check_power();
+      files_.check_read(path());
+    }
+    inner_->read(destination, offset);
+  }
+  void write(std::span<const std::byte> bytes, int64_t offset) override {
+    {
+      const std::lock_guard lock(mutex_);
+      // A full disk writes whole blocks only.
+      const size_t half = bytes.size() / 2 / kBlockBytes * kBlockBytes;
+      files_.before(FileOperation::kWrite, path(), fmt::format(" {} at {}", bytes.size(), offset),
+                    [&] { inner_->write(bytes.first(half), offset); });
+    }
+    inner_->write(bytes, offset);
+  }
+  bool is_direct() const override { return inner_->is_direct(); }
+  const std::string& path() const override { return inner_->path(); }
+
+ private:
+  FaultyFileSystem& files_;
+  std::unique_ptr<ScratchFile> inner_;
+  mutable std::mutex mutex_;
 };
 
 }  // namespace
@@ -130,6 +163,15 @@ void FaultyFileSystem::make_link(const std::string& target, const std::string& p
 std::optional<std::string> FaultyFileSystem::read_link(const std::string& path) {
   check_power();
   return inner_.read_link(path);
+}
+
+std::unique_ptr<ScratchFile> FaultyFileSystem::create_scratch(const std::string& path, int64_t bytes) {
+  before(FileOperation::kReserve, path, fmt::format(" {}", bytes));
+  return std::make_unique<FaultyScratchFile>(*this, inner_.create_scratch(path, bytes));
+}
+FolderSpace FaultyFileSystem::space_of(const std::string& folder) {
+  check_power();
+  return inner_.space_of(folder);
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // A disk for tests: a file system in memory that guarantees only POSIX durability, and a wrapper that fails
 // or stops at any call.
 //
-// Not linked into the product. Not thread-safe.
+// Not linked into the product. Not thread-safe, except the scratch files.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,11 @@ class MemoryFileSystem final : public FileSystem {
   void remove_folder(const std::string& path) override;
   void make_link(const std::string& target, const std::string& path) override;
   std::optional<std::string> read_link(const std::string& path) override;
+  // The file is direct, so that it refuses what is not aligned.
+  std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override;
+  FolderSpace space_of(const std::string& folder) override;
+  // Sets what space_of() returns for every folder.
+  void set_space(FolderSpace space) { space_ = space; }
 
   struct Node;
 
@@ -66,6 +71,7 @@ class MemoryFileSystem final : public FileSystem {
   struct Place;
   Place locate(const std::string& path, FileOperation operation, bool follow_last, int depth = 0) const;
   std::shared_ptr<Node> root_;
+  FolderSpace space_{.free_bytes = int64_t{1} << 40, .is_writable = true};
 };
 
 // Thrown at a simulated power failure. It is neither an Error nor a std::exception, so no handler can mistake
@@ -108,6 +114,8 @@ class FaultyFileSystem final : public FileSystem {
   void remove_folder(const std::string& path) override;
   void make_link(const std::string& target, const std::string& path) override;
   std::optional<std::string> read_link(const std::string& path) override;
+  std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override;
+  FolderSpace space_of(const std::string& folder) override;
 
   // Called by the files that this object opens: records the call, then throws if this call must fail.
   // `partly` runs before the exception is thrown.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <deque>
 #include <utility>
 
@@ -61,6 +62,39 @@ class MemoryFile final : public File {
   const std::string& path() const override { return path_; }
 
  private:
+  std::shared_ptr<Node> node_;
+  std::string path_;
+};
+
+class MemoryScratchFile final : public ScratchFile {
+ public:
+  MemoryScratchFile(MemoryFileSystem& files, std::shared_ptr<Node> node, std::string path)
+      : files_(files), node_(std::move(node)), path_(std::move(path)) {}
+  MemoryScratchFile(const MemoryScratchFile&) = delete;
+  MemoryScratchFile& operator=(const MemoryScratchFile&) = delete;
+  ~MemoryScratchFile() override { files_.remove_file(path_); }
+
+  void read(std::span<std::byte> destination, int64_t offset) const override {
+    require(destination.data(), destination.size(), offset);
+    std::memcpy(destination.data(), node_->data.data() + offset, destination.size());
+  }
+  void write(std::span<const std::byte> bytes, int64_t offset) override {
+    require(bytes.data(), bytes.size(), offset);
+    std::memcpy(node_->data.data() + offset, bytes.data(), bytes.size());
+  }
+  bool is_direct() const override { return true; }
+  const std::string& path() const override { return path_; }
+
+ private:
+  void require(const std::byte* data, size_t bytes, int64_t offset) const {
+    PLIMSOLL_CHECK(reinterpret_cast<uintptr_t>(data) % kBlockBytes == 0 && bytes % kBlockBytes == 0 &&
+                       offset % kBlockBytes == 0 &&
+                       offset + narrow<int64_t>(bytes) <= std::ssize(node_->data),
+                   "{} bytes at offset {} of '{}' of {} are not whole blocks of it", bytes, offset, path_,
+                   node_->data.size());
+  }
+
+  MemoryFileSystem& files_;
   std::shared_ptr<Node> node_;
   std::string path_;
 };
@@ -295,6 +329,19 @@ std::optional<std::string> MemoryFileSystem::read_link(const std::string& path) 
   const Place place = locate(path, FileOperation::kReadLink, false);
   if (!place.node || place.node->kind != FileKind::kLink) return std::nullopt;
   return place.node->data;
+}
+
+std::unique_ptr<ScratchFile> MemoryFileSystem::create_scratch(const std::string& path, int64_t bytes) {
+  create(path);
+  const std::shared_ptr<Node> node = locate(path, FileOperation::kCreate, false).node;
+  node->data.assign(narrow<size_t>(bytes), '\0');
+  return std::make_unique<MemoryScratchFile>(*this, node, path);
+}
+
+FolderSpace MemoryFileSystem::space_of(const std::string& folder) {
+  const Place place = locate(folder, FileOperation::kStatus, true);
+  if (!place.node) throw FileError(FileOperation::kStatus, folder, ENOENT);
+  return space_;
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/scratch_file.h"
 
 namespace plimsoll {
 namespace {
@@ -215,6 +217,19 @@ class PosixFileSystem final : public FileSystem {
   }
   void make_link(const std::string& target, const std::string& path) override {
     if (::symlink(target.c_str(), path.c_str()) != 0) fail(FileOperation::kMakeLink, path);
+  }
+
+  std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
+    return create_posix_scratch(path, bytes);
+  }
+
+  FolderSpace space_of(const std::string& folder) override {
+    struct statvfs status {};
+    while (::statvfs(folder.c_str(), &status) != 0) {
+      if (errno != EINTR) fail(FileOperation::kStatus, folder);
+    }
+    return {.free_bytes = narrow<int64_t>(status.f_bavail) * narrow<int64_t>(status.f_frsize),
+            .is_writable = ::access(folder.c_str(), W_OK | X_OK) == 0};
   }
 
   std::optional<std::string> read_link(const std::string& path) override {

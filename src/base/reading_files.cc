@@ -60,6 +60,11 @@ class ReadingFiles final : public FileSystem {
   std::optional<std::string> read_link(const std::string& path) override {
     return posix_file_system().read_link(path);
   }
+  // A scratch file belongs to the process that creates it, which is the only one that reads it.
+  std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
+    return posix_file_system().create_scratch(path, bytes);
+  }
+  FolderSpace space_of(const std::string& folder) override { return posix_file_system().space_of(folder); }
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,7 +14,10 @@
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/launch.h"
+#include "cli/output.h"
 #include "cli/progress.h"
+#include "plimsoll/disk.h"
 #include "plimsoll/experiments.h"
 #include "plimsoll/report.h"
 
@@ -53,7 +57,13 @@ class Bench {
     std::signal(SIGTERM, on_stop);
     if (words_.calibrate)
       return (is_for_gpu() ? calibrate_gpu() : calibrate()) ? 0 : static_cast<int>(ErrorCode::kInterrupted);
-    if (words_.experiments || is_for_gpu()) device_ = device();
+    if (words_.experiments || words_.parallel || is_for_gpu()) device_ = device();
+    if (words_.parallel && num_ranks_ < 2) {
+      throw Error(
+          ErrorCode::kUsage,
+          "bench: --parallel compares how several processes train together, and these arguments start "
+          "one; give --nproc_per_node 2 or more, with --use_cpu for CPUs");
+    }
     // Errors in the arguments are reported before the first run.
     chosen_experiments();
     if (words_.peer && !ask_peer()) return static_cast<int>(ErrorCode::kInterrupted);
@@ -81,17 +91,23 @@ class Bench {
  private:
   // Runs a process to find the device, so that this process never opens a GPU, whose context would count in
   // the memory of every row.
-  ExperimentDevice device() const {
+  ExperimentDevice device() {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
                                    "--json",        words_.output_dir + "/device.json"};
     for (const std::string& word : device_arguments()) words.push_back(word);
+    num_ranks_ = words_.parallel ? parse_arguments(words_.more).arguments.nproc_per_node : 1;
+    if (num_ranks_ > 1) words.insert(words.end(), {"--nproc_per_node", std::to_string(num_ranks_)});
     Child child(words, words_.output_dir + "/device.log");
     while (child.is_running(1000)) {
     }
     if (child.exit_code() != 0) fail_as(child, "");
-    const bool on_gpu =
-        read_file(words_.output_dir + "/device.json").find("\"gpu\": null") == std::string::npos;
+    const std::string plan = read_file(words_.output_dir + "/device.json");
+    const bool on_gpu = plan.find("\"gpu\": null") == std::string::npos;
+    // Without --nproc_per_node the plan has one rank per visible GPU.
+    constexpr std::string_view kRanks = "\"ranks\": ";
+    if (const size_t at = plan.find(kRanks); words_.parallel && at != std::string::npos)
+      num_ranks_ = std::atoll(plan.c_str() + at + kRanks.size());
     fs::remove(words_.output_dir + "/device.json");
     fs::remove(words_.output_dir + "/device.log");
     return on_gpu ? ExperimentDevice::kGpu : ExperimentDevice::kCpu;
@@ -99,7 +115,9 @@ class Bench {
 
   std::vector<Experiment> chosen_experiments() const {
     const std::vector<Experiment> all = words_.experiments ? document_experiments(device_, words_.more)
-                                                           : sweep_experiments(words_.sweeps, words_.more);
+                                        : words_.parallel
+                                            ? parallel_experiments(device_, num_ranks_, words_.more)
+                                            : sweep_experiments(words_.sweeps, words_.more);
     require_names(all, words_.rerun, "--rerun");
     return only_experiments(all, words_.only);
   }
@@ -200,7 +218,10 @@ class Bench {
       if (entry.path().filename() != "row.json") fs::remove_all(entry.path());
     }
     fs::create_directories(folder);
-    std::vector<std::string> words{own_program(), "bench", "--one_run"};
+    std::vector<std::string> words;
+    if (!run.environment.empty()) words.emplace_back("env");
+    words.insert(words.end(), run.environment.begin(), run.environment.end());
+    words.insert(words.end(), {own_program(), "bench", "--one_run"});
     words.insert(words.end(), run.words.begin(), run.words.end());
     words.insert(words.end(), {"--output_dir", folder});
     return {words, folder + "/output.txt"};
@@ -361,14 +382,24 @@ class Bench {
 
   BenchWords words_;
   ExperimentDevice device_ = ExperimentDevice::kCpu;
+  int64_t num_ranks_ = 1;  // of each run of --parallel
   std::vector<ExperimentRow> rows_;
 };
 
 // Runs in the process of one row: trains as `train` does, but does not save the weights, which are not
-// needed.
+// needed. A row of several ranks starts them, with the same words.
 int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
+  const std::optional<int> num_local = num_local_ranks(process_environment());
+  if (!num_local && arguments.nproc_per_node > 1) {
+    RankCommand command{.words = {own_program(), "bench", "--one_run"},
+                        .num_ranks = static_cast<int>(arguments.nproc_per_node)};
+    command.words.insert(command.words.end(), words.begin(), words.end());
+    return launch_ranks(command);
+  }
+  if (num_local) join_repeated_signals();
+  if (!is_first_rank(process_environment())) leave_output_to_first_rank();
   Trainer trainer(arguments, Task::kTrain, program_environment());
   // The bench itself wrote the arguments, so remarks about them are not printed.
   Remarks none({}, {});
@@ -380,6 +411,20 @@ int run_one(const std::vector<std::string>& words) {
   if (arguments.do_eval) trainer.save_metrics("eval", trainer.evaluate());
   trainer.save_metrics("train", metrics);
   print(format_memory(trainer.memory()));
+  return 0;
+}
+
+int run_bench_disk(const std::string& folder) {
+  constexpr int64_t kFileBytes = int64_t{512} << 20;
+  const DiskBenchReport report = bench_disk(folder, kFileBytes, program_environment());
+  char rates[120];
+  std::snprintf(rates, sizeof rates, "  read %.2f GB/s, write %.2f GB/s, both at a time %.2f GB/s together\n",
+                report.read_gb_per_s, report.write_gb_per_s, report.both_gb_per_s);
+  print("disk of " + folder + ", a file of " + std::to_string(report.file_bytes >> 20) + " MiB, " +
+        (report.is_direct ? "direct transfers"
+                          : "through the kernel's cache, because the file system refuses direct transfers") +
+        "\n" + rates + "wrote " + report.path +
+        ", which plans with --offload_optimizer nvme:FOLDER on this disk read");
   return 0;
 }
 
@@ -395,6 +440,7 @@ int run_bench(const std::vector<std::string>& words) {
   }
   const BenchWords bench_words = read_bench_words(read);
   if (bench_words.links) return run_bench_links(bench_words, words);
+  if (!bench_words.disk_folder.empty()) return run_bench_disk(bench_words.disk_folder);
   return Bench(bench_words).run();
 }
 

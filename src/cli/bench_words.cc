@@ -101,6 +101,7 @@ void refuse_dry_run(const std::vector<std::string>& words) {
 BenchWords read_bench_words(const CommandWords& words) {
   BenchWords read;
   read.experiments = words.has("experiments");
+  read.parallel = words.has("parallel");
   read.calibrate = words.has("calibrate");
   read.peer = words.has("peer");
   read.output_dir = words.value("output_dir", read.output_dir);
@@ -118,19 +119,25 @@ BenchWords read_bench_words(const CommandWords& words) {
                   "bench: --seconds has no effect without --links; omit it, or give --links");
     read.links_options.seconds_per_size = seconds_of(words.value("seconds"));
   }
+  read.disk_folder = words.value("disk");
   if (words.has("repeats")) read.repeats = repeats_of(words.value("repeats"));
   read.more = words.rest;
-  if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) +
-          (read.links ? 1 : 0) !=
+  if ((read.experiments ? 1 : 0) + (read.parallel ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) +
+          (read.calibrate ? 1 : 0) + (read.links ? 1 : 0) + (words.has("disk") ? 1 : 0) !=
       1) {
     throw Error(
         ErrorCode::kUsage,
-        "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate, or --links");
+        "bench: give --experiments, or --parallel, or --sweep NAME=VALUE,VALUE once or more, or --calibrate, "
+        "or --links, or --disk FOLDER");
+  }
+  if (words.has("disk") && !read.more.empty()) {
+    throw Error(ErrorCode::kUsage, "bench: --disk measures a disk and no run, so that " + read.more.front() +
+                                       " has no effect; omit it");
   }
   refuse_dry_run(read.more);
   // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not
   // by their speed.
-  if (read.repeats == 0) read.repeats = read.experiments ? kRepeats : 1;
+  if (read.repeats == 0) read.repeats = read.experiments || read.parallel ? kRepeats : 1;
   if (!read.peer) return read;
   if (read.peer_script.empty()) read.peer_script = own_peer_script();
   std::error_code ignored;

@@ -13,9 +13,11 @@ namespace plimsoll::cli {
 
 struct BenchWords {
   bool experiments = false;
+  bool parallel = false;
   bool calibrate = false;
   bool peer = false;
   bool links = false;
+  std::string disk_folder = {};  // of --disk
   LinkBenchOptions links_options;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "cli/command.h"
+#include "plimsoll/fit_ranks.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -97,6 +98,39 @@ FitWords read_words(const CommandWords& words) {
   return read;
 }
 
+// Searches how a number of GPUs trains together.
+int fit_gpus(const CommandWords& words) {
+  for (const char* name : {"prices", "epoch_samples", "all_methods"}) {
+    if (words.has(name))
+      throw Error(ErrorCode::kUsage, std::string("fit: --") + name + " has no effect with --gpus; omit it");
+  }
+  RankFitOptions options;
+  options.gpus = whole_number("--gpus", words.value("gpus"));
+  options.links = words.value("links");
+  if (words.has("effective_batch_size"))
+    options.effective_batch_size =
+        whole_number("--effective_batch_size", words.value("effective_batch_size"));
+  std::vector<std::string> rest = words.rest;
+  if (words.has("memory")) {
+    check_memory(words.value("memory"));
+    rest.insert(rest.end(), {"--memory_limit", words.value("memory")});
+  }
+  if (words.has("device")) {
+    const std::string device = words.value("device");
+    if (device == "all" || device.find(',') != std::string::npos)
+      throw Error(ErrorCode::kUsage, "fit: --gpus searches for one card, but --device " + device +
+                                         " names several; give one, such as --device h100");
+    rest.insert(rest.end(), {"--device", device});
+  }
+  const ParseResult parsed = parse_arguments(rest);
+  set_verbosity(parsed.arguments);
+  say_all(parsed.warnings, parsed.notes);
+  options.arguments = parsed.arguments;
+  const RankFitReport report = fit_ranks(options, program_environment());
+  print(words.has("json") ? report.json : report.table);
+  return 0;
+}
+
 }  // namespace
 
 int run_fit(const std::vector<std::string>& words) {
@@ -106,6 +140,9 @@ int run_fit(const std::vector<std::string>& words) {
     print(command_screen(command, sorted.help_topic));
     return sorted.help ? 0 : static_cast<int>(ErrorCode::kUsage);
   }
+  if (sorted.has("gpus")) return fit_gpus(sorted);
+  if (sorted.has("links"))
+    throw Error(ErrorCode::kUsage, "fit: --links has no effect without --gpus; omit it, or give --gpus 64");
   const FitWords read = read_words(sorted);
   if (!read.options.prices.empty() && read.options.devices.empty())
     throw Error(ErrorCode::kUsage, "fit: --prices compares cards: give --device all, or several (l4,t4)");

@@ -138,7 +138,7 @@ class RankRun {
   int run() {
     const int port = free_port();
     for (int rank = 0; rank < command_.num_ranks; ++rank) start(rank, port);
-    // The reader of the messages may end before the ranks. The ranks do not inherit the action.
+    // Messages to a reader that has ended must not end this process. The ranks do not inherit the setting.
     const IgnoredSigpipe ignored;
     while (is_running()) {
       wait_for_event();

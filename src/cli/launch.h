@@ -16,7 +16,7 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// How the ranks of a run are started again.
+// The next start of the ranks of a run that has failed.
 struct Restart {
   Variables variables;  // set in addition to those of every rank
   std::string origin;   // "resuming from out/checkpoint-10", for the message
@@ -25,7 +25,7 @@ struct Restart {
 struct RankCommand {
   std::vector<std::string> words;  // the program and its arguments, the same for all ranks
   int num_ranks = 1;
-  // How often the ranks are started again, and the function that returns how. It is called when all have ended.
+  // The most restarts after failures, and the function that describes the next one. It is called when all ranks have ended.
   int max_restarts = 0;
   std::function<Restart()> prepare_restart = {};
   // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed. They may save.

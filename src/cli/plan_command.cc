@@ -51,6 +51,10 @@ int run_plan(const std::vector<std::string>& words) {
     throw Error(ErrorCode::kUsage, "plan: --experiments and --phase exclude each other; give one of them");
   if (sorted.has("prompt_length") && !generates)
     throw Error(ErrorCode::kUsage, "plan: --prompt_length is for --phase generate, which is not given");
+  if (sorted.has("links") && (generates || sorted.has("experiments"))) {
+    throw Error(ErrorCode::kUsage, "plan: --links is for the training of one run; omit it, or omit --" +
+                                       std::string(generates ? "phase" : "experiments"));
+  }
   ParseResult parsed = parse_arguments(sorted.rest);
   if (sorted.has("experiments")) return plan_table(sorted, parsed.arguments);
   set_verbosity(parsed.arguments);
@@ -59,9 +63,12 @@ int run_plan(const std::vector<std::string>& words) {
       parsed.notes.push_back(std::move(note));
   }
   Remarks remarks(parsed.warnings, parsed.notes);
-  const PlanReport report = generates ? plan_generation(parsed.arguments, prompt_length(sorted),
-                                                        program_environment(), Savings::kPlan)
-                                      : plan_run(parsed.arguments, program_environment(), Savings::kPlan);
+  const PlanReport report =
+      generates
+          ? plan_generation(parsed.arguments, prompt_length(sorted), program_environment(), Savings::kPlan)
+      : sorted.has("links") ? plan_run_with_links(parsed.arguments, sorted.value("links"),
+                                                  program_environment(), Savings::kPlan)
+                            : plan_run(parsed.arguments, program_environment(), Savings::kPlan);
   if (std::string note =
           unused_note(generates ? RunCommand::kGenerate : RunCommand::kPlan, parsed.explicitly_set);
       !note.empty())

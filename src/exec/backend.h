@@ -8,8 +8,10 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "device/cpu/arena.h"
 #include "exec/arena_map.h"
 #include "exec/bound_op.h"
@@ -46,11 +48,24 @@ constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
 }
 
+// The file in which a plan keeps values on a disk. The executor creates it, and its destructor removes it.
+struct DiskFile {
+  FileSystem* files = nullptr;  // not owned
+  std::string path = {};
+};
+
+// Creates the file of the values that a plan keeps on a disk, and the threads that read and write it. Returns null if the plan
+// keeps none there. `make_memory` is called with the largest number of transfers of a segment. Errors: kDevice.
+std::unique_ptr<DiskTransfers> make_disk_transfers(
+    const Plan& plan, const DiskFile& disk,
+    const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);
+
 // Options of an executor that do not affect the plan.
 struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
   RankConnections connections = {};  // to the other ranks, if the plan has several
   int gpu_ordinal = 0;               // the GPU to run on, among the visible ones
+  DiskFile disk = {};                // if the plan keeps values on a disk
   // For tests, on a CPU: does each copy as late as the plan allows instead of as early.
   bool late_copies = false;
   // For tests, on a CPU: runs what is enqueued only when the host waits for it, so that a run trains ahead as on a
@@ -62,8 +77,10 @@ class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
 
-  // Returns the addresses of a space's arena as ops see them.
+  // Returns the addresses of a space's arena as ops see them. Requires: a space in memory.
   virtual const ArenaMap& arena(Space space) const = 0;
+  // Returns the file of the values on a disk; null if the plan has none.
+  virtual DiskTransfers* disk() const { return nullptr; }
   // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU it
   // is in the arena. On a GPU it is in pinned memory that holds a copy of that part of the arena.
   virtual std::byte* exchange(int64_t offset) const = 0;

@@ -11,6 +11,7 @@
 #include "base/view.h"
 #include "device/comm/gpu_communicator.h"
 #include "exec/arena_map.h"
+#include "exec/disk_transfers.h"
 #include "graph/ops/op.h"
 #include "graph/ops/slice.h"
 #include "plan/compile/kernel_choice.h"
@@ -24,10 +25,11 @@ struct BoundOp {
   uint32_t index = 0;  // index of the op in its program
 };
 
-// The arenas of both spaces.
+// The arenas of both memory spaces, and the file of the values on a disk, or null if the plan has none.
 struct ArenaMaps {
   const ArenaMap& device;
   const ArenaMap& host;
+  DiskTransfers* disk = nullptr;
   const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
 };
 
@@ -35,13 +37,14 @@ struct ArenaMaps {
 class BindContext {
  public:
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
-              const RankConnections& connections, uint32_t index)
+              const RankConnections& connections, uint32_t index, int64_t slot = 0)
       : plan_(plan),
         program_(program),
         bucket_(bucket),
         arenas_(arenas),
         connections_(connections),
-        index_(index) {}
+        index_(index),
+        slot_(slot) {}
 
   const Op& op() const { return program_.graph.ops()[index_]; }
   OpView view() const { return {program_.graph, op()}; }
@@ -52,6 +55,15 @@ class BindContext {
   const OpSchema& schema() const { return schema_of(op()); }
 
   Queue queue() const { return program_.ops[index_].queue; }
+  uint32_t queue_end() const { return program_.ops[index_].queue_end; }
+
+  // Returns the transfers from and to the disk. Errors: kInternal if the plan keeps nothing there.
+  DiskTransfers& disk() const {
+    PLIMSOLL_CHECK(arenas_.disk != nullptr, "'{}' without a file on a disk", op().def->name());
+    return *arenas_.disk;
+  }
+  // Returns the offset of an operand in its space.
+  int64_t offset_of(ValueId id) const { return program_.offsets[index_of(id)]; }
 
   bool has_input(int i) const { return view().has_input(i); }
   // Returns the operand, or a null view if the operand is absent or has no memory. Inputs and outputs are numbered by the
@@ -111,6 +123,7 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
+  int64_t slot_;  // the slot of the micro-batch (ProgramPlan::num_slots)
 };
 
 // Read inputs that the host wrote before the run. If a flag or a random counter is absent, the default is returned.

@@ -27,6 +27,17 @@ Executor::Executor(const Plan& plan, const ExecutorOptions& options)
   }
 }
 
+Executor::~Executor() {
+  Communicator* stages = plan_.is_pipelined() ? connections_.of(MeshAxis::kPipeline).ranks : nullptr;
+  for (int stage = 0; stages != nullptr && stage < stages->size(); ++stage) {
+    try {
+      stages->wait_sent(stage);
+    } catch (const Error&) {
+      return;
+    }
+  }
+}
+
 Executor::Program& Executor::program_of(std::string_view name) {
   return const_cast<Program&>(std::as_const(*this).program_of(name));
 }
@@ -49,6 +60,8 @@ View Executor::tensor(const std::string& name) {
     run_deferred_updates();
     backend_->wait();
   }
+  PLIMSOLL_CHECK(buffer.space != Space::kDisk, "'{}' is on a disk, which is read and written by copies",
+                 name);
   // On a CPU both arenas are directly accessible.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
@@ -56,8 +69,22 @@ View Executor::tensor(const std::string& name) {
 }
 
 void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
+  if (const int64_t owner = plan_.owner_of(name); owner >= 0)
+    return read_of_stage(owner, name, offset, bytes);
+  read_here(name, offset, bytes);
+}
+
+void Executor::read_of_stage(int64_t owner, const std::string& name, int64_t offset,
+                             std::span<std::byte> bytes) {
+  Communicator* stages = connections_.of(MeshAxis::kPipeline).ranks;
+  PLIMSOLL_CHECK(stages != nullptr, "'{}' belongs to a stage of a pipeline that is not connected", name);
+  if (stages->rank() == owner) read_here(name, offset, bytes);
+  stages->broadcast(bytes, static_cast<int>(owner));
+}
+
+void Executor::read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
-    return read_split(split->second, offset, bytes, &Executor::read);
+    return read_split(split->second, offset, bytes, &Executor::read_here);
   const PersistentBuffer& buffer = plan_.buffer(name);
   if (!buffer.is_whole()) return read_divided(buffer, offset, bytes);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
@@ -69,6 +96,10 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
 void Executor::write(const std::string& name, int64_t offset, std::span<const std::byte> bytes) {
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return write_split(split->second, offset, bytes);
+  if (plan_.is_pipelined() && !plan_.has_tensor(name)) {
+    PLIMSOLL_CHECK(plan_.owner_of(name) >= 0, "no stage of the pipeline has '{}'", name);
+    return;
+  }
   const PersistentBuffer& buffer = plan_.buffer(name);
   run_deferred_updates();
   if (!buffer.is_whole()) {
@@ -155,13 +186,27 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
   }
 }
 
+Executor::OwnBytes Executor::own_bytes_of_stage(const std::string& name) const {
+  if (plan_.owner_of(name) != plan_.request.ranks.stage) return {};
+  const ValueType type = plan_.type_of(name);
+  const int64_t width = dtype_bytes(type.dtype), elements = type.shape.elements({});
+  const Communicator* ranks = connections_.of(MeshAxis::kData).ranks;
+  const int64_t rank = ranks == nullptr ? 0 : ranks->rank(), count = ranks == nullptr ? 1 : ranks->size();
+  const int64_t share = (elements + count - 1) / count;
+  return {.begin = std::min(elements, rank * share) * width,
+          .end = std::min(elements, (rank + 1) * share) * width};
+}
+
 Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
+  if (plan_.is_pipelined()) return own_bytes_of_stage(name);
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
     // Each half has 2 bytes per element, and the weight has 4. The ranks may divide one half only.
     const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
     return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
   }
   const PersistentBuffer& buffer = plan_.buffer(name);
+  PLIMSOLL_CHECK(!buffer.split,
+                 "'{}' is divided by a tensor-parallel group, so that no rank has a slice of it", name);
   const int64_t whole = buffer.whole_elements();
   const int64_t width = dtype_bytes(buffer.type.dtype);
   if (!buffer.divided) return {.begin = 0, .end = whole * width};
@@ -174,8 +219,8 @@ void Executor::read_own(const std::string& name, int64_t offset, std::span<std::
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
     return read_split(split->second, offset, bytes, &Executor::read_own);
   const PersistentBuffer& buffer = plan_.buffer(name);
-  if (!buffer.divided) return read(name, offset, bytes);
   const OwnBytes own = own_bytes(name);
+  if (!buffer.divided) return read_here(name, offset, bytes);
   PLIMSOLL_CHECK(offset >= own.begin && offset + std::ssize(bytes) <= own.end,
                  "{} bytes from {} on of '{}', of which this rank has {} to {}", bytes.size(), offset, name,
                  own.begin, own.end);
@@ -311,7 +356,7 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
   std::fill(destination + values.size(), destination + count, unused);
 }
 
-void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator) {
+void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator, int64_t slot) {
   Program& target = program_of(name);
   const int64_t tokens = batch.size().tokens;
   const int64_t sequences = batch.size().sequences;
@@ -321,7 +366,8 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   target.bucket = bucket;
   target.staged = {
       .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
-  target.bound = &bound_for(target, bucket);
+  PLIMSOLL_CHECK(slot >= 0 && slot < target.plan->num_slots, "slot {} of {}", slot, target.plan->num_slots);
+  target.bound = &bound_for(target, bucket, slot);
   backend_->before_host_writes(Inputs::kBatch);
   for (const PersistentBuffer* input : target.inputs) {
     switch (input->input.source) {
@@ -392,7 +438,8 @@ ConstView Executor::fetched(const std::string& name) {
 
 StepOutputs Executor::fetched_step() {
   const bool scales = plan_.scales_loss();
-  return {.loss = fetched("loss").load(0),
+  const bool has_loss = plan_.persistent_by_name.contains("loss");
+  return {.loss = has_loss ? fetched("loss").load(0) : 0.0,
           .grad_norm = fetched("grad_norm").load(0),
           .is_finite = fetched("finite").load(0) != 0.0,
           .first_bad = bad_gradient(fetched("first_bad")),
@@ -400,15 +447,15 @@ StepOutputs Executor::fetched_step() {
           .skipped_steps = scales ? read_integer(fetched("skipped_steps")) : 0};
 }
 
-BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
-  BoundProgram& bound = target.by_size[{bucket.tokens, bucket.label_rows()}];
+BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, int64_t slot) {
+  BoundProgram& bound = target.by_size[{bucket.tokens, bucket.label_rows(), slot}];
   if (!bound.ops.empty()) return bound;
   bound.plan = target.plan;
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost)};
-    const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i);
+    const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
+    const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, slot);
     bound.ops.push_back(
         {.run = backend_->bind(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
   }
@@ -420,9 +467,29 @@ void Executor::refresh_copies() {
   for (const WeightCopy& pair : plan_.weight_copies) {
     const PersistentBuffer& weight = plan_.buffer(pair.weight);
     const PersistentBuffer& copy = plan_.buffer(pair.copy);
+    if (weight.space == Space::kDisk) {
+      copy_weights_from_disk(weight, copy);
+      continue;
+    }
     backend_->copy_weights(ConstView{backend_->arena(weight.space).at(weight.offset), weight.type.dtype},
                            View{backend_->arena(copy.space).at(copy.offset), copy.type.dtype},
                            weight.elements());
+  }
+}
+
+// Rounds a weight piece by piece, in a buffer that the device can read.
+void Executor::copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy) {
+  const int64_t width = dtype_bytes(weight.type.dtype), copy_width = dtype_bytes(copy.type.dtype);
+  const std::span<std::byte> piece = backend_->disk()->idle_buffer();
+  const int64_t at_once = std::ssize(piece) / width;
+  for (int64_t first = 0; first < weight.elements(); first += at_once) {
+    const int64_t count = std::min(at_once, weight.elements() - first);
+    backend_->read(weight.space, weight.offset + first * width,
+                   piece.first(static_cast<size_t>(count * width)));
+    backend_->copy_weights(
+        ConstView{piece.data(), weight.type.dtype},
+        View{backend_->arena(copy.space).at(copy.offset + first * copy_width), copy.type.dtype}, count);
+    backend_->wait();
   }
 }
 
@@ -501,8 +568,8 @@ void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {
 std::vector<UpdatedParameter> Executor::updated_parameters() {
   const ProgramPlan& program_plan = *program_of(kTrainProgram).plan;
   const Graph& graph = program_plan.graph;
-  PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,
-                 "the states are in the host's memory, and updates work on copies of them");
+  PLIMSOLL_CHECK(plan_.host_arena_bytes == 0 && plan_.disk_bytes == 0,
+                 "the states are in the host's memory or on a disk, and updates work on copies of them");
   backend_->wait();
   const auto view_of = [&](ValueId id) {
     return View{backend_->arena(Space::kDevice).at(program_plan.offsets[index_of(id)]),
@@ -536,11 +603,15 @@ View BindContext::place(ValueId id) const {
   const int64_t offset = program_.offsets[index_of(id)];
   if (offset < 0) return {};
   const Value& value = program_.graph.value(id);
+  PLIMSOLL_CHECK(value.space != Space::kDisk, "'{}' works on '{}', which is on a disk", op().def->name(),
+                 value.name);
   const int64_t arena_bytes = plan_.arena_bytes_of(value.space);
   PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes, "'{}' ends at {} in an arena of {} bytes",
                  value.name, offset + value.bytes(bucket_), arena_bytes);
   if (value.bytes(program_.bucket) == 0) return {arenas_.device.at(0), value.type.dtype};
-  return {arenas_.of(value.space).at(offset), value.type.dtype};
+  if (value.space == Space::kDevice)
+    return {arenas_.device.at(program_.in_slot(offset, slot_)), value.type.dtype};
+  return {arenas_.host.at(offset), value.type.dtype};
 }
 
 bool BindContext::is_constant_weight(int i) const {

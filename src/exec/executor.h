@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "device/cpu/arena.h"
@@ -22,7 +23,7 @@ namespace plimsoll {
 
 // The outputs of a step for the host.
 struct StepOutputs {
-  double loss = 0;  // loss of the last micro-batch
+  double loss = 0;  // loss of the last micro-batch; 0 in a stage of a pipeline that does not compute it
   double grad_norm = 0;
   bool is_finite = false;      // the loss and all gradients are finite; otherwise nothing was updated
   std::string first_bad = {};  // the first gradient that is not finite, or ""
@@ -43,6 +44,10 @@ class Executor {
  public:
   // Allocates the arena and fills it. The plan must outlive the executor. Errors: kDevice if memory is refused.
   explicit Executor(const Plan& plan, const ExecutorOptions& options = {});
+  // Waits until other stages of a pipeline have received what this one sent from the arena, unless a rank has failed.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
   // Returns true if enqueued work may run while the host reads what was fetched before.
   bool runs_ahead() const { return runs_ahead_; }
@@ -60,7 +65,8 @@ class Executor {
   // Reads or writes part of any persistent buffer on any device, starting `offset` bytes after its begin. A split weight is
   // read and written as fp32, in whole elements. Waits for the device. If the ranks divide the buffer, the bytes are those of the
   // whole value: every rank has to read the same parts in the same order, because the owners send them to the others, and has to
-  // write all parts, of which it keeps its slice.
+  // write all parts, of which it keeps its slice. The same holds for a weight or a state of another stage of a pipeline, of which this
+  // rank keeps nothing.
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
@@ -70,15 +76,17 @@ class Executor {
     int64_t end = 0;
   };
   // Returns the bytes of a persistent buffer, or of a split weight as fp32, that this rank has: all of them unless the ranks divide
-  // it.
+  // it. Of a pipeline, the ranks of the first stage that has the buffer divide its bytes among them, and the others have none.
+  // Requires: no tensor-parallel group divides it.
   OwnBytes own_bytes(const std::string& name) const;
-  // Reads like read(), but without an exchange between the ranks. Requires: the bytes are among own_bytes().
+  // Reads like read(), but without an exchange between the ranks. Requires: as own_bytes(); the bytes are among these.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
   // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
   // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
-  // program declares, or that contains a row number outside its table.
-  void stage(std::string_view program, const TensorBatch& batch, double denominator);
+  // program declares, or that contains a row number outside its table. `slot`: that of the micro-batch, if the program has several
+  // (ProgramPlan::num_slots). The batch is staged once before each segment that it runs in, unless no other was staged in between.
+  void stage(std::string_view program, const TensorBatch& batch, double denominator, int64_t slot = 0);
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
@@ -145,6 +153,11 @@ class Executor {
   // pieces have the same hash.
   uint64_t hash_of_divided_writes() const { return divided_writes_; }
 
+  // Returns the file of the values on a disk; null if the plan has none.
+  const ScratchFile* disk_file() const {
+    return backend_->disk() == nullptr ? nullptr : &backend_->disk()->file();
+  }
+
   // Sets optimizer states and persistent gradients to their values at the start of a new run: zero, except for the plan's
   // initial states.
   void zero_states();
@@ -165,8 +178,8 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // By the numbers of tokens and of labels of a bucket; bound at its first use.
-    std::map<std::pair<int64_t, int64_t>, BoundProgram> by_size;
+    // By the numbers of tokens and of labels of a bucket, and by the slot; bound at its first use.
+    std::map<std::tuple<int64_t, int64_t, int64_t>, BoundProgram> by_size;
     BoundProgram* bound = nullptr;  // program of the staged batch
     Bucket bucket;
     Bucket staged;  // the part of the bucket that the batch fills
@@ -178,12 +191,17 @@ class Executor {
   const Program& program_of(std::string_view name) const;
   // Returns the name of the gradient that the optimizer segment reported in this view of the output "first_bad"; "" for none.
   std::string bad_gradient(ConstView first_bad) const;
-  BoundProgram& bound_for(Program& program, const Bucket& bucket);
+  BoundProgram& bound_for(Program& program, const Bucket& bucket, int64_t slot);
   void refresh_copies();
+  void copy_weights_from_disk(const PersistentBuffer& weight, const PersistentBuffer& copy);
   void note_scratch(const ProgramPlan& program, Segment segment);
   // Executes the work that the last step deferred to the next one: updates of weights and copies to the host. Has to
   // be called before weights or states are read or written, and before another program reuses the memory.
   void run_deferred_updates();
+  // Read a weight or a state of a stage of a pipeline: the stage that has it sends it to the others.
+  void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
+  void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
+  OwnBytes own_bytes_of_stage(const std::string& name) const;
   // Returns the ranks that divide the buffer.
   Communicator& owners_of(const PersistentBuffer& buffer) const;
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);

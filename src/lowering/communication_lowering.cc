@@ -46,12 +46,20 @@ LoweredOp describe_all_gather(const OpView& op, const Bucket& bucket, const Kern
   return {.dtype = DType::kF32, .family = slices_problem(op, bucket)};
 }
 
+// A message may have elements of any type.
+LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = DType::kF32,
+          .family = AllReduceProblem{.ranks = 2, .largest_bytes = op.output(0).bytes(bucket)}};
+}
+
 }  // namespace
 
 std::vector<Lowering> communication_lowerings() {
   return {{&all_gather_op(), "all_gather", describe_all_gather},
           {&all_reduce_op(), "all_reduce", describe_all_reduce},
-          {&reduce_scatter_op(), "reduce_scatter", describe_reduce_scatter}};
+          {&reduce_scatter_op(), "reduce_scatter", describe_reduce_scatter},
+          {&receive_op(), "receive", describe_message},
+          {&send_op(), "send", describe_message}};
 }
 
 }  // namespace plimsoll

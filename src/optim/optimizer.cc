@@ -85,18 +85,26 @@ void declare_scalars(Graph& graph, std::span<const Parameter> parameters) {
   graph.add_input("step", {DType::kI64, Shape{1}}, {.source = InputSource::kUpdateNumber});
 }
 
-// Adds the loss to the values that the norm checks: if the loss or a gradient is not finite, no parameter is updated.
+// Adds the loss to the values that the norm checks: if the loss or a gradient is not finite, no parameter is updated. Of a pipeline,
+// only the last stage has a loss.
 std::vector<ValueId> with_loss(const Graph& graph, std::vector<ValueId> gradients) {
-  gradients.push_back(graph.find("loss"));
+  if (const ValueId loss = graph.find("loss"); loss != kNoValue) gradients.push_back(loss);
   return gradients;
+}
+Attributes norm_attributes(const Graph& graph) {
+  Attributes attributes;
+  if (graph.find("loss") != kNoValue) attributes.set("with_loss", int64_t{1});
+  return attributes;
 }
 
 // Appends the outputs "grad_norm", "finite" and "first_bad" of these gradients, which the host reads.
 std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients,
                               const LossScale& loss_scale = {}) {
   const std::string names[] = {loss_scale ? "scaled_grad_norm" : "grad_norm", "finite", "first_bad"};
-  std::vector<ValueId> norm = emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)),
-                                       {{"with_loss", int64_t{1}}, {"names_bad", int64_t{1}}}, names);
+  Attributes attributes = norm_attributes(graph);
+  attributes.set("names_bad", int64_t{1});
+  std::vector<ValueId> norm =
+      emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)), std::move(attributes), names);
   graph.value(norm[1]).storage = graph.value(norm[2]).storage = Storage::kOutput;
   // The host reads the norm of the unscaled gradients.
   if (!loss_scale) graph.value(norm[0]).storage = Storage::kOutput;
@@ -152,7 +160,7 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
     const std::string names[] = {"grad_norm/" + graph.module_name(module),
                                  "finite/" + graph.module_name(module)};
     const auto norm = emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)),
-                               {{"with_loss", int64_t{1}}}, names);
+                               norm_attributes(graph), names);
     add_updates(graph, group, config, kNoValue, norm[1], taken);
     norms.push_back(norm[0]);
   }

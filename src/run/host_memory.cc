@@ -140,13 +140,23 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
   return std::ssize(used);
 }
 
+// Returns the number of micro-batches whose activations a stage of a pipeline holds at once; of the first stage, which holds the most.
+// Each of them has bound ops of its own.
+int64_t most_micro_batches_held(const Arguments& arguments) {
+  if (arguments.pp_size == 1) return 1;
+  const int64_t batches = arguments.gradient_accumulation_steps;
+  return arguments.pipeline_schedule == "gpipe" ? batches : std::min(batches, arguments.pp_size);
+}
+
 // Returns the bytes of all training batches that the loader holds at a time, including the current one, per token of the
-// largest bucket.
+// largest bucket. A step of a pipeline begins with all its micro-batches.
 int64_t batch_bytes_per_token(const RunSetup& setup) {
   constexpr int64_t kBytes = 16;  // id, type, position and label
   const Arguments& arguments = setup.arguments;
   // On a GPU a batch is loaded and enqueued while the previous one runs.
-  const int64_t in_hand = setup.device.options.kind == KernelDevice::kCpu ? 1 : 2;
+  const int64_t in_hand = arguments.pp_size > 1 ? arguments.gradient_accumulation_steps
+                          : setup.device.options.kind == KernelDevice::kCpu ? 1
+                                                                            : 2;
   return kBytes *
          (in_hand + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
 }
@@ -213,7 +223,8 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   const int64_t rank_bytes = num_ranks(setup.arguments) > 1 ? kRankBytes : 0;
   const int64_t own_bytes = kProcessBytes + threads * kBytesPerThread + arrow_bytes(setup) + rank_bytes;
   host.process_bytes += own_bytes + products.at_start_bytes;
-  host.bound_buckets = train_buckets_used(setup, train) + evaluation_buckets_used(setup) + 4;
+  host.bound_buckets = train_buckets_used(setup, train) * most_micro_batches_held(setup.arguments) +
+                       evaluation_buckets_used(setup) + 4;
   host.library_bytes_per_bucket = products.per_bucket_bytes;
   host.batch_bytes_per_token = batch_bytes_per_token(setup);
   host.data_bytes = dummy_bytes(setup);

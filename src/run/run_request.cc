@@ -15,6 +15,7 @@
 #include "run/caches.h"
 #include "run/captured_buckets.h"
 #include "run/data_sets.h"
+#include "run/states_folder.h"
 #include "run/stored_weights.h"
 #include "tasks/task.h"
 
@@ -132,6 +133,12 @@ void choose_recomputation(RunSetup& setup) {
   setup.diagnostics.note(describe_budget_choice(found, asked));
 }
 
+// Returns the stage of the pipeline that this rank is. Numbers that cannot be divided are refused later.
+int64_t stage_of(const RankPlace& place, const Arguments& arguments) {
+  const int64_t per_stage = num_ranks(arguments) / arguments.pp_size;
+  return per_stage > 0 ? std::min<int64_t>(place.rank / per_stage, arguments.pp_size - 1) : 0;
+}
+
 RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const DeviceOptions& device = setup.device.options;
@@ -157,13 +164,15 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
     facts.generation = setup.generation;
   }
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
+  facts.stage = stage_of(setup.place, arguments);
   facts.host = host_facts(setup, facts.train_bucket);
-  facts.link_calibration = link_calibration_of(setup, environment, files);
+  facts.calibrations.disk = read_disk_rates(arguments, environment, files, setup.diagnostics.warnings);
+  facts.calibrations.links = link_calibration_of(setup, environment, files);
   if (device.kind == KernelDevice::kCuda) {
     facts.captured_buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);
   } else {
-    facts.cpu_calibration = read_calibration(arguments.calibration, device.num_threads, environment, files,
-                                             setup.diagnostics.warnings);
+    facts.calibrations.cpu = read_calibration(arguments.calibration, device.num_threads, environment, files,
+                                              setup.diagnostics.warnings);
   }
   return facts;
 }

@@ -28,7 +28,7 @@ class CheckpointPolicy {
 
   // Saves a checkpoint of this step, removes old ones by --save_total_limit and moves the links "last" and
   // "best". Does nothing if the step was saved before. `control` tells whether the run ends with this step. With --async_save it
-  // returns when the state of the step has been copied, after it has waited for the save before. Every rank calls this function and
+  // returns when the state of the step has been copied, after it has waited for the previous save. Every rank calls this function and
   // those of saves in the background at the same time.
   void save(int64_t step, const TrainControl& control);
   bool is_saved(int64_t step) const { return saved_step_ == step; }

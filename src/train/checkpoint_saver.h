@@ -46,7 +46,8 @@ class CheckpointSaver {
   // Returns true if the run can save in the background: it has a buffer for that, and its ranks share the output folder. Every rank
   // calls it at the same time; the answer stays the same.
   bool saves_in_background(const std::string& output_folder);
-  // Returns a sentence for the user if checkpoints are saved in another way than the settings and the number of ranks let expect.
+  // Returns a warning if one rank writes all files of a run of several ranks, or if training waits although --async_save is set;
+  // otherwise "".
   std::string remark(const std::string& output_folder);
 
   // Saves a checkpoint and returns its path. Errors: FileError, on every rank, with the rank, the file and the cause; what was

@@ -17,20 +17,27 @@ bool holds_for(const Plan& plan, const std::string& buffer, const Condition& con
   return condition(plan.buffer(split->second.high)) || condition(plan.buffer(split->second.remainder));
 }
 
-// Returns true if each rank has a slice of the buffer.
+// Returns true if each rank has a slice of the buffer. The slices of the ranks of other stages of a pipeline are empty.
 bool has_slices(const Plan& plan, const std::string& name) {
+  if (plan.is_pipelined()) return true;
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.divided.has_value(); });
 }
 
 // Returns true if a rank has only a part of the buffer, so that each read of it is an exchange between ranks.
 bool is_divided(const Plan& plan, const std::string& name) {
+  if (plan.is_pipelined()) return true;
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return !buffer.is_whole(); });
+}
+
+// Returns true if a buffer is in a file on a disk, where no address leads to it.
+bool is_on_disk(const Plan& plan, const std::string& name) {
+  return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.space == Space::kDisk; });
 }
 
 // Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
 // On a CPU, only some columns are held at a time, so that saving stays within the planned memory. On a GPU each read
-// is a copy by the driver, and each read of a matrix that the ranks divide is an exchange between them, so the whole matrix is
-// read at once.
+// is a copy by the driver, each read of a matrix that the ranks divide is an exchange between them, and each read from a disk
+// transfers whole blocks, so the whole matrix is read at once.
 class TransposedMatrix {
  public:
   TransposedMatrix(Executor& executor, std::string buffer, int64_t offset, const std::vector<int64_t>& shape,
@@ -69,7 +76,10 @@ class TransposedMatrix {
     }
   }
 
-  bool reads_at_once() const { return executor_.plan().is_on_gpu() || is_divided(executor_.plan(), buffer_); }
+  bool reads_at_once() const {
+    const Plan& plan = executor_.plan();
+    return plan.is_on_gpu() || is_divided(plan, buffer_) || is_on_disk(plan, buffer_);
+  }
 
   Executor& executor_;
   std::string buffer_;
@@ -85,7 +95,8 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
   TensorSource source{
       .name = std::move(name), .dtype = executor.plan().type_of(buffer).dtype, .shape = std::move(shape)};
   const bool divided = is_divided(executor.plan(), buffer);
-  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) || divided) {
+  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer) || divided ||
+      is_on_disk(executor.plan(), buffer)) {
     source.fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
       executor.read(buffer, offset + from, bytes);
     };
@@ -148,11 +159,11 @@ std::vector<TensorSource> weight_tensors(Executor& executor) {
 
 std::vector<TensorSource> state_tensors(Executor& executor) {
   std::vector<TensorSource> tensors;
-  for (const PersistentBuffer& buffer : executor.plan().persistent) {
-    if (buffer.storage != Storage::kOptimizerState) continue;
+  for (const std::string& name : executor.plan().state_names()) {
+    const ValueType type = executor.plan().type_of(name);
     std::vector<int64_t> shape;
-    for (const Dim& dim : buffer.type.shape.dims()) shape.push_back(dim.offset);
-    tensors.push_back(source_of(executor, buffer.name, 0, buffer.name, std::move(shape)));
+    for (const Dim& dim : type.shape.dims()) shape.push_back(dim.offset);
+    tensors.push_back(source_of(executor, name, 0, name, std::move(shape)));
   }
   return tensors;
 }

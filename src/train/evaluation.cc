@@ -134,6 +134,8 @@ class OutputExchange {
     std::memcpy(own_.data() + kHeadBytes, outputs.logits.data(), outputs.logits.size_bytes());
     communicator_.all_gather(own_, all_);
   }
+  // Sends the outputs from the last stage of a pipeline to the others, which have not gathered them.
+  void share(Communicator& stages) { stages.broadcast(all_, stages.size() - 1); }
   double loss(size_t rank) const { return head(rank)[0]; }
   int64_t num_correct(size_t rank) const { return static_cast<int64_t>(head(rank)[1]); }
   std::span<const float> logits(size_t rank, int64_t count) const {
@@ -196,13 +198,28 @@ class Evaluation {
     if (given != nullptr) read(*given);
   }
 
+  // Runs the batches of this rank through a stage of a pipeline that computes no outputs. The last stage reads them.
+  void run_stage(const Communicator& data_ranks) {
+    std::vector<MicroBatch> round = make_batches(static_cast<size_t>(data_ranks.size()));
+    while (true) {
+      size_t count = 0;
+      while (count < round.size() && loader_.next(round[count])) ++count;
+      if (count == 0) return;
+      start_(round[std::min(static_cast<size_t>(data_ranks.rank()), count - 1)]);
+      for (size_t i = 0; i < count; ++i) sums_.num_rows_done += std::ssize(round[i].rows);
+      report();
+    }
+  }
+
   // The same with several ranks: each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
-  // order, so that the result has the same bits as that of one rank.
-  void run(Communicator& communicator) {
+  // order, so that the result has the same bits as that of one rank. `stages`: the stages of a pipeline, to which the last one sends
+  // the outputs of each round; null if no other stage reads them.
+  void run(Communicator& communicator, Communicator* stages) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(communicator.size()));
     const bool per_token = is_per_token(sums_.task_record.labels);
     const int64_t most_rows = per_token ? layout_.capacity.tokens : layout_.capacity.sequences;
     OutputExchange exchange(communicator, sums_.task_record.has_logits ? most_rows * sums_.num_labels : 0);
+    const bool has_outputs = stages == nullptr || stages->rank() + 1 == stages->size();
     while (true) {
       size_t count = 0;
       while (count < round.size() && loader_.next(round[count])) ++count;
@@ -210,8 +227,11 @@ class Evaluation {
       // At the end some ranks may have no batch of their own. They repeat the last one, and no rank reads their outputs.
       const MicroBatch& own = round[std::min(static_cast<size_t>(communicator.rank()), count - 1)];
       start_(own);
-      executor_.fetch();
-      on_device(plan_, [&] { exchange.gather(EvaluatedOutputs(sums_, executor_, own)); });
+      if (has_outputs) {
+        executor_.fetch();
+        on_device(plan_, [&] { exchange.gather(EvaluatedOutputs(sums_, executor_, own)); });
+      }
+      if (stages != nullptr) exchange.share(*stages);
       for (size_t i = 0; i < count; ++i) {
         sums_.add(round[i], exchange.loss(i), exchange.num_correct(i),
                   exchange.logits(i, sums_.num_logits(round[i])), all_logits_);
@@ -269,23 +289,62 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
       run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
     });
   };
+  const auto metrics_of = [&](const Dataset& evaluated, EvaluationSums& done) {
+    MetricMap metrics;
+    if (evaluated.labels.empty()) return metrics;
+    metrics["loss"] = done.loss_sum / std::max(done.weight_sum, 1.0);
+    if (setup_.arguments.prediction_loss_only) return metrics;
+    std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
+    if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
+    MetricList list = done.metrics->metrics(names);
+    if (setup_.data.metric_names.size() > 1) add_combined_score(list);
+    for (const auto& [name, value] : list) metrics[name] = value;
+    for (const std::shared_ptr<Metric>& metric : own_metrics) metrics[metric->name()] = metric->value();
+    return metrics;
+  };
   Evaluation evaluation(plan_, *executor_, loader, sums, start, progress, all_logits);
   if (communicator_ != nullptr) {
-    evaluation.run(*options_.connections.of(MeshAxis::kData).ranks);
+    Communicator& data_ranks = *options_.connections.of(MeshAxis::kData).ranks;
+    // Rank 0 writes predictions while they are computed; metrics are complete at the end.
+    const bool shares_outputs = plan_.is_pipelined() && all_logits != nullptr;
+    if (shares_outputs || has_loss()) {
+      evaluation.run(data_ranks, shares_outputs ? stages_.get() : nullptr);
+    } else {
+      evaluation.run_stage(data_ranks);
+    }
   } else {
     evaluation.run();
   }
   MetricMap metrics;
-  if (data.labels.empty()) return metrics;
-  metrics["loss"] = sums.loss_sum / std::max(sums.weight_sum, 1.0);
-  if (setup_.arguments.prediction_loss_only) return metrics;
-  std::vector<std::string_view> names(setup_.data.metric_names.begin(), setup_.data.metric_names.end());
-  if (names.empty()) names.assign(task.default_metrics.begin(), task.default_metrics.end());
-  MetricList list = sums.metrics->metrics(names);
-  if (setup_.data.metric_names.size() > 1) add_combined_score(list);
-  for (const auto& [name, value] : list) metrics[name] = value;
-  for (const std::shared_ptr<Metric>& metric : own_metrics) metrics[metric->name()] = metric->value();
+  if (has_loss()) metrics = metrics_of(data, sums);
+  if (plan_.is_pipelined()) take_metrics_of_last_stage(metrics);
   return metrics;
+}
+
+void Session::take_metrics_of_last_stage(MetricMap& metrics) {
+  const RankMesh ranks = mesh();
+  const int root = ranks.rank_at(ranks.pipeline_size - 1, 0, 0);
+  const auto share = [&](auto& list) {
+    uint64_t size = list.size();
+    communicator_->broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+    list.resize(size);
+    communicator_->broadcast(std::as_writable_bytes(std::span(list)), root);
+  };
+  std::string names;
+  std::vector<double> values;
+  for (const auto& [name, value] : metrics) {
+    names += name + "\n";
+    values.push_back(value);
+  }
+  share(names);
+  share(values);
+  metrics.clear();
+  size_t begin = 0;
+  for (const double value : values) {
+    const size_t end = names.find('\n', begin);
+    metrics[names.substr(begin, end - begin)] = value;
+    begin = end + 1;
+  }
 }
 
 }  // namespace plimsoll

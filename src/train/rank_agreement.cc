@@ -41,6 +41,27 @@ uint64_t hash_of_collectives(const Plan& plan) {
   return hash.digest();
 }
 
+// Returns a hash of what the stages of a pipeline send to one another, and of the order in which they do. Every rank has the plans of all
+// stages, for which planning has proved that they do not wait for each other forever.
+uint64_t hash_of_messages(const Plan& plan) {
+  HashStream64 hash;
+  const auto add = [&](const std::vector<StageAction>& actions) {
+    for (const StageAction& action : actions) {
+      if (action.kind == StageAction::Kind::kCompute) continue;
+      hash.update(fmt::format("{} {} {} {}\n", static_cast<int>(action.kind), action.peer, action.value,
+                              action.bytes));
+    }
+    hash.update("\n");
+  };
+  for (const StagePlan& stage : plan.stages) {
+    for (const std::vector<StageAction>& actions : stage.train) add(actions);
+    add(stage.evaluate);
+    for (const ScheduleEntry& entry : stage.step_schedule)
+      hash.update(fmt::format("{} {}\n", segment_name(entry.segment), entry.delay));
+  }
+  return hash.digest();
+}
+
 // Kernels for other devices, and sums over other numbers of threads of a CPU, round differently.
 uint64_t hash_of_kernels(const Plan& plan) {
   HashStream64 hash;
@@ -85,7 +106,7 @@ uint64_t hash_of_buffers(Executor& executor, Storage storage) {
     const int64_t bytes = buffer.elements() * dtype_bytes(buffer.type.dtype);
     for (int64_t offset = 0; offset < bytes; offset += kPiece) {
       piece.resize(static_cast<size_t>(std::min(kPiece, bytes - offset)));
-      executor.read(buffer.name, offset, piece);
+      executor.read_own(buffer.name, offset, piece);
       hash.update(piece);
     }
   }
@@ -108,16 +129,18 @@ uint64_t hash_of_program(FileSystem& files) {
   }
 }
 
-void require_equal_facts(Communicator& communicator, std::span<const RankFact> facts) {
+void require_equal_facts(Communicator& communicator, std::span<const RankFact> facts, const RankMesh& mesh) {
   std::vector<uint64_t> own, all(facts.size() * static_cast<size_t>(communicator.size()));
   for (const RankFact& fact : facts) own.push_back(fact.hash);
   communicator.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   for (size_t i = 0; i < facts.size(); ++i) {
     for (size_t rank = 1; rank < static_cast<size_t>(communicator.size()); ++rank) {
       const uint64_t hash = all[rank * facts.size() + i];
-      if (hash == all[i]) continue;
-      throw_error(ErrorCode::kUsage, "rank {} does not have {} of rank 0: the hashes are {} and {}; {}", rank,
-                  facts[i].name, to_hex(hash), to_hex(all[i]), facts[i].remedy);
+      const int first = facts[i].is_of_stage ? mesh.rank_at(mesh.stage(static_cast<int>(rank)), 0, 0) : 0;
+      const uint64_t wanted = all[static_cast<size_t>(first) * facts.size() + i];
+      if (hash == wanted) continue;
+      throw_error(ErrorCode::kUsage, "rank {} does not have {} of rank {}: the hashes are {} and {}; {}",
+                  rank, facts[i].name, first, to_hex(hash), to_hex(wanted), facts[i].remedy);
     }
   }
 }
@@ -171,20 +194,29 @@ std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan) {
       {.name = "the collective operations",
        .remedy = "their order depends on measured times: give every process the same --calibration and "
                  "--link_calibration, or turn both off",
-       .hash = hash_of_collectives(plan)},
+       .hash = hash_of_collectives(plan),
+       .is_of_stage = true},
+      {.name = "the messages between the stages",
+       .remedy = "start every process with the same version of the program and the same --num_threads",
+       .hash = hash_of_messages(plan)},
       {.name = "the kernels",
        .remedy = "run all processes on one kind of GPU, or on one kind of CPU with the same --num_threads",
-       .hash = hash_of_kernels(plan)}};
+       .hash = hash_of_kernels(plan),
+       .is_of_stage = true}};
 }
 
 RankFact fact_of_weights(Executor& executor, std::string_view remedy) {
-  return {.name = "the weights", .remedy = remedy, .hash = hash_of_buffers(executor, Storage::kWeight)};
+  return {.name = "the weights",
+          .remedy = remedy,
+          .hash = hash_of_buffers(executor, Storage::kWeight),
+          .is_of_stage = true};
 }
 
 RankFact fact_of_states(Executor& executor, std::string_view remedy) {
   return {.name = "the optimizer's states",
           .remedy = remedy,
-          .hash = hash_of_buffers(executor, Storage::kOptimizerState)};
+          .hash = hash_of_buffers(executor, Storage::kOptimizerState),
+          .is_of_stage = true};
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/rank_mesh.h"
 #include "device/comm/communicator.h"
 #include "exec/executor.h"
 #include "run/run_setup.h"
@@ -20,6 +21,7 @@ struct RankFact {
   std::string_view name;    // "the training data"
   std::string_view remedy;  // what to do if it differs
   uint64_t hash = 0;
+  bool is_of_stage = false;  // equal only on the ranks of one stage of a pipeline
 };
 
 // Returns a hash of the program that this process runs. Cost: reads its file, 90 MB in 20 ms if the system has it in memory.
@@ -30,8 +32,9 @@ uint64_t hash_of_program(FileSystem& files);
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own);
 
 // Compares the facts of all ranks. Every rank passes the same names. Errors: kUsage on every rank, naming the first fact that
-// differs, the first rank whose fact differs from that of rank 0, and both hashes; kDevice if a rank has failed.
-void require_equal_facts(Communicator& communicator, std::span<const RankFact> facts);
+// differs, the first rank whose fact differs from that of rank 0, or of the first rank of its stage, and both hashes; kDevice if a
+// rank has failed.
+void require_equal_facts(Communicator& communicator, std::span<const RankFact> facts, const RankMesh& mesh);
 
 // Compares the settings of all ranks, apart from those that may differ: where each process reads and writes files, and what
 // it prints. Errors: kUsage on every rank, naming the first rank with other settings than rank 0, and those settings; kDevice

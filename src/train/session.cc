@@ -19,6 +19,7 @@
 #include "run/caches.h"
 #include "run/corpus.h"
 #include "run/device_choice.h"
+#include "run/states_folder.h"
 #include "run/tokenizer_source.h"
 #include "tasks/task.h"
 #include "train/device_work.h"
@@ -38,6 +39,11 @@ Session::~Session() = default;
 std::string Session::allocate() {
   require_fit(plan_, setup_.spec(), setup_.plan_labels);
   require_free_memory(plan_, setup_.device.label);
+  const RankPlace& place = setup_.place;
+  require_states_folder(plan_, setup_.arguments, posix_file_system(), place.rank - place.local_rank,
+                        place.local_size);
+  if (plan_.disk_bytes > 0 && options_.disk.files == nullptr)
+    options_.disk = {.files = &posix_file_system(), .path = states_file(setup_.arguments, place.rank)};
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   connect();
   // The session takes over the executor only when it is complete.
@@ -50,7 +56,7 @@ std::string Session::allocate() {
   const std::string loaded = fill_weights(*executor);
   if (communicator_ != nullptr) {
     const RankFact weights = fact_of_weights(*executor, "give every process the same model files");
-    require_equal_facts(*communicator_, {&weights, 1});
+    require_equal_facts(*communicator_, {&weights, 1}, mesh());
   }
   executor->zero_states();
   if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
@@ -61,7 +67,21 @@ std::string Session::allocate() {
   executor_ = std::move(executor);
   is_new_ = true;
   micro_batches_ = 0;
-  return tuned.empty() || loaded.empty() ? tuned + loaded : tuned + "\n" + loaded;
+  std::string lines;
+  for (const std::string& line : {tuned, loaded, describe_states_file()}) {
+    if (!line.empty()) lines += (lines.empty() ? "" : "\n") + line;
+  }
+  return lines;
+}
+
+std::string Session::describe_states_file() const {
+  const ScratchFile* file = executor_->disk_file();
+  if (file == nullptr || file->is_direct()) return {};
+  return fmt::format(
+      "the file system of '{}' refuses direct transfers (O_DIRECT), so that optimizer states pass through "
+      "the kernel's cache, "
+      "which takes memory and time; a folder on ext4 or XFS avoids that",
+      file->path());
 }
 
 std::string Session::fill_weights(Executor& executor) const {
@@ -88,16 +108,9 @@ void Session::connect() {
   communicator_ = connect_ranks(setup_.place, options);
   options_.connections.ranks = communicator_.get();
   require_equal_settings(*communicator_, setup_.arguments);
-  require_equal_facts(*communicator_, facts_of_run(setup_, plan_));
+  require_equal_facts(*communicator_, facts_of_run(setup_, plan_), mesh());
+  connect_axes();
   RankConnections& connections = options_.connections;
-  connections.data.ranks = communicator_.get();
-  if (mesh().tensor_size > 1) {
-    const int rank = setup_.place.rank;
-    data_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kData));
-    tensor_ranks_ = communicator_->group(mesh().group_of(rank, MeshAxis::kTensor));
-    connections.data.ranks = data_ranks_.get();
-    connections.tensor.ranks = tensor_ranks_.get();
-  }
   if (!plan_.is_on_gpu()) return;
   connect_gpus_along(connections.data, plan_.request.ranks.maps_peers);
   connect_gpus_along(connections.tensor, plan_.request.ranks.tensor_maps_peers);
@@ -114,6 +127,27 @@ void Session::connect_gpus_along(AxisConnections& axis, bool maps_peers) {
       axis.gpus = gpu_communicators_.emplace_back(connect_gpus(*axis.ranks, ordinal, uuid)).get();
     }
   });
+}
+
+void Session::connect_axes() {
+  const RankMesh ranks = mesh();
+  RankConnections& connections = options_.connections;
+  connections.data.ranks = communicator_.get();
+  if (ranks.tensor_size == 1 && ranks.pipeline_size == 1) return;
+  const int rank = setup_.place.rank;
+  const auto group_along = [&](MeshAxis axis) { return communicator_->group(ranks.group_of(rank, axis)); };
+  data_ranks_ = group_along(MeshAxis::kData);
+  connections.data.ranks = data_ranks_.get();
+  if (ranks.tensor_size > 1) {
+    tensor_ranks_ = group_along(MeshAxis::kTensor);
+    connections.tensor.ranks = tensor_ranks_.get();
+  }
+  if (ranks.pipeline_size == 1) return;
+  stages_ = group_along(MeshAxis::kPipeline);
+  connections.pipeline.ranks = stages_.get();
+  if (ranks.stage(rank) > 0 && ranks.stage(rank) + 1 < ranks.pipeline_size) return;
+  end_stages_ = group_along(MeshAxis::kEnds);
+  connections.ends.ranks = end_stages_.get();
 }
 
 void Session::sum_over_ranks(std::span<double> numbers) {
@@ -142,7 +176,7 @@ void Session::take_values_of_first_rank(MetricMap& metrics) {
 }
 
 void Session::require_equal_on_ranks(std::span<const RankFact> facts) {
-  if (communicator_ != nullptr) require_equal_facts(*communicator_, facts);
+  if (communicator_ != nullptr) require_equal_facts(*communicator_, facts, mesh());
 }
 
 std::vector<std::string> Session::gather_texts(const std::string& own) {
@@ -224,9 +258,18 @@ bool Session::next_batch(MicroBatch& batch) {
 
 void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat) {
   for (const ScheduleEntry& entry : schedule) {
-    PLIMSOLL_CHECK(entry.delay == 0, "one device runs every micro-batch as a whole");
-    if (entry.repeat == repeat) executor_->run(entry.program, entry.segment);
+    if (entry.repeat != repeat) continue;
+    PLIMSOLL_CHECK(entry.delay == 0, "a micro-batch of a pipeline runs as a whole");
+    executor_->run(entry.program, entry.segment);
   }
+}
+
+void Session::run_micro_batch(const ScheduledRun& run, const MicroBatch& batch, double denominator,
+                              int64_t number) {
+  is_new_ = false;
+  stage(batch, denominator, number, run.micro_batch % plan_.programs.at(run.program).num_slots);
+  executor_->set_accumulate(run.micro_batch > 0);
+  executor_->run(run.program, run.segment);
 }
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
@@ -239,10 +282,10 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
 
 // Ranks with different batches draw different random numbers: those of the same batches in a run of one rank. A loss and gradients that are
 // divided by infinity are zero.
-void Session::stage(const MicroBatch& batch, double denominator, int64_t number) {
+void Session::stage(const MicroBatch& batch, double denominator, int64_t number, int64_t slot) {
   const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,
-                   batch.info.contributes ? denominator : std::numeric_limits<double>::infinity());
+                   batch.info.contributes ? denominator : std::numeric_limits<double>::infinity(), slot);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), own);
 }
 
@@ -291,6 +334,7 @@ std::string Session::first_bad_value(const MicroBatch& batch, double denominator
   // Another forward pass would have to gather weights from ranks that continue with the step.
   if (plan_.request.ranks.zero_stage == ZeroStage::kWeights)
     return "unknown, because the processes divide the weights (--zero_stage 3)";
+  if (plan_.is_pipelined()) return "unknown, because other processes computed the layers before (--pp_size)";
   stage(batch, denominator, number);
   return executor_->first_bad_value();
 }

@@ -84,6 +84,11 @@ class Session {
   // Like forward_backward() and update(), but without waiting: these functions may return before the device has
   // finished, and Executor::fetched() returns their results. `skipped`: number of earlier steps that were skipped.
   void start_forward_backward(const MicroBatch& batch, double denominator, bool first);
+  // Runs one segment for one micro-batch of a step of a pipeline, as the step schedule says. `number`: micro_batches_done() before the
+  // micro-batch. The caller counts it.
+  void run_micro_batch(const ScheduledRun& run, const MicroBatch& batch, double denominator, int64_t number);
+  // Returns true if this rank computes losses and outputs: of a pipeline, only the last stage does.
+  bool has_loss() const { return !plan_.is_pipelined() || plan_.request.ranks.is_last_stage(); }
   void start_update(double learning_rate, int64_t step, int64_t skipped);
   // Returns the outcome of start_update(). Errors: as update(). Requires: the loss is finite.
   UpdateOutcome outcome_of(const StepOutputs& outputs, int64_t step) const;
@@ -113,7 +118,9 @@ class Session {
   const RankPlace& place() const { return setup_.place; }
   // Returns the ranks as a mesh.
   RankMesh mesh() const {
-    return {.size = setup_.place.size, .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size)};
+    return {.size = setup_.place.size,
+            .tensor_size = static_cast<int>(plan_.request.ranks.tensor_size),
+            .pipeline_size = static_cast<int>(plan_.request.ranks.pipeline_size)};
   }
   // Replace each number by its sum over all ranks, or over those that read different batches, or return the flag of any rank. Every
   // rank calls the same functions in the same order. Cost: none for one rank. Errors: kDevice if a rank has failed.
@@ -161,15 +168,21 @@ class Session {
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   // Connects the ranks, and checks that they do the same work. Errors: kDevice, kUsage.
   void connect();
+  // Connects the ranks along each axis of the mesh, if it has several.
+  void connect_axes();
+  // Replaces the metrics by those of the last stage of a pipeline.
+  void take_metrics_of_last_stage(MetricMap& metrics);
   void connect_gpus_along(AxisConnections& axis, bool maps_peers);
   // Stages a micro-batch of the training program. `number`: micro_batches_done() before it.
-  void stage(const MicroBatch& batch, double denominator, int64_t number);
+  void stage(const MicroBatch& batch, double denominator, int64_t number, int64_t slot = 0);
   // Measures the matrix products, if that is necessary, and returns a text about it. The first rank measures for all, so that
   // all compute with the same kernels.
   std::string measure_products(Executor& executor);
   std::string measure_products_here(Executor& executor);
   // Returns a text about what was loaded, in Hugging Face's words.
   std::string fill_weights(Executor& executor) const;
+  // Returns a note if the states on a disk are read and written through the kernel's cache; "" otherwise.
+  std::string describe_states_file() const;
   // Returns the tokenizer's files, which are copied byte for byte into every saved model.
   std::vector<CopiedFile> tokenizer_files() const;
 
@@ -178,9 +191,11 @@ class Session {
   ExecutorOptions options_;
   Plan plan_;
   std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
-  // The ranks along each axis of the mesh, if it has two.
+  // The ranks along each axis of the mesh, if it has several.
   std::unique_ptr<Communicator> data_ranks_;
   std::unique_ptr<Communicator> tensor_ranks_;
+  std::unique_ptr<Communicator> stages_;
+  std::unique_ptr<Communicator> end_stages_;
   // On GPUs, the connection along each axis of several ranks is in one of these two.
   std::vector<std::unique_ptr<GpuCommunicator>> gpu_communicators_;
   std::vector<std::unique_ptr<PeerMemory>> peers_;

@@ -60,8 +60,11 @@ void StepEngine::start(int64_t num_steps, int64_t states_begin) {
 
 void StepEngine::start_batches(const DataPosition& position, int64_t num_epochs) {
   session_.start_batches(position, num_epochs);
-  for (int i = 0; i < (session_.executor().runs_ahead() ? 2 : 1); ++i)
-    batches_.push_back(session_.make_batch());
+  // A step of a pipeline begins with all its micro-batches.
+  const int64_t count = session_.plan().is_pipelined()
+                            ? session_.setup().arguments.gradient_accumulation_steps
+                            : (session_.executor().runs_ahead() ? 2 : 1);
+  for (int64_t i = 0; i < count; ++i) batches_.push_back(session_.make_batch());
 }
 
 void StepEngine::begin_phase_of_step(int64_t step) {
@@ -131,7 +134,42 @@ void StepEngine::read_loss(Step& step) {
   if (!std::isfinite(loss)) throw_bad_loss(step, enqueued, loss);
 }
 
+// Runs a step of a stage of a pipeline. All its micro-batches are loaded first, because the schedule depends on their number.
+void StepEngine::run_pipeline_step() {
+  const RunSetup& setup = session_.setup();
+  Step step;
+  step.info.step = num_steps_ + 1;
+  step.info.max_steps = setup.steps.length.max_steps;
+  begin_phase_of_step(step.info.step);
+  std::vector<EnqueuedBatch> loaded;
+  for (bool is_last = false; !is_last;) {
+    const MicroBatch& batch = load_batch();
+    if (loaded.empty())
+      step.denominator = static_cast<double>(std::max<int64_t>(1, batch.info.labels_in_step));
+    loaded.push_back({&batch, session_.micro_batches_done()});
+    session_.set_micro_batches_done(session_.micro_batches_done() + batch.info.batches_of_ranks);
+    is_last = std::ssize(loaded) == setup.arguments.gradient_accumulation_steps || batch.info.last_in_epoch;
+  }
+  for (const ScheduledRun& run : all_runs(session_.plan().step_schedule, std::ssize(loaded))) {
+    if (run.micro_batch < 0) continue;
+    const EnqueuedBatch& enqueued = loaded[static_cast<size_t>(run.micro_batch)];
+    session_.run_micro_batch(run, *enqueued.batch, step.denominator, enqueued.number);
+    if (run.segment != Segment::kForward) continue;
+    count_batch(step, *enqueued.batch);
+    if (!session_.has_loss()) continue;
+    session_.executor().fetch();
+    step.unread = enqueued;
+    read_loss(step);
+  }
+  step.info.learning_rate = client_.learning_rate(num_steps_ - skipped_steps_);
+  session_.start_update(step.info.learning_rate, step.info.step - states_begin_, skipped_steps_);
+  session_.executor().fetch();
+  pending_ = std::move(step);
+  finish_pending_step();
+}
+
 void StepEngine::run_step() {
+  if (session_.plan().is_pipelined()) return run_pipeline_step();
   const RunSetup& setup = session_.setup();
   const bool runs_ahead = session_.executor().runs_ahead();
   const int64_t accumulation = setup.arguments.gradient_accumulation_steps;
@@ -170,16 +208,23 @@ void StepEngine::run_step() {
 }
 
 // Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step. The ranks of a
-// tensor-parallel group compute as many operations as this one, with the same batches.
+// tensor-parallel group compute as many operations as this one, with the same batches. Of a pipeline, the last stage knows the losses
+// and counts the batches, and each stage its own operations.
 void StepEngine::add_other_ranks(Step& step) {
   StepInfo& info = step.info;
+  const bool is_pipelined = session_.plan().is_pipelined();
   std::array<double, 6> sums{info.loss,
                              info.z_loss,
                              static_cast<double>(info.num_tokens),
                              static_cast<double>(info.num_sequences),
                              static_cast<double>(info.num_rows_computed),
                              step.flops};
-  session_.sum_over_data_ranks(sums);
+  if (is_pipelined) {
+    if (!session_.has_loss()) std::fill(sums.begin(), sums.end() - 1, 0.0);
+    session_.sum_over_ranks(sums);
+  } else {
+    session_.sum_over_data_ranks(sums);
+  }
   info.loss = sums[0];
   info.z_loss = sums[1];
   info.num_tokens = static_cast<int64_t>(sums[2]);

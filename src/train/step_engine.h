@@ -109,7 +109,7 @@ class StepEngine {
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
-    bool meets_bucket = false;  // a bucket that no earlier step of this object ran in
+    bool meets_bucket = false;  // true if no earlier step of this object has run in its bucket
   };
   struct BucketFlops {
     double all = 0;
@@ -127,6 +127,7 @@ class StepEngine {
   void add_other_ranks(Step& step);
   void finish_pending_step();
   // Begins the step, or resumes it after other work, in the positions that other ranks see.
+  void run_pipeline_step();
   void begin_phase_of_step(int64_t step);
   [[noreturn]] void throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss);
 

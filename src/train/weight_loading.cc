@@ -23,6 +23,8 @@ bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom fr
 
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor) {
+  // A tensor of another stage of a pipeline.
+  if (executor.plan().is_pipelined() && !executor.plan().has_tensor(name)) return;
   const DType dtype = executor.plan().type_of(name).dtype;
   const int64_t rows = tensor.num_rows();
   int64_t width = 1;

@@ -111,6 +111,28 @@ TEST(Bench, MakesTheTableAndItsFiles) {
     EXPECT_GT(fs::file_size(folder.path("out") + "/" + name), 100u) << name;
 }
 
+// Two ranks train each row; its figures are those of the first rank.
+TEST(Bench, ComparesHowRanksTrainTogether) {
+  const TestFolder folder("bench_parallel");
+  write_tiny_model(folder);
+  const ProcessResult result =
+      run_plimsoll(bench_arguments(folder, {"--parallel", "--nproc_per_node", "2"}), folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json table = table_of(folder);
+  ASSERT_EQ(table.at("rows").size(), 5u);
+  for (const nlohmann::json& row : table.at("rows")) {
+    ASSERT_FALSE(row.at("figures").is_null()) << row.dump(1);
+    EXPECT_GT(row.at("figures").at("samples_per_s").get<double>(), 0);
+    EXPECT_GT(row.at("figures").at("predicted_samples_per_s").get<double>(), 0);
+    EXPECT_GT(row.at("figures").at("predicted_bytes").get<int64_t>(), 0);
+  }
+  // Without clipping differences, all rows train the same: their losses differ by the rounding of the norm at most.
+  const double loss = table.at("rows")[0].at("figures").at("loss");
+  for (const nlohmann::json& row : table.at("rows"))
+    EXPECT_NEAR(row.at("figures").at("loss").get<double>(), loss, 1e-5 * loss) << row.at("name");
+  EXPECT_TRUE(contains(result.output, "2 x DataParallel")) << result.output;
+}
+
 TEST(Bench, SweepsAGridWithMetrics) {
   const TestFolder folder("bench_sweep");
   write_tiny_model(folder);
@@ -351,7 +373,10 @@ TEST(Bench, RefusesWhatItCannotRead) {
     EXPECT_EQ(result.exit_code, 2) << result.output;
     EXPECT_TRUE(contains(result.output, expected)) << result.output;
   };
-  refused({"bench", "--use_cpu"}, "--experiments, or --sweep");
+  refused({"bench", "--use_cpu"}, "--experiments, or --parallel, or --sweep");
+  refused({"bench", "--parallel", "--use_cpu", "--output_dir", folder.path("parallel")},
+          "--parallel compares how several processes train together, and these arguments start one; give "
+          "--nproc_per_node 2 or more");
   refused({"bench", "--sweep", "nonsense"}, "expected NAME=VALUE");
   refused({"bench", "--sweep", "nonsense=1,2"}, "'nonsense' is not an argument");
   refused({"bench", "--sweep", "seed=1,,2"}, "a value is empty");

@@ -90,7 +90,7 @@ TEST(ALostGpuOfARank, IsNamedByBothRanks) {
   EXPECT_EQ(failed.code, static_cast<int>(ErrorCode::kDevice)) << failed.message;
   EXPECT_NE(failed.message.find("the GPU reports"), std::string::npos) << failed.message;
   EXPECT_EQ(other.code, static_cast<int>(ErrorCode::kDevice)) << other.message;
-  EXPECT_NE(other.message.find("rank 1 of 2"), std::string::npos) << other.message;
+  EXPECT_NE(other.message.find("rank 1"), std::string::npos) << other.message;
   for (const RankEnding& ending : {other, failed})
     EXPECT_NE(ending.message.find(" is complete: resume with --resume_from_checkpoint True"),
               std::string::npos)

@@ -548,6 +548,16 @@ TEST(RunOfRanks, MachinesWithDifferentNumbersOfRanksAreRefused) {
       << result.output;
 }
 
+// Expects that each of these processes ends with the exit code of a wrong configuration and with these texts.
+void expect_refusals(const std::vector<Process*>& processes, const std::vector<std::string>& texts) {
+  for (Process* process : processes) {
+    const ProcessResult result = process->wait(20'000);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    for (const std::string& text : texts)
+      EXPECT_NE(result.output.find(text), std::string::npos) << text << "\n" << result.output;
+  }
+}
+
 // A copy of the program with one more byte at its end is another build.
 TEST(RunOfRanks, RanksWithDifferentProgramsAreRefused) {
   const TestFolder folder("ranks_programs");
@@ -563,13 +573,7 @@ TEST(RunOfRanks, RanksWithDifferentProgramsAreRefused) {
   setenv("PLIMSOLL_PROGRAM", other.c_str(), 1);
   Process second(words, folder.path("log1"), variables_of(1, port));
   setenv("PLIMSOLL_PROGRAM", kept.c_str(), 1);
-  for (Process* process : {&first, &second}) {
-    const ProcessResult result = process->wait(20'000);
-    EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_NE(result.output.find("runs another build of the program than rank "), std::string::npos)
-        << result.output;
-    EXPECT_NE(result.output.find(": the hashes are "), std::string::npos) << result.output;
-  }
+  expect_refusals({&first, &second}, {"runs another build of the program than rank ", ": the hashes are "});
 }
 
 // A difference between ranks is an error before the first step.
@@ -581,13 +585,7 @@ TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
                 variables_of(0, port));
   Process second(words_of(model, folder.path("run"), {.ranks = 2}, 3, {"--seed", "7"}), folder.path("log1"),
                  variables_of(1, port));
-  for (Process* process : {&first, &second}) {
-    const ProcessResult result = process->wait(20'000);
-    EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_NE(result.output.find("rank 0 and rank 1 have different settings: --seed is 42 and 7"),
-              std::string::npos)
-        << result.output;
-  }
+  expect_refusals({&first, &second}, {"rank 0 and rank 1 have different settings: --seed is 42 and 7"});
 }
 
 // Machines without a shared file system have different output folders.
@@ -601,12 +599,7 @@ TEST(RunOfRanks, RanksThatReadDifferentCheckpointsAreRefused) {
   Process first(words_of(model, run, {.ranks = 2}, 4, resume), folder.path("log0"), variables_of(0, port));
   Process second(words_of(model, folder.path("other"), {.ranks = 2}, 4, resume), folder.path("log1"),
                  variables_of(1, port));
-  for (Process* process : {&first, &second}) {
-    const ProcessResult result = process->wait(20'000);
-    EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_NE(result.output.find("rank 1 does not have the checkpoint of rank 0"), std::string::npos)
-        << result.output;
-  }
+  expect_refusals({&first, &second}, {"rank 1 does not have the checkpoint of rank 0"});
 }
 
 // The time of an evaluation differs from rank to rank, but all ranks stop after the same step.

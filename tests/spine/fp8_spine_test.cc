@@ -151,23 +151,24 @@ TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
       test.dropout = 0.1;
       test.accumulation = accumulation;
       const auto run = [&](const TinyCase& changed, uint8_t fill) {
-        TinySteps steps(changed, build_plan(testing::tiny_request(changed, kStepsBucket)), {.fill = fill});
-        steps.steps_alone(1, 2);
+        auto steps = std::make_unique<TinySteps>(
+            changed, build_plan(testing::tiny_request(changed, kStepsBucket)), ExecutorOptions{.fill = fill});
+        steps->steps_alone(1, 2);
         return steps;
       };
-      TinySteps whole = run(test, 0xFF);
-      EXPECT_EQ(whole.executor.high_water_bytes(), whole.plan.arena_bytes);
-      TinySteps zeros = run(test, 0x00);
-      testing::expect_equal(whole, zeros);
+      const auto whole = run(test, 0xFF);
+      EXPECT_EQ(whole->executor.high_water_bytes(), whole->plan.arena_bytes);
+      const auto zeros = run(test, 0x00);
+      testing::expect_equal(*whole, *zeros);
       TinyCase apart = test;
       apart.separate_buffers = true;
-      TinySteps separate = run(apart, 0xFF);
-      testing::expect_equal(whole, separate);
+      const auto separate = run(apart, 0xFF);
+      testing::expect_equal(*whole, *separate);
       for (const char* pass : {"dead_code", "reorder", "in_place", "common_subexpression"}) {
         TinyCase without = test;
         without.disabled_passes = {pass};
-        TinySteps other = run(without, 0xFF);
-        testing::expect_equal(whole, other);
+        const auto other = run(without, 0xFF);
+        testing::expect_equal(*whole, *other);
         ++checked;
       }
     }

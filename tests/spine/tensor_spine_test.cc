@@ -405,6 +405,26 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
   }
 }
 
+// The parts of a rank are not contiguous in a checkpoint, so that a rank does not read them as if they were a slice.
+TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
+  const RankMesh mesh{.size = 2, .tensor_size = 2};
+  const Plan plan = plan_of({}, mesh, 2);
+  run_on_mesh(mesh, [&](int /*rank*/, const RankConnections& connections) {
+    const Executor executor(plan, {.connections = connections});
+    int num_divided = 0;
+    for (const WeightSpec& spec : plan.weights) {
+      const PersistentBuffer& buffer = plan.buffer(spec.name);
+      if (buffer.split) {
+        EXPECT_THROW(executor.own_bytes(spec.name), Error) << spec.name;
+        ++num_divided;
+      } else {
+        EXPECT_EQ(executor.own_bytes(spec.name).end, 4 * spec.elements()) << spec.name;
+      }
+    }
+    EXPECT_EQ(num_divided, 2 * 6) << "six tensors per layer";
+  });
+}
+
 // One sum per attention and per feed-forward layer in each pass, and none in the rest of the model.
 TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
   const Plan plan = plan_of({.layers = 3}, {.size = 4, .tensor_size = 2}, 2);

@@ -30,6 +30,7 @@ struct Ranks {
   bool keeps = false;  // gathered weights for the backward pass
   bool late = false;   // collective operations run as late as the plan allows
   int num_steps = 2;
+  bool updates_on_first = false;  // --data_parallel_mode dp
 };
 
 // The results of a rank after some steps.
@@ -44,6 +45,7 @@ Plan plan_of(const TinyCase& test, const Ranks& ranks) {
   request.device.num_threads = 1;
   request.ranks = {.count = ranks.count,
                    .zero_stage = ranks.stage,
+                   .updates_on_first = ranks.updates_on_first,
                    .least_divided_elements = 17,
                    .keeps_gathered = ranks.keeps,
                    .bucket_bytes = 2048};
@@ -130,6 +132,15 @@ void expect_same_weights(const Result& a, const Result& b) {
   for (const auto& [name, values] : a.weights) EXPECT_TRUE(values == b.weights.at(name)) << name;
 }
 
+// Returns the bytes of the persistent buffers of a kind.
+int64_t bytes_of(const Plan& plan, Storage storage) {
+  int64_t bytes = 0;
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.storage == storage) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
 std::vector<Result> results_in_stage(const TinyCase& test, Ranks ranks, ZeroStage stage) {
   ranks.stage = stage;
   return results_of_ranks(test, ranks);
@@ -177,6 +188,38 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
   EXPECT_GE(compared, 150);
 }
 
+// If the first rank makes all updates, as with --data_parallel_mode dp, it adds the same numbers in the same order as ranks that all
+// make them: weights and losses have the same bits on every rank.
+TEST(Zero, UpdatesOfTheFirstRankEqualThoseOfAllRanks) {
+  int compared = 0;
+  for (TinyCase test : sharded_cases()) {
+    test.optimizer.max_grad_norm = 0.0;
+    for (const Ranks& ranks : {Ranks{}, Ranks{.count = 3, .late = true}}) {
+      SCOPED_TRACE(describe(test, ranks));
+      const std::vector<Result> whole = results_in_stage(test, ranks, ZeroStage::kNone);
+      Ranks on_first = ranks;
+      on_first.updates_on_first = true;
+      for (const Result& result : results_of_ranks(test, on_first)) {
+        expect_same_weights(result, whole.front());
+        EXPECT_EQ(result.evaluation_loss, whole.front().evaluation_loss);
+        EXPECT_NEAR(result.norms.front(), whole.front().norms.front(),
+                    norm_bound(test) * whole.front().norms.front());
+      }
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 60);
+}
+
+// Every rank reserves the memory of the first one, which has all states.
+TEST(Zero, UpdatesOfTheFirstRankNeedAllStates) {
+  const TinyCase test{.hidden = 64};
+  const Plan whole = plan_of(test, {.count = 2, .stage = ZeroStage::kNone});
+  const Plan on_first = plan_of(test, {.count = 2, .updates_on_first = true});
+  EXPECT_EQ(bytes_of(on_first, Storage::kOptimizerState), bytes_of(whole, Storage::kOptimizerState));
+  EXPECT_EQ(bytes_of(on_first, Storage::kWeight), bytes_of(whole, Storage::kWeight));
+}
+
 // With clipping, the coefficient may differ in its last bits.
 TEST(Zero, ClippedStepsOfAllRanksAreEqual) {
   for (const int count : {2, 4}) {
@@ -193,15 +236,6 @@ TEST(Zero, ClippedStepsOfAllRanksAreEqual) {
         EXPECT_NEAR(found.front().weights.at(name)[i], values[i], 1e-6 * (1.0 + std::abs(values[i]))) << name;
     }
   }
-}
-
-// Returns the bytes of the persistent buffers of a kind.
-int64_t bytes_of(const Plan& plan, Storage storage) {
-  int64_t bytes = 0;
-  for (const PersistentBuffer& buffer : plan.persistent) {
-    if (buffer.storage == storage) bytes += buffer.bytes;
-  }
-  return bytes;
 }
 
 // Each rank has room for a slice of what its stage divides, to the byte of the formula. Buffers begin at multiples of 64 bytes.

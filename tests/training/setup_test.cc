@@ -116,7 +116,8 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   arguments.output_dir = folder.path("run");
   arguments.device = "h200";
   arguments.bf16 = arguments.optimizer_in_backward = true;
-  arguments.offload_optimizer = arguments.offload_activations = true;
+  arguments.offload_optimizer = "True";
+  arguments.offload_activations = true;
   arguments.gradient_checkpointing = true;
   arguments.max_grad_norm = 0;
   const RunSetup as_usual = setup_of(arguments, RunPurpose::kPlan);
@@ -140,7 +141,8 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   EXPECT_LE(above, 1300 * kMiB);
   // The products of a CPU use the workspace that their kernels request.
   arguments.device = "cpu";
-  arguments.bf16 = arguments.offload_optimizer = arguments.offload_activations = false;
+  arguments.bf16 = arguments.offload_activations = false;
+  arguments.offload_optimizer = "False";
   const RunSetup on_cpu = setup_of(arguments, RunPurpose::kPlan);
   EXPECT_NE(all_of(on_cpu.diagnostics.notes).find("--matmul_workspace has no effect on a CPU"),
             std::string::npos);

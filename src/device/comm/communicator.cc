@@ -38,6 +38,18 @@ void Communicator::all_gather_parts(std::byte* all, std::span<const int64_t> par
   }
 }
 
+void Communicator::send(std::span<const std::byte> bytes, int to) {
+  PLIMSOLL_CHECK(false, "{} bytes are sent to rank {} by a communicator of {} ranks without messages",
+                 bytes.size(), to, size());
+}
+
+void Communicator::wait_sent(int /*to*/) {}
+
+void Communicator::receive(std::span<std::byte> bytes, int from) {
+  PLIMSOLL_CHECK(false, "{} bytes are received from rank {} by a communicator of {} ranks without messages",
+                 bytes.size(), from, size());
+}
+
 std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& members) {
   PLIMSOLL_CHECK(members.size() == 1 && members.front() == rank(), "a group of {} ranks of {}",
                  members.size(), size());

@@ -43,10 +43,19 @@ class Communicator {
   virtual void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes);
   // Returns when every rank has called it. Errors: as all_reduce().
   virtual void barrier() = 0;
-  // Returns a communicator of some of the ranks, in this order, which contain this rank. Every rank of this object has to call it,
-  // and afterwards to call the functions of this object and of its groups in one order with the same sizes, so that the ranks of
-  // all groups of one division work at the same time. This object has to outlive the result, whose waits are part of progress() of
-  // this object. The implementation of this class supports groups of one rank only.
+  // Starts to send bytes to the rank `to`, which receives them by receive() with the same size, and returns at once. Only these two
+  // ranks take part. The bytes must not change before wait_sent() has returned. Messages from one rank to another arrive in the
+  // order in which they were sent. Errors: as all_reduce().
+  virtual void send(std::span<const std::byte> bytes, int to);
+  // Waits until the rank `to` has received everything that was sent to it. Returns at once if that is nothing. Errors: as
+  // all_reduce().
+  virtual void wait_sent(int to);
+  // Receives the next message from the rank `from`. Requires: it has the size of `bytes`. Errors: as all_reduce().
+  virtual void receive(std::span<std::byte> bytes, int from);
+  // Returns a communicator of some of the ranks, in this order, which contain this rank. The ranks of a group call its functions in one
+  // order with the same sizes. A rank that is in several groups has to call their functions in an order in which no two ranks wait for
+  // each other. This object has to outlive the result, whose waits are part of progress() of this object. The implementation of this
+  // class supports groups of one rank only.
   virtual std::unique_ptr<Communicator> group(const std::vector<int>& members);
   // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that
   // names the rank. An empty function removes it; the call returns when no call of the older one runs. The function must

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "device/comm/blocked_signals.h"
 #include "device/comm/collectives.h"
 #include "device/comm/gloo_mesh.h"
@@ -105,7 +107,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
         addresses.push_back(store_->get(address_key(peer), left()));
       store_->watch(*this, watch_pause(options.operation_timeout));
       const std::string what = fmt::format("The connection of {} ranks", place.size);
-      run_until(what, deadline, options.connect_timeout, [&](const Transfer& transfer) {
+      const uint64_t slot = slot_of(num_operations_++, what);
+      run_until(what, slot, deadline, options.connect_timeout, [&](const Transfer& transfer) {
         for (int peer = 0; peer < place.size; ++peer) {
           if (peer != place.rank) mesh_->connect(peer, addresses[static_cast<size_t>(peer)]);
         }
@@ -120,6 +123,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
 
   // The others receive a message that this rank left before they see its connections close.
   ~GlooCommunicator() override {
+    forget_messages();
     store_.reset();
     mesh_.reset();
     server_.reset();
@@ -131,6 +135,38 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   std::unique_ptr<Communicator> group(const std::vector<int>& members) override {
     if (members.size() == 1) return Communicator::group(members);
     return std::make_unique<Group>(*this, members);
+  }
+
+  void send(std::span<const std::byte> bytes, int to) override {
+    if (bytes.empty()) return;
+    const uint64_t slot = message_slot(num_sent_[to]++, bytes.size(), place_.rank, to);
+    run_message(
+        fmt::format("send of {} bytes to rank {}", bytes.size(), to), slot, [&](const Transfer& transfer) {
+          auto* data = const_cast<std::byte*>(bytes.data());
+          sending_[to].push_back(std::make_unique<TransferBuffer>(transfer.mesh, to, data, bytes.size()));
+          sending_[to].back()->send(transfer.slot, 0, bytes.size());
+        });
+  }
+
+  void wait_sent(int to) override {
+    std::vector<std::unique_ptr<TransferBuffer>>& messages = sending_[to];
+    if (messages.empty()) return;
+    run_message(fmt::format("wait until rank {} has received {}", to, counted(messages.size(), "message")), 0,
+                [&](const Transfer& transfer) {
+                  for (const auto& message : messages) message->wait_sent(transfer.deadline);
+                });
+    messages.clear();
+  }
+
+  void receive(std::span<std::byte> bytes, int from) override {
+    if (bytes.empty()) return;
+    const uint64_t slot = message_slot(num_received_[from]++, bytes.size(), from, place_.rank);
+    run_message(fmt::format("receive of {} bytes from rank {}", bytes.size(), from), slot,
+                [&](const Transfer& transfer) {
+                  TransferBuffer buffer(transfer.mesh, from, bytes.data(), bytes.size());
+                  buffer.receive(transfer.slot, 0, bytes.size());
+                  buffer.wait_received(transfer.deadline);
+                });
   }
 
   void on_failure(std::function<void(const std::string&)> report) override {
@@ -154,6 +190,9 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     Group& operator=(const Group&) = delete;
     int rank() const override { return group_.rank; }
     int size() const override { return static_cast<int>(group_.members.size()); }
+    void send(std::span<const std::byte> bytes, int to) override { all_.send(bytes, in_mesh(to)); }
+    void wait_sent(int to) override { all_.wait_sent(in_mesh(to)); }
+    void receive(std::span<std::byte> bytes, int from) override { all_.receive(bytes, in_mesh(from)); }
     void on_failure(std::function<void(const std::string&)> report) override {
       all_.set_failure_report(*this, std::move(report));
     }
@@ -161,13 +200,15 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
    private:
     // The end of an operation shows only that the ranks of the group have reached it.
     void run(const std::string& what, const Operation& operation, RankProgress::Kind) override {
-      all_.run_in(&group_, what + name_, operation, RankProgress::Kind::kSomeRanks);
+      all_.run_in(&group_, num_operations_, what + name_, operation, RankProgress::Kind::kSomeRanks);
     }
+    int in_mesh(int rank_of_group) const { return group_.members[static_cast<size_t>(rank_of_group)]; }
     std::span<std::byte> staging() override { return all_.staging(); }
 
     GlooCommunicator& all_;
     RankGroup group_;
     std::string name_;
+    uint64_t num_operations_ = 0;
   };
 
   // Sets or removes the function that this object or a group reports failures to. A rank that failed before is reported at once.
@@ -276,18 +317,47 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   }
 
   void run(const std::string& what, const Operation& operation, RankProgress::Kind kind) override {
-    run_in(nullptr, what, operation, kind);
+    run_in(nullptr, num_operations_, what, operation, kind);
   }
 
-  // Runs an operation of some ranks. All ranks number their operations alike, because the ranks of the other groups run one too.
-  void run_in(const RankGroup* group, const std::string& what, const Operation& operation,
-              RankProgress::Kind kind) {
+  // Runs an operation of some ranks, which number their common operations alike.
+  void run_in(const RankGroup* group, uint64_t& num_operations, const std::string& what,
+              const Operation& operation, RankProgress::Kind kind) {
     const RankProgress::Wait wait(progress(), what, kind);
-    run_until(what, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation, group);
+    run_until(what, slot_of(num_operations++, what), std::chrono::steady_clock::now() + kNoLimit, kNoLimit,
+              operation, group);
+  }
+
+  // Runs a part of a message between two ranks.
+  void run_message(const std::string& what, uint64_t slot, const Operation& operation) {
+    const RankProgress::Wait wait(progress(), what, RankProgress::Kind::kSomeRanks);
+    run_until(what, slot, std::chrono::steady_clock::now() + kNoLimit, kNoLimit, operation);
+  }
+
+  // Ranks that call different operations, or one operation with different sizes, wait for each other until the time
+  // limit. With equal slots, one of them would receive more than it has memory for, and Gloo would end the process.
+  static uint64_t slot_of(uint64_t number, const std::string& name) {
+    return (number << 32) | ((hash64(name) << 1) & 0xffffffffu);
+  }
+  static uint64_t message_slot(uint64_t number, size_t bytes, int from, int to) {
+    return slot_of(number, fmt::format("message of {} bytes from rank {} to rank {}", bytes, from, to));
+  }
+
+  // Frees what was sent. When a run ends, all of it has been received, unless a rank has failed.
+  void forget_messages() {
+    for (const auto& [to, messages] : sending_) {
+      try {
+        for (const auto& message : messages)
+          message->wait_sent(std::chrono::steady_clock::now() + kCauseLimit);
+      } catch (const TransferFailure&) {
+        break;
+      }
+    }
+    sending_.clear();
   }
 
   // Runs an operation and turns its failure into an Error that names the rank that caused it.
-  void run_until(const std::string& operation_name, SteadyTime deadline, milliseconds limit,
+  void run_until(const std::string& operation_name, uint64_t slot, SteadyTime deadline, milliseconds limit,
                  const Operation& operation, const RankGroup* group = nullptr) {
     if (!failure_.empty()) throw_error(ErrorCode::kDevice, "{} is impossible: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
@@ -296,9 +366,6 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
       fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
-    // Ranks that call different operations, or one operation with different sizes, wait for each other until the time
-    // limit. With equal slots, one of them would receive more than it has memory for, and Gloo would end the process.
-    const uint64_t slot = (num_operations_++ << 32) | ((hash64(operation_name) << 1) & 0xffffffffu);
     std::optional<TransferFailure> failure;
     try {
       const BlockedSignals blocked = BlockedSignals::sigpipe();
@@ -342,6 +409,9 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   SteadyTime next_question_ = {};  // for a wait for a rank that works alone
   bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;
+  // The number of messages to and from each rank, and those whose arrival was not waited for.
+  std::map<int, uint64_t> num_sent_, num_received_;
+  std::map<int, std::vector<std::unique_ptr<TransferBuffer>>> sending_;
   // The thread of the store uses the mesh, so the store ends first.
   std::optional<StoreServer> server_;
   std::optional<GlooMesh> mesh_;

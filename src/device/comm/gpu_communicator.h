@@ -50,29 +50,49 @@ struct AxisConnections {
   PeerMemory* peers = nullptr;
 };
 
-// The connections of a rank to the others. A run of one rank has none, and one without tensor parallelism none along the tensor axis.
+// The connections of a rank to the others. A run of one rank has none, and a run has none along axes that its mesh does not have.
 struct RankConnections {
   Communicator* ranks = nullptr;  // to all ranks
   AxisConnections data = {};
   AxisConnections tensor = {};
-  const AxisConnections& of(MeshAxis axis) const { return axis == MeshAxis::kTensor ? tensor : data; }
+  AxisConnections pipeline = {};  // to the stages of a pipeline
+  AxisConnections ends = {};      // between the first and the last stage of a pipeline, which have it
+  const AxisConnections& of(MeshAxis axis) const {
+    switch (axis) {
+      case MeshAxis::kData:
+        break;
+      case MeshAxis::kTensor:
+        return tensor;
+      case MeshAxis::kPipeline:
+        return pipeline;
+      case MeshAxis::kEnds:
+        return ends;
+    }
+    return data;
+  }
   // Errors: kDevice if a rank has failed.
   void require_all_ranks() const {
-    for (const AxisConnections* axis : {&data, &tensor}) {
-      if (axis->gpus != nullptr) axis->gpus->require_all_ranks();
-      if (axis->peers != nullptr) axis->peers->require_all_ranks();
-    }
+    for_each_axis([](const AxisConnections& axis) {
+      if (axis.gpus != nullptr) axis.gpus->require_all_ranks();
+      if (axis.peers != nullptr) axis.peers->require_all_ranks();
+    });
   }
   // Call PeerMemory::map() and unmap() along each axis whose GPUs map each other's memory.
-  void map_peers(std::byte* data_of_rank, int64_t bytes) const {
-    for (const AxisConnections* axis : {&data, &tensor}) {
-      if (axis->peers != nullptr) axis->peers->map(data_of_rank, bytes);
-    }
+  void map_peers(std::byte* memory, int64_t bytes) const {
+    for_each_axis([&](const AxisConnections& axis) {
+      if (axis.peers != nullptr) axis.peers->map(memory, bytes);
+    });
   }
   void unmap_peers() const {
-    for (const AxisConnections* axis : {&data, &tensor}) {
-      if (axis->peers != nullptr) axis->peers->unmap();
-    }
+    for_each_axis([](const AxisConnections& axis) {
+      if (axis.peers != nullptr) axis.peers->unmap();
+    });
+  }
+
+ private:
+  template <typename Work>
+  void for_each_axis(const Work& work) const {
+    for (const AxisConnections* axis : {&data, &tensor, &pipeline, &ends}) work(*axis);
   }
 };
 

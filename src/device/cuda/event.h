@@ -20,9 +20,13 @@ class CudaEvent {
   // Only events with times support ms_since(); they cost slightly more.
   enum class Times : uint8_t { kNo, kYes };
 
-  explicit CudaEvent(Times times = Times::kNo) {
-    PLIMSOLL_CUDA(
-        cudaEventCreateWithFlags(&event_, times == Times::kYes ? cudaEventDefault : cudaEventDisableTiming));
+  // How the host waits for an event: it asks again and again, which notices the event first, or sleeps.
+  enum class Waits : uint8_t { kAwake, kAsleep };
+
+  explicit CudaEvent(Times times = Times::kNo, Waits waits = Waits::kAwake) {
+    const unsigned timing = times == Times::kYes ? cudaEventDefault : cudaEventDisableTiming;
+    const unsigned waiting = waits == Waits::kAsleep ? cudaEventBlockingSync : cudaEventDefault;
+    PLIMSOLL_CUDA(cudaEventCreateWithFlags(&event_, timing | waiting));
   }
   ~CudaEvent() {
     if (event_ != nullptr) static_cast<void>(cudaEventDestroy(event_));

@@ -94,6 +94,7 @@ class CpuBackend final : public ExecutorBackend {
     set_num_threads(plan.request.device.num_threads);
     flush_denormals_on_all_threads();
     if (const size_t most = most_collectives(plan); most > 0) collectives_.emplace(most);
+    disk_ = make_disk_transfers(plan, options.disk, [](size_t) { return make_cpu_transfer_memory(); });
     if (!options.runs_ahead) return;
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kOutput)
@@ -102,6 +103,7 @@ class CpuBackend final : public ExecutorBackend {
   }
 
   const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
+  DiskTransfers* disk() const override { return disk_.get(); }
   std::byte* exchange(int64_t offset) const override { return map_.at(offset); }
   void before_host_writes(Inputs) override { wait(); }
   void before_host_reads() override { wait(); }
@@ -118,14 +120,17 @@ class CpuBackend final : public ExecutorBackend {
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) override {
     wait();
+    if (space == Space::kDisk) return disk_->read(bytes, offset);
     std::memcpy(bytes.data(), arena(space).at(offset), bytes.size());
   }
   void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
     wait();
+    if (space == Space::kDisk) return disk_->write(bytes, offset);
     std::memcpy(arena(space).at(offset), bytes.data(), bytes.size());
   }
   void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) override {
     wait();
+    if (space == Space::kDisk) return disk_->fill(offset, bytes, value);
     arena(space).for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
       std::memset(data, value, static_cast<size_t>(part));
     });
@@ -153,6 +158,7 @@ class CpuBackend final : public ExecutorBackend {
       if (op.segment != segment || is_idle(program, op, deferred)) continue;
       const auto start = std::chrono::steady_clock::now();
       op.run();
+      if (disk_) disk_->wait_for_all();
       OpTime& time = times[op.index];
       time.milliseconds +=
           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -215,7 +221,7 @@ class CpuBackend final : public ExecutorBackend {
   template <typename Runs>
   void run_ops(const BoundProgram& program, const Runs& runs) const {
     if (options_.late_copies) return run_queued_late(program, runs);
-    if (collectives_) return run_with_collectives(program, runs);
+    if (collectives_ || disk_) return run_with_queues(program, runs);
     for (const BoundOp& op : program.ops) {
       if (runs(op)) op.run();
     }
@@ -223,12 +229,16 @@ class CpuBackend final : public ExecutorBackend {
 
   // Runs each queued op right before the op that waits for it, which is the latest time at which a device may run it.
   template <typename Runs>
-  static void run_queued_late(const BoundProgram& program, const Runs& runs) {
+  void run_queued_late(const BoundProgram& program, const Runs& runs) const {
     std::vector<const BoundOp*> under_way;
+    const auto run_queued = [&](const BoundOp& queued) {
+      queued.run();
+      if (disk_) disk_->wait_for_all();
+    };
     const auto finish = [&](uint32_t position) {
       std::erase_if(under_way, [&](const BoundOp* queued) {
         if (program.plan->ops[queued->index].queue_end > position) return false;
-        queued->run();
+        run_queued(*queued);
         return true;
       });
     };
@@ -241,23 +251,25 @@ class CpuBackend final : public ExecutorBackend {
         op.run();
       }
     }
-    for (const BoundOp* queued : under_way) queued->run();
+    for (const BoundOp* queued : under_way) run_queued(*queued);
   }
 
-  // Runs collective operations on their own thread while later ops run.
+  // Runs collective operations on their own thread, and transfers from and to a disk on others, while later ops run.
   template <typename Runs>
-  void run_with_collectives(const BoundProgram& program, const Runs& runs) const {
+  void run_with_queues(const BoundProgram& program, const Runs& runs) const {
     for (const BoundOp& op : program.ops) {
       if (!runs(op)) continue;
       const OpPlan& plan = program.plan->ops[op.index];
-      collectives_->wait_before(op.index);
+      if (collectives_) collectives_->wait_before(op.index);
+      if (disk_) disk_->wait_before(op.index);
       if (plan.queue == Queue::kCommunication) {
         collectives_->start(op.run, plan.queue_end);
       } else {
         op.run();
       }
     }
-    collectives_->wait_for_all();
+    if (collectives_) collectives_->wait_for_all();
+    if (disk_) disk_->wait_for_all();
   }
 
   // Returns the largest number of collective operations of a program.
@@ -297,6 +309,8 @@ class CpuBackend final : public ExecutorBackend {
   std::optional<CpuArena> host_arena_;                 // if the plan keeps values on the host
   ArenaMap host_map_;
   mutable std::optional<CollectiveThread> collectives_;  // if the plan has collective operations
+  std::unique_ptr<DiskTransfers>
+      disk_;  // if the plan keeps values on a disk; ended before the arena is freed
 };
 
 }  // namespace

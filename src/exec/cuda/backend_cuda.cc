@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "device/cuda/cuda_device.h"
 #include "exec/backend.h"
 #include "exec/cuda/captured_segments.h"
+#include "exec/cuda/disk_memory_cuda.h"
 #include "exec/cuda/host_exchange.h"
 #include "exec/cuda/measure_products.h"
 #include "exec/cuda/module_range.h"
@@ -50,6 +52,9 @@ class CudaBackend final : public ExecutorBackend {
         captured_(plan) {
     // The host computes initial values of weights on all threads.
     set_num_threads(plan.request.device.num_threads);
+    disk_ = make_disk_transfers(plan, options.disk, [&](size_t most) {
+      return std::make_unique<CudaTransferMemory>(options.gpu_ordinal, device_.stream(), most);
+    });
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
     connections_.map_peers(arena_.data(), arena_.bytes());
   }
@@ -59,6 +64,7 @@ class CudaBackend final : public ExecutorBackend {
   CudaBackend& operator=(const CudaBackend&) = delete;
 
   const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
+  DiskTransfers* disk() const override { return disk_.get(); }
   std::byte* exchange(int64_t offset) const override { return exchange_.at(offset); }
   void before_host_writes(Inputs inputs) override {
     const WaitForRanks wait(connections_);
@@ -88,6 +94,7 @@ class CudaBackend final : public ExecutorBackend {
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) override {
     const WaitForRanks wait(connections_);
+    if (space == Space::kDisk) return disk_->read(bytes, offset);
     if (space == Space::kHost) {
       device_.synchronize();
       std::memcpy(bytes.data(), host_map_.at(offset), bytes.size());
@@ -98,6 +105,7 @@ class CudaBackend final : public ExecutorBackend {
   }
   void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
     const WaitForRanks wait(connections_);
+    if (space == Space::kDisk) return disk_->write(bytes, offset);
     if (space == Space::kHost) {
       device_.synchronize();
       std::memcpy(host_map_.at(offset), bytes.data(), bytes.size());
@@ -108,6 +116,7 @@ class CudaBackend final : public ExecutorBackend {
   }
   void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) override {
     const WaitForRanks wait(connections_);
+    if (space == Space::kDisk) return disk_->fill(offset, bytes, value);
     if (space == Space::kHost) {
       device_.synchronize();
       host_map_.for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
@@ -165,7 +174,10 @@ class CudaBackend final : public ExecutorBackend {
       if (op.segment != segment || is_idle(program, op, deferred)) continue;
       range.enter(program, op);
       before_op_.record(device_.stream());
-      if (program.plan->ops[op.index].is_queued()) {
+      if (program.plan->ops[op.index].uses_disk) {
+        op.run();
+        disk_->wait_for_all();
+      } else if (program.plan->ops[op.index].is_queued()) {
         side_.begin();
         start_queued(program, op);
         side_.hold_back_for_all();
@@ -231,7 +243,8 @@ class CudaBackend final : public ExecutorBackend {
   // Has to be called after each wait: the work that was enqueued may have ended because a rank failed. Errors: kDevice.
   void require_all_ranks() const { connections_.require_all_ranks(); }
 
-  // Enqueues the ops of a segment. The stream waits for all queued ops of the segment before its end.
+  // Enqueues the ops of a segment. The stream waits for all queued ops of the segment before its end. The host waits for the
+  // transfers from and to a disk: before it enqueues an op for which they must have ended, and before the end.
   void enqueue(const BoundProgram& program, Segment segment, DeferredWork deferred) {
     enqueue_if(program,
                [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
@@ -245,13 +258,16 @@ class CudaBackend final : public ExecutorBackend {
       if (!is_wanted(op)) continue;
       range.enter(program, op);
       side_.hold_back_before(op.index);
-      if (program.plan->ops[op.index].is_queued()) {
+      if (disk_) disk_->wait_before(op.index);
+      const OpPlan& plan = program.plan->ops[op.index];
+      if (plan.is_queued() && !plan.uses_disk) {
         start_queued(program, op);
       } else {
         op.run();
       }
     }
     side_.hold_back_for_all();
+    if (disk_) disk_->wait_for_all();
   }
 
   void start_queued(const BoundProgram& program, const BoundOp& op) {
@@ -273,6 +289,8 @@ class CudaBackend final : public ExecutorBackend {
   CapturedSegments captured_;
   CudaEvent before_op_{CudaEvent::Times::kYes};
   CudaEvent after_op_{CudaEvent::Times::kYes};
+  std::unique_ptr<DiskTransfers>
+      disk_;  // if the plan keeps values on a disk; ended before the arenas are freed
 };
 
 }  // namespace

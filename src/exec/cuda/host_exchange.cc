@@ -16,7 +16,7 @@ HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap&
   const int64_t end = plan.persistent_bytes;
   all_ = update_ = outputs_ = {end, end};
   for (const PersistentBuffer& buffer : plan.persistent) {
-    if (buffer.space == Space::kHost || buffer.name == kStagedInputs) continue;
+    if (buffer.space != Space::kDevice || buffer.name == kStagedInputs) continue;
     if (buffer.storage == Storage::kInput) all_.begin = std::min(all_.begin, buffer.offset);
     if (buffer.storage == Storage::kOutput) outputs_.begin = std::min(outputs_.begin, buffer.offset);
   }

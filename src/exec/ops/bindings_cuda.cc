@@ -96,6 +96,7 @@ std::function<void()> bind_quantize_fp8_cuda(const BindContext& context, CudaStr
 }
 
 std::function<void()> bind_copy_cuda(const BindContext& context, CudaStream stream) {
+  if (std::function<void()> transfer = bind_disk_copy(context)) return transfer;
   return [copies = copy_args(context), stream] {
     for (const CopyArgs& copy : copies) copy_cuda(copy, stream);
   };

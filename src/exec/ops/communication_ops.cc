@@ -38,4 +38,19 @@ std::vector<DividedTensor> divided_tensors(const BindContext& context) {
   return tensors;
 }
 
+SendArgs send_args(const BindContext& context) {
+  return {.communicator = &context.communicator(MeshAxis::kPipeline),
+          .x = context.input(SendOp::kX),
+          .room = context.output(SendOp::kMessage),
+          .bytes = context.view().input(SendOp::kX).bytes(context.bucket()),
+          .peer = static_cast<int>(SendOp::to(context.attributes()))};
+}
+
+ReceiveArgs receive_args(const BindContext& context) {
+  return {.communicator = &context.communicator(MeshAxis::kPipeline),
+          .y = context.output(ReceiveOp::kY),
+          .bytes = context.view().output(ReceiveOp::kY).bytes(context.bucket()),
+          .peer = static_cast<int>(ReceiveOp::from(context.attributes()))};
+}
+
 }  // namespace plimsoll

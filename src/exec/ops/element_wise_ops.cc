@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/analysis/analysis.h"
 #include "graph/ops/activation_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -236,7 +237,33 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
   return copies;
 }
 
+std::function<void()> bind_disk_copy(const BindContext& context) {
+  const bool reads = reads_disk(context.view().graph, context.op());
+  if (!reads && !writes_disk(context.view().graph, context.op())) return nullptr;
+  const std::optional<Slice> slice = slice_of(context.attributes());
+  std::vector<DiskTransfer::Part> parts;
+  for (int i = 0; i < context.view().num_outputs(); ++i) {
+    const auto k = static_cast<size_t>(i);
+    const ValueId on_disk = reads ? context.op().inputs[k] : context.op().outputs[k];
+    const int64_t whole = reads ? context.input_elements(i) : context.output_elements(i);
+    const int64_t count = reads ? context.output_elements(i) : context.input_elements(i);
+    const int64_t width = dtype_bytes(reads ? context.output(i).dtype : context.input(i).dtype);
+    // The memory of an input is only read.
+    void* memory = reads ? context.output(i).data : const_cast<void*>(context.input(i).data);
+    const int64_t first = slice ? slice->first_in(whole, whole / slice->of) : 0;
+    const int64_t begin = context.offset_of(on_disk);
+    parts.push_back({.memory = static_cast<std::byte*>(memory),
+                     .offset = begin + first * width,
+                     .bytes = count * width,
+                     .value_end = begin + whole * width});
+  }
+  const auto direction = reads ? TransferDirection::kFromDisk : TransferDirection::kToDisk;
+  return [&disk = context.disk(), transfer = std::make_shared<DiskTransfer>(direction, parts),
+          end = context.queue_end()] { disk.start(transfer, end); };
+}
+
 std::function<void()> bind_copy_cpu(const BindContext& context) {
+  if (std::function<void()> transfer = bind_disk_copy(context)) return transfer;
   return [copies = copy_args(context), run = cpu_function(context.kernel()).as<void(const CopyArgs&)>()] {
     for (const CopyArgs& copy : copies) run(copy);
   };

@@ -12,6 +12,7 @@
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/communication/all_reduce.h"
+#include "kernels/communication/message.h"
 #include "kernels/communication/reduce_scatter.h"
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
@@ -93,6 +94,9 @@ std::function<void()> bind_quantize_fp8_cpu(const BindContext& context);
 // Returns the arguments of each value that the op copies.
 std::vector<CopyArgs> copy_args(const BindContext& context);
 std::function<void()> bind_copy_cpu(const BindContext& context);
+// Returns the function that starts the transfer of a copy from or to a disk, for which the backend waits; null for other
+// copies.
+std::function<void()> bind_disk_copy(const BindContext& context);
 
 // The arguments of collective kernels. Thread-safe: pure functions.
 
@@ -100,6 +104,8 @@ AllReduceArgs all_reduce_args(const BindContext& context);
 std::vector<ReducedTensor> reduced_tensors(const BindContext& context);
 RankSlicesArgs rank_slices_args(const BindContext& context);
 std::vector<DividedTensor> divided_tensors(const BindContext& context);
+SendArgs send_args(const BindContext& context);
+ReceiveArgs receive_args(const BindContext& context);
 
 // The arguments of kernels that read or write rows of tables. Thread-safe: pure functions.
 

@@ -67,8 +67,10 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   tensors.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
-    // Each rank of a tensor-parallel group has its own part of a gradient that the group divides, and the others are equal.
-    const Slice slice = context.view().input(i).split
+    // Each rank of a tensor-parallel group has its own part of a gradient that the group divides, and the others are equal. Each
+    // stage of a pipeline has gradients of its own.
+    const bool is_whole = mesh_axis_of(context.attributes()) == MeshAxis::kPipeline;
+    const Slice slice = is_whole || context.view().input(i).split
                             ? Slice{.first = 0, .elements = elements, .of = elements}
                             : slice_of_op(context, elements);
     tensors.push_back({.grad = input_from(context, i, slice.first), .count = slice.elements});

@@ -51,6 +51,10 @@ struct QueuedOp {
   Queue queue = Queue::kToHost;
 };
 
+// Return true for a copy from a disk, and for a copy to a disk.
+bool reads_disk(const Graph& graph, const Op& op);
+bool writes_disk(const Graph& graph, const Op& op);
+
 // Returns every op of a queue other than kCompute, in the order of the ops.
 std::vector<QueuedOp> find_queued_ops(const Graph& graph);
 
@@ -61,7 +65,7 @@ std::span<const ValueId> values_in_use(const Op& op);
 // deferred states back to the host. All are in the forward segment. They are skipped if no run came before, or if their
 // work was done already. Pure functions; thread-safe.
 
-// Returns true by position for ops that read deferred values, for copies of the results of these ops to the host, and
+// Returns true by position for ops that read deferred values, for copies of the results of these ops to the host or to a disk, and
 // for copies to the device of values that only these ops read.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 

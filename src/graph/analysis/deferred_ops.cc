@@ -15,8 +15,12 @@ std::span<const ValueId> read_by(const Op& op) {
   return copied_values(op);
 }
 
-bool is_copy_to(const Graph& graph, const Op& op, Space space) {
-  return op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == space;
+bool is_copy_to_device(const Graph& graph, const Op& op) {
+  return op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDevice;
+}
+
+bool is_copy_from_device(const Graph& graph, const Op& op) {
+  return op.def == &copy_op() && !is_copy_to_device(graph, op);
 }
 
 }  // namespace
@@ -33,14 +37,13 @@ std::vector<bool> find_deferred_ops(const Graph& graph) {
   for (size_t i = 0; i < found.size(); ++i) {
     const Op& op = graph.ops()[i];
     found[i] = std::ranges::any_of(read_by(op), is_deferred) ||
-               (is_copy_to(graph, op, Space::kHost) && is_found(op.inputs[CopyOp::kFrom]));
+               (is_copy_from_device(graph, op) && is_found(op.inputs[CopyOp::kFrom]));
   }
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i]) continue;
     for (const ValueId id : read_by(graph.ops()[i])) {
       const OpId producer = id == kNoValue ? kNoOp : graph.value(id).producer;
-      if (producer != kNoOp && is_copy_to(graph, graph.op(producer), Space::kDevice))
-        found[index_of(producer)] = true;
+      if (producer != kNoOp && is_copy_to_device(graph, graph.op(producer))) found[index_of(producer)] = true;
     }
   }
   return found;

@@ -19,6 +19,14 @@ bool are_apart(const Op& a, const Op& b) {
 
 }  // namespace
 
+bool reads_disk(const Graph& graph, const Op& op) {
+  return op.def == &copy_op() && graph.value(op.inputs[CopyOp::kFrom]).space == Space::kDisk;
+}
+
+bool writes_disk(const Graph& graph, const Op& op) {
+  return op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDisk;
+}
+
 std::span<const ValueId> values_in_use(const Op& op) {
   return op.def == &copy_op() ? copied_values(op) : std::span<const ValueId>(op.inputs);
 }

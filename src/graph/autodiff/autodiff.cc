@@ -14,7 +14,7 @@ class Backward final : public GradientContext {
     for (const Op& op : graph.ops()) {
       bool any = false;
       for (ValueId id : op.inputs) any = any || (id != kNoValue && reaches_[index_of(id)]);
-      for (ValueId id : op.outputs) reaches_[index_of(id)] = any;
+      for (ValueId id : op.outputs) reaches_[index_of(id)] = reaches_[index_of(id)] || any;
     }
     terms_.resize(graph.values().size());
   }
@@ -25,6 +25,16 @@ class Backward final : public GradientContext {
     graph_.set_current_module(graph_.op(graph_.value(loss).producer).module);
     terms_[index_of(loss)].push_back(
         seed != kNoValue ? seed : emit(graph_, fill_op(), {loss}, {{"value", 1.0}}, "d_loss"));
+    run_ops(num_forward_ops);
+  }
+
+  void run(std::span<const BackwardSeed> seeds) {
+    graph_.set_segment(Segment::kBackward);
+    for (const BackwardSeed& seed : seeds) terms_[index_of(seed.value)].push_back(seed.gradient);
+    run_ops(graph_.ops().size());
+  }
+
+  void run_ops(size_t num_forward_ops) {
     for (size_t i = num_forward_ops; i-- > 0;) {
       op_ = graph_.ops()[i];
       bool reached = false;
@@ -48,6 +58,16 @@ class Backward final : public GradientContext {
       terms[0] = sum;
     }
     return terms.empty() ? kNoValue : terms[0];
+  }
+
+  // Returns the gradients of parameters, and marks them.
+  std::vector<ValueId> gradients_of(std::span<const ValueId> wanted) {
+    std::vector<ValueId> gradients;
+    for (const ValueId id : wanted) {
+      gradients.push_back(sum_of(id));
+      if (gradients.back() != kNoValue) graph_.value(gradients.back()).is_parameter_gradient = true;
+    }
+    return gradients;
   }
 
   Graph& graph() override { return graph_; }
@@ -92,13 +112,19 @@ std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const Va
                  "the type of the seed '{}' differs from that of the loss", graph.value(seed).name);
   Backward backward(graph, wanted);
   backward.run(loss, seed);
-  std::vector<ValueId> gradients;
-  for (ValueId id : wanted) {
-    const ValueId gradient = backward.sum_of(id);
-    gradients.push_back(gradient);
-    if (gradient != kNoValue) graph.value(gradient).is_parameter_gradient = true;
+  return backward.gradients_of(wanted);
+}
+
+std::vector<ValueId> add_backward(Graph& graph, std::span<const BackwardSeed> seeds,
+                                  std::span<const ValueId> wanted) {
+  for (const BackwardSeed& seed : seeds) {
+    PLIMSOLL_CHECK(graph.value(seed.gradient).type == graph.value(seed.value).type,
+                   "the type of the gradient '{}' differs from that of '{}'", graph.value(seed.gradient).name,
+                   graph.value(seed.value).name);
   }
-  return gradients;
+  Backward backward(graph, wanted);
+  backward.run(seeds);
+  return backward.gradients_of(wanted);
 }
 
 }  // namespace plimsoll

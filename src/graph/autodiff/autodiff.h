@@ -17,4 +17,14 @@ namespace plimsoll {
 std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted,
                                   ValueId seed = kNoValue);
 
+// A value at which a backward pass begins, and its gradient, which has its type.
+struct BackwardSeed {
+  ValueId value = kNoValue;
+  ValueId gradient = kNoValue;
+};
+// Appends the backward segment of a graph whose loss is computed elsewhere, from the gradients of some of its values. Returns the
+// gradients and marks them as above. Errors: as above.
+std::vector<ValueId> add_backward(Graph& graph, std::span<const BackwardSeed> seeds,
+                                  std::span<const ValueId> wanted);
+
 }  // namespace plimsoll

@@ -17,6 +17,8 @@ std::string_view storage_name(Storage storage) {
       return "gradient";
     case Storage::kCache:
       return "cache";
+    case Storage::kMessage:
+      return "message";
     case Storage::kInput:
       return "input";
     case Storage::kOutput:
@@ -35,6 +37,18 @@ std::string_view segment_name(Segment segment) {
       return "backward";
     case Segment::kOptimizer:
       return "optimizer";
+  }
+  return "?";
+}
+
+std::string_view space_name(Space space) {
+  switch (space) {
+    case Space::kDevice:
+      return "device";
+    case Space::kHost:
+      return "host";
+    case Space::kDisk:
+      return "disk";
   }
   return "?";
 }

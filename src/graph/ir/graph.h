@@ -11,7 +11,7 @@
 //  5. The outputs of every op have the types that its definition infers.
 //  6. A newer version is divided among the ranks as the older one.
 //  7. A value is in one memory space, and a newer version is in the space of the older one. Ops work on values of the
-//     device; only copies, which cross spaces, also read and write values of the host.
+//     device; only copies, which cross spaces, also read and write values of the host or of the disk.
 #pragma once
 
 #include <cstdint>
@@ -54,13 +54,14 @@ enum class Storage : uint8_t {
   kOptimizerState,  // persistent
   kGradient,        // persistent: a gradient that accumulates over micro-batches
   kCache,           // persistent: keys and values of earlier tokens (KV cache)
+  kMessage,         // persistent: a value on its way to another stage of a pipeline, until it has arrived
   kInput,           // written by the host before each run
   kOutput,          // read by the host after each run
   kDeferred,  // written by one run of the program and read by the next; other values use its bytes in between
 };
 constexpr bool is_persistent(Storage storage) {
   return storage == Storage::kWeight || storage == Storage::kOptimizerState ||
-         storage == Storage::kGradient || storage == Storage::kCache;
+         storage == Storage::kGradient || storage == Storage::kCache || storage == Storage::kMessage;
 }
 std::string_view storage_name(Storage storage);
 
@@ -101,12 +102,15 @@ struct InputRule {
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };
 
-// The memory that a value is in: that of the device, or that of the host, from which the device copies.
-enum class Space : uint8_t { kDevice, kHost };
-inline constexpr int kNumSpaces = 2;
+// The memory that a value is in: that of the device; that of the host, from which the device copies; or a file on a disk,
+// which only persistent values are in.
+enum class Space : uint8_t { kDevice, kHost, kDisk };
+inline constexpr int kNumSpaces = 3;
 constexpr size_t index_of(Space space) {
   return static_cast<size_t>(space);
 }
+// "device", "host" or "disk".
+std::string_view space_name(Space space);
 
 // The part of a step that an op belongs to. Segments run in the order of the step schedule, which is plan data.
 enum class Segment : uint8_t { kForward, kBackward, kOptimizer };

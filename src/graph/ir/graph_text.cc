@@ -25,6 +25,11 @@ std::string division_text(const Value& value) {
   return text;
 }
 
+// Returns " !host" or " !disk" for a value that is not in the device's memory.
+std::string space_text(const Value& value) {
+  return value.space == Space::kDevice ? "" : fmt::format(" !{}", space_name(value.space));
+}
+
 // Returns " !split=2/8+8/8x2" for a value of which each of two ranks has half of two parts of 8 elements; the whole value has the
 // shape [8,2].
 std::string split_text(const Value& value) {
@@ -44,8 +49,7 @@ std::string op_text(const Graph& graph, const Op& op) {
     if (value.version_of != kNoValue) line += " into %" + graph.value(value.version_of).name;
     if (value.storage == Storage::kOutput) line += " !output";
     if (value.is_parameter_gradient) line += " !gradient";
-    if (value.space == Space::kHost) line += " !host";
-    line += division_text(value) + split_text(value);
+    line += space_text(value) + division_text(value) + split_text(value);
   }
   line += fmt::format(" = {}(", op.def->name());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -177,10 +181,17 @@ struct ParsedOutput {
   std::string into;
   bool is_output = false;
   bool is_gradient = false;
-  bool is_on_host = false;
+  Space space = Space::kDevice;
   std::optional<RankSlices> divided = {};
   std::optional<TensorSplit> split = {};
 };
+
+Space parse_space(Line& line) {
+  for (const Space space : {Space::kHost, Space::kDisk}) {
+    if (line.take(fmt::format("!{}", space_name(space)))) return space;
+  }
+  return Space::kDevice;
+}
 
 ParsedOutput parse_output(Line& line) {
   ParsedOutput output;
@@ -191,7 +202,7 @@ ParsedOutput parse_output(Line& line) {
   if (line.take("into %")) output.into = line.until(" ,=");
   if (line.take("!output")) output.is_output = true;
   if (line.take("!gradient")) output.is_gradient = true;
-  if (line.take("!host")) output.is_on_host = true;
+  output.space = parse_space(line);
   output.divided = parse_division(line);
   output.split = parse_split(line);
   return output;
@@ -250,9 +261,9 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
       value.storage = graph.value(older).storage;
       value.space = graph.value(older).space;
     }
-    if ((value.space == Space::kHost) != outputs[i].is_on_host) {
-      line.fail(
-          fmt::format("'%{}' is in the host's memory in only one of the text and '{}'", value.name, op_name));
+    if (value.space != outputs[i].space) {
+      line.fail(fmt::format("'%{}' is in the space '{}' in the text and in '{}' by '{}'", value.name,
+                            space_name(outputs[i].space), space_name(value.space), op_name));
     }
     if (outputs[i].is_output) value.storage = Storage::kOutput;
     value.is_parameter_gradient = outputs[i].is_gradient;
@@ -272,13 +283,14 @@ bool parse_segment(Graph& graph, Line& line) {
 }
 
 bool parse_declaration(Graph& graph, Line& line) {
-  for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache,
-                          Storage::kInput, Storage::kOutput, Storage::kTransient, Storage::kDeferred}) {
+  for (Storage storage :
+       {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache, Storage::kMessage,
+        Storage::kInput, Storage::kOutput, Storage::kTransient, Storage::kDeferred}) {
     if (!line.take(std::string(storage_name(storage)) + " %")) continue;
     const std::string name(line.until(":"));
     line.expect(":");
     const ValueId id = graph.add_value(name, parse_type(line), storage);
-    if (line.take("!host")) graph.value(id).space = Space::kHost;
+    graph.value(id).space = parse_space(line);
     graph.value(id).divided = parse_division(line);
     graph.value(id).split = parse_split(line);
     return true;
@@ -293,9 +305,8 @@ std::string print_graph(const Graph& graph) {
   ModuleId module{0};
   for (const Value& value : graph.values()) {
     if (value.producer != kNoOp || value.version_of != kNoValue) continue;
-    text +=
-        fmt::format("  {} %{}: {}{}{}{}\n", storage_name(value.storage), value.name, format_type(value.type),
-                    value.space == Space::kHost ? " !host" : "", division_text(value), split_text(value));
+    text += fmt::format("  {} %{}: {}{}{}{}\n", storage_name(value.storage), value.name,
+                        format_type(value.type), space_text(value), division_text(value), split_text(value));
   }
   Segment segment = Segment::kForward;
   bool first = true;

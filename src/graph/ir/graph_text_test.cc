@@ -15,6 +15,7 @@ constexpr const char* kAll =
     "  input %cu: i32[B+1]\n"
     "  weight %w: bf16[4*T,2]\n"
     "  state %w/moment: f32[] !host\n"
+    "  state %w/variance: f32[] !disk\n"
     "  gradient %g: f64[3]\n"
     "  cache %kv: bf16[8,2,16,384]\n"
     "  deferred %c: f32[2,2,2,2]\n"
@@ -28,6 +29,7 @@ constexpr const char* kAll =
     "  %q.1: f32[8,2] into %q !split=2/8+16+8/16x2 = update(%q, _)\n"
     "  %w.1: bf16[4*T,2] into %w = update(%w, %cu)\n"
     "  %w/moment.1: f32[] into %w/moment !host = update(%w/moment, _)\n"
+    "  %w/variance.1: f32[] into %w/variance !disk = update(%w/variance, _)\n"
     "}\n";
 
 TEST(GraphText, RoundTripsAllOfIt) {
@@ -44,6 +46,7 @@ TEST(GraphText, RoundTripsAllOfIt) {
   EXPECT_EQ(graph.value(graph.find("g.1")).version_of, graph.find("g"));
   EXPECT_TRUE(graph.value(graph.find("g.1")).is_parameter_gradient);
   EXPECT_EQ(graph.value(graph.find("w/moment.1")).space, Space::kHost);
+  EXPECT_EQ(graph.value(graph.find("w/variance.1")).space, Space::kDisk);
   EXPECT_EQ(graph.value(graph.find("q")).split,
             (TensorSplit{.ranks = 2, .parts = {8, 16, 8}, .whole = Shape{16, 2}}));
   EXPECT_EQ(graph.value(graph.find("w")).type.shape[0].at({.tokens = 5, .sequences = 2}), 20);
@@ -70,7 +73,8 @@ TEST(GraphText, SaysWhichLineIsWrongAndWhy) {
       {"  %y: f33[T,4] = sum(%x, _)", "unknown element type 'f33'"},
       {"  %y: f32[Q,4] = sum(%x, _)", "a dimension is not readable"},
       {"  %y: f32[T,4] into %z = sum(%x, _)", "unknown value '%z'"},
-      {"  %y: f32[T,4] !host = sum(%x, _)", "'%y' is in the host's memory in only one of the text and 'sum'"},
+      {"  %y: f32[T,4] !host = sum(%x, _)",
+       "'%y' is in the space 'host' in the text and in 'device' by 'sum'"},
       {"  %y: f32[T,4] = sum(%x, _) {p=one}", "an attribute is not readable"},
       {"  %y: f32[T,4] = sum(%x, _", "'%' expected"},
       {"  y: f32[T,4] = sum(%x, _)", "'%' expected"},

@@ -41,8 +41,8 @@ std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t 
   for (const std::vector<ValueId>* operands : {&op.inputs, &op.outputs}) {
     for (ValueId id : *operands) {
       if (id == kNoValue || graph.value(id).space == Space::kDevice) continue;
-      return fmt::format("op {} '{}' works on '{}', which is in the host's memory", index, op.def->name(),
-                         graph.value(id).name);
+      return fmt::format("op {} '{}' works on '{}', which is in the space '{}'", index, op.def->name(),
+                         graph.value(id).name, space_name(graph.value(id).space));
     }
   }
   return std::nullopt;

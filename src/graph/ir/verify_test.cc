@@ -111,7 +111,7 @@ TEST(Verify, AVersionInAnotherMemory) {
 
 TEST(Verify, OnlyCopiesReadTheHostsMemory) {
   const auto move = [](Graph& graph) { graph.value(graph.find("x")).space = Space::kHost; };
-  EXPECT_EQ(violation(move), "op 0 'sum' works on 'x', which is in the host's memory");
+  EXPECT_EQ(violation(move), "op 0 'sum' works on 'x', which is in the space 'host'");
   EXPECT_EQ(violation([&](Graph& graph) {
               move(graph);
               graph.ops()[0] = {.def = &testing::kFetch,

@@ -29,15 +29,13 @@ class AllGather final : public CollectiveOp, private RankSlicesOp {
     return op.input(output).divided ? -1 : output;
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
-  // In a ring, each rank sends every slice but one.
   double transferred_bytes(const OpView& op, const Bucket& bucket) const override {
-    const auto ranks = static_cast<double>(rank_slices_of(op.attributes())->ranks);
     double bytes = 0;
     for (int i = 0; i < op.num_inputs(); ++i) {
       const ValueType& type = op.input(i).type;
       bytes += static_cast<double>(type.shape.elements(bucket) * dtype_bytes(type.dtype));
     }
-    return (ranks - 1) / ranks * bytes;
+    return exchanged_share(*rank_slices_of(op.attributes())) * bytes;
   }
 };
 

@@ -6,9 +6,21 @@
 #include <span>
 #include <vector>
 
+#include "graph/ir/rank_slices.h"
 #include "graph/ops/op.h"
 
 namespace plimsoll {
+
+// The attribute "block" of slices of which the first rank has all numbers, and the others none. The passes of data parallelism with
+// one updating rank set it.
+inline constexpr int64_t kAllOnFirstRank = int64_t{1} << 40;
+
+// Returns the multiple of the bytes of a value that the busiest rank sends or receives if the ranks exchange these slices. In a
+// ring, each rank sends every slice but one. If the first rank has the whole value, it receives or sends it once per other rank.
+inline double exchanged_share(const RankSlices& slices) {
+  const auto ranks = static_cast<double>(slices.ranks);
+  return slices.block >= kAllOnFirstRank ? ranks - 1 : (ranks - 1) / ranks;
+}
 
 class CollectiveOp : public OpSchema {
  public:

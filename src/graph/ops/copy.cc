@@ -1,9 +1,9 @@
-// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory space, "host"
-// or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it
+// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory space, "host",
+// "disk" or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it
 // are done, and runs at the same time as those after it until the first op that needs it to have ended: see
 // graph/analysis/analysis.h. The values `after` are not read, but must have been written before this copy starts; with
 // {ended}, the first {ended} copies of its segment to the host must have ended too. With a slice (slice.h) the values
-// on the host are whole, those on the device are that part of them, and only the part is copied.
+// on the host or disk are whole, those on the device are that part of them, and only the part is copied.
 
 #include <algorithm>
 #include <array>
@@ -26,19 +26,21 @@ class Copy final : public OpSchema, private CopyOp {
     const int n = count(op);
     const bool into = writes_older(op);
     const std::string& to = op.attributes().word("to");
-    expect_operands(n >= 1 && op.num_inputs() >= (into ? 2 : 1) * n && (to == "host" || to == "device"), op,
-                    "{count} values, twice as many with {into}, and host or device as {to}");
+    const bool is_space = to == "host" || to == "disk" || to == "device";
+    expect_operands(n >= 1 && op.num_inputs() >= (into ? 2 : 1) * n && is_space, op,
+                    "{count} values, twice as many with {into}, and host, disk or device as {to}");
     std::vector<ValueType> types;
     for (int i = 0; i < n; ++i) {
       const ValueType& from = op.input(i).type;
       types.push_back(into ? op.input(n + i).type : from);
       if (const auto slice = slice_of(op.attributes())) {
-        expect_operands(into || to == "device", op, "a whole value on the host, because it copies a slice");
+        expect_operands(into || to == "device", op,
+                        "a whole value that is not on the device, because it copies a slice");
         if (!into) types.back().shape = shape_of(*slice, from.shape);
-        const ValueType& whole = to == "host" ? types.back() : from;
-        const ValueType& part = to == "host" ? from : types.back();
+        const ValueType& whole = to == "device" ? from : types.back();
+        const ValueType& part = to == "device" ? types.back() : from;
         expect_operands(part == ValueType{whole.dtype, shape_of(*slice, whole.shape)}, op,
-                        "values that are whole on the host and the slice on the device");
+                        "values that are the slice on the device and whole elsewhere");
       } else {
         expect_operands(types.back() == from, op, "values of one type");
       }
@@ -60,11 +62,12 @@ class Copy final : public OpSchema, private CopyOp {
     return writes_older(op) ? count(op) + output : -1;
   }
   Space output_space(const OpView& op, int) const override {
-    return op.attributes().word("to") == "host" ? Space::kHost : Space::kDevice;
+    const std::string& to = op.attributes().word("to");
+    return to == "host" ? Space::kHost : to == "disk" ? Space::kDisk : Space::kDevice;
   }
   bool crosses_spaces() const override { return true; }
   Queue queue(const OpView& op) const override {
-    return output_space(op, 0) == Space::kHost ? Queue::kToHost : Queue::kToDevice;
+    return output_space(op, 0) == Space::kDevice ? Queue::kToDevice : Queue::kToHost;
   }
   int repeated_inputs(const OpView&) const override { return 1; }
   int input_row(const OpView& op, int input) const override {

@@ -2,8 +2,8 @@
 // 1 if all of them and the loss are finite, else 0; first_bad_1, with {names_bad}: the number of the first gradient
 // that is not finite, counted from 0, or -1.
 //
-// With {ranks, axis?}, the op reads only the slice of its rank of each gradient (RankSlices), or its part of a gradient that a
-// tensor-parallel group divides (Value::split), and the norm and first_bad have one number per rank of the axis, of which it
+// With {ranks, axis?}, the op reads only the slice of its rank of each gradient (RankSlices), its part of a gradient that a
+// tensor-parallel group divides (Value::split), or the gradients of its stage of a pipeline, and the norm and first_bad have one number per rank of the axis, of which it
 // writes that of its rank.
 //
 // clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
@@ -40,7 +40,8 @@ class GlobalNorm final : public OpSchema, private GlobalNormOp {
     return input < static_cast<int>(gradients_of_norm(op.op).size()) ? kGradient : kLoss;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    const std::optional<RankSlices> slices = rank_slices_of(op.attributes());
+    const bool is_sliced = mesh_axis_of(op.attributes()) != MeshAxis::kPipeline;
+    const std::optional<RankSlices> slices = is_sliced ? rank_slices_of(op.attributes()) : std::nullopt;
     double elements = 0;
     for (int i = 0; i < op.num_inputs(); ++i) {
       const int64_t whole = op.in_shape(i).elements(bucket);

@@ -37,8 +37,8 @@ enum class OpWork : uint8_t {
 // one of them needs it to have ended: see find_queued_ops() (graph/analysis/analysis.h).
 enum class Queue : uint8_t {
   kCompute,
-  kToDevice,       // copies from the host's memory to the device
-  kToHost,         // copies from the device to the host's memory
+  kToDevice,       // copies from the host's memory, or from a disk, to the device
+  kToHost,         // copies from the device to the host's memory, or to a disk
   kCommunication,  // collective operations between ranks
 };
 inline constexpr int kNumQueues = 4;

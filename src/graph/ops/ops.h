@@ -309,6 +309,17 @@ struct AllReduceOp {
   static int64_t num_ranks(const Attributes& attributes) { return attributes.integer("ranks"); }
 };
 
+// A value that one stage of a pipeline sends to another one. The room is the persistent memory from which it is sent.
+struct SendOp {
+  enum In { kX, kRoom };
+  enum Out { kMessage };
+  static int64_t to(const Attributes& attributes) { return attributes.integer("to"); }
+};
+struct ReceiveOp {
+  enum Out { kY };
+  static int64_t from(const Attributes& attributes) { return attributes.integer("from"); }
+};
+
 // The operands of all_gather and reduce_scatter, which work on slices (slice.h).
 struct RankSlicesOp {
   enum In { kX };
@@ -375,6 +386,7 @@ const OpSchema& paged_attention_op();
 // Returns the cost of paged_attention if every sequence has this number of tokens in the cache and none shares its pages.
 Cost paged_attention_cost(const OpView& op, const Bucket& bucket, int64_t length);
 const OpSchema& quantize_fp8_op();
+const OpSchema& receive_op();
 const OpSchema& reduce_scatter_op();
 const OpSchema& relu_op();
 const OpSchema& relu_bwd_op();
@@ -385,6 +397,7 @@ const OpSchema& rope_table_op();
 const OpSchema& scale_shift_op();
 const OpSchema& scale_shift_bwd_op();
 const OpSchema& scaled_matmul_op();
+const OpSchema& send_op();
 const OpSchema& sequence_mean_op();
 const OpSchema& sequence_mean_bwd_op();
 const OpSchema& softmax_cross_entropy_op();
@@ -421,6 +434,12 @@ ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b,
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
 // Emits the sum of a value over the ranks of a tensor-parallel group, in the bytes of the value.
 ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks);
+// Emits a send of a value to a stage of a pipeline, and declares the room "message/<name>" for it.
+inline constexpr std::string_view kMessagePrefix = "message/";
+void emit_send(Graph& graph, ValueId x, int64_t to, std::string_view name, bool zero_tail);
+// Emits a receive of a value of this type from a stage.
+ValueId emit_receive(Graph& graph, const ValueType& type, int64_t from, std::string_view name,
+                     bool zero_tail);
 ValueId emit_dropout(Graph& graph, ValueId x, ValueId rng, const DropoutSpec& spec,
                      std::string_view name = {});
 // Emits normalize and scale_shift: [T,C] -> [T,C]; bias is optional.

@@ -1,5 +1,5 @@
-// reduce_scatter(x_0 .. x_n-1) {ranks, peers}: the slice of this rank (RankSlices) of y_i = that of the sum of x_i over all ranks of the
-// run, in the bytes of x_i. The other numbers of y_i are undefined. All operands have one type of element. It runs on the
+// reduce_scatter(x_0 .. x_n-1) {ranks, peers?}: the slice of this rank (RankSlices) of y_i = that of the sum of x_i over all ranks of
+// the run, in the bytes of x_i. The other numbers of y_i are undefined. All operands have one type of element. It runs on the
 // queue of communication, as all_reduce does.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
@@ -25,10 +25,9 @@ class ReduceScatter final : public CollectiveOp, private RankSlicesOp {
   }
 
  private:
-  // Returns the number of elements that a rank sends: every slice but its own.
+  // Returns the number of elements that the busiest rank sends or receives.
   static double moved(const OpView& op, const Bucket& bucket) {
-    const auto ranks = static_cast<double>(rank_slices_of(op.attributes())->ranks);
-    return (ranks - 1) / ranks * elements_of(op, bucket);
+    return exchanged_share(*rank_slices_of(op.attributes())) * elements_of(op, bucket);
   }
 };
 

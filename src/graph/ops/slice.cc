@@ -32,9 +32,10 @@ void set_rank_slices(Attributes& attributes, const RankSlices& slices) {
 
 MeshAxis mesh_axis_of(const Attributes& attributes) {
   if (!attributes.has("axis")) return MeshAxis::kData;
-  PLIMSOLL_CHECK(attributes.word("axis") == mesh_axis_name(MeshAxis::kTensor), "the axis '{}' of a mesh",
-                 attributes.word("axis"));
-  return MeshAxis::kTensor;
+  for (const MeshAxis axis : {MeshAxis::kTensor, MeshAxis::kPipeline, MeshAxis::kEnds}) {
+    if (attributes.word("axis") == mesh_axis_name(axis)) return axis;
+  }
+  PLIMSOLL_CHECK(false, "the axis '{}' of a mesh", attributes.word("axis"));
 }
 
 void set_mesh_axis(Attributes& attributes, MeshAxis axis) {

@@ -187,6 +187,34 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
+// The states on a disk of an update are read during the one before, and need not wait for the write of the one before that.
+TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
+  Graph graph = graph_of(kUpdates);
+  offload_states_pass({}, Space::kDisk).run(graph);
+  verify(graph, "after the pass");
+  const std::string text = print_graph(graph);
+  EXPECT_NE(text.find("state %m: f32[4] !disk\n"), std::string::npos) << text;
+  EXPECT_EQ(text.substr(text.find("  optimizer @optimizer")), R"(  optimizer @optimizer
+  %m.staged: f32[4] = copy(%m) {count=1, into=0, to="device"}
+  %n.staged: f32[4] = copy(%n) {count=1, into=0, to="device"}
+  %p.1: f32[4] into %p, %m.1: f32[4] into %m.staged = lion(%lr, %step, _, %finite, %p, %g, %m.staged) {copies=0}
+  %m.stored: f32[4] into %m !disk = copy(%m.1, %m) {count=1, into=1, to="disk"}
+  %o.staged: f32[4] = copy(%o) {count=1, into=0, to="device"}
+  %q.1: f32[4] into %q, %n.1: f32[4] into %n.staged = lion(%lr, %step, _, %finite, %q, %g, %n.staged) {copies=0}
+  %n.stored: f32[4] into %n !disk = copy(%n.1, %n) {count=1, into=1, to="disk"}
+  %r.1: f32[4] into %r, %o.1: f32[4] into %o.staged = lion(%lr, %step, _, %finite, %r, %g, %o.staged) {copies=0}
+  %o.stored: f32[4] into %o !disk = copy(%o.1, %o) {count=1, into=1, to="disk"}
+}
+)") << text;
+  EXPECT_EQ(print_graph(graph_of(text)), text);
+  // No read needs the bytes of a write here, because a fourth update does not follow.
+  for (const QueuedOp& queued : find_queued_ops(graph)) {
+    const bool writes = graph.value(graph.ops()[queued.op].outputs[0]).space == Space::kDisk;
+    EXPECT_EQ(queued.queue, writes ? Queue::kToHost : Queue::kToDevice);
+    EXPECT_TRUE(!writes || queued.end == graph.ops().size()) << queued.op << " ends before " << queued.end;
+  }
+}
+
 // Returns the bytes of the states that are offloaded if one state has 16 bytes and the other this number of
 // elements.
 std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
@@ -366,7 +394,7 @@ TEST(Spaces, OnlyCopiesMayReadHostMemory) {
   graph.value(graph.find("x")).space = Space::kHost;
   const auto violation = find_violation(graph);
   ASSERT_TRUE(violation.has_value());
-  EXPECT_NE(violation->find("works on 'x', which is in the host's memory"), std::string::npos) << *violation;
+  EXPECT_NE(violation->find("works on 'x', which is in the space 'host'"), std::string::npos) << *violation;
 }
 
 }  // namespace

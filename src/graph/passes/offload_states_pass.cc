@@ -1,12 +1,14 @@
 // Keeps the values that only updates read (optimizer states, and the parts of weights that no product reads) in the
-// host's memory. Each update works on copies in the device's memory:
+// host's memory, or in a file on a disk. Each update works on copies in the device's memory:
 //
 //   in 0 | in 1, update 0, out 0 | in 2, update 1, out 1 | in 3, ...
 //
 // `in` copies the states of an update to the device, and `out` copies the new states back to the host. Copies in both
 // directions and the ops run at the same time. transfer_schedule.h determines when `in` starts:
 //  - If the free memory is not known, `in k+2` starts when `out k` has ended, whose bytes it takes, so that the
-//    copies of at most two updates are on the device.
+//    copies of at most two updates are on the device. If the states are on a disk, those of the next update are read and
+//    those of the previous one are written while an update runs, so that the copies of at most three updates are on the
+//    device (Rajbhandari et al., arXiv 2104.07857, section 5.2).
 //  - If it is known, states are copied as early as memory allows, during the backward pass too. The states of the
 //    last updates may stay on the device until the next step, whose forward pass copies them back. If updates run in
 //    the forward pass (updates_at_use_pass.cc), the states of the first ones are copied in the step before and stay.
@@ -29,13 +31,13 @@
 namespace plimsoll {
 namespace {
 
-// An update and those of its operands that are kept on the host.
+// An update and those of its operands that are kept on the host or on the disk.
 struct Moved {
   uint32_t op = 0;
-  std::vector<ValueId> kept = {};     // the values on the host before the first update
+  std::vector<ValueId> kept = {};     // the values on the host or disk before the first update
   std::vector<ValueId> staged = {};   // their copies on the device
   std::vector<ValueId> updated = {};  // the new versions that the update makes of the copies
-  std::vector<ValueId> stored = {};   // the new versions on the host
+  std::vector<ValueId> stored = {};   // the new versions on the host or disk
   // Values through which one run leaves the states on the device for the next run. If the states are prefetched, the
   // results of the update are newer versions of these values, otherwise the copies in `staged` are.
   std::vector<ValueId> deferred = {};
@@ -146,8 +148,16 @@ std::vector<MovedUpdate> in_numbers(const Graph& graph, std::span<const Moved> u
 
 class OffloadStates {
  public:
-  OffloadStates(Graph& graph, const MemoryHeadroom& room)
-      : graph_(graph), room_(room), updates_(find_moved(graph)), in_numbers_(in_numbers(graph, updates_)) {}
+  OffloadStates(Graph& graph, const MemoryHeadroom& room, Space place)
+      : graph_(graph),
+        room_(room),
+        place_(place),
+        updates_(find_moved(graph)),
+        in_numbers_(in_numbers(graph, updates_)) {
+    PLIMSOLL_CHECK(place_ != Space::kDevice && (room_.live_bytes.empty() || room_.is_disk == is_on_disk()),
+                   "states are offloaded to the space '{}' with a headroom for another one",
+                   space_name(place_));
+  }
 
   void run() {
     if (updates_.empty()) return;
@@ -156,6 +166,8 @@ class OffloadStates {
   }
 
  private:
+  bool is_on_disk() const { return place_ == Space::kDisk; }
+
   ValueId add_like(ValueId value, std::string_view what, Storage storage) {
     const Value like = graph_.value(value);
     const ValueId id =
@@ -173,8 +185,8 @@ class OffloadStates {
       const ValueId staged = add_like(kept, ".staged", Storage::kTransient);
       const ValueId stored = add_like(kept, ".stored", storage);
       graph_.value(staged).type = staged_type(graph_, op, kept);
-      graph_.value(kept).space = Space::kHost;
-      graph_.value(stored).space = Space::kHost;
+      graph_.value(kept).space = place_;
+      graph_.value(stored).space = place_;
       std::replace(op.inputs.begin(), op.inputs.end(), graph_.value(updated).version_of, staged);
       graph_.value(updated).version_of = staged;
       graph_.value(updated).storage = Storage::kTransient;
@@ -205,29 +217,29 @@ class OffloadStates {
 
   static bool goes_later(const Moved& update) { return !update.deferred.empty() && !update.is_prefetched; }
 
-  Op copy_of(const Moved& update, std::string_view to) const {
+  Op copy_of(const Moved& update, Space to) const {
     const Op& op = graph_.ops()[update.op];
     Op copy{.def = &copy_op(),
             .inputs = {},
             .outputs = {},
-            .attributes = {{"to", std::string(to)},
+            .attributes = {{"to", std::string(space_name(to))},
                            {"count", static_cast<int64_t>(update.kept.size())},
-                           {"into", int64_t{to == "host" || !update.deferred.empty()}}},
+                           {"into", int64_t{to != Space::kDevice || !update.deferred.empty()}}},
             .segment = op.segment,
             .module = op.module};
     if (const auto slice = slice_of(op.attributes)) set_slice(copy.attributes, *slice);
     return copy;
   }
 
-  // Returns the version of a value on the host after the copies so far.
-  ValueId on_host(ValueId kept) const {
+  // Returns the version of a value on the host or disk after the copies so far.
+  ValueId newest(ValueId kept) const {
     const auto it = newest_.find(kept);
     return it != newest_.end() ? it->second : kept;
   }
 
   Op copy_in(size_t k, std::span<const StateTransfer> transfers) const {
-    Op copy = copy_of(updates_[k], "device");
-    for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
+    Op copy = copy_of(updates_[k], Space::kDevice);
+    for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(newest(kept));
     const std::vector<ValueId>& places =
         updates_[k].is_prefetched ? updates_[k].updated : updates_[k].deferred;
     copy.inputs.insert(copy.inputs.end(), places.begin(), places.end());
@@ -239,20 +251,20 @@ class OffloadStates {
 
   Op copy_out(size_t k) {
     const Moved& update = updates_[k];
-    Op copy = copy_of(update, "host");
+    Op copy = copy_of(update, place_);
     copy.inputs = goes_later(update) ? update.deferred : update.updated;
     if (goes_later(update)) copy.segment = Segment::kForward;
-    for (const ValueId kept : update.kept) copy.inputs.push_back(on_host(kept));
+    for (const ValueId kept : update.kept) copy.inputs.push_back(newest(kept));
     copy.outputs = update.stored;
     for (size_t i = 0; i < update.kept.size(); ++i) {
-      graph_.value(update.stored[i]).version_of = on_host(update.kept[i]);
+      graph_.value(update.stored[i]).version_of = newest(update.kept[i]);
       newest_[update.kept[i]] = update.stored[i];
     }
     return copy;
   }
 
   TransferSchedule transfers() const {
-    TransferSchedule tight{.transfers = transfers_with_minimum_memory(in_numbers_)};
+    TransferSchedule tight{.transfers = late_transfers(in_numbers_, is_on_disk())};
     if (room_.live_bytes.empty()) return tight;
     std::vector<Segment> segments;
     for (const Op& op : graph_.ops()) segments.push_back(op.segment);
@@ -295,9 +307,10 @@ class OffloadStates {
 
   Graph& graph_;
   const MemoryHeadroom& room_;
+  Space place_;
   std::vector<Moved> updates_;
   std::vector<MovedUpdate> in_numbers_;
-  std::map<ValueId, ValueId> newest_;  // the current version on the host of each kept value
+  std::map<ValueId, ValueId> newest_;  // the current version on the host or disk of each kept value
 };
 
 }  // namespace
@@ -306,11 +319,13 @@ std::vector<MovedUpdate> find_moved_updates(const Graph& graph) {
   return in_numbers(graph, find_moved(graph));
 }
 
-Pass offload_states_pass(MemoryHeadroom room) {
+Pass offload_states_pass(MemoryHeadroom room, Space place) {
   return {.name = "offload_states",
           .numerics = Numerics::kPreserving,
-          .help = "keeps optimizer states in the host's memory and copies them to the device for each update",
-          .run = [room = std::move(room)](Graph& graph) { OffloadStates(graph, room).run(); }};
+          .help =
+              "keeps optimizer states in the host's memory, or on a disk, and copies them to the device for "
+              "each update",
+          .run = [room = std::move(room), place](Graph& graph) { OffloadStates(graph, room, place).run(); }};
 }
 
 }  // namespace plimsoll

@@ -110,6 +110,21 @@ const std::vector<PassInfo>& all_passes();
 // tensor_parallel_pass.cc: divides the heads of attention and the columns of feed-forward layers of a forward graph among the ranks of
 // a tensor-parallel group. Requires: the number of ranks divides all of them.
 Pass tensor_parallel_pass(int64_t ranks);
+// The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] on, up to those of the
+// next stage.
+struct PipelineDivision {
+  int64_t stage = 0;  // the stage of this rank
+  std::vector<int64_t> first_blocks = {0};
+  int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()); }
+};
+// pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: the number of blocks is at least that of stages.
+Pass pipeline_stage_pass(PipelineDivision division);
+// Returns the blocks of a graph in their order.
+std::vector<std::string> blocks_of(const Graph& graph);
+// Returns the names of the weights that the first and the last stage read. Errors: kInternal if other stages share a weight.
+std::set<std::string> weights_of_both_ends(const Graph& graph, const std::vector<int64_t>& first_blocks);
+// The module of the ops by which stages exchange values.
+inline constexpr std::string_view kPipelineModule = "pipeline";
 // precision_pass.cc: converts the activations of a forward graph to 16 bits; weights keep their type.
 Pass precision_pass(DType activations);
 // frozen_weights_pass.cc: stores frozen weights that only products of `dtype` activations read in that type.
@@ -187,11 +202,15 @@ struct ShardOptions {
   bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
   // Set if each rank also keeps only its slice of the weights of at least this many elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
+  bool all_on_first = false;  // the slices of the first rank are whole values, and the others have none
 };
 Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer's states of the weights that tensor_parallel has divided, and computes the norm of all
 // gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis.
 Pass tensor_states_pass(int64_t ranks);
+// pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
+// all gradients of the model. `shared`: the names of these weights as updates read them. Requires: as tensor_states_pass().
+Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
 // gather_weights_pass.cc: gathers weights that the ranks divide before a block of the model reads them, while the block before it
 // computes, and frees them after the last of its ops. `divided`: weights that another program of the plan divides.
 enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };  // by the backward pass; for it
@@ -224,9 +243,9 @@ Pass in_place_pass();
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room = {});
 // updates_at_use_pass.cc: runs the updates of a step in the forward pass of the next step, before weights are read.
 Pass updates_at_use_pass();
-// offload_states_pass.cc: keeps values that only updates read in the host's memory and copies them to the device for
-// each update; earlier if `room` states the free memory of the device.
-Pass offload_states_pass(MemoryHeadroom room = {});
+// offload_states_pass.cc: keeps values that only updates read in `place`, the host's memory or a file on a disk, and copies
+// them to the device for each update; earlier if `room` states the free memory of the device.
+Pass offload_states_pass(MemoryHeadroom room = {}, Space place = Space::kHost);
 
 // The pass of quantized_weights_pass.cc: matrices that no op updates are stored in 4 or 8 bits, and converted back to
 // numbers right before each product that reads them. The name of the weight then belongs to its codes; its scales are

@@ -16,12 +16,16 @@
 //
 // In stage 3 also the weights: the update writes the slice of the rank and nothing is gathered after it. The pass gather_weights
 // lets ops read them.
+//
+// With all_on_first, the slices of the first rank are whole: reduce_scatter adds all gradients up on this rank, it makes the whole
+// update, and all_gather sends its weights to the others. This is how PyTorch's DataParallel works.
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "graph/analysis/analysis.h"
+#include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/update.h"
@@ -34,7 +38,9 @@ namespace {
 class ShardStates {
  public:
   ShardStates(Graph& graph, const ShardOptions& options)
-      : graph_(graph), options_(options), slices_{.ranks = options.num_ranks} {}
+      : graph_(graph),
+        options_(options),
+        slices_{.ranks = options.num_ranks, .block = block_of(RankSlices::kBlock)} {}
 
   void run() {
     const std::vector<Op> old_ops = graph_.ops();
@@ -66,6 +72,11 @@ class ShardStates {
   }
 
  private:
+  // Returns the number of which the sizes of slices are multiples.
+  int64_t block_of(int64_t of_equal_slices) const {
+    return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
+  }
+
   bool is_sharded(ValueId gradient) const { return sharded_.contains(gradient); }
 
   // Returns the gradients that an update reads.
@@ -112,6 +123,7 @@ class ShardStates {
       part.inputs.push_back(op.inputs[i]);
       part.outputs.push_back(op.outputs[i]);
     }
+    if (&def == &reduce_scatter_op()) set_rank_slices(part.attributes, slices_);
     ops_.push_back(std::move(part));
   }
 
@@ -206,18 +218,19 @@ class ShardStates {
         continue;
       }
       RankSlices slices = slices_;
-      if (is_lower_half) slices.block = 2 * RankSlices::kBlock;
+      if (is_lower_half) slices.block = block_of(2 * RankSlices::kBlock);
       // A state of 8 bits has one maximum per block of elements.
-      if (update.is_state(view, k)) slices.block = update.numbers_in_state(view, k, RankSlices::kBlock);
+      if (update.is_state(view, k))
+        slices.block = block_of(update.numbers_in_state(view, k, RankSlices::kBlock));
       graph_.value(value).divided = slices;
       graph_.value(output).divided = slices;
     }
     Op divided = op;
     set_rank_slices(divided.attributes, slices_);
     ops_.push_back(std::move(divided));
-    if (!weights.empty()) gather(op, weights, RankSlices::kBlock);
+    if (!weights.empty()) gather(op, weights, block_of(RankSlices::kBlock));
     // The lower half of a number has two bytes, each of them an element.
-    if (!lower_halves.empty()) gather(op, lower_halves, 2 * RankSlices::kBlock);
+    if (!lower_halves.empty()) gather(op, lower_halves, block_of(2 * RankSlices::kBlock));
   }
 
   Graph& graph_;
@@ -235,7 +248,7 @@ Pass shard_states_pass(const ShardOptions& options) {
   return {.name = "shard_states",
           .numerics = Numerics::kChanging,
           .help = "divides optimizer states, gradients and weights among the ranks; each updates its slices",
-          .needed_for = "--zero_stage above 0",
+          .needed_for = "--zero_stage above 0 or --data_parallel_mode dp",
           .run = [=](Graph& graph) { ShardStates(graph, options).run(); }};
 }
 

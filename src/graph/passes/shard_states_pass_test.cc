@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-std::string after(const std::string& text) {
-  return print_graph(testing::after_pass(text, shard_states_pass({.num_ranks = 2})));
+std::string after(const std::string& text, const ShardOptions& options = {.num_ranks = 2}) {
+  return print_graph(testing::after_pass(text, shard_states_pass(options)));
 }
 
 // The weight has 1024 elements, so that each of two ranks has 512; the bias has fewer than one block, which rank 0 has.
@@ -36,8 +36,17 @@ TEST(ShardStates, EachRankUpdatesItsSlices) {
 )");
 }
 
-std::string after(const std::string& text, const ShardOptions& options) {
-  return print_graph(testing::after_pass(text, shard_states_pass(options)));
+// The first rank gets all sums, has all states and sends all weights. 2^40 is kAllOnFirstRank.
+TEST(ShardStates, TheFirstRankMakesAllUpdates) {
+  const std::string text = after(testing::kUpdateOfTwoRanks, {.num_ranks = 2, .all_on_first = true});
+  const auto has = [&](std::string_view line) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  };
+  has("= reduce_scatter(%d_w, %d_b) {block=1099511627776, ranks=2}");
+  has("= global_norm(%d_w.sum, %d_b.sum) {block=1099511627776, names_bad=1, ranks=2}");
+  has("= all_gather(%norm.of_ranks, %bad) {block=1, ranks=2}");
+  has("{block=1099511627776, copies=0, momentum=0.9, nesterov=0, ranks=2, weight_decay=0.0}");
+  has("= all_gather(%w.updated, %b.updated) {block=1099511627776, ranks=2}");
 }
 
 // Stage 2 keeps the slices of the sums. The norm and the update read them.

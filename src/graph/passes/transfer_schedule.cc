@@ -12,6 +12,14 @@ namespace {
 // eighth.
 constexpr size_t kDeferredTried = 24;
 
+double rate_in(const MemoryHeadroom& room, size_t updated) {
+  return updated == 0 && room.in_alone_bytes_per_ms > 0 ? room.in_alone_bytes_per_ms : room.link_bytes_per_ms;
+}
+
+double rate_out_in_forward(const MemoryHeadroom& room) {
+  return room.out_alone_bytes_per_ms > 0 ? room.out_alone_bytes_per_ms : room.link_bytes_per_ms;
+}
+
 class EarlySchedule {
  public:
   EarlySchedule(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
@@ -50,7 +58,10 @@ class EarlySchedule {
   enum class Wait { kNever, kForRoom, kForAll };
 
   int64_t free_bytes(size_t p) const { return room_.most_bytes - room_.live_bytes[p]; }
-  double copy_ms(size_t update) const {
+  double copy_in_ms(size_t update) const {
+    return static_cast<double>(updates_[update].bytes) / rate_in(room_, updated_);
+  }
+  double copy_out_ms(size_t update) const {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
@@ -80,7 +91,7 @@ class EarlySchedule {
     }
     if (!fits() && wait != Wait::kForAll) return false;
     deferred_fit_ = deferred_fit_ && (!is_deferred || fits());
-    const double done = std::max(now, link_in_free_ms_) + copy_ms(transfers_.size());
+    const double done = std::max(now, link_in_free_ms_) + copy_in_ms(transfers_.size());
     if (segments_[p] != update.segment && done > now + rest_ms_[p]) return false;
     arrival_ms_[transfers_.size()] = link_in_free_ms_ = done;
     transfers_.push_back({.before = p, .ended = ended});
@@ -103,7 +114,7 @@ class EarlySchedule {
       ++updated_;
       return;
     }
-    link_out_free_ms_ = std::max(link_out_free_ms_, now_ms_) + copy_ms(updated_);
+    link_out_free_ms_ = std::max(link_out_free_ms_, now_ms_) + copy_out_ms(updated_);
     return_ms_[updated_++] = link_out_free_ms_;
   }
 
@@ -143,7 +154,7 @@ ForwardPass simulate_forward(std::span<const MovedUpdate> updates, std::span<con
   const auto end_next = [&] {
     const int64_t bytes = updates[updates.size() - ++ended].bytes;
     held -= bytes;
-    done += static_cast<double>(bytes) / room.link_bytes_per_ms;
+    done += static_cast<double>(bytes) / rate_out_in_forward(room);
   };
   for (uint32_t p = 0; p < segments.size() && segments[p] == Segment::kForward; ++p) {
     const size_t before = ended;
@@ -168,8 +179,8 @@ double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> se
     for (; arrival_ms.size() < transfers.size() && transfers[arrival_ms.size()].before == p;) {
       const size_t k = arrival_ms.size();
       if (transfers[k].ended > 0) now = std::max(now, return_ms[transfers[k].ended - 1]);
-      link_in_free =
-          std::max(now, link_in_free) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
+      link_in_free = std::max(now, link_in_free) +
+                     static_cast<double>(updates[k].bytes) / rate_in(room, return_ms.size());
       arrival_ms.push_back(link_in_free);
     }
     const size_t k = return_ms.size();
@@ -217,11 +228,26 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   return transfers;
 }
 
+std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> updates) {
+  constexpr size_t kAtOnce = 3;
+  std::vector<StateTransfer> transfers;
+  for (size_t k = 0; k < updates.size(); ++k) {
+    const bool is_ahead = k > 0 && updates[k].segment == updates[k - 1].segment;
+    transfers.push_back(
+        {.before = updates[is_ahead ? k - 1 : k].op, .ended = k >= kAtOnce ? k + 1 - kAtOnce : 0});
+  }
+  return transfers;
+}
+
+std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, bool is_disk) {
+  return is_disk ? transfers_with_disk(updates) : transfers_with_minimum_memory(updates);
+}
+
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room) {
   const size_t n = updates.size();
-  TransferSchedule best{.transfers = transfers_with_minimum_memory(updates)};
+  TransferSchedule best{.transfers = late_transfers(updates, room.is_disk)};
   double best_ms =
       rest_ms(updates, segments, room, best.transfers, 0) + simulate_forward(updates, segments, room, 0).ms;
   const size_t parts = room.may_defer ? std::min(n, kDeferredTried) : 0;

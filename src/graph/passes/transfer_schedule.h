@@ -1,5 +1,5 @@
-// The transfer schedule of optimizer states: when the states of each update are copied from the host's memory to the
-// device, when they are copied back, and when their bytes on the device are free again. offload_states_pass.cc inserts
+// The transfer schedule of optimizer states: when the states of each update are copied from the host's memory or a disk to
+// the device, when they are copied back, and when their bytes on the device are free again. offload_states_pass.cc inserts
 // the copies accordingly. Pure functions of numbers; thread-safe.
 #pragma once
 
@@ -33,8 +33,13 @@ struct MemoryHeadroom {
   std::vector<double> op_ms = {};        // the time of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
   double link_bytes_per_ms = 0;          // rate of one direction while the other is busy, too
-  uint32_t first = 0;                    // no copy to the device starts before the op at this position
+  // The rates of copies to the device before the first update, and of those back during the forward pass, while the other
+  // direction is idle. 0: link_bytes_per_ms, which is little less for a link, but half as much for a disk.
+  double in_alone_bytes_per_ms = 0;
+  double out_alone_bytes_per_ms = 0;
+  uint32_t first = 0;      // no copy to the device starts before the op at this position
   bool may_defer = false;  // states may be copied back in the next step, during its forward pass
+  bool is_disk = false;    // the states are on a disk, not on the host
 };
 
 // The transfer of the states of one update to the device: the copies start before the op at `before`, and wait until
@@ -79,13 +84,21 @@ size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const St
 // device at a time. If other ops separate two updates, the copies start only after those ops.
 std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUpdate> updates);
 
+// The schedule for states on a disk: those of the next update are read while an update runs, and those of the previous one
+// are written, so that the states of three updates are on the device at a time. Other ops may separate two updates of a
+// segment; the transfers then run at the same time as these.
+std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> updates);
+
+// Returns the schedule for states on a disk or on the host that needs no headroom: one of the two above.
+std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, bool is_disk);
+
 // The schedule that copies states as early as memory allows, with as many copies under way as fit. It simulates the ops
 // and both directions of the link: states take the bytes of others that are back on the host by then, and between two
 // updates with no other op in between they wait for such bytes. The end of a segment waits for all copies, so the copies
 // start in an earlier segment than the update's only if they end before that segment does. If room.may_defer, the
 // function tries several numbers of deferred updates and returns the schedule with the shortest step; the forward pass
-// then waits (releases) for the bytes of states that are still being copied back. Returns
-// transfers_with_minimum_memory() if nothing is faster. Requires: updates in the order of their positions.
+// then waits (releases) for the bytes of states that are still being copied back. Returns late_transfers() if nothing is
+// faster. Requires: updates in the order of their positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);

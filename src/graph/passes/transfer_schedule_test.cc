@@ -53,6 +53,16 @@ TEST(TransferSchedule, EndWithTheBackwardPass) {
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
+// Before the first update nothing is written, so that a disk reads faster than during the updates: 30 bytes take two of the
+// four ops that are left of the backward pass, and not three. The reads of two updates then end with it.
+TEST(TransferSchedule, ReadFromADiskAloneBeforeTheFirstUpdate) {
+  Step step;
+  step.room.is_disk = true;
+  step.room.link_bytes_per_ms = 10;
+  step.room.in_alone_bytes_per_ms = 15;
+  EXPECT_EQ(step.early(), (List{{2, 0}, {3, 0}, {6, 0}}));
+}
+
 TEST(TransferSchedule, StartAtTheFirstAllowedOp) {
   Step step;
   step.room.first = 6;
@@ -116,11 +126,22 @@ TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
+// The states on a disk of the fourth update take the bytes of those of the first. Updates of another segment begin anew, and
+// other ops between two updates of a segment do not delay the transfers.
+TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
+  std::vector<MovedUpdate> updates;
+  for (const uint32_t op : {3u, 5u, 8u, 9u, 12u})
+    updates.push_back({.op = op, .segment = op < 12 ? Segment::kBackward : Segment::kOptimizer, .bytes = 30});
+  EXPECT_EQ(Step::pairs(transfers_with_disk(updates)), (List{{3, 0}, {3, 0}, {5, 0}, {8, 1}, {12, 2}}));
+}
+
 // If little memory is free, each copy would wait for all copies back, which is slower.
 TEST(TransferSchedule, UseMinimumMemoryIfThatIsFaster) {
   Step step;
   step.room.most_bytes = 0;
   EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));
+  step.room.is_disk = true;
+  EXPECT_EQ(step.early(), Step::pairs(transfers_with_disk(step.updates)));
 }
 
 }  // namespace

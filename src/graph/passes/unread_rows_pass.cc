@@ -19,7 +19,7 @@ class UnreadRows {
   void run() {
     find_narrow_ops();
     std::vector<Op> ops;
-    // For a first_token op whose operand already consists of the first rows only: the value that replaces its output.
+    // The values that replace the outputs of first_token ops whose operands already consist of the first rows only.
     std::map<ValueId, ValueId> replacement;
     std::vector<Op> old_ops = graph_.ops();
     for (uint32_t i = 0; i < old_ops.size(); ++i) {

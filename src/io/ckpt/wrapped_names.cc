@@ -20,7 +20,7 @@ constexpr std::string_view kOuter[] = {
     "auto_model", "backbone",         "base_model", "encoder", "language_model", "model",      "net",
     "network",    "pretrained_model", "state_dict", "student", "text_encoder",   "text_model", "transformer"};
 
-// Deeper nesting does not occur, and names from a file may have any length.
+// Models are not nested more deeply. The limit is needed because names from a file may have any length.
 constexpr int kMostOuter = 4;
 
 bool is_inner(std::string_view component) {

@@ -42,7 +42,8 @@ void reduce_scatter_ref(const RankSlicesArgs& args);
 // Broadcasts each slice of each tensor.
 void all_gather_ref(const RankSlicesArgs& args);
 // Copy engines copy the slices of the other ranks: of sums into scratch, where a kernel adds them up; of gathered tensors to their
-// places. Small slices are read in the memory of the other GPUs by one kernel. Slices that are summed begin at multiples of 16 bytes.
+// places. Small slices are read in the memory of the other GPUs by one kernel. Tensors, slices that are summed, and slices with memory of
+// their own begin at multiples of 16 bytes.
 void reduce_scatter_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 // Exchange all tensors in one launch of NCCL.

@@ -145,6 +145,7 @@ Purpose purpose_of(Storage storage) {
     case Storage::kOutput:
       return Purpose::kStaging;
     case Storage::kCache:
+    case Storage::kMessage:
     case Storage::kDeferred:
       return Purpose::kFunctionality;
   }

@@ -31,7 +31,7 @@ void add_persistent(const Plan& plan, ModuleList& modules) {
   for (const auto& [weight, parts] : plan.split_weights)
     module_of_weight[weight] = plan.buffer(parts.high).module;
   for (const PersistentBuffer& buffer : plan.persistent) {
-    if (buffer.space == Space::kHost) continue;
+    if (buffer.space != Space::kDevice) continue;
     // A state is named after its weight, "adamw.m/NAME", and belongs to the weight's module.
     const auto weight = module_of_weight.find(buffer.name.substr(buffer.name.find('/') + 1));
     ModuleMemory& row = modules[weight == module_of_weight.end() ? buffer.module : weight->second];

@@ -7,6 +7,7 @@
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
 #include "plan/compile/op_times.h"
+#include "plan/compile/stage_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -121,7 +122,7 @@ double peak_product_gflops(const PlanRequest& request) {
 }
 
 double OperationsAnatomy::samples_per_s() const {
-  const double ms = total().ms;
+  const double ms = pipeline_ms > 0 ? pipeline_ms : total().ms;
   return ms > 0 ? 1e3 * static_cast<double>(samples) / ms : 0.0;
 }
 
@@ -148,6 +149,10 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
   }
   // The ranks of a run work at the same time; those of a tensor-parallel group on the same batches.
   const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.data_size() : 1;
+  if (plan.is_pipelined() && plan.trains()) {
+    anatomy.pipeline_ms = simulate_step(plan.stages, request.batches.accumulation_steps).step_ms +
+                          anatomy.segment(Segment::kOptimizer).ms;
+  }
   anatomy.samples = program->bucket.sequences * batches;
   anatomy.tokens = program->bucket.tokens * batches;
   return anatomy;

@@ -51,6 +51,8 @@ struct OperationsAnatomy {
   OpTotals group(OpGroup group) const;
   OpTotals segment(Segment segment) const;
   OpTotals total() const;
+  // The time of a step of a pipeline, whose stages wait for each other, and of its update; 0 without a pipeline.
+  double pipeline_ms = 0;
   int64_t samples = 0;  // sequences per step
   int64_t tokens = 0;
   double samples_per_s() const;

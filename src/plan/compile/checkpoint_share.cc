@@ -31,6 +31,15 @@ StoredBytes stored_bytes(const Plan& plan, const std::string& weight) {
   return bytes;
 }
 
+// The ranks of the stage that has a tensor write it.
+StoredBytes stored_bytes_in_stages(const Plan& plan, const std::string& name) {
+  const ValueType type = plan.type_of(name);
+  const int64_t width = dtype_bytes(type.dtype), elements = type.shape.elements({});
+  const int64_t ranks = plan.request.ranks.data_size();
+  const bool is_own = plan.owner_of(name) == plan.request.ranks.stage;
+  return {.whole = elements * width, .slice = is_own ? (elements + ranks - 1) / ranks * width : 0};
+}
+
 }  // namespace
 
 int64_t checkpoint_share_bytes(const Plan& plan) {
@@ -50,14 +59,14 @@ int64_t checkpoint_share_bytes(const Plan& plan) {
     if (!is_adapter) {
       for (const WeightPart& part : spec.parts) copies = std::max(copies, part.copies.size());
     }
-    StoredBytes bytes = stored_bytes(plan, spec.name);
+    StoredBytes bytes =
+        plan.is_pipelined() ? stored_bytes_in_stages(plan, spec.name) : stored_bytes(plan, spec.name);
     // The slice of a rank is not contiguous in the file of the transpose, so that any rank may write any part of it.
     if (spec.transposed) bytes.slice.reset();
     add(bytes, 1 + static_cast<int64_t>(copies));
   }
-  for (const PersistentBuffer& buffer : plan.persistent) {
-    if (buffer.storage == Storage::kOptimizerState) add(stored_bytes(buffer), 1);
-  }
+  for (const std::string& name : plan.state_names())
+    add(plan.is_pipelined() ? stored_bytes_in_stages(plan, name) : stored_bytes(plan.buffer(name)), 1);
   const int64_t ranks = std::max<int64_t>(plan.request.ranks.count, 1);
   return slices + (shared + ranks - 1) / ranks + (ranks > 1 ? kMostShareRounding : 0);
 }

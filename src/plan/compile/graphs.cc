@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -119,11 +121,26 @@ bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
   return !pass_runs || shape.rank() < 2;
 }
 
+// Returns the layers of each stage: those of the request, or equal numbers of layers for graphs of a search, which do not become the
+// plan of a run.
+PipelineDivision division_of(const PlanRequest& request) {
+  const RankOptions& ranks = request.ranks;
+  PipelineDivision division{.stage = ranks.stage, .first_blocks = ranks.first_blocks};
+  for (int64_t i = 0; ranks.first_blocks.empty() && i < ranks.pipeline_size; ++i) {
+    if (i == 0) division.first_blocks.clear();
+    division.first_blocks.push_back(i * request.model.config.num_hidden_layers / ranks.pipeline_size);
+  }
+  PLIMSOLL_CHECK(division.num_stages() == ranks.pipeline_size, "{} stages of a pipeline with {} first layers",
+                 ranks.pipeline_size, division.num_stages());
+  return division;
+}
+
 // Rewrites the model's graph to the run's precision, with fused ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
   if (request.precision.activation_dtype)
     passes.run(graph, precision_pass(*request.precision.activation_dtype));
+  if (request.ranks.pipeline_size > 1) passes.run(graph, pipeline_stage_pass(division_of(request)));
   passes.run(graph, fuse_pass());
   if (request.model.lora && request.model.lora->base_weights != BaseWeights::kAsLoaded) {
     passes.run(graph, quantized_weights_pass(
@@ -195,6 +212,9 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .decays = spec.decays,
                         .rate_factor = spec.rate_factor,
                         .part_rows = rows_of_parts(spec)};
+    // A weight of another stage.
+    if (parameter.weight == kNoValue && parameter.copy == kNoValue && request.ranks.pipeline_size > 1)
+      continue;
     parameter.is_embedding =
         is_embedding(graph, readers, parameter.weight) || is_embedding(graph, readers, parameter.copy);
     // If some ops read the weight and others its copy, the gradient of the one that is trained would lack the share of the ops that read
@@ -236,7 +256,8 @@ void choose_exchanges(Graph& graph, const PlanRequest& request, PassManager& pas
 ShardOptions shard_options(const PlanRequest& request) {
   ShardOptions options{.num_ranks = request.ranks.count,
                        .gradients = divides(request, ZeroStage::kGradients),
-                       .accumulates = request.batches.accumulation_steps > 1};
+                       .accumulates = request.batches.accumulation_steps > 1,
+                       .all_on_first = request.ranks.updates_on_first};
   if (divides(request, ZeroStage::kWeights))
     options.least_divided_elements = request.ranks.least_divided_elements;
   return options;
@@ -278,11 +299,79 @@ Fp8Choice fp8_choice(const std::vector<WeightSpec>& weights, const PlanRequest& 
   return choice;
 }
 
+// Returns the values that the forward ops of this definition send, or that they receive.
+std::vector<ValueId> values_of(const Graph& graph, const OpSchema& def) {
+  std::vector<ValueId> values;
+  for (const Op& op : graph.ops()) {
+    if (op.def == &def && op.segment == Segment::kForward)
+      values.push_back(op.inputs.empty() ? op.outputs.front() : op.inputs.front());
+  }
+  return values;
+}
+
+// Moves the last op of a graph to the place after the op that computes its first input.
+void move_after_producer(Graph& graph) {
+  std::vector<Op> ops = graph.ops();
+  const OpId producer = graph.value(ops.back().inputs.front()).producer;
+  std::rotate(ops.begin() + static_cast<std::ptrdiff_t>(index_of(producer)) + 1, ops.end() - 1, ops.end());
+  graph.replace_ops(std::move(ops));
+}
+
+// Appends the backward pass of a stage of a pipeline: the gradients of what it sent arrive from the next stage, and those of what it
+// received go to the stage before. Returns the gradients of the values in `wanted`.
+std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request, std::vector<ValueId> wanted,
+                                        ValueId loss_scale) {
+  const size_t num_parameters = wanted.size();
+  const std::vector<ValueId> received = values_of(graph, receive_op());
+  wanted.insert(wanted.end(), received.begin(), received.end());
+  std::vector<ValueId> gradients;
+  // The rows after the last token of every gradient are zero, because the reductions over rows need it.
+  constexpr bool kZeroTail = true;
+  if (request.ranks.is_last_stage()) {
+    gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale);
+  } else {
+    std::vector<BackwardSeed> seeds;
+    graph.set_segment(Segment::kBackward);
+    graph.set_module(kPipelineModule);
+    for (const ValueId sent : values_of(graph, send_op())) {
+      const Value value = graph.value(sent);
+      seeds.push_back({.value = sent,
+                       .gradient = emit_receive(graph, value.type, request.ranks.stage + 1, "d_" + value.name,
+                                                kZeroTail)});
+    }
+    gradients = add_backward(graph, seeds, wanted);
+  }
+  graph.set_module(kPipelineModule);
+  for (size_t i = num_parameters; i < gradients.size(); ++i) {
+    const std::string name = graph.value(received[i - num_parameters]).name;
+    PLIMSOLL_CHECK(gradients[i] != kNoValue,
+                   "no weight of the stages up to this one needs the gradient of '{}'", name);
+    graph.value(gradients[i]).is_parameter_gradient = false;
+    emit_send(graph, gradients[i], request.ranks.stage - 1, "d_" + name, kZeroTail);
+    if (received.size() == 1) move_after_producer(graph);
+  }
+  gradients.resize(num_parameters);
+  return gradients;
+}
+
+// Returns the names by which updates read the weights with these names.
+std::set<std::string> names_in_updates(const Graph& graph, std::span<const Parameter> parameters,
+                                       const std::set<std::string>& names) {
+  std::set<std::string> read;
+  for (const Parameter& parameter : parameters) {
+    if (names.contains(parameter.name)) read.insert(graph.value(parameter.weight).name);
+  }
+  return read;
+}
+
 ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
   Graph& graph = forward.graph;
   verify(graph, "after building the model");
+  const bool is_pipelined = request.ranks.pipeline_size > 1;
+  std::set<std::string> shared_by_ends;
+  if (is_pipelined) shared_by_ends = weights_of_both_ends(graph, division_of(request).first_blocks);
   divide_layers(graph, request, passes);
   lower(graph, request, passes);
   if (request.chunked_loss != ChunkedLoss::kNever)
@@ -292,7 +381,10 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   // A scale in the gradients keeps small fp16 values from becoming zero.
   const LossScale loss_scale =
       request.precision.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
-  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
+  const std::vector<ValueId> gradients =
+      is_pipelined ? add_stage_backward(graph, request, wanted, loss_scale.scale)
+                   : add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
+  shared_by_ends = names_in_updates(graph, parameters, shared_by_ends);
   for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
   if (request.update.in_backward) {
     PLIMSOLL_CHECK(!loss_scale && request.batches.accumulation_steps == 1 &&
@@ -314,6 +406,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
     passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
   if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
+  if (is_pipelined) passes.run(graph, pipeline_states_pass(division_of(request), std::move(shared_by_ends)));
   ProgramPlan program{
       .name = std::string(kTrainProgram), .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();
@@ -349,7 +442,8 @@ DelayOptions delay_options(const PlanRequest& request) {
                 std::vector<double> ms(graph.ops().size(), 0.0);
                 for (const TimedTransfer& transfer : timed_transfers(graph, request.batches.train)) {
                   if (transfer.queue == Queue::kCommunication)
-                    ms[transfer.op] = rank_exchange_ms(request, transfer.collective, transfer.bytes);
+                    ms[transfer.op] =
+                        rank_exchange_ms(request, transfer.collective, transfer.bytes, transfer.axis);
                 }
                 return ms;
               },
@@ -389,7 +483,8 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
     if (request.offload.early_states) order = find_update_order(graph, request);
     if (order) program.update_place = order->place;
     if (order && order->place.is_at_use) passes.run(graph, updates_at_use_pass());
-    passes.run(graph, offload_states_pass(order ? std::move(order->room) : MemoryHeadroom()));
+    passes.run(graph, offload_states_pass(order ? std::move(order->room) : MemoryHeadroom(),
+                                          request.update.states_on_disk ? Space::kDisk : Space::kHost));
   }
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }

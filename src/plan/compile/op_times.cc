@@ -159,7 +159,49 @@ double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
   return memory_gb_per_s(cpu_target(request.device.isa), request.device.num_threads) * 1e6;
 }
 
-RankLink rank_link(const PlanRequest& request) {
+namespace {
+
+// The ranks of a group of the mesh: the number in each machine, and the number of machines.
+struct GroupPlaces {
+  int64_t per_machine = 1;
+  int64_t machines = 1;
+};
+
+// The ranks of a tensor-parallel group are neighbours, so that they are in one machine if it has enough of them.
+GroupPlaces places_of(const PlanRequest& request, int64_t ranks_per_machine, MeshAxis axis) {
+  const int64_t tensor = request.ranks.tensor_size;
+  const int64_t size = axis == MeshAxis::kTensor ? tensor : request.ranks.data_size();
+  const int64_t per_machine = axis == MeshAxis::kTensor
+                                  ? std::min(tensor, ranks_per_machine)
+                                  : std::min(size, std::max<int64_t>(1, ranks_per_machine / tensor));
+  return {.per_machine = per_machine, .machines = (size + per_machine - 1) / per_machine};
+}
+
+// Returns the rate inside a machine: of the named link, of the card, or of processes on a CPU.
+double inside_gb_per_s(const PlanRequest& request) {
+  if (!request.device.is_gpu()) return kCpuRankLinkGbPerS;
+  const NamedLink* link = find_named_link(request.named_links.inside);
+  return kGpuShareOfPeerLink * (link == nullptr ? request.device.gpu.peer_gb_per_s : link->gb_per_s);
+}
+
+// No network was measured. Its operations are assumed to reach the share of the nominal rate that those of NVLink reach.
+RankLink named_rank_link(const PlanRequest& request, MeshAxis axis, Collective collective) {
+  const int64_t ranks_per_machine = std::max<int64_t>(1, request.ranks.count / request.num_machines);
+  const GroupPlaces places = places_of(request, ranks_per_machine, axis);
+  const double inside = inside_gb_per_s(request);
+  const NamedLink* network = find_named_link(request.named_links.between);
+  if (places.machines == 1 || network == nullptr) return {.gb_per_s = inside};
+  auto adapters = static_cast<double>(places.per_machine);
+  if (network->sharing == LinkSharing::kAdapterPerMachine) adapters /= static_cast<double>(ranks_per_machine);
+  const double between = kGpuShareOfPeerLink * adapters * network->gb_per_s;
+  return {.gb_per_s = places.per_machine > 1 ? std::min(inside, between) : between,
+          .latency_ms = kNetworkHopMs * static_cast<double>(network_hops(collective, places.machines))};
+}
+
+}  // namespace
+
+RankLink rank_link(const PlanRequest& request, MeshAxis axis, Collective collective) {
+  if (!request.named_links.empty()) return named_rank_link(request, axis, collective);
   const auto measured = request.links.curves.find(Collective::kAllReduce);
   if (measured != request.links.curves.end() && !measured->second.empty()) {
     const LinkRate rate = link_rate(measured->second, Collective::kAllReduce, request.links.num_ranks);
@@ -169,9 +211,18 @@ RankLink rank_link(const PlanRequest& request) {
   return {.gb_per_s = kGpuShareOfPeerLink * request.device.gpu.peer_gb_per_s};
 }
 
-double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes) {
-  return exchange_ms(request.links, collective, sent_bytes)
-      .value_or(sent_bytes / (1e6 * rank_link(request).gb_per_s));
+double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes, MeshAxis axis) {
+  if (request.named_links.empty()) {
+    if (const std::optional<double> ms = exchange_ms(request.links, collective, sent_bytes)) return *ms;
+  }
+  const RankLink link = rank_link(request, axis, collective);
+  return (link.is_measured ? 0.0 : link.latency_ms) + sent_bytes / (1e6 * link.gb_per_s);
+}
+
+double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use) {
+  const double alone = queue == Queue::kToHost ? request.disk.write_gb_per_s : request.disk.read_gb_per_s;
+  // Both directions share the disk. Each gets half of what it transfers.
+  return bytes / (1e6 * (use == LinkUse::kBothWays ? request.disk.both_gb_per_s / 2 : alone));
 }
 
 double between_copies_ms(const PlanRequest& request) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/rank_mesh.h"
 #include "graph/analysis/analysis.h"
 #include "graph/ops/op.h"
 #include "plan/compile/plan.h"
@@ -35,14 +36,24 @@ struct RankLink {
   double latency_ms = 0;
   bool is_measured = false;
 };
-// Returns the rate and the latency of all_reduce between the ranks of the request. If they were not measured, the rate is
+// Returns the rate and the latency of all_reduce between the ranks of a group of the mesh. If they were not measured, the rate is
 // assumed on a CPU (hardware/cpu_efficiency.h), a fraction of the nominal rate of the links between GPUs otherwise
 // (hardware/gpu_efficiency.h), and the latency is 0.
-RankLink rank_link(const PlanRequest& request);
+//
+// With named links, the ranks of a group in one machine exchange data at a fraction of the rate inside a machine. A group in several
+// machines is limited by the slower one of this rate and of the network: each byte leaves a machine once per ring, through the
+// adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or through their share of the one adapter. Each
+// hop between machines adds kNetworkHopMs.
+RankLink rank_link(const PlanRequest& request, MeshAxis axis = MeshAxis::kData,
+                   Collective collective = Collective::kAllReduce);
 
 // Returns the milliseconds of a collective operation in which each rank sends this number of bytes: from the measured curve of
-// the operation, or from the rate of rank_link().
-double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes);
+// the operation, or from the rate and the latency of rank_link().
+double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes,
+                        MeshAxis axis = MeshAxis::kData);
+
+// Returns the milliseconds that a disk takes to read or write this number of bytes of states.
+double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use);
 
 // Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
@@ -61,6 +72,8 @@ struct TimedTransfer {
   Queue queue = Queue::kToHost;
   double bytes = 0;  // of a copy: moved in its direction; of a collective operation: sent by each rank
   Collective collective = Collective::kAllReduce;  // the operation, on the queue of communication
+  MeshAxis axis = MeshAxis::kData;                 // the ranks that take part in the operation
+  bool uses_disk = false;                          // a copy from or to a disk
 };
 
 // Returns the transfers of a graph in the order of their positions.

@@ -1,6 +1,7 @@
 #include "plan/compile/placer.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/units.h"
@@ -35,7 +36,6 @@ Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
   for (ProgramPlan& program : plan_.programs) placers_.emplace_back(plan_, program);
   name_parts_of_weights();
   if (plan_.scales_loss()) plan_.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
-  if (plan_.trains()) plan_.step_schedule = step_schedule(request.update.in_backward);
   if (plan_.programs.contains(kEvaluateProgram)) plan_.evaluation_schedule = evaluation_schedule();
 }
 
@@ -62,6 +62,12 @@ const Plan& Placer::place(const PlanSizes& sizes) {
   request.batches.accumulation_steps = sizes.gradient_accumulation_steps;
   request.captured_buckets = sizes.captured_buckets;
   request.host = sizes.host;
+  if (plan_.trains()) {
+    plan_.step_schedule =
+        request.ranks.pipeline_size > 1
+            ? pipeline_step_schedule(micro_batches_held(request.ranks, request.batches.accumulation_steps))
+            : step_schedule(request.update.in_backward);
+  }
   if (ProgramPlan* train = plan_.programs.find(kTrainProgram)) train->bucket = sizes.train_bucket;
   if (ProgramPlan* evaluate = plan_.programs.find(kEvaluateProgram)) evaluate->bucket = sizes.evaluate_bucket;
   for_each_program([&](ProgramPlan& program, ProgramPlacer& placer) { placer.lay_out(program, request); });
@@ -76,19 +82,19 @@ void Placer::place_persistent() {
   for_each_program(
       [&](ProgramPlan& program, ProgramPlacer& placer) { placer.grow_persistent(plan_, program); });
   stage_inputs();
-  int64_t device = 0;
-  int64_t host = 0;
+  std::array<int64_t, kNumSpaces> ends{};
   for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kCache,
-                          Storage::kInput, Storage::kOutput}) {
+                          Storage::kMessage, Storage::kInput, Storage::kOutput}) {
     for (PersistentBuffer& buffer : plan_.persistent) {
       if (buffer.storage != storage) continue;
-      int64_t& end = buffer.space == Space::kHost ? host : device;
+      int64_t& end = ends[index_of(buffer.space)];
       buffer.offset = end;
       end += buffer.bytes;
     }
   }
-  plan_.persistent_bytes = device;
-  plan_.host_persistent_bytes = host;
+  plan_.persistent_bytes = ends[index_of(Space::kDevice)];
+  plan_.host_persistent_bytes = ends[index_of(Space::kHost)];
+  plan_.disk_bytes = ends[index_of(Space::kDisk)];
 }
 
 // Sizes the buffer for the next batch: the bytes of all inputs.

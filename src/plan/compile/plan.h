@@ -1,12 +1,14 @@
 // The plan: everything that a run will do and hold, before anything is allocated. Pure data; the same on every machine
 // for the same request. The executor obeys it and adds nothing.
 //
-// There is one arena per memory space: the device's, and the host's for values that a run stores there. An arena
+// There is one arena per memory space: the device's, and the host's for values that a run stores there. A plan may also
+// keep persistent buffers in a file on a disk, from whose start their offsets count. An arena
 // begins with buffers that live across programs (weights, optimizer states, accumulated gradients, inputs and
 // outputs). One region follows that all programs use in turn; it is as large as the largest of them needs. Offsets
 // are valid for every bucket, because no value grows when its bucket shrinks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -87,6 +89,34 @@ struct SplitWeight {
   std::string remainder = {};  // u8, two bytes per element
 };
 
+// A computation of a stage of a pipeline, or a value that it sends or receives: data for the simulation of a step (stage_plan.h).
+struct StageAction {
+  enum class Kind : uint8_t { kCompute, kSend, kReceive };
+  Kind kind = Kind::kCompute;
+  int64_t peer = 0;        // the other stage
+  std::string value = {};  // the name of what is sent
+  int64_t bytes = 0;
+  double ms = 0;  // of the computation, or of the transfer
+  friend bool operator==(const StageAction&, const StageAction&) = default;
+};
+
+// A stage of a pipeline, as far as other stages and reports need to know it.
+struct StagePlan {
+  int64_t first_block = 0, num_blocks = 0;     // its layers
+  std::vector<PersistentBuffer> tensors = {};  // its weights and optimizer states
+  std::map<std::string, SplitWeight> split_weights = {};
+  std::vector<std::string> gradients = {};  // in the order of the norm
+  int64_t num_slots = 1;                    // as ProgramPlan
+  int64_t slot_bytes = 0;
+  int64_t saved_bytes = 0;  // values saved for the backward pass, of all micro-batches that it holds
+  int64_t arena_bytes = 0;
+  int64_t total_bytes = 0;
+  // The actions of the segments of the training program, and of the forward segment of the evaluation program.
+  std::array<std::vector<StageAction>, kNumSegments> train = {};
+  std::vector<StageAction> evaluate = {};
+  std::vector<ScheduleEntry> step_schedule = {};
+};
+
 struct Plan {
   PlanRequest request = {};
   std::vector<WeightSpec> weights = {};
@@ -105,10 +135,22 @@ struct Plan {
   int64_t host_persistent_bytes = 0;  // the same for the host's arena; zero if nothing is stored there
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
+  int64_t disk_bytes = 0;         // the size of the file; zero if nothing is stored on a disk
   HostMemory host = {};           // as requested, plus what the libraries of the chosen kernels may allocate
   GpuConstant gpu_constant = {};  // zero on a CPU
   double build_ms = 0;
+  std::vector<StagePlan> stages = {};  // all stages of a pipeline, this one included; empty without one
 
+  bool is_pipelined() const { return !stages.empty(); }
+  // Return the first stage that has a weight or a state, or a half of a split weight, or -1; and its buffer there, or null.
+  int64_t owner_of(const std::string& name) const;
+  const PersistentBuffer* tensor_of_stages(const std::string& name) const;
+  // Returns the names of the optimizer's states, those of all stages of a pipeline.
+  std::vector<std::string> state_names() const;
+  // Returns true if this plan has a buffer of this name, or both halves of the weight.
+  bool has_tensor(const std::string& name) const {
+    return persistent_by_name.contains(name) || split_weights.contains(name);
+  }
   // Returns true if gradients are computed from a scaled loss: the program has the outputs "used_loss_scale" and
   // "skipped_steps".
   bool scales_loss() const { return request.train && request.precision.activation_dtype == DType::kF16; }
@@ -125,7 +167,7 @@ struct Plan {
     return (is_on_gpu() ? host.total() + staging_bytes() : total_bytes()) + host_arena_bytes;
   }
   int64_t arena_bytes_of(Space space) const {
-    return space == Space::kDevice ? arena_bytes : host_arena_bytes;
+    return space == Space::kDevice ? arena_bytes : space == Space::kHost ? host_arena_bytes : disk_bytes;
   }
   // Returns the bytes of the buffers that host and device exchange at every run of a program. On a GPU, pinned memory
   // contains a second copy of each.

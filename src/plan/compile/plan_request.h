@@ -15,8 +15,10 @@
 #include "graph/passes/pass.h"
 #include "hardware/cpu_isa.h"
 #include "hardware/cpu_target.h"
+#include "hardware/disk_rates.h"
 #include "hardware/gpu_target.h"
 #include "hardware/link_calibration.h"
+#include "hardware/rank_links.h"
 #include "hardware/tuning_table.h"
 #include "kernels/catalog/catalog.h"
 #include "kernels/matmul/matmul_catalog.h"
@@ -75,6 +77,8 @@ struct UpdateOptions {
   bool in_backward = false;
   // Stores optimizer states, and the parts of weights that only updates read, in host memory.
   bool offload_states = false;
+  // With `offload_states`: stores them in a file on a disk.
+  bool states_on_disk = false;
   // The largest number of elements per update with `offload_states`, and per piece of an embedding table's
   // gradient if that is computed in pieces. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and out
   // takes less time than the backward pass of a layer of BERT-large, which runs at the same time. With half as
@@ -131,13 +135,30 @@ enum class ZeroStage : uint8_t {
   kWeights,    // stage 3: also weights
 };
 
-// The ranks of a run and how they exchange gradients. Every rank has the same plan.
+// The order in which a stage of a pipeline runs the forward and backward passes of the micro-batches of a step.
+enum class PipelineSchedule : uint8_t {
+  kGpipe,                  // all forward passes, then all backward passes (Huang et al., arXiv 1811.06965)
+  kOneForwardOneBackward,  // in turn, as early as possible: "1F1B" (Narayanan et al., arXiv 1806.03377)
+};
+
+// The ranks of a run and how they exchange gradients. Ranks of the same stage have the same plan.
 struct RankOptions {
   int64_t count = 1;
   // The number of ranks of a tensor-parallel group, which divide the weights of the layers and read the same batches. It divides
   // `count`. Requires: 1 if the ranks divide states.
   int64_t tensor_size = 1;
+  // The number of stages of a pipeline, each of which has some layers of the model. It divides `count` / tensor_size. Requires: at
+  // most the number of layers.
+  int64_t pipeline_size = 1;
+  int64_t stage = 0;  // the stage that the plan is for
+  PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
+  // The first layer of each stage. If it is empty, build_plan() chooses it such that the slowest stage is as fast as possible, and
+  // begin_graphs() gives each stage the same number of layers.
+  std::vector<int64_t> first_blocks = {};
   ZeroStage zero_stage = ZeroStage::kNone;
+  // The first rank has all states, makes all updates and sends the new weights to the others, as PyTorch's DataParallel does. Each
+  // rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
+  bool updates_on_first = false;
   // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
   // Stage 3 keeps gathered weights from the forward to the backward pass: PyTorch's reshard_after_forward=False.
@@ -150,7 +171,8 @@ struct RankOptions {
   bool tensor_maps_peers = false;
 
   // Returns the number of groups of ranks that read different batches.
-  int64_t data_size() const { return count / tensor_size; }
+  int64_t data_size() const { return count / (tensor_size * pipeline_size); }
+  bool is_last_stage() const { return stage + 1 == pipeline_size; }
   friend bool operator==(const RankOptions&, const RankOptions&) = default;
 };
 
@@ -193,6 +215,9 @@ struct OffloadOptions {
   // which depends on the bucket, instead of right before their update.
   bool early_states = true;
   UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // used only with `early_states`
+  // With `early_states`: the bytes by which they may raise the peak. If they are fewer than a twentieth of the transient bytes,
+  // that twentieth is used instead.
+  int64_t extra_state_bytes = 0;
   friend bool operator==(const OffloadOptions&, const OffloadOptions&) = default;
 };
 
@@ -246,6 +271,9 @@ struct PlanRequest : GraphRequest {
   GpuProductOptions products = {};
   CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
   MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
+  RankLinks named_links = {};           // links whose rates are used instead of those above; may be empty
+  int64_t num_machines = 1;             // the number of machines of the ranks; used with named_links
+  DiskRates disk = {};                  // of the disk that keeps states
   HostMemory host = {};
   // Reserves host memory for a copy of the state of a step, from which a checkpoint is written while training continues. On a CPU,
   // the plan has no such buffer if it would exceed the memory limit.

@@ -13,14 +13,16 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;
-  [[maybe_unused]] const auto& [count, tensor_size, zero_stage, least_divided_elements, keeps_gathered,
-                                bucket_bytes, maps_peers, tensor_maps_peers] = ranks;
+  [[maybe_unused]] const auto& [count, tensor_size, pipeline_size, stage, schedule, first_blocks, zero_stage,
+                                updates_on_first, least_divided_elements, keeps_gathered, bucket_bytes,
+                                maps_peers, tensor_maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;
   [[maybe_unused]] const auto& [dtype, activation_dtype, fp8, fp8_codes_at_use, gradient_dtype, fp32_products,
                                 weight_copies, copies_at_use] = precision;
-  [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
+  [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, states_on_disk, elements_at_once] =
+      update;
   [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels] = device;
   [[maybe_unused]] const auto& [disabled, stop_after, dump] = passes;
 }
@@ -56,6 +58,7 @@ constexpr FieldChange kChanges[] = {
     {"update.optimizer", [](PlanRequest& r) { r.update.optimizer.kind = OptimizerKind::kLion; }},
     {"update.in_backward", [](PlanRequest& r) { r.update.in_backward = true; }},
     {"update.offload_states", [](PlanRequest& r) { r.update.offload_states = true; }},
+    {"update.states_on_disk", [](PlanRequest& r) { r.update.states_on_disk = true; }},
     {"update.elements_at_once", [](PlanRequest& r) { r.update.elements_at_once /= 2; }},
     {"device.kind", [](PlanRequest& r) { r.device.kind = KernelDevice::kCuda; }},
     {"device.num_threads", [](PlanRequest& r) { ++r.device.num_threads; }},
@@ -71,10 +74,15 @@ constexpr FieldChange kChanges[] = {
     {"ranks.count", [](PlanRequest& r) { r.ranks.count = 2; }},
     {"ranks.tensor_size", [](PlanRequest& r) { r.ranks.tensor_size = 2; }},
     {"ranks.keeps_gathered", [](PlanRequest& r) { r.ranks.keeps_gathered = true; }},
+    {"ranks.pipeline_size", [](PlanRequest& r) { r.ranks.pipeline_size = 2; }},
+    {"ranks.stage", [](PlanRequest& r) { r.ranks.stage = 1; }},
+    {"ranks.schedule", [](PlanRequest& r) { r.ranks.schedule = PipelineSchedule::kGpipe; }},
+    {"ranks.first_blocks", [](PlanRequest& r) { r.ranks.first_blocks = {0}; }},
     {"ranks.maps_peers", [](PlanRequest& r) { r.ranks.maps_peers = true; }},
     {"ranks.tensor_maps_peers", [](PlanRequest& r) { r.ranks.tensor_maps_peers = true; }},
     {"ranks.least_divided_elements", [](PlanRequest& r) { r.ranks.least_divided_elements = 1; }},
     {"ranks.zero_stage", [](PlanRequest& r) { r.ranks.zero_stage = ZeroStage::kStates; }},
+    {"ranks.updates_on_first", [](PlanRequest& r) { r.ranks.updates_on_first = true; }},
     {"ranks.bucket_bytes", [](PlanRequest& r) { r.ranks.bucket_bytes /= 2; }},
 };
 

@@ -6,6 +6,7 @@
 
 #include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
+#include "plan/compile/schedule.h"
 
 namespace plimsoll {
 namespace {
@@ -24,10 +25,10 @@ bool moves_activation(const Graph& graph, const Op& op) {
          graph.value(op.outputs.front()).storage == Storage::kTransient;
 }
 
-std::vector<Segment> segments_that_move_activations(const Graph& graph) {
+std::vector<Segment> find_never_captured(const Graph& graph) {
   std::vector<Segment> segments;
   for (const Op& op : graph.ops()) {
-    if (!moves_activation(graph, op)) continue;
+    if (!moves_activation(graph, op) && !reads_disk(graph, op) && !writes_disk(graph, op)) continue;
     if (segments.empty() || segments.back() != op.segment) segments.push_back(op.segment);
   }
   return segments;
@@ -48,11 +49,13 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   for (const QueuedOp& queued : find_queued_ops(graph)) {
     program.ops[queued.op].queue = queued.queue;
     program.ops[queued.op].queue_end = queued.end;
+    const Op& op = graph.ops()[queued.op];
+    program.ops[queued.op].uses_disk = reads_disk(graph, op) || writes_disk(graph, op);
   }
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   for (size_t i = 0; i < is_deferred.size(); ++i) program.ops[i].is_deferred = is_deferred[i];
   program.deferred_after = find_deferring_segment(graph, is_deferred);
-  program.never_captured = segments_that_move_activations(graph);
+  program.never_captured = find_never_captured(graph);
 }
 
 // Adds the persistent buffers of a program to the list that all programs of the plan share. Values with the same name
@@ -89,17 +92,19 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
                    "'{}' is divided among the ranks in one program and whole in another", value.name);
     PLIMSOLL_CHECK(buffer.input == value.input, "two programs fill the input '{}' differently", value.name);
     if (buffer.space == value.space) continue;
-    // A buffer on the host may be declared by another program, but only if nothing reads it there.
-    PLIMSOLL_CHECK(buffer.space == Space::kHost && !is_read(graph, ValueId{i}),
-                   "'{}' is in host memory in one program and in device memory in another", value.name);
+    // A buffer on the host or disk may be declared by another program, but only if nothing reads it there.
+    PLIMSOLL_CHECK(buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
+                   "'{}' is in the space '{}' in one program and in '{}' in another", value.name,
+                   space_name(buffer.space), space_name(value.space));
   }
 }
 
 void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) const {
   for (const Persistent& each : persistent_) {
     const int64_t bytes = program.graph.value(each.value).bytes(program.bucket);
-    int64_t& most = plan.persistent[each.buffer].bytes;
-    most = std::max(most, bytes_in_arena(std::max<int64_t>(bytes, 1), plan.request.device.kind));
+    PersistentBuffer& buffer = plan.persistent[each.buffer];
+    buffer.bytes = std::max(
+        buffer.bytes, bytes_in_space(std::max<int64_t>(bytes, 1), buffer.space, plan.request.device.kind));
   }
 }
 
@@ -115,12 +120,58 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.buffers = std::move(lists.on_device);
   program.host_buffers = std::move(lists.on_host);
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
-  const Layout layout = place_buffers(program.buffers, num_positions, request, cut_at_);
-  program.transient_bytes = layout.bytes;
-  program.lower_bound_bytes = layout.lower_bound_bytes;
+  program.num_slots = 1;
+  program.slot_bytes = 0;
+  if (program.name == kTrainProgram)
+    program.num_slots = micro_batches_held(request.ranks, request.batches.accumulation_steps);
+  if (program.num_slots > 1) {
+    lay_out_slots(program, request);
+  } else {
+    const Layout layout = place_buffers(program.buffers, num_positions, request, cut_at_);
+    program.transient_bytes = layout.bytes;
+    program.lower_bound_bytes = layout.lower_bound_bytes;
+  }
   const Layout host = place_buffers(program.host_buffers, num_positions, request, 0);
   program.host_transient_bytes = host.bytes;
   program.host_lower_bound_bytes = host.lower_bound_bytes;
+}
+
+// The slot of the micro-batch that runs is not the same in each run, so that other values cannot use its free bytes. The lower bound is
+// that of all layouts: while one micro-batch runs, the saved values of the others exist.
+void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
+  const auto num_positions = static_cast<uint32_t>(program.ops.size());
+  std::vector<TransientBuffer> together = program.buffers;
+  const Layout bound = place_buffers(together, num_positions, request, 0);
+  std::vector<TransientBuffer> others, slots;
+  for (const TransientBuffer& buffer : program.buffers) {
+    const bool is_saved = program.graph.ops()[buffer.first].segment == Segment::kForward &&
+                          program.graph.ops()[buffer.last].segment != Segment::kForward;
+    if (!is_saved) {
+      others.push_back(buffer);
+      continue;
+    }
+    slots.push_back(buffer);
+    slots.back().offset = program.slot_bytes;
+    program.slot_bytes += buffer.bytes;
+  }
+  const Layout layout = place_buffers(others, num_positions, request, 0);
+  const size_t in_slot = slots.size();
+  for (int64_t slot = 1; slot < program.num_slots; ++slot) {
+    for (size_t i = 0; i < in_slot; ++i) {
+      TransientBuffer copy = slots[i];
+      copy.offset += slot * program.slot_bytes;
+      copy.slot = slot;
+      copy.first = 0;
+      copy.last = num_positions - 1;
+      slots.push_back(copy);
+    }
+  }
+  const int64_t end = program.num_slots * program.slot_bytes;
+  for (TransientBuffer& buffer : others) buffer.offset += end;
+  slots.insert(slots.end(), others.begin(), others.end());
+  program.buffers = std::move(slots);
+  program.transient_bytes = end + layout.bytes;
+  program.lower_bound_bytes = end - program.slot_bytes + bound.lower_bound_bytes;
 }
 
 void ProgramPlacer::resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin,
@@ -130,8 +181,10 @@ void ProgramPlacer::resolve_offsets(const Plan& plan, int64_t begin, int64_t hos
     buffer.offset += host_begin;
     program.offsets[index_of(buffer.root)] = buffer.offset;
   }
+  program.slots_begin = begin;
   for (TransientBuffer& buffer : program.buffers) {
     buffer.offset += begin;
+    if (buffer.slot > 0) continue;
     if (buffer.root != kNoValue) {
       program.offsets[index_of(buffer.root)] = buffer.offset;
     } else {

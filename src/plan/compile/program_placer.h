@@ -33,6 +33,8 @@ class ProgramPlacer {
   };
 
   void enter_persistent(Plan& plan, const ProgramPlan& program);
+  // Places the values that are saved for the backward pass in slots, and the others after them.
+  static void lay_out_slots(ProgramPlan& program, const PlanRequest& request);
 
   KernelChoice kernels_;
   ProgramBuffers buffers_;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 #include "graph/passes/pass.h"
@@ -27,6 +28,11 @@ constexpr int64_t bytes_in_arena(int64_t bytes, KernelDevice device) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+// Returns the number of bytes that a persistent buffer takes in a space. A buffer on a disk consists of whole blocks.
+constexpr int64_t bytes_in_space(int64_t bytes, Space space, KernelDevice device) {
+  return space == Space::kDisk ? rounded_up_to_blocks(bytes) : bytes_in_arena(bytes, device);
+}
+
 // How one op runs.
 struct OpPlan {
   const KernelRow* kernel = nullptr;
@@ -36,6 +42,7 @@ struct OpPlan {
   Queue queue = Queue::kCompute;      // an op of another queue runs while later ops run
   uint32_t queue_end = 0;             // such an op has ended before the op at this position starts
   bool is_deferred = false;           // it does work of the previous run, and is skipped if that is done
+  bool uses_disk = false;             // it is a copy from or to a disk
   bool is_queued() const { return queue != Queue::kCompute; }
 };
 
@@ -61,6 +68,7 @@ struct TransientBuffer {
   int64_t bytes = 0;
   uint32_t first = 0;  // the position of the first op that uses it
   uint32_t last = 0;   // the position of the last one
+  int64_t slot = 0;    // the slot that it is in; see ProgramPlan::num_slots
 };
 
 // The place of the updates of a run whose optimizer states are on the host: in the next step's forward pass or in
@@ -82,6 +90,16 @@ struct ProgramPlan {
   std::vector<OpPlan> ops = {};
   std::vector<TransientBuffer> buffers = {};       // buffers in the device's arena
   std::vector<TransientBuffer> host_buffers = {};  // buffers in the host's arena
+  // The number of micro-batches whose forward pass may have run and whose backward pass has not. Values that are saved for the
+  // backward pass are in slots, one per micro-batch, which follow each other from slots_begin on; offsets are those in slot 0. With
+  // one slot, values have the places that the layout gives them, and slot_bytes is 0.
+  int64_t num_slots = 1;
+  int64_t slot_bytes = 0;
+  int64_t slots_begin = 0;
+  // Returns the offset of a value in the slot of a micro-batch.
+  int64_t in_slot(int64_t offset, int64_t slot) const {
+    return offset >= slots_begin && offset < slots_begin + slot_bytes ? offset + slot * slot_bytes : offset;
+  }
   int64_t transient_bytes = 0;
   int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
   int64_t host_transient_bytes = 0;
@@ -91,8 +109,8 @@ struct ProgramPlan {
   // If some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment after which the next
   // run has to execute them.
   std::optional<Segment> deferred_after = {};
-  // The segments whose ops a GPU always receives one by one, because their copies transfer activations. Other
-  // segments are captured and replayed.
+  // The segments whose ops a GPU always receives one by one, because their copies transfer activations, or use a disk, which
+  // threads of the host do. Other segments are captured and replayed.
   std::vector<Segment> never_captured = {};
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();

@@ -1,6 +1,7 @@
 // Tests the estimated times of exchanges between ranks: assumed, and from measured curves.
 #include <gtest/gtest.h>
 
+#include "hardware/gpu_efficiency.h"
 #include "plan/compile/op_times.h"
 #include "plan/compile/testing/plan_case.h"
 
@@ -42,6 +43,68 @@ TEST(RankExchange, MeasuredTimesHaveLatencyAndRate) {
   EXPECT_EQ(rank_exchange_ms(request, Collective::kAllGather, 750), 7);
 }
 
+PlanRequest request_with_links(int64_t count, int64_t machines, const RankLinks& links) {
+  PlanRequest request = small_request();
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h100");
+  request.ranks.count = count;
+  request.num_machines = machines;
+  request.named_links = links;
+  return request;
+}
+
+// Ranks of one machine use the links inside it, of which operations reach the measured share.
+TEST(RankExchange, NamedLinksInsideAMachine) {
+  const PlanRequest request = request_with_links(8, 1, {.inside = "pcie4", .between = "ib400"});
+  EXPECT_FALSE(rank_link(request).is_measured);
+  EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 32);
+  EXPECT_EQ(rank_link(request).latency_ms, 0);
+  EXPECT_EQ(rank_exchange_ms(request, Collective::kAllGather, 32e6), 1 / kGpuShareOfPeerLink);
+  // Without a name, the rate is that of the card: 450 GB/s of an H100.
+  EXPECT_EQ(rank_link(request_with_links(8, 1, {.between = "ib400"})).gb_per_s, kGpuShareOfPeerLink * 450);
+}
+
+// Eight adapters of 50 GB/s are 400 GB/s, less than the 450 of NVLink; one of 12.5 GB/s for a machine is slower still. all_reduce
+// passes up and down a tree of 3 levels over 8 machines, all_gather a ring of 7 hops.
+TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
+  const PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib400"});
+  EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 400);
+  EXPECT_EQ(rank_link(request).latency_ms, 6 * kNetworkHopMs);
+  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllReduce, 400e6),
+                   6 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
+  EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 400e6),
+                   7 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
+  EXPECT_EQ(rank_link(request_with_links(64, 8, {.inside = "pcie4", .between = "ib400"})).gb_per_s,
+            kGpuShareOfPeerLink * 32);
+  EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "eth100"})).gb_per_s, kGpuShareOfPeerLink * 12.5);
+  // A machine with one rank has one adapter.
+  EXPECT_EQ(rank_link(request_with_links(8, 8, {.between = "ib400"})).gb_per_s, kGpuShareOfPeerLink * 50);
+}
+
+// Eight ranks of a machine that divide the layers exchange activations inside it. Each exchanges gradients with one rank of each other
+// machine, through its own adapter or an eighth of the machine's.
+TEST(RankExchange, GroupsThatDivideTheLayersStayInAMachine) {
+  PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib400"});
+  request.ranks.tensor_size = 8;
+  EXPECT_EQ(rank_link(request, MeshAxis::kTensor).gb_per_s, kGpuShareOfPeerLink * 450);
+  EXPECT_EQ(rank_link(request, MeshAxis::kTensor).latency_ms, 0);
+  EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 50);
+  EXPECT_EQ(rank_link(request).latency_ms, 6 * kNetworkHopMs);
+  request.named_links.between = "eth100";
+  EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 12.5 / 8);
+}
+
+// Named links replace measurements.
+TEST(RankExchange, NamedLinksReplaceMeasuredOnes) {
+  PlanRequest request = request_of_ranks();
+  request.links = measured_links();
+  request.named_links = {.between = "eth10"};
+  request.num_machines = 2;
+  EXPECT_FALSE(rank_link(request).is_measured);
+  // Processes on CPUs are assumed to exchange 1 GB/s in a machine; 73 % of the adapter's 1.25 GB/s are less.
+  EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 1.25);
+}
+
 double waited_ms(const Plan& plan) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   // The other ops take no time, so that every exchange is waited for in full.
@@ -64,7 +127,7 @@ TEST(RankExchange, TheExchangesOfAPlanTakeTheMeasuredTimes) {
   for (const OpPlan& op : plan.programs.at(kTrainProgram).ops)
     num_exchanges += op.is_queued() && op.queue == Queue::kCommunication ? 1 : 0;
   ASSERT_GT(num_exchanges, 0);
-  EXPECT_NEAR(waited_ms(plan), 100 * num_exchanges, 1e-6);
+  EXPECT_EQ(waited_ms(plan), 100 * num_exchanges) << "multiples of 100 are exact";
 }
 
 // The pass shard_states replaces each all_reduce by a reduce_scatter and an all_gather, each of which has a curve of its own.

@@ -43,6 +43,20 @@ std::vector<ScheduleEntry> step_schedule(bool updates_in_backward) {
           {.program = program, .segment = Segment::kOptimizer, .repeat = Repeat::kOnce}};
 }
 
+int64_t micro_batches_held(const RankOptions& ranks, int64_t num_micro_batches) {
+  if (ranks.pipeline_size == 1) return 1;
+  if (ranks.schedule == PipelineSchedule::kGpipe) return num_micro_batches;
+  return std::min(num_micro_batches, ranks.pipeline_size - ranks.stage);
+}
+
+std::vector<ScheduleEntry> pipeline_step_schedule(int64_t micro_batches_held) {
+  std::vector<ScheduleEntry> schedule = step_schedule(false);
+  for (ScheduleEntry& entry : schedule) {
+    if (entry.segment == Segment::kBackward) entry.delay = micro_batches_held - 1;
+  }
+  return schedule;
+}
+
 std::vector<ScheduleEntry> evaluation_schedule() {
   return {{.program = std::string(kEvaluateProgram), .segment = Segment::kForward}};
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
+#include "plan/compile/plan_request.h"
 
 namespace plimsoll {
 
@@ -47,6 +48,13 @@ std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& sc
 // Returns all runs of micro-batches, iteration by iteration, and then those of the entries that run once. Entries that
 // run until the work is done are returned once, at the end.
 std::vector<ScheduledRun> all_runs(const std::vector<ScheduleEntry>& schedule, int64_t num_micro_batches);
+
+// Returns the number of micro-batches that a stage of a pipeline holds at once if a step has `num_micro_batches`: with gpipe all of
+// them, otherwise at most one per stage from this one on. 1 without a pipeline.
+int64_t micro_batches_held(const RankOptions& ranks, int64_t num_micro_batches);
+// Returns the schedule of a step of a stage of a pipeline that holds this number of micro-batches: the backward pass of a micro-batch
+// follows the forward pass that fills the last of these places.
+std::vector<ScheduleEntry> pipeline_step_schedule(int64_t micro_batches_held);
 
 // Returns the schedule of an optimizer step of the program "train". The optimizer segment runs when the learning rate
 // of the step is known. If weights are updated in the backward pass, there is one micro-batch per step, and the backward

@@ -10,7 +10,9 @@
 namespace plimsoll {
 
 StateSchedules::StateSchedules(const Graph& graph, const PlanRequest& request)
-    : device_(request.device.kind), updates_(find_moved_updates(graph)) {
+    : device_(request.device.kind),
+      on_disk_(request.update.states_on_disk),
+      updates_(find_moved_updates(graph)) {
   const size_t n = graph.ops().size();
   for (const Op& op : graph.ops()) segments_.push_back(op.segment);
   segment_end_.assign(n, static_cast<uint32_t>(n));
@@ -79,8 +81,20 @@ class StateSchedules::Positions {
   bool is_deferred(size_t k) const { return k >= first_deferred_; }
   bool is_early(size_t k) const { return k < traffic_.prefetched; }
   // Returns the copies of an update to the device and back, with their positions and ends.
-  TimedTransfer in(size_t k) const { return {in_[k], in_end_[k], Queue::kToDevice, bytes(k)}; }
-  TimedTransfer out(size_t k) const { return {out_[k], out_end_[k], Queue::kToHost, bytes(k)}; }
+  TimedTransfer in(size_t k) const {
+    return {.op = in_[k],
+            .end = in_end_[k],
+            .queue = Queue::kToDevice,
+            .bytes = bytes(k),
+            .uses_disk = program_.on_disk_};
+  }
+  TimedTransfer out(size_t k) const {
+    return {.op = out_[k],
+            .end = out_end_[k],
+            .queue = Queue::kToHost,
+            .bytes = bytes(k),
+            .uses_disk = program_.on_disk_};
+  }
   // Converts the end of a copy from the program without copies of states, where it is before the op `end`, to the
   // program with them. If that op is the first of its segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {

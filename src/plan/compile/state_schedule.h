@@ -43,6 +43,7 @@ class StateSchedules {
   class Positions;
 
   KernelDevice device_;
+  bool on_disk_;  // the states are on a disk, not on the host
   std::vector<MovedUpdate> updates_;
   std::vector<Segment> segments_;      // per op
   std::vector<uint32_t> segment_end_;  // per op, the first op of the next segment

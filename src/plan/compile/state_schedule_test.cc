@@ -42,8 +42,8 @@ std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vec
   return parts;
 }
 
-TransferSchedule turns_of(const StateSchedules& schedules, const MemoryHeadroom& room) {
-  TransferSchedule tight{.transfers = transfers_with_minimum_memory(schedules.updates())};
+TransferSchedule turns_of(const StateSchedules& schedules, const MemoryHeadroom& room, bool is_disk) {
+  TransferSchedule tight{.transfers = late_transfers(schedules.updates(), is_disk)};
   if (room.live_bytes.empty()) return tight;
   if (schedules.updates().front().segment == Segment::kForward)
     return transfers_for_forward_updates(schedules.updates(), schedules.segments(), room)
@@ -54,11 +54,12 @@ TransferSchedule turns_of(const StateSchedules& schedules, const MemoryHeadroom&
 // Checks that the preview of a schedule agrees with its graph.
 TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, const MemoryHeadroom& room) {
   const StateSchedules schedules(graph, request);
-  TransferSchedule transfers = turns_of(schedules, room);
+  const bool is_disk = request.update.states_on_disk;
+  TransferSchedule transfers = turns_of(schedules, room, is_disk);
   const StateSchedule schedule = schedules.with(transfers);
   EXPECT_GT(schedules.updates().size(), 0u);
 
-  offload_states_pass(room).run(graph);
+  offload_states_pass(room, is_disk ? Space::kDisk : Space::kHost).run(graph);
   verify(graph, "after the pass");
   const std::vector<int64_t> scratch_bytes =
       KernelChoice(graph).scratch_bytes(graph, request.batches.train, request);
@@ -68,9 +69,11 @@ TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, cons
                                         .of(graph, request.batches.train, scratch_bytes, request.device.kind)
                                         .on_device)));
   EXPECT_EQ(schedule.cut_at, layout_cut(graph));
-  std::vector<std::tuple<uint32_t, uint32_t, Queue>> found, want;
-  for (const TimedTransfer& copy : schedule.copies) found.emplace_back(copy.op, copy.end, copy.queue);
-  for (const QueuedOp& copy : find_queued_ops(graph)) want.emplace_back(copy.op, copy.end, copy.queue);
+  std::vector<std::tuple<uint32_t, uint32_t, Queue, bool>> found, want;
+  for (const TimedTransfer& copy : schedule.copies)
+    found.emplace_back(copy.op, copy.end, copy.queue, copy.uses_disk);
+  for (const TimedTransfer& copy : timed_transfers(graph, request.batches.train))
+    want.emplace_back(copy.op, copy.end, copy.queue, copy.uses_disk);
   EXPECT_EQ(found, want);
   return transfers;
 }
@@ -83,9 +86,10 @@ struct Seen {
 };
 
 // Checks schedules with the latest transfers, with those of the planner, and with unlimited headroom.
-void expect_the_graphs(const GridPoint& point, Seen& seen) {
-  SCOPED_TRACE(text_of(point));
+void expect_the_graphs(const GridPoint& point, Seen& seen, bool on_disk = false) {
+  SCOPED_TRACE(text_of(point) + (on_disk ? " on a disk" : ""));
   PlanRequest request = request_of(point);
+  request.update.states_on_disk = on_disk;
   for (const UpdatesAtUse at_use : {UpdatesAtUse::kWhereFaster, UpdatesAtUse::kAlways}) {
     request.offload.updates_at_use = at_use;
     Graph graph = graph_before(request);
@@ -123,6 +127,7 @@ TEST(StateSchedule, IsThatOfTheGraph) {
             point.offload_activations = offload_activations;
             point.optimizer_in_backward = in_backward;
             expect_the_graphs(point, seen);
+            if (activations == DType::kF32 && accumulation == 1) expect_the_graphs(point, seen, true);
             ++cases;
           }
         }

@@ -6,6 +6,7 @@
 #include "graph/analysis/analysis.h"
 #include "graph/ops/op.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
@@ -21,8 +22,14 @@ double transferred_bytes(const Graph& graph, uint32_t position, const Bucket& bu
   return schema_of(op).transferred_bytes({graph, op}, bucket);
 }
 
+bool uses_disk(const Graph& graph, uint32_t position) {
+  const Op& op = graph.ops()[position];
+  return reads_disk(graph, op) || writes_disk(graph, op);
+}
+
 // Returns the operation of an op on the queue of communication.
 Collective collective_of(const Op& op) {
+  if (op.def == &send_op() || op.def == &receive_op()) return Collective::kBroadcast;
   if (op.def == &all_gather_op()) return Collective::kAllGather;
   return op.def == &reduce_scatter_op() ? Collective::kReduceScatter : Collective::kAllReduce;
 }
@@ -31,8 +38,9 @@ Collective collective_of(const Op& op) {
 // direction is under way.
 double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bool is_alone) {
   if (transfer.queue == Queue::kCommunication)
-    return rank_exchange_ms(request, transfer.collective, transfer.bytes);
+    return rank_exchange_ms(request, transfer.collective, transfer.bytes, transfer.axis);
   const LinkUse use = is_alone ? LinkUse::kOneWay : LinkUse::kBothWays;
+  if (transfer.uses_disk) return disk_ms(request, transfer.queue, transfer.bytes, use);
   return between_copies_ms(request) + transfer.bytes / link_bytes_per_ms(request, use);
 }
 
@@ -46,7 +54,9 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
                          .end = queued.end,
                          .queue = queued.queue,
                          .bytes = bytes,
-                         .collective = collective_of(graph.ops()[queued.op])});
+                         .collective = collective_of(graph.ops()[queued.op]),
+                         .axis = mesh_axis_of(graph.ops()[queued.op].attributes),
+                         .uses_disk = uses_disk(graph, queued.op)});
   }
   return transfers;
 }
@@ -61,7 +71,9 @@ void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, 
                          .end = plan.queue_end,
                          .queue = plan.queue,
                          .bytes = bytes,
-                         .collective = collective_of(program.graph.ops()[i])});
+                         .collective = collective_of(program.graph.ops()[i]),
+                         .axis = mesh_axis_of(program.graph.ops()[i].attributes),
+                         .uses_disk = plan.uses_disk});
   }
   add_transfer_waits(transfers, request, op_ms);
 }

@@ -35,6 +35,17 @@ uint32_t first_position(std::span<const Segment> segments, const PlanRequest& re
   return static_cast<uint32_t>(it - segments.begin());
 }
 
+double disk_bytes_per_ms(const PlanRequest& request, Queue queue, LinkUse use) {
+  constexpr double kMegabyte = 1e6;
+  return kMegabyte / disk_ms(request, queue, kMegabyte, use);
+}
+
+// Returns the rate at which states are transferred in one direction while others are in the other direction.
+double state_bytes_per_ms(const PlanRequest& request) {
+  return request.update.states_on_disk ? disk_bytes_per_ms(request, Queue::kToDevice, LinkUse::kBothWays)
+                                       : link_bytes_per_ms(request, LinkUse::kBothWays);
+}
+
 // Returns true if values may stay on the device from one step to the next.
 bool may_defer(const PlanRequest& request) {
   return request.batches.accumulation_steps == 1 && !request.offload.activations && !request.separate_buffers;
@@ -56,11 +67,16 @@ class Offers {
     if (schedules_.updates().empty()) return;
     room_ = {.live_bytes = schedules_.live_bytes(),
              .op_ms = schedules_.op_ms(),
-             .link_bytes_per_ms = link_bytes_per_ms(request, LinkUse::kBothWays),
-             .first = first_position(schedules_.segments(), request)};
+             .link_bytes_per_ms = state_bytes_per_ms(request),
+             .first = first_position(schedules_.segments(), request),
+             .is_disk = request.update.states_on_disk};
+    if (room_.is_disk) {
+      room_.in_alone_bytes_per_ms = disk_bytes_per_ms(request, Queue::kToDevice, LinkUse::kOneWay);
+      room_.out_alone_bytes_per_ms = disk_bytes_per_ms(request, Queue::kToHost, LinkUse::kOneWay);
+    }
     if (most_bytes_ > 0) return;
     const int64_t tight_bytes = transient_bytes(schedules_.with(tight().transfers), 0);
-    most_bytes_ = tight_bytes + tight_bytes / kShareForSpeed;
+    most_bytes_ = tight_bytes + std::max(tight_bytes / kShareForSpeed, request.offload.extra_state_bytes);
   }
 
   bool has_none() const { return schedules_.updates().empty(); }
@@ -71,7 +87,7 @@ class Offers {
 
   // Returns the schedule that needs no headroom.
   Offer tight() const {
-    return timed({.transfers = {.transfers = transfers_with_minimum_memory(schedules_.updates())}});
+    return timed({.transfers = {.transfers = late_transfers(schedules_.updates(), room_.is_disk)}});
   }
 
   // Returns a schedule for each share of the headroom, the largest share first.

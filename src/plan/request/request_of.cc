@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/disk_transfer.h"
 #include "base/optimizer_table.h"
 #include "hardware/gpu_constant.h"
 #include "optim/optimizer.h"
@@ -28,10 +29,11 @@ OptimizerConfig optimizer_of(const Arguments& arguments) {
 
 // Refuses offloading on a CPU, where all values are in host memory. A paged optimizer runs there, with a note.
 void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemarks& remarks) {
-  if (arguments.offload_optimizer) {
-    throw_error(ErrorCode::kUsage,
-                "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, or "
-                "give a GPU (--device cuda:0)");
+  if (offloads_optimizer(arguments) && nvme_folder(arguments).empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, give a GPU "
+        "(--device cuda:0), or keep the states on a disk (--offload_optimizer nvme:FOLDER)");
   }
   if (arguments.offload_activations) {
     throw_error(ErrorCode::kUsage,
@@ -46,17 +48,16 @@ void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemark
   }
 }
 
-// Returns true if optimizer states are stored in host memory.
+// Returns true if optimizer states are stored in host memory or on a disk.
 bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimizer,
                      const PrecisionOptions& precision, bool trains) {
   const OptimizerName* name = find_optimizer_name(arguments.optim);
   const bool is_paged = name != nullptr && name->is_paged;
-  if (!trains || (!arguments.offload_optimizer && !is_paged)) return false;
+  if (!trains || (!offloads_optimizer(arguments) && !is_paged)) return false;
   // Training in 16 bits with fp32 master weights can offload these.
   if (optimizer_state_names(optimizer).empty() && !precision.has_masters()) {
-    throw_error(ErrorCode::kUsage,
-                "--offload_optimizer: --optim {} has no states to store in host memory; leave it out",
-                arguments.optim);
+    throw_error(ErrorCode::kUsage, "--offload_optimizer: --optim {} has no states to store {}; leave it out",
+                arguments.optim, nvme_folder(arguments).empty() ? "in host memory" : "on a disk");
   }
   return true;
 }
@@ -89,7 +90,10 @@ UpdateOptions update_of(const Arguments& arguments, const DeviceOptions& device,
     update.offload_states = offloads_states(arguments, update.optimizer, precision, trains);
   } else {
     check_offload_on_cpu(arguments, trains, remarks);
+    if (!nvme_folder(arguments).empty())
+      update.offload_states = offloads_states(arguments, update.optimizer, precision, trains);
   }
+  update.states_on_disk = update.offload_states && !nvme_folder(arguments).empty();
   return update;
 }
 
@@ -184,7 +188,10 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
 // Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
 // for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
-  RankOptions ranks{.count = num_ranks(arguments), .tensor_size = tensor_size_of(arguments)};
+  RankOptions ranks{.count = num_ranks(arguments),
+                    .tensor_size = tensor_size_of(arguments),
+                    .pipeline_size = pipeline_size_of(arguments, device)};
+  if (arguments.pipeline_schedule == "gpipe") ranks.schedule = PipelineSchedule::kGpipe;
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,
                 "--ddp_backend {}: this run is on {}, where processes exchange gradients through {}; omit it",
@@ -198,6 +205,7 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   // The ranks of a tensor-parallel group are neighbours.
   ranks.tensor_maps_peers = can_map && ranks.tensor_size > 1 && ranks.tensor_size <= kMostPeers &&
                             (arguments.nnodes == 1 || arguments.nproc_per_node % ranks.tensor_size == 0);
+  ranks.updates_on_first = arguments.data_parallel_mode == "dp" && ranks.count > 1;
   ranks.least_divided_elements = arguments.stage3_param_persistence_threshold;
   ranks.keeps_gathered = !arguments.reshard_after_forward;
   if (arguments.ddp_bucket_cap_mb) ranks.bucket_bytes = *arguments.ddp_bucket_cap_mb << 20;
@@ -218,8 +226,29 @@ MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ra
   return with_p2p.empty() ? find(LinkExchange::kNcclWithoutP2p) : with_p2p;
 }
 
+// Returns the links that the user names. Errors: kUsage for links that these ranks do not have.
+RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_t num_machines) {
+  const RankLinks& links = facts.links;
+  if (ranks.count == 1) return {};
+  if (!links.inside.empty() && !facts.device.is_gpu()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--links {}: {} connects GPUs, but this run is on CPUs; name a network such as eth100, or give "
+        "--device",
+        links.inside, links.inside);
+  }
+  if (num_machines > 1 && !links.empty() && links.between.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "--links {0}: this run is on {1} machines; also name the network between them, for example "
+                "--links {0},ib400",
+                links.inside, num_machines);
+  }
+  return links;
+}
+
 // Returns what the ranks divide. The settings with which states cannot be divided are in exclusions.cc.
 ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
+  if (ranks.updates_on_first) return ZeroStage::kStates;
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.count == 1) {
     remarks.notes.push_back(fmt::format(
@@ -241,7 +270,10 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
   throw_error(ErrorCode::kUsage,
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
               "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
-              wanted, batch, steps, groups, ranks.tensor_size > 1 ? " / --tp_size" : "",
+              wanted, batch, steps, groups,
+              ranks.tensor_size > 1     ? " / --tp_size"
+              : ranks.pipeline_size > 1 ? " / --pp_size"
+                                        : "",
               has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)
                         : "change one of these numbers");
 }
@@ -286,6 +318,8 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
   if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
   check_tensor_parallelism(request);
+  request.ranks.stage = facts.stage;
+  check_pipeline_parallelism(arguments, request);
   request.update.elements_at_once = facts.thresholds.elements_at_once;
   drop_copies_of_split_weights(request, remarks);
   request.offload.activations = facts.device.is_gpu() && facts.train && arguments.offload_activations;
@@ -303,9 +337,13 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.captured_buckets =
       facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
+  if (request.update.states_on_disk) request.host.io_bytes += kDiskBuffersBytes;
   if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);
-  request.cpu_calibration = facts.cpu_calibration;
-  request.links = links_of(facts.link_calibration, request.ranks, facts.device);
+  request.disk = facts.calibrations.disk;
+  request.cpu_calibration = facts.calibrations.cpu;
+  request.links = links_of(facts.calibrations.links, request.ranks, facts.device);
+  request.named_links = named_links_of(facts, request.ranks, arguments.nnodes);
+  request.num_machines = arguments.nnodes;
   warn_of_bf16_checkpoint(arguments, facts, remarks);
   return request;
 }

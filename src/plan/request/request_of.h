@@ -28,6 +28,13 @@ struct SizeThresholds {
   int64_t least_offloaded_bytes = OffloadOptions().least_bytes;
 };
 
+// Measured times of the device and of exchanges; empty without measurements.
+struct Calibrations {
+  CpuCalibration cpu = {};
+  LinkCalibration links = {};  // for the ranks of the run; at most one of NCCL with and without P2P
+  DiskRates disk = {};         // of the disk of --offload_optimizer nvme:FOLDER
+};
+
 // Values that a plan depends on and that arguments alone do not determine.
 struct RunFacts {
   bool train = true;      // the run trains
@@ -48,13 +55,13 @@ struct RunFacts {
   // Returns the captured buckets for other batch sizes. If it is empty, captured_buckets is used for them. Pure.
   std::function<CapturedBuckets(const BatchOptions&)> count_captured = {};
   HostFacts host = {};
-  CpuCalibration cpu_calibration = {};
-  LinkCalibration link_calibration =
-      {};  // for the ranks of the run; at most one of NCCL with and without P2P
+  Calibrations calibrations = {};
+  RankLinks links = {};  // links that the user names (plan --links); they replace the calibration
   TuningTable tuning = {};
   // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
   std::optional<RecomputeChoice> recompute = {};
   SizeThresholds thresholds = {};
+  int64_t stage = 0;  // the stage of the pipeline that the plan is for
 };
 
 // A run as its user describes it, and the facts about it.

@@ -110,7 +110,7 @@ TEST(RequestOf, TakesTheLinksOfItsExchange) {
       a.nproc_per_node = ranks;
       a.ddp_backend = backend;
     });
-    facts.link_calibration = calibration;
+    facts.calibrations.links = calibration;
     RequestRemarks remarks;
     return request_of(arguments, facts, remarks).links;
   };
@@ -120,6 +120,49 @@ TEST(RequestOf, TakesTheLinksOfItsExchange) {
   EXPECT_EQ(links(gpu_facts("h100"), 4, "nccl").exchange, LinkExchange::kNccl);
   calibration.exchanges.extract(LinkExchange::kNccl);
   EXPECT_TRUE(links(gpu_facts("h100"), 4, "nccl").empty());
+}
+
+TEST(RequestOf, TheFirstRankMakesAllUpdatesInModeDp) {
+  const auto ranks = [](int64_t count) {
+    RequestRemarks remarks;
+    return request_of(with([&](Arguments& a) {
+                        a.nproc_per_node = count;
+                        a.data_parallel_mode = "dp";
+                      }),
+                      cpu_facts(), remarks)
+        .ranks;
+  };
+  EXPECT_TRUE(ranks(2).updates_on_first);
+  EXPECT_EQ(ranks(2).zero_stage, ZeroStage::kStates);
+  EXPECT_FALSE(ranks(1).updates_on_first);
+  EXPECT_EQ(ranks(1).zero_stage, ZeroStage::kNone);
+}
+
+TEST(RequestOf, TakesNamedLinks) {
+  RunFacts facts = gpu_facts("h100");
+  facts.links = {.inside = "nvlink4", .between = "ib400"};
+  const auto on_machines = [](int64_t ranks, int64_t machines) {
+    return with([&](Arguments& a) {
+      a.nproc_per_node = ranks;
+      a.nnodes = machines;
+    });
+  };
+  RequestRemarks remarks;
+  const PlanRequest request = request_of(on_machines(8, 4), facts, remarks);
+  EXPECT_EQ(request.named_links, facts.links);
+  EXPECT_EQ(request.num_machines, 4);
+  EXPECT_TRUE(request_of(Arguments(), facts, remarks).named_links.empty()) << "one rank";
+  facts.links.between.clear();
+  EXPECT_EQ(refusal(on_machines(8, 1), facts), "");
+  EXPECT_EQ(refusal(on_machines(8, 2), facts),
+            "--links nvlink4: this run is on 2 machines; also name the network between them, for example "
+            "--links nvlink4,ib400");
+  RunFacts cpus = cpu_facts();
+  cpus.links = facts.links;
+  EXPECT_EQ(
+      refusal(on_machines(2, 1), cpus),
+      "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs; name a network such as eth100, or "
+      "give --device");
 }
 
 TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {
@@ -171,6 +214,47 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   Arguments pure = arguments(2, 2);
   pure.dtype = "bfloat16";
   EXPECT_NE(refusal(pure, facts).find("rounded stochastically"), std::string::npos);
+}
+
+TEST(RequestOf, DividesLayersIntoStages) {
+  const auto arguments = [](int64_t ranks, int64_t stages) {
+    return with([&](Arguments& a) {
+      a.nproc_per_node = ranks;
+      a.pp_size = stages;
+    });
+  };
+  RunFacts facts = cpu_facts();
+  facts.model.num_hidden_layers = 12;
+  facts.stage = 1;
+  RequestRemarks remarks;
+  Arguments gpipe = arguments(6, 2);
+  gpipe.pipeline_schedule = "gpipe";
+  const PlanRequest request = request_of(gpipe, facts, remarks);
+  EXPECT_EQ(request.ranks.pipeline_size, 2);
+  EXPECT_EQ(request.ranks.stage, 1);
+  EXPECT_EQ(request.ranks.data_size(), 3);
+  EXPECT_EQ(request.ranks.schedule, PipelineSchedule::kGpipe);
+  EXPECT_EQ(request_of(arguments(2, 2), facts, remarks).ranks.schedule,
+            PipelineSchedule::kOneForwardOneBackward);
+  EXPECT_EQ(refusal(arguments(3, 2), facts),
+            "--pp_size 2: 3 processes (--nproc_per_node x --nnodes) cannot be divided into 2 stages; give "
+            "--nproc_per_node 2 or another multiple");
+  EXPECT_EQ(refusal(arguments(2, 2), gpu_facts("h100")),
+            "--pp_size 2: pipeline parallelism is available on CPUs; give --use_cpu, or leave --pp_size out");
+  EXPECT_EQ(refusal(arguments(13, 13), facts),
+            "--pp_size 13: the model has 12 layers (num_hidden_layers in config.json), and every stage of a "
+            "pipeline needs at least one; give a --pp_size of at most 12");
+  const auto refused = [&](const std::function<void(Arguments&)>& change) {
+    Arguments changed = arguments(2, 2);
+    change(changed);
+    return refusal(changed, facts);
+  };
+  EXPECT_NE(refused([](Arguments& a) { a.lora_r = 4; }).find("adapters (--lora_r)"), std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) { a.freeze = {"*embeddings*"}; }).find("(--freeze)"), std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) { a.recompute = "selective"; }).find("computes again"),
+            std::string::npos);
+  EXPECT_NE(refused([](Arguments& a) { a.dtype = "bfloat16"; }).find("rounded stochastically"),
+            std::string::npos);
 }
 
 TEST(RequestOf, RefusesFp16OnACpuInOneSentence) {
@@ -269,21 +353,45 @@ TEST(RequestOf, RefusesWhatContradictsFp8) {
 }
 
 TEST(RequestOf, OffloadingNeedsAGpu) {
-  const Arguments states = with([](Arguments& a) { a.offload_optimizer = true; });
+  const Arguments states = with([](Arguments& a) { a.offload_optimizer = "True"; });
   const Arguments activations = with([](Arguments& a) { a.offload_activations = true; });
   EXPECT_EQ(
       refusal(states, cpu_facts()),
-      "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, or give "
-      "a GPU (--device cuda:0)");
+      "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it out, give a GPU "
+      "(--device cuda:0), or keep the states on a disk (--offload_optimizer nvme:FOLDER)");
   EXPECT_NE(refusal(activations, cpu_facts()).find("already in host memory"), std::string::npos);
   RequestRemarks remarks;
   EXPECT_TRUE(request_of(states, gpu_facts("h200"), remarks).update.offload_states);
   EXPECT_TRUE(request_of(activations, gpu_facts("h200"), remarks).offload.activations);
   const Arguments sgd = with([](Arguments& a) {
-    a.offload_optimizer = true;
+    a.offload_optimizer = "True";
     a.optim = "sgd";
   });
   EXPECT_NE(refusal(sgd, gpu_facts("h200")).find("no states"), std::string::npos);
+}
+
+TEST(RequestOf, StatesOnADiskNeedStatesAndBuffers) {
+  const Arguments disk = with([](Arguments& a) { a.offload_optimizer = "nvme:/nvme"; });
+  RequestRemarks remarks;
+  // Nine buffers of half a mebibyte each, on a GPU pinned: one for each of eight threads, and one for checkpoints.
+  RequestRemarks of_others;
+  for (const RunFacts& facts : {cpu_facts(), gpu_facts("h200")}) {
+    const PlanRequest on_disk = request_of(disk, facts, remarks);
+    EXPECT_TRUE(on_disk.update.offload_states && on_disk.update.states_on_disk);
+    EXPECT_EQ(on_disk.host.io_bytes,
+              request_of(with([](Arguments&) {}), facts, of_others).host.io_bytes + 9 * 524288);
+  }
+  const Arguments on_host = with([](Arguments& a) { a.offload_optimizer = "True"; });
+  EXPECT_FALSE(request_of(on_host, gpu_facts("h200"), of_others).update.states_on_disk);
+  const Arguments sgd = with([](Arguments& a) {
+    a.offload_optimizer = "nvme:/nvme";
+    a.optim = "sgd";
+  });
+  EXPECT_EQ(refusal(sgd, cpu_facts()),
+            "--offload_optimizer: --optim sgd has no states to store on a disk; leave it out");
+  RunFacts evaluates = cpu_facts();
+  evaluates.train = false;
+  EXPECT_FALSE(request_of(disk, evaluates, remarks).update.states_on_disk);
 }
 
 TEST(RequestOf, PagedOptimizersRunOnACpuWithANote) {
@@ -321,7 +429,7 @@ TEST(RequestOf, ArgumentsOfTheDeviceAreCheckedBeforeTheFacts) {
   EXPECT_NO_THROW(check_device_arguments(Arguments(), cpu_facts().device, true));
   const Arguments full = with([](Arguments& a) {
     a.bf16_full_eval = true;
-    a.offload_optimizer = true;
+    a.offload_optimizer = "True";
     a.optim = "sgd";
   });
   EXPECT_NO_THROW(check_device_arguments(full, gpu_facts("h200").device, true)) << "it may not train";

@@ -11,6 +11,7 @@
 #include "plan/compile/generation_sizes.h"
 #include "plan/search/budget.h"
 #include "plan/search/method_set.h"
+#include "plan/search/shared_graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -139,9 +140,10 @@ void Change::use_recompute_budget(int64_t limit_bytes) {
   if (request.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
-std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) const {
+std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms, SharedGraphs* shared) const {
   try {
-    const Plan plan = build_plan(request_of(run_));
+    const PlanRequest request = request_of(run_);
+    const Plan plan = shared == nullptr ? build_plan(request) : build_plan(request, *shared);
     Suggestion suggestion{.arguments = fmt::format("{}", fmt::join(arguments_, " ")),
                           .total_bytes = plan.total_bytes(),
                           .fits = plan.total_bytes() <= limit_bytes,
@@ -205,7 +207,8 @@ std::vector<ZeroStage> higher_zero_stages(const PlanRequest& request) {
   const bool is_divisible = request.update.optimizer.kind != OptimizerKind::kAdafactor &&
                             !request.update.in_backward && !request.update.offload_states;
   std::vector<ZeroStage> stages;
-  if (!request.train || request.ranks.count == 1 || request.ranks.tensor_size > 1 || !is_divisible)
+  if (!request.train || request.ranks.count == 1 || request.ranks.tensor_size > 1 ||
+      request.ranks.updates_on_first || !is_divisible)
     return stages;
   for (const ZeroStage stage : {ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {
     if (stage > request.ranks.zero_stage) stages.push_back(stage);

@@ -33,6 +33,7 @@ struct Suggestion {
 };
 
 class MethodSet;
+class SharedGraphs;
 
 // A run that is changed step by step.
 class Change {
@@ -59,9 +60,9 @@ class Change {
   size_t num_changes() const { return arguments_.size(); }
   const RunSpec& run() const { return run_; }
 
-  // Builds the plan. `own_ms` is ms_per_sample() of the unchanged plan. Returns nothing if the combination
+  // Builds the plan, from shared graphs if there are any. `own_ms` is ms_per_sample() of the unchanged plan. Returns nothing if the combination
   // is refused by name, such as a type that no kernel computes. Cost: one plan.
-  std::optional<Suggestion> planned(int64_t limit_bytes, double own_ms) const;
+  std::optional<Suggestion> planned(int64_t limit_bytes, double own_ms, SharedGraphs* shared = nullptr) const;
 
  private:
   void note(std::string text);

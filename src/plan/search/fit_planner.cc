@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "plan/anatomy/operations.h"
 #include "plan/compile/graphs.h"
@@ -34,25 +35,12 @@ FitNeeds needs_of(const Plan& plan) {
 
 }  // namespace
 
-PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
-  // Graphs with logits in chunks depend on the bucket and are begun each time.
-  if (chunks_loss(request, request.batches.train)) return begin_graphs(request);
-  Group* group = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = std::ranges::find_if(
-        groups_, [&](const Group& each) { return share_begun_graphs(each.request, request); });
-    if (it == groups_.end()) groups_.emplace_back().request = request;
-    group = it == groups_.end() ? &groups_.back() : &*it;
-  }
-  const std::lock_guard lock(group->mutex);
-  if (!group->graphs) group->graphs = begin_graphs(request);
-  return *group->graphs;
-}
-
 FitPlanner::FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared)
+    : FitPlanner(space.run_with(set), shared) {}
+
+FitPlanner::FitPlanner(RunSpec run, SharedGraphs& shared)
     : shared_(shared),
-      run_(space.run_with(set)),
+      run_(std::move(run)),
       recompute_(recompute_chosen(run_)),
       budget_bytes_(run_.arguments.recompute_budget.value_or(0)),
       request_(request_of(run_)) {
@@ -119,9 +107,7 @@ FitNeeds FitPlanner::built_with(const FitShape& shape, RecomputeChoice choice) {
                          request_.recompute.kept_of_block.empty();
   if (is_placed && it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
   ++num_plans_;
-  return needs_of(plan_within_limit(request_, [this](const PlanRequest& request) {
-    return finish_graphs(request, shared_.begun(request));
-  }));
+  return needs_of(build_plan(request_, shared_));
 }
 
 std::optional<FitNeeds> FitPlanner::built(const FitShape& shape) {

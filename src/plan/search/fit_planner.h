@@ -3,15 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "plan/compile/placer.h"
 #include "plan/search/method_space.h"
+#include "plan/search/shared_graphs.h"
 
 namespace plimsoll {
 
@@ -33,26 +32,12 @@ struct FitNeeds {
   double passes_ms = 0;  // the part of the forward and the backward pass, without updates and copies
 };
 
-// The first part of graphs, for requests that share it. Thread-safe.
-class SharedGraphs {
- public:
-  PlanGraphs begun(const PlanRequest& request);
-
- private:
-  struct Group {
-    PlanRequest request = {};
-    std::mutex mutex = {};
-    std::optional<PlanGraphs> graphs = {};
-  };
-
-  std::mutex mutex_;
-  std::list<Group> groups_;
-};
-
 class FitPlanner {
  public:
   // Requires: the set is one of the space; the space and the shared graphs outlive the planner.
   FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared);
+  // Plans the run itself. Requires: the shared graphs outlive the planner.
+  FitPlanner(RunSpec run, SharedGraphs& shared);
 
   // Returns true if arguments can ask for a run of this shape.
   bool takes(const FitShape& shape) const;

@@ -58,7 +58,7 @@ void set_method(const Method& method, const RunSpec& run, Arguments& arguments) 
 bool stores_states_on_host(const RunSpec& run) {
   const OptimizerName* name = find_optimizer_name(run.arguments.optim);
   return run.facts.device.is_gpu() &&
-         (run.arguments.offload_optimizer || (name != nullptr && name->is_paged));
+         (offloads_optimizer(run.arguments) || (name != nullptr && name->is_paged));
 }
 
 // Returns the optimizer with the same update and states in fp32.
@@ -188,7 +188,8 @@ RunSpec with_methods(const RunSpec& run, const MethodSet& set) {
   RunSpec changed = run;
   for (const Method* method : set.methods()) {
     set_method(*method, run, changed.arguments);
-    if (method->kind == "optimizer" && stores_states_on_host(run)) changed.arguments.offload_optimizer = true;
+    if (method->kind == "optimizer" && stores_states_on_host(run))
+      changed.arguments.offload_optimizer = "True";
   }
   static_cast<void>(resolve_arguments(changed.arguments));
   return changed;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/run_on_threads.h"
 #include "plan/search/method_space.h"
 
 namespace plimsoll {
@@ -56,12 +57,16 @@ std::vector<Change> changes_to_try(const Plan& plan, const RunSpec& run) {
 
 }  // namespace
 
-std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run) {
+std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run, SharedGraphs& shared,
+                                         int num_threads) {
   const int64_t total = plan.total_bytes();
   const double own_ms = ms_per_sample(plan);
+  const std::vector<Change> changes = changes_to_try(plan, run);
+  std::vector<std::optional<Suggestion>> planned(changes.size());
+  for_each_of(changes.size(), std::max(1, num_threads),
+              [&](size_t i) { planned[i] = changes[i].planned(total, own_ms, &shared); });
   std::vector<Suggestion> found;
-  for (const Change& change : changes_to_try(plan, run)) {
-    std::optional<Suggestion> suggestion = change.planned(total, own_ms);
+  for (std::optional<Suggestion>& suggestion : planned) {
     if (suggestion && total - suggestion->total_bytes >= total / 100) found.push_back(std::move(*suggestion));
   }
   const auto saved_per_percent = [&](const Suggestion& suggestion) {

@@ -14,8 +14,13 @@ const Suggestion* find(const std::vector<Suggestion>& list, const std::string& w
   return nullptr;
 }
 
+std::vector<Suggestion> savings_of(const Plan& plan) {
+  SharedGraphs shared;
+  return cheapest_savings(plan, run_of(plan.request), shared);
+}
+
 std::vector<Suggestion> savings_of(const PlanRequest& request) {
-  return cheapest_savings(build_plan(request), run_of(request));
+  return savings_of(build_plan(request));
 }
 
 PlanRequest many_activations() {
@@ -27,7 +32,7 @@ PlanRequest many_activations() {
 
 TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
   const Plan plan = build_plan(many_activations());
-  const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
+  const std::vector<Suggestion> savings = savings_of(plan);
 
   const Suggestion* batch = find(savings, "--per_device_train_batch_size 32 --gradient_accumulation_steps 2");
   ASSERT_NE(batch, nullptr);
@@ -42,6 +47,24 @@ TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
   request.batches.train = {.tokens = 64 * 64, .sequences = 64, .longest = 64};
   request.batches.evaluate = {.tokens = 8 * 64, .sequences = 8, .longest = 64};
   EXPECT_EQ(length->total_bytes, build_plan(request).total_bytes());
+}
+
+// Plans that are built from the graphs of the plan itself, by several threads, have the same figures.
+TEST(Savings, SharedGraphsAndThreadsChangeNothing) {
+  for (const PlanRequest& request : {many_activations(), preset_request("gpt2", 8, 128)}) {
+    const std::vector<Suggestion> alone = savings_of(request);
+    SharedGraphs shared;
+    const Plan plan = build_plan(request, shared);
+    EXPECT_EQ(plan.total_bytes(), build_plan(request).total_bytes());
+    const std::vector<Suggestion> together = cheapest_savings(plan, run_of(request), shared, 4);
+    ASSERT_FALSE(alone.empty());
+    ASSERT_EQ(together.size(), alone.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(together[i].arguments, alone[i].arguments);
+      EXPECT_EQ(together[i].total_bytes, alone[i].total_bytes) << alone[i].arguments;
+      EXPECT_EQ(together[i].relative_time, alone[i].relative_time) << alone[i].arguments;
+    }
+  }
 }
 
 TEST(Savings, Bf16IsThatOfTheArgument) {
@@ -64,7 +87,7 @@ TEST(Savings, Fp16NeedsNoCopyOfItsWeights) {
   request.device.gpu = *find_gpu_target("h200");
   request.precision.activation_dtype = DType::kF16;
   const Plan plan = build_plan(request);
-  const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
+  const std::vector<Suggestion> savings = savings_of(plan);
   const Suggestion* copies = find(savings, "--weight_copies at_use");
   ASSERT_NE(copies, nullptr);
   EXPECT_EQ(copies->effect, Effect::kNone);
@@ -87,7 +110,7 @@ TEST(Savings, TheCheapestComeFirst) {
   int seen = 0;
   for (const PlanRequest& request : all_plan_cases()) {
     const Plan plan = build_plan(request);
-    const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
+    const std::vector<Suggestion> savings = savings_of(plan);
     EXPECT_LE(savings.size(), 3u);
     bool differs = false;
     for (const Suggestion& saving : savings) {
@@ -105,7 +128,7 @@ TEST(Savings, TheCheapestComeFirst) {
 // one sequence saves more.
 TEST(Savings, GradientsThatAccumulateAreCounted) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
-  const std::vector<Suggestion> savings = cheapest_savings(plan, run_of(plan.request));
+  const std::vector<Suggestion> savings = savings_of(plan);
   const Suggestion* batch = find(savings, "--per_device_train_batch_size");
   ASSERT_NE(batch, nullptr);
   EXPECT_EQ(batch->arguments, "--per_device_train_batch_size 1 --gradient_accumulation_steps 4");

@@ -9,6 +9,7 @@
 
 #include "plan/compile/plan.h"
 #include "plan/search/change.h"
+#include "plan/search/shared_graphs.h"
 
 namespace plimsoll {
 
@@ -49,7 +50,9 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run,
 // Returns at most three changes that save 1 % of the total or more, the cheapest first. Changes that keep
 // the result, up to rounding, come before those that train something else; among these, the change that
 // saves most per percent of time comes first, and a change that saves time counts as one that costs 1 %.
-// `fits` compares with the current total. Requires: `plan` is that of request_of(run). Cost: three to seven plans.
-std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run);
+// `fits` compares with the current total. `num_threads` threads plan at the same time; the result does not depend on their number.
+// `shared` may contain the graphs of the plan. Requires: `plan` is that of request_of(run). Cost: three to seven plans.
+std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run, SharedGraphs& shared,
+                                         int num_threads = 1);
 
 }  // namespace plimsoll

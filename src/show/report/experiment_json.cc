@@ -121,6 +121,7 @@ Json experiment_row_object(const ExperimentRow& row) {
               {"refused", row.refused},
               {"figures", nullptr},
               {"peer", nullptr}};
+  if (!row.experiment.environment.empty()) object["environment"] = row.experiment.environment;
   if (row.figures) object["figures"] = figures_object(*row.figures);
   if (row.peer) {
     object["peer"] = {{"samples_per_s", number(row.peer->samples_per_s)},
@@ -140,6 +141,7 @@ ExperimentRow experiment_row_of(const Json& object) {
                     .figures = {},
                     .refused = object.at("refused"),
                     .peer = {}};
+  if (object.contains("environment")) row.experiment.environment = object.at("environment");
   if (!object.at("figures").is_null()) row.figures = figures_of(object.at("figures"));
   if (const Json& peer = object.at("peer"); !peer.is_null()) {
     row.peer = peer_of(peer);

@@ -7,10 +7,12 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/disk_use.h"
 #include "plan/anatomy/generation.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/op_times.h"
+#include "plan/compile/stage_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -206,7 +208,9 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"gradient_accumulation_steps", request.batches.accumulation_steps},
       {"ranks", request.ranks.count},
       {"tensor_ranks", request.ranks.tensor_size},
-      {"zero_stage", static_cast<int>(request.ranks.zero_stage)},
+      {"pipeline_stages", request.ranks.pipeline_size},
+      {"stage", request.ranks.stage},
+      {"zero_stage", request.ranks.updates_on_first ? 0 : static_cast<int>(request.ranks.zero_stage)},
       {"keeps_gathered_weights", request.ranks.keeps_gathered},
       {"train_bucket", bucket_json(request.batches.train)},
       {"evaluate_bucket", bucket_json(request.batches.evaluate)},
@@ -226,6 +230,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"optimizer_in_backward", request.update.in_backward},
       {"offload_activations", request.offload.activations},
       {"offload_optimizer", request.update.offload_states},
+      {"states_on_disk", request.update.states_on_disk},
       {"memory_limit_bytes", nullptr},
       {"host",
        {{"process_bytes", request.host.process_bytes},
@@ -252,6 +257,21 @@ Json spaces_json(const Plan& plan) {
                       {"constant_bytes", plan.host.total()},
                       {"library_bytes", plan.host.library_bytes}});
   }
+  if (plan.disk_bytes > 0) {
+    const DiskUse use = disk_use(plan);
+    spaces.push_back({{"name", "disk"},
+                      {"arena_bytes", plan.disk_bytes},
+                      {"lower_bound_bytes", plan.disk_bytes},
+                      {"constant_bytes", 0},
+                      {"library_bytes", 0},
+                      {"read_bytes_per_step", use.read_bytes},
+                      {"written_bytes_per_step", use.written_bytes},
+                      {"staging_bytes", use.staging_bytes},
+                      {"buffers_bytes", use.buffers_bytes},
+                      {"ms_per_step", use.ms},
+                      {"gb_per_s", plan.request.disk.both_gb_per_s},
+                      {"source", plan.request.disk.is_measured() ? "measured" : "assumed"}});
+  }
   return spaces;
 }
 
@@ -259,11 +279,34 @@ Json spaces_json(const Plan& plan) {
 Json rank_link_json(const PlanRequest& request) {
   if (request.ranks.count == 1) return nullptr;
   const RankLink link = rank_link(request);
-  return {{"gb_per_s", link.gb_per_s},
-          {"latency_ms", link.latency_ms},
-          {"source", link.is_measured ? "measured" : "assumed"},
-          {"exchange", link.is_measured ? Json(link_exchange_name(request.links.exchange)) : Json()},
-          {"date", link.is_measured ? Json(request.links.date) : Json()}};
+  Json object{{"gb_per_s", link.gb_per_s},
+              {"latency_ms", link.latency_ms},
+              {"source", link.is_measured ? "measured" : "assumed"},
+              {"exchange", link.is_measured ? Json(link_exchange_name(request.links.exchange)) : Json()},
+              {"date", link.is_measured ? Json(request.links.date) : Json()}};
+  if (!request.named_links.empty())
+    object["links"] = {{"inside", request.named_links.inside}, {"between", request.named_links.between}};
+  return object;
+}
+
+// Returns the stages of a pipeline and the estimated time of a step; null without a pipeline.
+Json pipeline_json(const Plan& plan) {
+  if (!plan.is_pipelined()) return nullptr;
+  const PipelineTime time = plan.trains()
+                                ? simulate_step(plan.stages, plan.request.batches.accumulation_steps)
+                                : simulate_evaluation(plan.stages, 1);
+  Json stages = Json::array();
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    stages.push_back({{"first_layer", stage.first_block},
+                      {"layers", stage.num_blocks},
+                      {"micro_batches_held", stage.num_slots},
+                      {"saved_bytes", stage.saved_bytes},
+                      {"arena_bytes", stage.arena_bytes},
+                      {"total_bytes", stage.total_bytes},
+                      {"busy_ms", time.busy_ms[i]}});
+  }
+  return {{"stages", std::move(stages)}, {"step_ms", time.step_ms}, {"bubble", time.bubble()}};
 }
 
 }  // namespace
@@ -294,6 +337,7 @@ std::string plan_json(const Plan& plan, const PlanLabels& labels, const std::vec
               {"parameters", parameters_json(plan)},
               {"programs", std::move(programs)},
               {"request", request_json(plan.request, labels)}};
+  if (Json pipeline = pipeline_json(plan); !pipeline.is_null()) object["pipeline"] = std::move(pipeline);
   if (Json generation = generation_json(plan, beams); !generation.is_null())
     object["generation"] = std::move(generation);
   return python_json(object, 2) + "\n";

@@ -88,6 +88,30 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   EXPECT_LT(more_ms, 3 * one_way_ms);
 }
 
+// With states on a disk, the disk is a space of its own, whose bytes are not part of the memory.
+TEST(PlanJson, HasTheDiskOfARunThatKeepsItsStatesThere) {
+  PlanRequest request = small_request();
+  const Json without = Json::parse(plan_json(build_plan(request)));
+  request.update.offload_states = request.update.states_on_disk = true;
+  const Plan plan = build_plan(request);
+  const Json json = Json::parse(plan_json(plan));
+  ASSERT_EQ(json["spaces"].size(), 2u);
+  const Json& disk = json["spaces"][1];
+  EXPECT_EQ(disk["name"], "disk");
+  EXPECT_EQ(disk["arena_bytes"], plan.disk_bytes);
+  EXPECT_EQ(disk["source"], "assumed");
+  // AdamW's two states of each parameter in fp32.
+  EXPECT_EQ(disk["read_bytes_per_step"], 8 * plan.num_parameters());
+  EXPECT_EQ(disk["written_bytes_per_step"], 8 * plan.num_parameters());
+  EXPECT_EQ(json["total_bytes"], plan.arena_bytes + plan.constant_bytes());
+  EXPECT_GT(json["estimate"]["ms"].get<double>(), without["estimate"]["ms"].get<double>());
+  EXPECT_NE(plan_table(plan).find("(assumed)"), std::string::npos) << plan_table(plan);
+  request.disk = {.read_gb_per_s = 7, .write_gb_per_s = 6, .both_gb_per_s = 6.5, .date = "2026-11-27"};
+  const Plan measured = build_plan(request);
+  EXPECT_EQ(Json::parse(plan_json(measured))["spaces"][1]["source"], "measured");
+  EXPECT_NE(plan_table(measured).find("(measured"), std::string::npos) << plan_table(measured);
+}
+
 TEST(PlanJson, CountsCapturedPrograms) {
   PlanRequest request = small_request();
   EXPECT_TRUE(Json::parse(plan_json(build_plan(request)))["request"]["captured_buckets"].is_null());

@@ -50,6 +50,9 @@ std::string format_stopped_passes(const Plan& plan);
 std::string_view describe_precision(DType dtype);
 // Describes the precision of a run: "fp32", or "bf16 mixed" if the weights stay in fp32.
 std::string describe_precision(const PlanRequest& request);
+// Returns "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per exchange between ranks by Gloo, measured ..."; with named
+// links, their rates and names.
+std::string describe_rank_link(const PlanRequest& request);
 
 // Formats what the backward pass recomputes, for people. Pure; thread-safe.
 

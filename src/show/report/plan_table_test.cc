@@ -39,7 +39,8 @@ TEST(PlanTable, NeverWiderThanAHundredColumns) {
   for (PlanRequest request : all_plan_cases()) {
     if (printed % 3 == 0) request.memory_limit_bytes = 1000 + printed * 10'000'000;
     const Plan plan = build_plan(request);
-    const std::string savings = format_savings(plan, cheapest_savings(plan, run_of(request)));
+    SharedGraphs shared;
+    const std::string savings = format_savings(plan, cheapest_savings(plan, run_of(request), shared));
     for (const std::string& text : {plan_table(plan), module_table(plan), plan_why(plan), savings}) {
       for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
       EXPECT_TRUE(text.empty() || text.ends_with('\n'));

@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <barrier>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "device/comm/communicator.h"
 
 namespace plimsoll::testing {
@@ -24,10 +29,17 @@ class ThreadCommunicator final : public Communicator {
    public:
     explicit Shared(int num_ranks) : barrier_(num_ranks), data_(static_cast<size_t>(num_ranks)) {}
 
+    // The largest number of bytes of messages that one rank sent and another one had not received.
+    size_t most_bytes_under_way = 0;
+
    private:
     friend class ThreadCommunicator;
     std::barrier<> barrier_;
     std::vector<std::span<const std::byte>> data_;  // what each rank passes to the current operation
+    std::mutex mutex_;                              // protects the two members below
+    std::condition_variable changed_;
+    std::map<std::pair<int, int>, std::deque<std::span<const std::byte>>>
+        messages_;  // by sender and receiver
   };
 
   ThreadCommunicator(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
@@ -81,6 +93,30 @@ class ThreadCommunicator final : public Communicator {
     });
   }
   void barrier() override { shared_.barrier_.arrive_and_wait(); }
+  void send(std::span<const std::byte> bytes, int to) override {
+    const std::lock_guard lock(shared_.mutex_);
+    auto& messages = shared_.messages_[{rank_, to}];
+    messages.push_back(bytes);
+    size_t under_way = 0;
+    for (const auto& message : messages) under_way += message.size();
+    shared_.most_bytes_under_way = std::max(shared_.most_bytes_under_way, under_way);
+    shared_.changed_.notify_all();
+  }
+  // A message is received by copying it from the memory of the sender, so that one that changes too early is noticed.
+  void wait_sent(int to) override {
+    std::unique_lock lock(shared_.mutex_);
+    shared_.changed_.wait(lock, [&] { return shared_.messages_[{rank_, to}].empty(); });
+  }
+  void receive(std::span<std::byte> bytes, int from) override {
+    std::unique_lock lock(shared_.mutex_);
+    auto& messages = shared_.messages_[{from, rank_}];
+    shared_.changed_.wait(lock, [&] { return !messages.empty(); });
+    PLIMSOLL_CHECK(messages.front().size() == bytes.size(), "a message of {} bytes is received as {}",
+                   messages.front().size(), bytes.size());
+    std::copy(messages.front().begin(), messages.front().end(), bytes.begin());
+    messages.pop_front();
+    shared_.changed_.notify_all();
+  }
   // A thread does not fail without the others.
   void on_failure(std::function<void(const std::string&)>) override {}
 

@@ -42,15 +42,21 @@ inline RunSpec run_of(const PlanRequest& request) {
   arguments.fp16 = request.precision.activation_dtype == DType::kF16;
   if (request.precision.copies_at_use) arguments.weight_copies = "at_use";
   arguments.optimizer_in_backward = request.update.in_backward;
-  arguments.offload_optimizer = request.update.offload_states;
+  arguments.offload_optimizer = request.update.offload_states ? "True" : "False";
   arguments.offload_activations = request.offload.activations;
   if (request.recompute.policy != RecomputePolicy::kCheap)
     arguments.recompute = recompute_policy_name(request.recompute.policy);
   if (request.chunked_loss == ChunkedLoss::kAlways) arguments.chunked_loss = "always";
   if (request.chunked_loss == ChunkedLoss::kAuto) arguments.chunked_loss = "auto";
-  arguments.nproc_per_node = request.ranks.count;
+  arguments.nproc_per_node = request.ranks.count / request.num_machines;
+  arguments.nnodes = request.num_machines;
   arguments.tp_size = request.ranks.tensor_size;
+  arguments.pp_size = request.ranks.pipeline_size;
   arguments.zero_stage = static_cast<int64_t>(request.ranks.zero_stage);
+  if (request.ranks.updates_on_first) {
+    arguments.data_parallel_mode = "dp";
+    arguments.zero_stage = 0;
+  }
   arguments.stage3_param_persistence_threshold = request.ranks.least_divided_elements;
   arguments.reshard_after_forward = !request.ranks.keeps_gathered;
   arguments.memory_limit = request.memory_limit_bytes;
@@ -75,9 +81,10 @@ inline RunSpec run_of(const PlanRequest& request) {
                .host = {.process_bytes = request.host.process_bytes,
                         .data_bytes = request.host.data_bytes,
                         .io_bytes = request.host.io_bytes},
-               .cpu_calibration = request.cpu_calibration,
+               .calibrations = {.cpu = request.cpu_calibration},
                .thresholds = {.elements_at_once = request.update.elements_at_once,
                               .least_offloaded_bytes = request.offload.least_bytes}};
+  run.facts.links = request.named_links;
   PlanRequest made = request_of(run);
   // request_of() sets the limit to the memory of the card, but requests of tests may have none.
   made.memory_limit_bytes = request.memory_limit_bytes;

@@ -1,0 +1,27 @@
+// Measures the disk of a folder, for `--offload_optimizer nvme:FOLDER`. Not thread-safe: it writes a file into the folder
+// and removes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+struct DiskBenchReport {
+  double read_gb_per_s = 0;
+  double write_gb_per_s = 0;
+  double both_gb_per_s = 0;  // the sum of both directions if they are used at the same time
+  int64_t file_bytes = 0;
+  bool is_direct = false;  // the transfers bypass the kernel's cache
+  std::string path;        // the file in which plans find the rates
+};
+
+// Reads and writes a file of `file_bytes` in the folder, in the same way as a run, and stores the rates in the user's cache,
+// where plans for a folder on this disk find them. Errors: kUsage for a folder that does not exist or cannot be written to, and
+// for an environment without a cache; kWillNotFit if the disk has less room; kDevice if it fails. Cost: nine times the
+// transfer of the file.
+DiskBenchReport bench_disk(const std::string& folder, int64_t file_bytes, const Environment& environment);
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+// Finds how a number of GPUs, which this machine need not have, trains a model fastest: how many of them divide the layers (tensor
+// parallelism), what the others divide (ZeRO), how the batch is split into micro-batches, and what is recomputed. Every answer is
+// planned by the same code as `plan` and `train`. The functions are pure except that they read the files that the arguments name.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+struct RankFitOptions {
+  // Model, sequence length, device and the other settings of the run. nproc_per_node states the GPUs of a machine if
+  // `gpus_per_machine` is not set.
+  Arguments arguments = {};
+  int64_t gpus = 1;
+  int64_t gpus_per_machine = 0;  // 0: 8, or all if there are fewer
+  std::string links = {};  // names of links, "nvlink4,ib400"; "": the card's own links, between machines too
+  // Number of sequences per optimizer step of all GPUs. Default: batch size x accumulation steps x GPUs.
+  std::optional<int64_t> effective_batch_size = {};
+};
+
+struct RankFitRow {
+  int64_t tensor_size = 1;     // --tp_size
+  int64_t data_size = 1;       // groups that train on different batches
+  int64_t zero_stage = 0;      // --zero_stage
+  std::string recompute = {};  // --recompute
+  int64_t micro_batch = 0;     // --per_device_train_batch_size
+  int64_t accumulation = 0;    // --gradient_accumulation_steps
+  int64_t bytes = 0;           // planned memory per GPU
+  int64_t weight_bytes = 0;    // parts of the phase with the largest memory
+  int64_t state_bytes = 0;
+  int64_t gradient_bytes = 0;
+  int64_t activation_bytes = 0;     // saved for the backward pass, and temporary
+  int64_t communication_bytes = 0;  // buffers of exchanges between the GPUs, inside and outside the arena
+  double samples_per_s = 0;         // of all GPUs, estimated
+  double step_ms = 0;
+  double exposed_ms = 0;  // the part of a step in which GPUs wait for exchanges
+  // Complete commands: one for one machine; with torchrun and with srun for several.
+  std::vector<std::string> commands = {};
+};
+
+// A choice that was not planned in full, with the reason.
+struct RankFitRefusal {
+  std::string choice = {};  // "--tp_size 4"
+  std::string reason = {};
+};
+
+struct RankFitReport {
+  std::vector<RankFitRow> rows = {};  // those that fit, the fastest first
+  std::vector<RankFitRefusal> refused = {};
+  int64_t num_choices = 0;  // choices of these four kinds
+  int64_t num_pruned = 0;   // those that a lower bound of their memory excluded
+  int64_t num_plans = 0;
+  double seconds = 0;
+  std::string links = {};  // the rates between the GPUs, and where they come from
+  std::string table = {};  // output for people
+  std::string json = {};   // output for programs
+};
+
+// Errors: kUsage and kBadData for the arguments; kWillNotFit if no row fits, and the message states the smallest memory that was
+// found. Cost: seconds.
+RankFitReport fit_ranks(const RankFitOptions& options,
+                        const Environment& environment = process_environment());
+
+}  // namespace plimsoll

@@ -1,0 +1,177 @@
+#include "plimsoll/fit_ranks.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "api/searched_run.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "base/units.h"
+#include "hardware/rank_links.h"
+#include "plan/search/rank_search.h"
+#include "run/device_choice.h"
+#include "run/run_setup.h"
+#include "show/report/plan_table.h"
+#include "show/report/rank_fit_table.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMostGpus = 65536;
+constexpr int64_t kGpusOfMachine = 8;
+
+RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {
+  RankQuestion question{.ranks = options.gpus};
+  if (options.gpus < 1 || options.gpus > kMostGpus)
+    throw_error(ErrorCode::kUsage, "--gpus {}: expected a number from 1 to {}", options.gpus, kMostGpus);
+  const int64_t asked =
+      options.gpus_per_machine > 0 ? options.gpus_per_machine : std::max<int64_t>(base.nproc_per_node, 1);
+  question.ranks_per_machine =
+      asked > 1 || options.gpus_per_machine > 0 ? asked : std::min(options.gpus, kGpusOfMachine);
+  if (question.ranks % question.ranks_per_machine != 0) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--gpus {}: it is no multiple of {}, the number of GPUs of a machine; give another number, or "
+        "state the GPUs of a machine with --nproc_per_node",
+        question.ranks, question.ranks_per_machine);
+  }
+  const int64_t of_one_gpu = base.per_device_train_batch_size * base.gradient_accumulation_steps;
+  question.effective_batch =
+      options.effective_batch_size.value_or(base.train_batch_size.value_or(of_one_gpu * options.gpus));
+  const int64_t most = kMostEffective * options.gpus;
+  if (question.effective_batch < 1 || question.effective_batch > most) {
+    throw_error(ErrorCode::kUsage, "--effective_batch_size {}: expected 1 to {}", question.effective_batch,
+                most);
+  }
+  question.num_threads = base.num_threads > 0 ? static_cast<int>(base.num_threads) : available_threads();
+  return question;
+}
+
+// Returns the commands that start a run: with one machine this program starts the processes, otherwise torchrun or srun does.
+std::vector<std::string> commands_of(const RankQuestion& question, const std::string& words) {
+  const int64_t local = question.ranks_per_machine;
+  const int64_t machines = question.ranks / local;
+  if (machines == 1) return {fmt::format("plimsoll train --nproc_per_node {} {}", local, words)};
+  return {
+      fmt::format("torchrun --nnodes {} --nproc_per_node {} --rdzv_backend c10d --rdzv_endpoint HOST:29500 "
+                  "--no_python plimsoll train {}",
+                  machines, local, words),
+      fmt::format("srun --nodes {} --ntasks-per-node {} --gpus-per-node {} plimsoll train {}", machines,
+                  local, local, words)};
+}
+
+RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const std::string& words) {
+  const auto bytes = [&](Purpose purpose) { return answer.by_purpose[index_of(purpose)]; };
+  return {.tensor_size = answer.division.tensor_size,
+          .data_size = answer.data_size,
+          .zero_stage = static_cast<int64_t>(answer.division.zero_stage),
+          .recompute = std::string(recompute_policy_name(answer.recompute)),
+          .micro_batch = answer.micro_batch,
+          .accumulation = answer.accumulation,
+          .bytes = answer.total_bytes,
+          .weight_bytes = bytes(Purpose::kWeights),
+          .state_bytes = bytes(Purpose::kOptimizerStates),
+          .gradient_bytes = bytes(Purpose::kGradients),
+          .activation_bytes = bytes(Purpose::kSaved) + bytes(Purpose::kTemporary),
+          .communication_bytes = bytes(Purpose::kFunctionality) + answer.communicator_bytes,
+          .samples_per_s = answer.samples_per_s,
+          .step_ms = answer.step_ms,
+          .exposed_ms = answer.exposed_ms,
+          .commands = commands_of(question, fmt::format("{} {}", words, fmt::join(answer.arguments, " ")))};
+}
+
+// Returns the text without its numbers.
+std::string without_numbers(std::string text) {
+  std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+  return text;
+}
+
+// Returns the refusals; divisions whose reasons differ only in their numbers share the first reason.
+std::vector<RankFitRefusal> refusals_of(const std::vector<RankRefusal>& refused) {
+  constexpr int kMostNamed = 3;
+  std::vector<RankFitRefusal> refusals;
+  std::vector<int> counts;
+  for (const RankRefusal& each : refused) {
+    const auto it = std::ranges::find_if(refusals, [&](const RankFitRefusal& other) {
+      return without_numbers(other.reason) == without_numbers(each.reason);
+    });
+    if (it == refusals.end()) {
+      refusals.push_back({.choice = each.division.text(), .reason = each.reason});
+      counts.push_back(1);
+      continue;
+    }
+    if (++counts[static_cast<size_t>(it - refusals.begin())] <= kMostNamed)
+      it->choice += ", " + each.division.text();
+  }
+  for (size_t i = 0; i < refusals.size(); ++i) {
+    if (counts[i] > kMostNamed) refusals[i].choice += fmt::format(" and {} others", counts[i] - kMostNamed);
+  }
+  return refusals;
+}
+
+}  // namespace
+
+RankFitReport fit_ranks(const RankFitOptions& options, const Environment& environment) {
+  const auto start = std::chrono::steady_clock::now();
+  Arguments base = options.arguments;
+  resolve_arguments(base);
+  const RankQuestion question = question_of(options, base);
+  const RankLinks links = options.links.empty() ? RankLinks{} : parse_rank_links(options.links);
+  const int64_t length = planned_length(base);
+  const bool has_evaluation = evaluates(base);
+  base = without_recompute_choice(without_data(base, environment));
+  base.train_batch_size.reset();
+  base.nproc_per_node = question.ranks_per_machine;
+  base.nnodes = question.ranks / question.ranks_per_machine;
+  base.tp_size = 1;
+  base.zero_stage = 0;
+  const RunSetup setup = prepare_run(base, RunPurpose::kPlan, environment, posix_file_system());
+  RunSpec run = with_ranks(setup.spec(), question);
+  run.facts.evaluate = has_evaluation;
+  run.facts.lengths = SequenceLengths::kAllLongest;
+  run.facts.links = links;
+  const PlanRequest request = request_of(run);
+  const RankSearch search = search_ranks(run, question);
+
+  RankFitReport report{.num_choices = search.num_choices,
+                       .num_pruned = search.num_pruned,
+                       .num_plans = search.num_plans,
+                       .links = describe_rank_link(request)};
+  report.refused = refusals_of(search.refused);
+  if (search.answers.empty()) {
+    if (search.num_choices == 0 && !report.refused.empty())
+      throw_error(ErrorCode::kUsage, "{}: {}", report.refused.front().choice, report.refused.front().reason);
+    throw_error(
+        ErrorCode::kWillNotFit,
+        "nothing fits: {} MiB per GPU allowed; the smallest of {} needs {} MiB. Give more GPUs, a smaller "
+        "--effective_batch_size or --bf16",
+        request.memory_limit_bytes.value_or(0) / kMiB, counted(search.num_choices, "division"),
+        (search.smallest_bytes + kMiB - 1) / kMiB);
+  }
+  Arguments asked = options.arguments;
+  asked.nproc_per_node = asked.nnodes = 1;
+  asked.tp_size = 1;
+  asked.zero_stage = 0;
+  asked.train_batch_size.reset();
+  const SearchedCommand command = command_of_search(without_recompute_choice(asked), setup.model.label, {});
+  for (const RankAnswer& answer : search.answers)
+    report.rows.push_back(row_of(answer, question, command.words));
+  const RankFitContext context{
+      .subject =
+          fmt::format("{}, {}, {} per step, on {} x {}: {} of {}", setup.model.label,
+                      counted(length, "token"), counted(question.effective_batch, "sequence"), question.ranks,
+                      setup.device.label, counted(base.nnodes, "machine"), question.ranks_per_machine),
+      .to_fill_in =
+          command.to_fill_in + (base.nnodes > 1 ? std::string(command.to_fill_in.empty() ? "" : "; ") +
+                                                      "HOST: the name of the first machine"
+                                                : "")};
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.table = rank_fit_table(report, context);
+  report.json = rank_fit_json(report, context);
+  return report;
+}
+
+}  // namespace plimsoll

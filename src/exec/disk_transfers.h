@@ -1,0 +1,152 @@
+// Moves values between the arena and a scratch file while ops run: the copies from and to a disk of a plan that keeps values
+// there. Threads make the transfers by ordinary calls, each of which waits for its request.
+//
+// Why threads and not io_uring: a request has half a mebibyte and takes a disk of 1 GB/s half a millisecond, to which the
+// change of a thread adds some microseconds. io_uring would save only these, and containers often forbid it.
+//
+// One thread starts transfers and waits for them. Nothing is allocated after construction.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+
+namespace plimsoll {
+
+enum class TransferDirection : uint8_t { kFromDisk, kToDisk };
+inline constexpr size_t kNumTransferDirections = 2;
+
+// The memory of a device whose values are transferred, and the buffers between it and the disk. The functions are called by
+// the threads of the transfers, except mark().
+class TransferMemory {
+ public:
+  virtual ~TransferMemory() = default;
+  // Returns kDiskBuffersBytes (base/disk_transfer.h) of host memory at a multiple of kBlockBytes.
+  virtual std::byte* buffers() const = 0;
+  // Has to be called by each thread before its first copy. Errors: kDevice.
+  virtual void begin_thread() {}
+  // Remembers the work that the device has received so far as the point of this number. Errors: kDevice.
+  virtual void mark(size_t /*point*/) {}
+  // Waits until the device has done the work before a point. Errors: kDevice.
+  virtual void wait_for(size_t /*point*/) const {}
+  // Copies from a buffer to the device's memory or the other way, and waits for the end of the copy. Errors: kDevice.
+  virtual void copy(size_t thread, std::byte* to, const std::byte* from, int64_t bytes) = 0;
+};
+
+// Returns the memory of the CPU, which has done all work that it received.
+std::unique_ptr<TransferMemory> make_cpu_transfer_memory();
+
+// One copy between memory and the file, which may run many times, one at a time.
+class DiskTransfer {
+ public:
+  // Bytes that are contiguous in memory and in the file.
+  struct Part {
+    std::byte* memory = nullptr;
+    int64_t offset = 0;  // from the start of the file
+    int64_t bytes = 0;
+    int64_t value_end = 0;  // the end of the value in the file; the rest of its last block has no content
+  };
+  DiskTransfer(TransferDirection direction, std::span<const Part> parts);
+
+ private:
+  friend class DiskTransfers;
+  // The part of whole blocks of the file that one request transfers.
+  struct Piece {
+    std::byte* memory = nullptr;
+    int64_t first = 0;  // the bytes [first, first + bytes) of the file
+    int64_t bytes = 0;
+    int64_t block_begin = 0;  // the blocks that contain them
+    int64_t block_bytes = 0;
+    bool keeps_head =
+        false;  // the first block, or the last one, contains bytes of others that a write has to keep
+    bool keeps_tail = false;
+  };
+  // Appends the pieces of a part.
+  static void cut(const Part& part, std::vector<Piece>& pieces);
+  bool is_done() const { return num_done_ == pieces_.size(); }
+  bool has_open() const { return next_ < pieces_.size(); }
+
+  TransferDirection direction_;
+  std::vector<Piece> pieces_;
+  // Used by DiskTransfers under its lock.
+  uint32_t end_ = 0;     // the position of the first op that waits for it
+  size_t point_ = 0;     // the point of the device's work after which it starts
+  size_t next_ = 0;      // the first piece that no thread has taken
+  size_t num_done_ = 0;  // pieces
+};
+
+class DiskTransfers {
+ public:
+  // `most`: the largest number of transfers of a segment. Errors: kDevice if the operating system cannot create a thread.
+  DiskTransfers(std::unique_ptr<ScratchFile> file, size_t most,
+                std::unique_ptr<TransferMemory> memory = make_cpu_transfer_memory());
+  // Waits for the requests that are under way, drops the others, and removes the file.
+  ~DiskTransfers();
+  DiskTransfers(const DiskTransfers&) = delete;
+  DiskTransfers& operator=(const DiskTransfers&) = delete;
+
+  const ScratchFile& file() const { return *file_; }
+
+  // Starts a transfer after the work that the device has received so far. It has ended before the op at position `end` of its
+  // program. Transfers of one direction are made in the order of their starts.
+  void start(const std::shared_ptr<DiskTransfer>& transfer, uint32_t end);
+  // Waits for the transfers that must have ended before the op at this position. Errors: those of the file; after an error
+  // nothing more is transferred.
+  void wait_before(uint32_t position);
+  // Waits for all transfers. Errors: as wait_before().
+  void wait_for_all();
+
+  // Returns a buffer of kTransferPieceBytes, pinned for a GPU, for the caller's use. Requires: no transfer is under way until
+  // the caller is done with it.
+  std::span<std::byte> idle_buffer() const;
+
+  // Read, write and fill bytes of the file, from and to host memory. Requires: no transfer is under way. Errors: those of the
+  // file.
+  void read(std::span<std::byte> destination, int64_t offset);
+  void write(std::span<const std::byte> bytes, int64_t offset);
+  // Requires: whole blocks.
+  void fill(int64_t offset, int64_t bytes, uint8_t value);
+
+ private:
+  using Piece = DiskTransfer::Piece;
+  // A piece that a thread has taken.
+  struct Taken {
+    DiskTransfer* transfer = nullptr;
+    const Piece* piece = nullptr;
+  };
+
+  void work(size_t thread);
+  Taken take_piece(TransferDirection direction);
+  std::byte* buffer_of(size_t thread) const;
+  template <typename Copy>
+  void make(TransferDirection direction, const Piece& piece, std::byte* buffer, const Copy& copy);
+  template <typename Copy>
+  void write_piece(const Piece& piece, std::byte* buffer, const Copy& copy);
+  template <typename IsWanted>
+  void wait_for(const IsWanted& is_wanted);
+  void stop();
+
+  std::unique_ptr<ScratchFile> file_;
+  std::unique_ptr<TransferMemory> memory_;
+  std::mutex edges_;  // held while a block is read and written again because two values share it
+  std::mutex mutex_;
+  std::condition_variable has_work_;
+  std::condition_variable is_done_;
+  std::vector<std::shared_ptr<DiskTransfer>> started_;  // the transfers of this segment, in order
+  std::array<size_t, kNumTransferDirections> first_open_ =
+      {};  // those of a direction before have no piece that is not taken
+  std::exception_ptr failure_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,127 @@
+// Completes what the pass pipeline_stage begins, when gradients and updates exist. A weight that the first and the last stage of a
+// pipeline read, such as a table of words that is also the head, is a weight of both: they sum its gradient before the update, so
+// that both make the same update. The norm of all gradients is that of the whole model: each stage computes the norm of its own
+// gradients, the last one without those of shared weights, and the stages exchange these numbers.
+#include "graph/analysis/liveness.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
+#include "graph/ops/update.h"
+#include "graph/passes/divided_norm.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+class PipelineStates {
+ public:
+  PipelineStates(Graph& graph, const PipelineDivision& division, const std::set<std::string>& shared)
+      : graph_(graph), division_(division), shared_(shared), sum_of_(graph.values().size(), kNoValue) {}
+
+  void run() {
+    const std::vector<Op> old_ops = graph_.ops();
+    find_shared_gradients(old_ops);
+    bool is_summed = false;
+    for (const Op& old_op : old_ops) {
+      Op op = old_op;
+      if (op.segment == Segment::kOptimizer && !schema_of(op).is_communication() && !is_summed) {
+        sum_gradients(op);
+        is_summed = true;
+      }
+      if (op.segment == Segment::kOptimizer) {
+        for (ValueId& id : op.inputs) {
+          if (has_sum(id)) id = sum_of_[index_of(id)];
+        }
+      }
+      if (op.def == &global_norm_op()) {
+        divide_norm(op);
+      } else {
+        ops_.push_back(std::move(op));
+      }
+    }
+    graph_.replace_ops(std::move(ops_));
+  }
+
+ private:
+  bool has_sum(ValueId id) const {
+    return id != kNoValue && index_of(id) < sum_of_.size() && sum_of_[index_of(id)] != kNoValue;
+  }
+
+  void find_shared_gradients(const std::vector<Op>& ops) {
+    for (const Op& op : ops) {
+      const auto* update = dynamic_cast<const Update*>(op.def);
+      if (update == nullptr) continue;
+      const auto stride = static_cast<size_t>(update->stride({graph_, op}));
+      for (size_t i = UpdateOp::kParameter; i < op.inputs.size(); i += stride) {
+        if (shared_.contains(graph_.value(root_of(graph_, op.inputs[i])).name))
+          gradients_.push_back(op.inputs[i + 1]);
+      }
+    }
+  }
+
+  // Both ends add numbers of one type: 16-bit gradients are rounded to fp32 before.
+  ValueId in_fp32(ValueId gradient, const Op& like) {
+    const Value value = graph_.value(gradient);
+    if (dtype_bytes(value.type.dtype) >= 4) return gradient;
+    const ValueId wide = graph_.add_value(graph_.unique_name(value.name + ".f32"),
+                                          {DType::kF32, value.type.shape}, Storage::kTransient);
+    graph_.value(wide).module = value.module;
+    ops_.push_back({.def = &cast_op(),
+                    .inputs = {gradient},
+                    .outputs = {wide},
+                    .attributes = {{"dtype", std::string(dtype_name(DType::kF32))}},
+                    .segment = like.segment,
+                    .module = like.module});
+    return wide;
+  }
+
+  void sum_gradients(const Op& like) {
+    for (const ValueId gradient : gradients_) {
+      const ValueId summand = in_fp32(gradient, like);
+      const Value value = graph_.value(summand);
+      const ValueId sum =
+          graph_.add_value(graph_.unique_name(value.name + ".of_ends"), value.type, value.storage);
+      graph_.value(sum).version_of = summand;
+      graph_.value(sum).module = value.module;
+      graph_.value(sum).is_parameter_gradient = true;
+      sum_of_[index_of(gradient)] = sum;
+      sums_.insert(sum);
+      Attributes attributes{{"ranks", int64_t{2}}};
+      set_mesh_axis(attributes, MeshAxis::kEnds);
+      ops_.push_back({.def = &all_reduce_op(),
+                      .inputs = {summand},
+                      .outputs = {sum},
+                      .attributes = std::move(attributes),
+                      .segment = like.segment,
+                      .module = like.module});
+    }
+  }
+
+  void divide_norm(Op op) {
+    // The first stage counts the gradients of shared weights.
+    if (division_.stage > 0) std::erase_if(op.inputs, [&](ValueId id) { return sums_.contains(id); });
+    append_divided_norm(graph_, op, {.ranks = division_.num_stages()}, MeshAxis::kPipeline, ops_);
+  }
+
+  Graph& graph_;
+  const PipelineDivision& division_;
+  const std::set<std::string>& shared_;
+  std::vector<ValueId> sum_of_;  // per gradient, its sum over both ends
+  std::vector<ValueId> gradients_;
+  std::set<ValueId> sums_;
+  std::vector<Op> ops_;
+};
+
+}  // namespace
+
+Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared) {
+  return {
+      .name = "pipeline_states",
+      .numerics = Numerics::kChanging,
+      .help = "sums gradients of weights of both ends of a pipeline, and computes the norm of all gradients",
+      .needed_for = "--pp_size above 1",
+      .run = [division = std::move(division), shared = std::move(shared)](Graph& graph) {
+        if (division.num_stages() > 1) PipelineStates(graph, division, shared).run();
+      }};
+}
+
+}  // namespace plimsoll

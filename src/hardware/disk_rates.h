@@ -1,0 +1,23 @@
+// The rates at which a disk is read and written in large requests, several at a time. Pure data; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+struct DiskRates {
+  // Assumed until the disk is measured: the rates that an SSD on four lanes of PCIe 3 reaches for long.
+  double read_gb_per_s = 2.0;
+  double write_gb_per_s = 1.0;
+  double both_gb_per_s = 1.5;  // the sum of both directions if they are used at the same time
+  std::string date = {};       // of the measurement; empty if the rates are assumed
+  bool is_measured() const { return !date.empty(); }
+  friend bool operator==(const DiskRates&, const DiskRates&) = default;
+};
+
+// Format measured rates as JSON, and parse that text. `source` is the name of the file in errors. Errors: kBadData.
+std::string disk_rates_json(const DiskRates& rates);
+DiskRates parse_disk_rates(std::string_view text, const std::string& source);
+
+}  // namespace plimsoll

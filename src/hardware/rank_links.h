@@ -1,0 +1,56 @@
+// The links between the ranks of a run that nobody has measured: names for which data sheets state a rate, such as nvlink4 and
+// ib400. Plans of machines that are not available use them (`--links`). Pure data; the functions are pure. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hardware/link_calibration.h"
+
+namespace plimsoll {
+
+// The devices that share one link of a kind.
+enum class LinkSharing : uint8_t {
+  kInsideMachine,      // each GPU has its own links to the other GPUs of its machine
+  kAdapterPerGpu,      // between machines: each GPU has a network adapter
+  kAdapterPerMachine,  // between machines: the ranks of a machine share one adapter
+};
+
+struct NamedLink {
+  std::string_view name = {};
+  LinkSharing sharing = LinkSharing::kInsideMachine;
+  double gb_per_s = 0;  // of one GPU or one adapter, in each direction
+  std::string_view source = {};
+
+  bool is_network() const { return sharing != LinkSharing::kInsideMachine; }
+};
+
+// Returns every link that has a name, those inside a machine first.
+std::span<const NamedLink> named_links();
+// Returns the link, or nullptr if no link has this name.
+const NamedLink* find_named_link(std::string_view name);
+
+// The links that a user names. An empty name: none is named, and the rate inside a machine is that of the device.
+struct RankLinks {
+  std::string inside = {};   // a link inside a machine
+  std::string between = {};  // a network
+
+  bool empty() const { return inside.empty() && between.empty(); }
+  friend bool operator==(const RankLinks&, const RankLinks&) = default;
+};
+
+// Parses one or two names, "nvlink4" or "nvlink4,ib400", in any order. Errors: kUsage for an unknown name, with all names, and for
+// two links of the same place.
+RankLinks parse_rank_links(std::string_view text);
+
+// The time that one hop between machines adds to an operation. NCCL's model of its own operations has 9.6 us for a hop of a ring
+// over a network with the protocol Simple (NVIDIA/nccl, src/graph/tuning.cc of version 2.9, hwLat). Not measured here.
+inline constexpr double kNetworkHopMs = 0.0096;
+
+// Returns the number of consecutive hops between machines: all_reduce passes up and down a binary tree over the machines, and the
+// other operations pass a ring. Requires: num_machines >= 1.
+int64_t network_hops(Collective collective, int64_t num_machines);
+
+}  // namespace plimsoll

@@ -1,0 +1,294 @@
+#include "plan/compile/stage_plan.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "graph/analysis/analysis.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+#include "plan/compile/op_times.h"
+
+namespace plimsoll {
+namespace {
+
+// The estimated times of the layers of a model, in all passes of a micro-batch, and those of its other parts.
+struct LayerTimes {
+  std::vector<double> layers;
+  double before = 0, after = 0;
+};
+
+LayerTimes layer_times(const PlanRequest& request) {
+  PlanRequest whole = request;
+  whole.ranks = {};
+  whole.passes.dump = {};
+  whole.evaluate = request.evaluate && !request.train;
+  const PlanGraphs graphs = begin_graphs(whole);
+  const Graph& graph = graphs.programs.first().graph;
+  const std::vector<std::string> blocks = blocks_of(graph);
+  const std::vector<double> op_ms = op_times(graph, find_op_kinds(graph), whole);
+  LayerTimes times{.layers = std::vector<double>(blocks.size(), 0.0)};
+  std::set<std::string_view> modules_before;
+  bool is_before = true;
+  for (size_t i = 0; i < graph.ops().size(); ++i) {
+    const Op& op = graph.ops()[i];
+    if (op.segment == Segment::kOptimizer) break;
+    const std::string_view module = graph.module_name(op.module);
+    const std::string_view block = block_of(module);
+    if (!block.empty()) {
+      is_before = false;
+      times.layers[static_cast<size_t>(std::ranges::find(blocks, block) - blocks.begin())] += op_ms[i];
+      continue;
+    }
+    if (is_before) modules_before.insert(module);
+    (modules_before.contains(module) ? times.before : times.after) += op_ms[i];
+  }
+  return times;
+}
+
+// Returns the actions of a segment in the order of its ops.
+std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
+                                    const std::vector<double>& op_ms, const PlanRequest& request) {
+  std::vector<StageAction> actions;
+  const auto add_message = [&](StageAction::Kind kind, int64_t peer, const Value& value, std::string name) {
+    const int64_t bytes = value.bytes(program.bucket);
+    actions.push_back({.kind = kind,
+                       .peer = peer,
+                       .value = std::move(name),
+                       .bytes = bytes,
+                       .ms = rank_exchange_ms(request, Collective::kBroadcast, static_cast<double>(bytes))});
+  };
+  for (size_t i = 0; i < program.graph.ops().size(); ++i) {
+    const Op& op = program.graph.ops()[i];
+    if (op.segment != segment) continue;
+    if (op.def == &send_op()) {
+      const Value& room = program.graph.value(op.inputs[SendOp::kRoom]);
+      add_message(StageAction::Kind::kSend, SendOp::to(op.attributes), room,
+                  room.name.substr(kMessagePrefix.size()));
+    } else if (op.def == &receive_op()) {
+      const Value& value = program.graph.value(op.outputs[ReceiveOp::kY]);
+      add_message(StageAction::Kind::kReceive, ReceiveOp::from(op.attributes), value, value.name);
+    } else if (!schema_of(op).is_communication()) {
+      if (actions.empty() || actions.back().kind != StageAction::Kind::kCompute) actions.push_back({});
+      actions.back().ms += op_ms[i];
+    }
+  }
+  return actions;
+}
+
+std::vector<std::string> names_of_gradients(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Op& op : graph.ops()) {
+    if (op.def != &global_norm_op() || op.segment != Segment::kOptimizer) continue;
+    for (const ValueId id : gradients_of_norm(op)) names.push_back(graph.value(id).name);
+    break;
+  }
+  return names;
+}
+
+StagePlan describe_stage(const Plan& plan, int64_t stage) {
+  const std::vector<int64_t>& first_blocks = plan.request.ranks.first_blocks;
+  StagePlan result{.first_block = first_blocks[static_cast<size_t>(stage)],
+                   .split_weights = plan.split_weights,
+                   .arena_bytes = plan.arena_bytes,
+                   .total_bytes = plan.total_bytes(),
+                   .step_schedule = plan.step_schedule};
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.storage == Storage::kWeight || buffer.storage == Storage::kOptimizerState)
+      result.tensors.push_back(buffer);
+  }
+  if (const ProgramPlan* train = plan.programs.find(kTrainProgram)) {
+    const std::vector<double> op_ms = op_times(train->graph, find_op_kinds(train->graph), plan.request);
+    for (const Segment segment : {Segment::kForward, Segment::kBackward, Segment::kOptimizer})
+      result.train[index_of(segment)] = actions_of(*train, segment, op_ms, plan.request);
+    result.gradients = names_of_gradients(train->graph);
+    result.num_slots = train->num_slots;
+    result.slot_bytes = train->slot_bytes;
+    for (const TransientBuffer& buffer : train->buffers) {
+      if (buffer.purpose == Purpose::kSaved) result.saved_bytes += buffer.bytes;
+    }
+  }
+  if (const ProgramPlan* evaluate = plan.programs.find(kEvaluateProgram)) {
+    const std::vector<double> op_ms = op_times(evaluate->graph, find_op_kinds(evaluate->graph), plan.request);
+    result.evaluate = actions_of(*evaluate, Segment::kForward, op_ms, plan.request);
+  }
+  return result;
+}
+
+// The simulation of stages that run lists of actions.
+class PipelineClock {
+ public:
+  using Actions = std::vector<const StageAction*>;
+  explicit PipelineClock(std::vector<Actions> stages)
+      : stages_(std::move(stages)),
+        next_(stages_.size(), 0),
+        now_ms_(stages_.size(), 0.0),
+        busy_ms_(stages_.size(), 0.0) {}
+
+  PipelineTime run() {
+    bool has_advanced = true;
+    while (has_advanced) {
+      has_advanced = false;
+      for (size_t stage = 0; stage < stages_.size(); ++stage) {
+        while (next_[stage] < stages_[stage].size() && try_next(stage)) has_advanced = true;
+      }
+    }
+    for (size_t stage = 0; stage < stages_.size(); ++stage) {
+      if (next_[stage] == stages_[stage].size()) continue;
+      const StageAction& action = *stages_[stage][next_[stage]];
+      PLIMSOLL_CHECK(false, "stage {} of a pipeline waits forever: it {} '{}' {} stage {}", stage,
+                     action.kind == StageAction::Kind::kSend ? "sends" : "receives", action.value,
+                     action.kind == StageAction::Kind::kSend ? "to" : "from", action.peer);
+    }
+    return {.step_ms = *std::ranges::max_element(now_ms_), .busy_ms = busy_ms_};
+  }
+
+ private:
+  // The messages from one stage to another one.
+  struct Link {
+    std::deque<std::pair<const StageAction*, double>> messages;  // with the time at which each was sent
+    double received_ms = 0;                                      // when the last one was received
+  };
+
+  // Does the next action of a stage, unless it waits for another stage.
+  bool try_next(size_t stage) {
+    const StageAction& action = *stages_[stage][next_[stage]];
+    const auto own = static_cast<int64_t>(stage);
+    if (action.kind == StageAction::Kind::kCompute) {
+      now_ms_[stage] += action.ms;
+      busy_ms_[stage] += action.ms;
+    } else if (action.kind == StageAction::Kind::kSend) {
+      Link& link = links_[{own, action.peer}];
+      if (!link.messages.empty()) return false;
+      now_ms_[stage] = std::max(now_ms_[stage], link.received_ms);
+      link.messages.emplace_back(&action, now_ms_[stage]);
+    } else {
+      Link& link = links_[{action.peer, own}];
+      if (link.messages.empty()) return false;
+      const auto [sent, sent_ms] = link.messages.front();
+      PLIMSOLL_CHECK(sent->bytes == action.bytes && sent->value == action.value,
+                     "stage {} receives '{}' of {} bytes, but stage {} sends '{}' of {}", stage, action.value,
+                     action.bytes, action.peer, sent->value, sent->bytes);
+      now_ms_[stage] = std::max(now_ms_[stage], sent_ms) + action.ms;
+      link.received_ms = now_ms_[stage];
+      link.messages.pop_front();
+    }
+    ++next_[stage];
+    return true;
+  }
+
+  std::vector<Actions> stages_;
+  std::vector<size_t> next_;
+  std::vector<double> now_ms_, busy_ms_;
+  std::map<std::pair<int64_t, int64_t>, Link> links_;
+};
+
+// Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of a stage
+// repeats, so that numbers above twice that of the stages differ from each other in repetitions alone.
+void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
+  const auto num_stages = static_cast<int64_t>(stages.size());
+  const int64_t most = request.batches.accumulation_steps;
+  for (int64_t n = 1; request.train && n <= most; ++n) {
+    if (n <= 2 * num_stages || n == most) simulate_step(stages, n);
+  }
+  if (request.evaluate) simulate_evaluation(stages, 2 * num_stages);
+}
+
+}  // namespace
+
+std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
+                                          int64_t num_stages) {
+  const auto count = static_cast<int64_t>(layers.size());
+  PLIMSOLL_CHECK(num_stages >= 1 && num_stages <= count, "{} layers in {} stages", count, num_stages);
+  std::vector<double> sums{0.0};
+  for (const double layer : layers) sums.push_back(sums.back() + layer);
+  // Returns the cost of a stage with the layers [begin, end).
+  const auto cost = [&](int64_t begin, int64_t end) {
+    return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] + (begin == 0 ? before : 0.0) +
+           (end == count ? after : 0.0);
+  };
+  // least[s][b]: the smallest largest cost of the stages from s on, if stage s begins with layer b.
+  constexpr double kImpossible = std::numeric_limits<double>::infinity();
+  const auto rows = static_cast<size_t>(num_stages), columns = static_cast<size_t>(count) + 1;
+  std::vector<std::vector<double>> least(rows, std::vector<double>(columns, kImpossible));
+  for (int64_t begin = 0; begin < count; ++begin)
+    least[rows - 1][static_cast<size_t>(begin)] = cost(begin, count);
+  for (size_t s = rows - 1; s-- > 0;) {
+    for (int64_t begin = 0; begin < count; ++begin) {
+      double& best = least[s][static_cast<size_t>(begin)];
+      for (int64_t end = begin + 1; end < count; ++end)
+        best = std::min(best, std::max(cost(begin, end), least[s + 1][static_cast<size_t>(end)]));
+    }
+  }
+  std::vector<int64_t> first{0};
+  for (size_t s = 0; s + 1 < rows; ++s) {
+    const int64_t begin = first.back();
+    int64_t end = begin + 1;
+    while (std::max(cost(begin, end), least[s + 1][static_cast<size_t>(end)]) > least[0][0]) ++end;
+    first.push_back(end);
+  }
+  return first;
+}
+
+Plan build_stage_plan(const PlanRequest& request) {
+  const LayerTimes times = layer_times(request);
+  const int64_t num_stages = request.ranks.pipeline_size;
+  const int64_t num_layers = std::ssize(times.layers);
+  if (num_stages > num_layers) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--pp_size {}: the model has {} layers, and every stage of a pipeline needs at least one; give a "
+        "--pp_size of at most {}",
+        num_stages, num_layers, num_layers);
+  }
+  PlanRequest divided = request;
+  std::vector<int64_t>& first_blocks = divided.ranks.first_blocks;
+  if (first_blocks.empty())
+    first_blocks = divide_layers_evenly(times.layers, times.before, times.after, num_stages);
+  Plan own;
+  std::vector<StagePlan> stages;
+  for (int64_t stage = 0; stage < num_stages; ++stage) {
+    PlanRequest of_stage = divided;
+    of_stage.ranks.stage = stage;
+    if (stage != request.ranks.stage) of_stage.passes.dump = {};
+    Plan plan = plan_within_limit(of_stage, build_graphs);
+    stages.push_back(describe_stage(plan, stage));
+    const int64_t end = stage + 1 < num_stages ? first_blocks[static_cast<size_t>(stage) + 1] : num_layers;
+    stages.back().num_blocks = end - stages.back().first_block;
+    if (stage == request.ranks.stage) own = std::move(plan);
+  }
+  check_pipeline(stages, request);
+  own.stages = std::move(stages);
+  return own;
+}
+
+double PipelineTime::bubble() const {
+  return step_ms > 0 ? 1.0 - *std::ranges::max_element(busy_ms) / step_ms : 0.0;
+}
+
+PipelineTime simulate_step(std::span<const StagePlan> stages, int64_t num_micro_batches) {
+  std::vector<PipelineClock::Actions> actions(stages.size());
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const ScheduledRun& run : all_runs(stages[stage].step_schedule, num_micro_batches)) {
+      if (run.micro_batch < 0) continue;
+      for (const StageAction& action : stages[stage].train[index_of(run.segment)])
+        actions[stage].push_back(&action);
+    }
+  }
+  return PipelineClock(std::move(actions)).run();
+}
+
+PipelineTime simulate_evaluation(std::span<const StagePlan> stages, int64_t num_batches) {
+  std::vector<PipelineClock::Actions> actions(stages.size());
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    for (int64_t batch = 0; batch < num_batches; ++batch) {
+      for (const StageAction& action : stages[stage].evaluate) actions[stage].push_back(&action);
+    }
+  }
+  return PipelineClock(std::move(actions)).run();
+}
+
+}  // namespace plimsoll

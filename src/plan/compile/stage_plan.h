@@ -1,0 +1,39 @@
+// The stages of a pipeline: which layers each of them has, what they send to one another, and how long a step takes. A rank plans all
+// stages, so that each of them knows where every weight is, and so that a plan whose stages would wait for each other forever
+// does not exist. Pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/compile/plan.h"
+
+namespace plimsoll {
+
+// Returns the first layer of each of `num_stages` stages, such that the largest sum of the costs of a stage's layers is as small as
+// possible; among equal divisions, the one whose first stages have the fewest layers. `before` and `after`: the costs of what
+// comes before the first layer and after the last one. Requires: 1 <= num_stages <= layers.size().
+std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
+                                          int64_t num_stages);
+
+// Builds the plan of the request's stage; Plan::stages describes all of them. Unless the request states the layers of each stage,
+// they are divided by the estimated times of their ops. Errors: as build_plan(); kUsage if the model has fewer layers than
+// the request has stages; kInternal if two stages would wait for each other. Cost: that of build_plan() once per
+// stage, and once that of building the graphs of the whole model.
+Plan build_stage_plan(const PlanRequest& request);
+
+// The simulation of a step.
+struct PipelineTime {
+  double step_ms = 0;                // from the first forward pass to the last backward pass
+  std::vector<double> busy_ms = {};  // per stage, the time in which it computes
+  // Returns the share of the step in which the slowest stage waits.
+  double bubble() const;
+};
+// Simulates the runs of all stages for a step of `num_micro_batches`, or for as many batches of an evaluation. A send waits until the
+// message before it to the same stage has been received, and a receive until its message has been transferred. Errors: kInternal
+// if stages wait for each other, or if a stage receives another value than is sent to it.
+PipelineTime simulate_step(std::span<const StagePlan> stages, int64_t num_micro_batches);
+PipelineTime simulate_evaluation(std::span<const StagePlan> stages, int64_t num_batches);
+
+}  // namespace plimsoll

@@ -1,0 +1,123 @@
+#include "plan/compile/stage_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "plan/compile/schedule.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(DivideLayers, MakesTheSlowestStageAsFastAsPossible) {
+  EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 0, 2), (std::vector<int64_t>{0, 2}));
+  // The embeddings before the first layer and the head after the last one count.
+  EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 2, 2), (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 2, 0, 2), (std::vector<int64_t>{0, 1}));
+  // The slowest stage has 4; the first stage has as few layers as that permits, because it keeps the most activations.
+  EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1, 1, 1}, 1, 3, 3), (std::vector<int64_t>{0, 1, 5}));
+  EXPECT_EQ(divide_layers_evenly({5, 1, 1, 1}, 0, 0, 2), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(divide_layers_evenly({1, 1, 1}, 0, 0, 3), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(divide_layers_evenly({3}, 1, 1, 1), (std::vector<int64_t>{0}));
+}
+
+StageAction compute(double ms) {
+  return {.kind = StageAction::Kind::kCompute, .ms = ms};
+}
+StageAction message(StageAction::Kind kind, int64_t peer, const std::string& value, double ms = 0) {
+  return {.kind = kind, .peer = peer, .value = value, .bytes = 8, .ms = ms};
+}
+
+// Stages that take 1 ms for a forward and 2 ms for a backward pass, and send one value in each direction.
+std::vector<StagePlan> equal_stages(int64_t count, PipelineSchedule schedule, int64_t num_micro_batches,
+                                    double transfer_ms = 0) {
+  std::vector<StagePlan> stages;
+  for (int64_t stage = 0; stage < count; ++stage) {
+    StagePlan plan;
+    std::vector<StageAction>& forward = plan.train[index_of(Segment::kForward)];
+    std::vector<StageAction>& backward = plan.train[index_of(Segment::kBackward)];
+    if (stage > 0) forward.push_back(message(StageAction::Kind::kReceive, stage - 1, "h", transfer_ms));
+    forward.push_back(compute(1));
+    if (stage + 1 < count) forward.push_back(message(StageAction::Kind::kSend, stage + 1, "h"));
+    if (stage + 1 < count)
+      backward.push_back(message(StageAction::Kind::kReceive, stage + 1, "d_h", transfer_ms));
+    backward.push_back(compute(2));
+    if (stage > 0) backward.push_back(message(StageAction::Kind::kSend, stage - 1, "d_h"));
+    plan.step_schedule = pipeline_step_schedule(micro_batches_held(
+        {.count = count, .pipeline_size = count, .stage = stage, .schedule = schedule}, num_micro_batches));
+    stages.push_back(std::move(plan));
+  }
+  return stages;
+}
+
+// With equal stages the first one computes M (f + b), and the bubble is (P - 1) (f + b): Narayanan et al., arXiv 2104.04473, section 2.2.
+TEST(PipelineSimulation, HasTheBubbleOfEqualStages) {
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward}) {
+    for (const int64_t stages : {2, 4}) {
+      for (const int64_t batches : {1, 2, 3, 8}) {
+        const PipelineTime time = simulate_step(equal_stages(stages, schedule, batches), batches);
+        const auto m = static_cast<double>(batches), p = static_cast<double>(stages);
+        EXPECT_DOUBLE_EQ(time.step_ms, 3 * (m + p - 1)) << stages << " stages, " << batches;
+        EXPECT_DOUBLE_EQ(time.bubble(), (p - 1) / (m + p - 1));
+        for (const double busy : time.busy_ms) EXPECT_DOUBLE_EQ(busy, 3 * m);
+      }
+    }
+  }
+  // A transfer takes its time once per stage and direction in the critical path of one micro-batch.
+  EXPECT_DOUBLE_EQ(simulate_step(equal_stages(3, PipelineSchedule::kGpipe, 1, 0.5), 1).step_ms,
+                   3 * 3 + 2 * 2 * 0.5);
+}
+
+// A step at the end of an epoch has fewer micro-batches than the schedule was made for.
+TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatches) {
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward}) {
+    const std::vector<StagePlan> stages = equal_stages(4, schedule, 8);
+    for (int64_t batches = 1; batches <= 8; ++batches)
+      EXPECT_GT(simulate_step(stages, batches).step_ms, 0) << batches;
+  }
+}
+
+TEST(PipelineSimulation, FindsStagesThatWaitForever) {
+  std::vector<StagePlan> stages = equal_stages(2, PipelineSchedule::kGpipe, 1);
+  // The first stage waits for a gradient before it sends the value of which it is the gradient.
+  std::swap(stages[0].train[index_of(Segment::kForward)], stages[0].train[index_of(Segment::kBackward)]);
+  try {
+    simulate_step(stages, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    EXPECT_NE(
+        std::string(error.what()).find("stage 0 of a pipeline waits forever: it receives 'd_h' from stage 1"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(PipelineSimulation, FindsAValueThatIsNotExpected) {
+  std::vector<StagePlan> stages = equal_stages(2, PipelineSchedule::kGpipe, 1);
+  stages[1].train[index_of(Segment::kForward)].front().value = "x";
+  EXPECT_THROW(simulate_step(stages, 1), Error);
+  stages = equal_stages(2, PipelineSchedule::kGpipe, 1);
+  stages[1].train[index_of(Segment::kForward)].front().bytes = 4;
+  EXPECT_THROW(simulate_step(stages, 1), Error);
+}
+
+TEST(PipelineSchedule, HoldsAtMostOneMicroBatchPerStage) {
+  const auto held = [](PipelineSchedule schedule, int64_t stage, int64_t batches) {
+    return micro_batches_held({.count = 4, .pipeline_size = 4, .stage = stage, .schedule = schedule},
+                              batches);
+  };
+  EXPECT_EQ(held(PipelineSchedule::kGpipe, 0, 8), 8);
+  EXPECT_EQ(held(PipelineSchedule::kGpipe, 3, 8), 8);
+  EXPECT_EQ(held(PipelineSchedule::kOneForwardOneBackward, 0, 8), 4);
+  EXPECT_EQ(held(PipelineSchedule::kOneForwardOneBackward, 3, 8), 1);
+  EXPECT_EQ(held(PipelineSchedule::kOneForwardOneBackward, 0, 2), 2);
+  EXPECT_EQ(micro_batches_held({}, 8), 1);
+}
+
+}  // namespace
+}  // namespace plimsoll

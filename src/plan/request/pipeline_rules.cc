@@ -1,0 +1,73 @@
+// The rules for pipeline parallelism.
+#include "base/check.h"
+#include "plan/request/rules.h"
+
+namespace plimsoll {
+namespace {
+
+[[noreturn]] void refuse_pipeline(int64_t stages, std::string_view reason, std::string_view remedy) {
+  throw_error(ErrorCode::kUsage, "--pp_size {}: {}; {}, or leave --pp_size out", stages, reason, remedy);
+}
+
+}  // namespace
+
+int64_t pipeline_size_of(const Arguments& arguments, const DeviceOptions& device) {
+  const int64_t stages = arguments.pp_size;
+  if (stages == 1) return stages;
+  if (device.is_gpu()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--pp_size {}: pipeline parallelism is available on CPUs; give --use_cpu, or leave --pp_size out",
+        stages);
+  }
+  const int64_t ranks = num_ranks(arguments);
+  if (ranks % stages != 0) {
+    throw_error(ErrorCode::kUsage,
+                "--pp_size {}: {} {} (--nproc_per_node x --nnodes) cannot be divided into {} stages; give "
+                "--nproc_per_node {} or another multiple",
+                stages, ranks, ranks == 1 ? "process" : "processes", stages, stages);
+  }
+  return stages;
+}
+
+void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request) {
+  const int64_t stages = request.ranks.pipeline_size;
+  if (stages == 1) return;
+  const int64_t layers = request.model.config.num_hidden_layers;
+  if (stages > layers) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--pp_size {}: the model has {} {} (num_hidden_layers in config.json), and every stage of a pipeline "
+        "needs at least one; give a --pp_size of at most {}",
+        stages, layers, layers == 1 ? "layer" : "layers", layers);
+  }
+  if (request.model.lora)
+    refuse_pipeline(stages,
+                    "adapters (--lora_r) of a model that is divided into stages are not in this version",
+                    "train all weights");
+  if (!request.model.freeze.empty())
+    refuse_pipeline(
+        stages,
+        "a stage whose weights are frozen (--freeze) sends no gradients, which is not in this version",
+        "train all weights");
+  if (request.precision.fp8)
+    refuse_pipeline(
+        stages, "products in 8 bits (--fp8) of a model that is divided into stages are not in this version",
+        "give --bf16");
+  if (request.generation.num_pages > 0)
+    refuse_pipeline(stages, "one process generates text", "generate in a run of its own");
+  if (arguments.recompute == "selective" || arguments.recompute_budget)
+    refuse_pipeline(
+        stages, "each stage would choose other values that it computes again, which is not in this version",
+        "give --gradient_checkpointing");
+  if (!request.train) return;
+  if (request.precision.dtype == DType::kBF16 || request.update.optimizer.variance_dtype == DType::kBF16) {
+    refuse_pipeline(
+        stages,
+        "weights or states that are rounded stochastically to bf16 would be rounded differently by the "
+        "first and the last stage, which may share a table",
+        "give --bf16, which keeps them in fp32");
+  }
+}
+
+}  // namespace plimsoll

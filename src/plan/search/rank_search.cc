@@ -1,0 +1,270 @@
+#include "plan/search/rank_search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/run_on_threads.h"
+#include "optim/optimizers.h"
+#include "plan/anatomy/operations.h"
+#include "plan/search/change.h"
+#include "plan/search/fit_planner.h"
+#include "plan/search/method_space.h"
+#include "plan/search/shared_graphs.h"
+
+namespace plimsoll {
+namespace {
+
+// The elements of the model's weights.
+struct WeightElements {
+  int64_t trained = 0;
+  int64_t frozen = 0;
+};
+
+WeightElements count_elements(PlanRequest request) {
+  request.evaluate = false;
+  request.passes.dump = nullptr;
+  WeightElements elements;
+  for (const WeightSpec& spec : begin_graphs(request).weights)
+    (spec.trainable ? elements.trained : elements.frozen) += spec.elements();
+  return elements;
+}
+
+std::vector<RankDivision> divisions_of(const RankQuestion& question) {
+  std::vector<RankDivision> divisions;
+  for (int64_t tensor = 1; tensor <= question.ranks_per_machine; ++tensor) {
+    if (question.ranks_per_machine % tensor != 0) continue;
+    for (const ZeroStage stage :
+         {ZeroStage::kNone, ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {
+      // Groups of one rank have nothing to divide.
+      if (stage != ZeroStage::kNone && tensor == question.ranks) continue;
+      divisions.push_back({.tensor_size = tensor, .zero_stage = stage});
+    }
+  }
+  return divisions;
+}
+
+// Returns the splits of the batch of a group, the largest micro-batch first.
+std::vector<FitShape> splits_of_group(int64_t sequences, int64_t longest) {
+  std::vector<FitShape> splits;
+  for (int64_t micro = sequences; micro >= 1; --micro) {
+    if (sequences % micro == 0) splits.push_back({micro, sequences / micro, longest});
+  }
+  return splits;
+}
+
+RunSpec with_division(RunSpec run, const RankDivision& division) {
+  run.arguments.tp_size = division.tensor_size;
+  run.arguments.zero_stage = static_cast<int64_t>(division.zero_stage);
+  return run;
+}
+
+std::vector<std::string> arguments_of(const RankDivision& division, const RecomputePolicy* policy) {
+  std::vector<std::string> words;
+  if (division.tensor_size > 1)
+    words.insert(words.end(), {"--tp_size", std::to_string(division.tensor_size)});
+  if (division.zero_stage != ZeroStage::kNone)
+    words.insert(words.end(), {"--zero_stage", std::to_string(static_cast<int>(division.zero_stage))});
+  if (policy != nullptr)
+    words.insert(words.end(), {"--recompute", std::string(recompute_policy_name(*policy))});
+  return words;
+}
+
+// The search of one division. One thread uses it.
+class DivisionSearch {
+ public:
+  DivisionSearch(const RunSpec& run, const RankQuestion& question, const RankDivision& division,
+                 const WeightElements& elements)
+      : run_(with_division(run, division)), question_(question), division_(division), elements_(elements) {}
+
+  RankSearch search() {
+    try {
+      Arguments asked = run_.arguments;
+      resolve_arguments(asked);
+      own_ = request_of(run_);
+      plan_policies();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      result_.answers.clear();
+      result_.refused.push_back({division_, reason_of(error.what())});
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void plan_policies() {
+    const int64_t data_size = question_.ranks / division_.tensor_size;
+    if (question_.effective_batch % data_size != 0) {
+      throw_error(ErrorCode::kUsage,
+                  "the {} sequences of a step cannot be divided among {} groups of processes",
+                  question_.effective_batch, data_size);
+    }
+    std::vector<FitShape> open =
+        splits_of_group(question_.effective_batch / data_size, own_.batches.train.longest);
+    std::vector<std::optional<RecomputePolicy>> policies{std::nullopt};
+    for (const RecomputePolicy policy : stronger_policies(own_)) policies.emplace_back(policy);
+    result_.num_choices = std::ssize(open) * std::ssize(policies);
+    prune(open, std::ssize(policies));
+    for (size_t i = 0; i < policies.size() && !open.empty(); ++i) {
+      const auto before = std::ssize(open);
+      plan_splits(policies[i], open);
+      // A split that fits is not faster if more is recomputed.
+      result_.num_pruned +=
+          (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
+    }
+  }
+
+  // Removes the splits that cannot fit with any policy. Whether gradients accumulate decides their type.
+  void prune(std::vector<FitShape>& splits, int64_t num_policies) {
+    if (!own_.memory_limit_bytes) return;
+    const auto is_too_large = [&](const FitShape& shape) {
+      const PlanRequest request = request_of(with_train_batch(run_, shape.micro_batch, shape.accumulation));
+      const int64_t least = least_rank_bytes(request, elements_.trained, elements_.frozen);
+      if (least <= *own_.memory_limit_bytes) return false;
+      note_bytes(least);
+      return true;
+    };
+    result_.num_pruned += num_policies * static_cast<int64_t>(std::erase_if(splits, is_too_large));
+  }
+
+  void note_bytes(int64_t bytes) {
+    if (result_.smallest_bytes == 0 || bytes < result_.smallest_bytes) result_.smallest_bytes = bytes;
+  }
+
+  // Plans the splits with a policy, takes the fastest one as an answer, and leaves in `open` those that do not fit.
+  void plan_splits(const std::optional<RecomputePolicy>& policy, std::vector<FitShape>& open) {
+    const RunSpec run = policy ? with_recompute(run_, *policy) : run_;
+    FitPlanner planner(run, shared_);
+    std::vector<std::pair<double, FitShape>> fitting;
+    std::vector<FitShape> others;
+    for (const FitShape& shape : open) {
+      if (!planner.takes(shape)) continue;
+      const FitNeeds needs = planner.placed(shape);
+      note_bytes(needs.least_bytes);
+      if (planner.fits(needs.least_bytes)) {
+        fitting.emplace_back(needs.ms_per_sample, shape);
+      } else {
+        others.push_back(shape);
+      }
+    }
+    result_.num_plans += planner.num_plans();
+    open = std::move(others);
+    std::ranges::stable_sort(fitting, {}, &std::pair<double, FitShape>::first);
+    // The order of ops is chosen for the exact sizes, so that the plan of the answer may need a little more.
+    for (const auto& [ms, shape] : fitting) {
+      if (confirm(run, policy, shape)) return;
+    }
+  }
+
+  bool confirm(const RunSpec& run, const std::optional<RecomputePolicy>& policy, const FitShape& shape) {
+    const PlanRequest request = request_of(with_train_batch(run, shape.micro_batch, shape.accumulation));
+    const Plan plan = build_plan(request, shared_);
+    ++result_.num_plans;
+    note_bytes(plan.total_bytes());
+    if (!plan.fits()) return false;
+    const OperationsAnatomy operations = operations_anatomy(plan);
+    const MemoryAnatomy memory = memory_anatomy(plan);
+    RankAnswer answer{.division = division_,
+                      .recompute = request.recompute.policy,
+                      .data_size = request.ranks.data_size(),
+                      .micro_batch = shape.micro_batch,
+                      .accumulation = shape.accumulation,
+                      .total_bytes = plan.total_bytes(),
+                      .by_purpose = memory.phases[memory.largest].by_purpose,
+                      .communicator_bytes = plan.gpu_constant.communicator_bytes,
+                      .step_ms = operations.total().ms,
+                      .exposed_ms = operations.group(OpGroup::kCommunication).ms,
+                      .samples_per_s = operations.samples_per_s()};
+    answer.arguments = arguments_of(division_, policy ? &*policy : nullptr);
+    answer.arguments.insert(answer.arguments.end(),
+                            {"--per_device_train_batch_size", std::to_string(shape.micro_batch),
+                             "--gradient_accumulation_steps", std::to_string(shape.accumulation)});
+    result_.answers.push_back(std::move(answer));
+    return true;
+  }
+
+  RunSpec run_;
+  const RankQuestion& question_;
+  RankDivision division_;
+  WeightElements elements_;
+  PlanRequest own_;
+  SharedGraphs shared_;
+  RankSearch result_;
+};
+
+void add(RankSearch& all, RankSearch part) {
+  std::ranges::move(part.answers, std::back_inserter(all.answers));
+  std::ranges::move(part.refused, std::back_inserter(all.refused));
+  all.num_choices += part.num_choices;
+  all.num_pruned += part.num_pruned;
+  all.num_plans += part.num_plans;
+  if (part.smallest_bytes > 0 && (all.smallest_bytes == 0 || part.smallest_bytes < all.smallest_bytes))
+    all.smallest_bytes = part.smallest_bytes;
+}
+
+}  // namespace
+
+std::string RankDivision::text() const {
+  const std::vector<std::string> words = arguments_of(*this, nullptr);
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text.empty() ? "--zero_stage 0" : text;
+}
+
+RunSpec with_ranks(RunSpec run, const RankQuestion& question) {
+  PLIMSOLL_CHECK(question.ranks_per_machine >= 1 && question.ranks % question.ranks_per_machine == 0,
+                 "{} ranks on machines of {}", question.ranks, question.ranks_per_machine);
+  run.arguments.nproc_per_node = question.ranks_per_machine;
+  run.arguments.nnodes = question.ranks / question.ranks_per_machine;
+  return run;
+}
+
+int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t frozen) {
+  const RankOptions& ranks = request.ranks;
+  const auto share = [&](ZeroStage stage) {
+    const int64_t data = ranks.zero_stage >= stage && !ranks.updates_on_first ? ranks.data_size() : 1;
+    return 1.0 / static_cast<double>(ranks.tensor_size * data);
+  };
+  const PrecisionOptions& precision = request.precision;
+  const auto whole = static_cast<double>(dtype_bytes(precision.dtype));
+  const bool in_16_bits =
+      precision.dtype == DType::kBF16 || (request.device.is_gpu() && precision.activation_dtype);
+  const bool is_quantized = request.model.lora && request.model.lora->base_weights != BaseWeights::kAsLoaded;
+  const double frozen_bytes = is_quantized ? 0.5 : precision.activation_dtype ? 2 : whole;
+  const double trained_bytes = in_16_bits && request.update.offload_states ? 2 : whole;
+  const double state_bytes =
+      request.update.offload_states ? 0 : static_cast<double>(least_state_bytes(request.update.optimizer));
+  const bool adds_in_f32 =
+      request.batches.accumulation_steps > 1 && !precision.gradient_dtype && precision.dtype == DType::kF32;
+  const double gradient_bytes = request.update.in_backward ? 0 : in_16_bits && !adds_in_f32 ? 2 : whole;
+  const double weights =
+      static_cast<double>(trained) * trained_bytes + static_cast<double>(frozen) * frozen_bytes;
+  const double arena = share(ZeroStage::kWeights) * weights +
+                       share(ZeroStage::kStates) * static_cast<double>(trained) * state_bytes +
+                       share(ZeroStage::kGradients) * static_cast<double>(trained) * gradient_bytes;
+  const int64_t constant = request.device.is_gpu() ? request.device.gpu.constant_bytes
+                                                   : request.host.process_bytes + request.host.io_bytes;
+  return static_cast<int64_t>(arena) + constant;
+}
+
+RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
+  PLIMSOLL_CHECK(question.effective_batch >= 1 && question.num_threads >= 1,
+                 "a batch of {} sequences, {} threads", question.effective_batch, question.num_threads);
+  RunSpec silent = run;
+  silent.facts.passes.dump = nullptr;
+  const WeightElements elements = count_elements(request_of(silent));
+  const std::vector<RankDivision> divisions = divisions_of(question);
+  std::vector<RankSearch> parts(divisions.size());
+  for_each_of(divisions.size(), question.num_threads, [&](size_t i) {
+    parts[i] = DivisionSearch(silent, question, divisions[i], elements).search();
+  });
+  RankSearch all;
+  for (RankSearch& part : parts) add(all, std::move(part));
+  std::ranges::stable_sort(all.answers, std::ranges::greater(), &RankAnswer::samples_per_s);
+  if (all.answers.size() > question.num_answers) all.answers.resize(question.num_answers);
+  return all;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,75 @@
+// Searches how the ranks of a run train fastest: how many of them divide the layers, what the others divide, how the batch is split,
+// and what is recomputed. Every answer is the plan of a run that its arguments request. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/anatomy/memory.h"
+#include "plan/request/request_of.h"
+
+namespace plimsoll {
+
+struct RankQuestion {
+  int64_t ranks = 1;
+  int64_t ranks_per_machine = 1;  // divides `ranks`
+  int64_t effective_batch = 8;    // sequences per optimizer step of all ranks
+  size_t num_answers = 12;
+  int num_threads = 1;  // threads that plan at the same time; the result does not depend on their number
+};
+
+// A choice of what the ranks divide.
+struct RankDivision {
+  int64_t tensor_size = 1;
+  ZeroStage zero_stage = ZeroStage::kNone;
+  // Returns "--tp_size 2", "--zero_stage 3" or "--tp_size 1".
+  std::string text() const;
+  friend bool operator==(const RankDivision&, const RankDivision&) = default;
+};
+
+// The fastest split of the batch for a division and a policy of recomputation. All figures are those of build_plan().
+struct RankAnswer {
+  RankDivision division = {};
+  RecomputePolicy recompute = RecomputePolicy::kCheap;
+  int64_t data_size = 1;  // groups of ranks that train on different batches
+  int64_t micro_batch = 0;
+  int64_t accumulation = 0;
+  int64_t total_bytes = 0;                  // per rank
+  PurposeBytes by_purpose = {};             // of the phase that needs the most
+  int64_t communicator_bytes = 0;           // outside the arena
+  double step_ms = 0;                       // estimated
+  double exposed_ms = 0;                    // the part of a step in which ranks wait for exchanges
+  double samples_per_s = 0;                 // of all ranks
+  std::vector<std::string> arguments = {};  // those that differ from the run, without the numbers of ranks
+};
+
+struct RankRefusal {
+  RankDivision division = {};
+  std::string reason = {};
+};
+
+struct RankSearch {
+  std::vector<RankAnswer> answers = {};  // the fastest first
+  std::vector<RankRefusal> refused = {};
+  int64_t num_choices = 0;  // divisions x policies x splits
+  int64_t num_pruned =
+      0;  // those whose lower bound of memory exceeds the limit, or that recompute more than a choice that fits
+  int64_t num_plans = 0;
+  int64_t smallest_bytes = 0;  // the fewest bytes among the choices that were planned, or the smallest bound
+};
+
+// Returns the run with this number of ranks on machines of one size.
+RunSpec with_ranks(RunSpec run, const RankQuestion& question);
+
+// Returns a lower bound of the bytes of a rank: the weights, states and gradients that it has if everything that the division
+// divides is divided exactly, and the device's constant. `trained` and `frozen`: elements of the model's weights.
+int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t frozen);
+
+// Plans every division that arguments accept, with every policy of recomputation that recomputes at least as much as the run and
+// every split of the batch, except those that a bound excludes: a lower bound of their memory exceeds the limit, or the same split
+// fits with a policy that recomputes less. The ranks of a tensor-parallel group are in one machine. Requires: the ranks of the run
+// are those of the question (with_ranks()). Cost: half a second per division for BERT-large.
+RankSearch search_ranks(const RunSpec& run, const RankQuestion& question);
+
+}  // namespace plimsoll

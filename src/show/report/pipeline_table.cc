@@ -1,0 +1,69 @@
+#include "show/report/pipeline_table.h"
+
+#include <fmt/format.h>
+
+#include "plan/compile/stage_plan.h"
+#include "show/report/quantities.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kStageWidth = 33;
+
+// Formats "0 to 3", or "3" for a single layer.
+std::string describe_layers(const StagePlan& stage) {
+  const int64_t last = stage.first_block + stage.num_blocks - 1;
+  return stage.num_blocks == 1 ? fmt::format("{}", last) : fmt::format("{} to {}", stage.first_block, last);
+}
+
+// Returns the bytes of the buffers of a stage with this storage.
+int64_t bytes_of(const StagePlan& stage, Storage storage) {
+  int64_t bytes = 0;
+  for (const PersistentBuffer& tensor : stage.tensors) bytes += tensor.storage == storage ? tensor.bytes : 0;
+  return bytes;
+}
+
+std::string micro_batches(int64_t count) {
+  return count == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", count);
+}
+
+std::string_view schedule_name(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::kGpipe ? "gpipe" : "1f1b";
+}
+
+}  // namespace
+
+std::string pipeline_table(const Plan& plan, size_t columns) {
+  if (!plan.is_pipelined()) return {};
+  const int64_t batches = plan.request.batches.accumulation_steps;
+  const bool trains = plan.trains();
+  const PipelineTime time =
+      trains ? simulate_step(plan.stages, batches) : simulate_evaluation(plan.stages, 1);
+  std::string text = "\n" + left_aligned("stages of the pipeline, MiB", kStageWidth) +
+                     right_aligned("layers", 10) + right_aligned("weights", 10) +
+                     right_aligned("states", 10) + right_aligned("saved", 10) + right_aligned("total", 10) +
+                     right_aligned("est. ms", 10) + "\n";
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    const std::string held = micro_batches(stage.num_slots);
+    const bool is_own = static_cast<int64_t>(i) == plan.request.ranks.stage;
+    text +=
+        left_aligned(fmt::format("  {}{}{}", i, is_own ? " (shown above)" : "", trains ? ", " + held : ""),
+                     kStageWidth) +
+        right_aligned(describe_layers(stage), 10) +
+        right_aligned(format_mib(bytes_of(stage, Storage::kWeight)), 10) +
+        right_aligned(format_mib(bytes_of(stage, Storage::kOptimizerState)), 10) +
+        right_aligned(format_mib(stage.saved_bytes), 10) + right_aligned(format_mib(stage.total_bytes), 10) +
+        right_aligned(fmt::format("{:.1f}", time.busy_ms[i]), 10) + "\n";
+  }
+  if (!trains) return text;
+  return text +
+         wrapped(fmt::format(
+                     "schedule {}: a step of {} takes about {:.1f} ms without the update; the slowest stage "
+                     "waits {} of it (the bubble)",
+                     schedule_name(plan.request.ranks.schedule), micro_batches(batches), time.step_ms,
+                     format_share(time.bubble(), 1.0)),
+                 columns);
+}
+
+}  // namespace plimsoll

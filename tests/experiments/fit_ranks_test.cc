@@ -1,0 +1,136 @@
+// Tests `plimsoll fit --gpus` and `plimsoll plan --links`: the answers are plans of their arguments, and refusals say what to do.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "plimsoll/experiments.h"
+#include "plimsoll/fit_ranks.h"
+#include "plimsoll/plan.h"
+#include "tests/bad_input/binary.h"
+#include "tests/experiments/words.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+RankFitOptions options_of(const Words& words, int64_t gpus, const std::string& links) {
+  RankFitOptions options{.arguments = arguments_of(words), .gpus = gpus};
+  options.links = links;
+  return options;
+}
+
+// Returns the words after "plimsoll train" in a command.
+Words train_words(const std::string& command) {
+  const std::string start = "plimsoll train ";
+  std::istringstream stream(command.substr(command.find(start) + start.size()));
+  Words words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+TEST(FitRanks, EveryRowIsThePlanOfItsCommand) {
+  const Words model{"--config_name", "MiniLM-L6-H384-uncased", "--dataset_name", "dummy", "--device", "h100"};
+  const RankFitReport report = fit_ranks(options_of(model, 64, "nvlink4,ib400"), {});
+  ASSERT_GE(report.rows.size(), 4u);
+  for (const RankFitRow& row : report.rows) {
+    ASSERT_EQ(row.commands.size(), 2u);
+    EXPECT_TRUE(row.commands[0].starts_with("torchrun --nnodes 8 --nproc_per_node 8 ")) << row.commands[0];
+    EXPECT_TRUE(row.commands[1].starts_with("srun --nodes 8 --ntasks-per-node 8 ")) << row.commands[1];
+    const PlanReport plan = plan_run_with_links(
+        arguments_of(joined(train_words(row.commands[0]),
+                            {"--nproc_per_node", "8", "--nnodes", "8", "--device", "h100"})),
+        "nvlink4,ib400", {});
+    EXPECT_EQ(row.samples_per_s, plan.speed.samples_per_s) << row.commands[0];
+    // The plan of `plan` also has a program for evaluation, which may need more.
+    EXPECT_LE(row.bytes, plan.total_bytes) << row.commands[0];
+    // All rows have the steps of 64 x 8 sequences.
+    EXPECT_EQ(row.micro_batch * row.accumulation * row.data_size, 512);
+  }
+  EXPECT_NE(report.links.find("nvlink4 inside 8 machines and ib400 between them, assumed (--links)"),
+            std::string::npos)
+      << report.links;
+}
+
+// The time of a step grows with a slower network.
+TEST(FitRanks, ASlowerNetworkIsWaitedFor) {
+  const Words words{"--config_name",    "bert-base-uncased",
+                    "--device",         "h100",
+                    "--nproc_per_node", "8",
+                    "--nnodes",         "8",
+                    "--zero_stage",     "1"};
+  const PlanReport fast = plan_run_with_links(arguments_of(words), "nvlink4,ib400", {});
+  const PlanReport slow = plan_run_with_links(arguments_of(words), "nvlink4,eth10", {});
+  EXPECT_LT(fast.speed.step_ms, slow.speed.step_ms);
+  // 2 x 63 / 64 x 4 bytes of 109.5 M parameters through 73 % of 1.25 GB/s take 945 ms.
+  EXPECT_GT(slow.speed.step_ms, 900);
+  EXPECT_NE(slow.table.find("eth10 between"), std::string::npos) << slow.table;
+}
+
+TEST(FitRanks, RefusalsSayWhatToDo) {
+  const TestFolder folder("fit_ranks");
+  const auto refused = [&](const Words& words, const std::string& expected) {
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find(expected), std::string::npos) << result.output;
+  };
+  const auto fit = [](const Words& more) {
+    return joined({"fit", "--config_name", "MiniLM-L6-H384-uncased"}, more);
+  };
+  refused(fit({"--links", "nvlink4"}), "--links has no effect without --gpus");
+  refused(fit({"--gpus", "0", "--device", "h100"}), "--gpus 0: expected an integer of at least 1");
+  refused(fit({"--gpus", "12", "--device", "h100"}), "--gpus 12: it is no multiple of 8");
+  refused(fit({"--gpus", "16", "--device", "h100,l4"}), "names several; give one");
+  refused(fit({"--gpus", "16", "--device", "h100", "--links", "nvlink4"}),
+          "--links nvlink4: this run is on 2 machines; also name the network between them");
+  refused(fit({"--gpus", "16", "--device", "h100", "--links", "nvlink7,ib400"}),
+          "no link is called 'nvlink7'");
+  refused(fit({"--gpus", "16", "--device", "h100", "--prices", "x"}), "--prices has no effect with --gpus");
+  refused({"plan", "--config_name", "MiniLM-L6-H384-uncased", "--use_cpu", "--nproc_per_node", "2", "--links",
+           "nvlink4"},
+          "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs");
+  refused({"plan", "--config_name", "MiniLM-L6-H384-uncased", "--phase", "generate", "--links", "nvlink4"},
+          "--links is for the training of one run");
+}
+
+TEST(FitRanks, PrintsATableAndJson) {
+  const TestFolder folder("fit_ranks_print");
+  const Words words{"fit",     "--gpus", "4", "--device", "h100", "--config_name", "MiniLM-L6-H384-uncased",
+                    "--links", "pcie4"};
+  const ProcessResult table = run_plimsoll(words, folder.path("log"));
+  ASSERT_EQ(table.exit_code, 0) << table.output;
+  EXPECT_NE(table.output.find("to train row\n  1  plimsoll train --nproc_per_node 4 "), std::string::npos)
+      << table.output;
+  const ProcessResult json = run_plimsoll(joined(words, {"--json"}), folder.path("log"));
+  ASSERT_EQ(json.exit_code, 0) << json.output;
+  const nlohmann::json object = nlohmann::json::parse(json.output);
+  EXPECT_GE(object.at("rows").size(), 4u);
+  EXPECT_GT(object.at("rows")[0].at("communication_bytes").get<int64_t>(), 0);
+}
+
+// Rows of `bench --parallel`: first DDP, then those of the page, each with its own difference.
+TEST(ParallelExperiments, HaveTheRowsOfThePage) {
+  const std::vector<Experiment> gpu = parallel_experiments(ExperimentDevice::kGpu, 2, {});
+  ASSERT_EQ(gpu.size(), 7u);
+  EXPECT_EQ(gpu[0].name, "2 x DDP");
+  EXPECT_EQ(gpu[1].name, "2 x DataParallel");
+  EXPECT_EQ(gpu[2].environment, Words{"NCCL_P2P_DISABLE=1"});
+  for (const Experiment& row : gpu) {
+    const Arguments arguments = arguments_of(row.words);
+    EXPECT_EQ(arguments.nproc_per_node, 2) << row.name;
+    EXPECT_EQ(arguments.config_name, "gpt2") << row.name;
+    EXPECT_EQ(arguments.data_parallel_mode, row.name == "2 x DataParallel" ? "dp" : "ddp");
+    EXPECT_EQ(arguments.ddp_backend,
+              row.name.find("NVLink") != std::string::npos || row.name.find("NCCL") != std::string::npos
+                  ? "nccl"
+                  : "");
+    // 200 steps of 4 sequences per process, as on the page.
+    EXPECT_EQ(arguments.dummy_num_samples, 200 * 4 * 2);
+    EXPECT_EQ(arguments.per_device_train_batch_size, 4);
+  }
+  EXPECT_EQ(arguments_of(gpu[6].words).zero_stage, 3);
+  EXPECT_EQ(parallel_experiments(ExperimentDevice::kCpu, 4, {}).size(), 5u);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

@@ -1,0 +1,275 @@
+// Runs of several processes that are the stages of a pipeline: they train, evaluate and save like one process, and resume on any
+// number of processes.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/bad_input/binary.h"
+#include "tests/ranks/rank_processes.h"
+#include "tests/support/places.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::vector<double> logged_values(const std::string& output_dir, const std::string& key) {
+  std::istringstream lines(read_file(output_dir + "/log.jsonl"));
+  std::vector<double> values;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line);
+    if (record.contains(key)) values.push_back(record.at(key));
+  }
+  return values;
+}
+
+void expect_within(const std::vector<double>& found, const std::vector<double>& wanted, double relative) {
+  ASSERT_EQ(found.size(), wanted.size());
+  ASSERT_FALSE(wanted.empty());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "record " << i;
+}
+
+// Sums in another order differ by some roundings of fp32, which the weights carry on, as in ranks_test.cc.
+constexpr double kRelative = 1e-5;
+
+std::string fixture(const std::string& name) {
+  return place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "/src/io/data/fixtures/clm/" + name;
+}
+
+// Returns the words of a run with these numbers of stages and of processes. A step has `batches` micro-batches in all.
+Words pipeline_words(Words words, const std::string& run, int stages, int processes, int batches, int steps,
+                     const Words& more) {
+  words.insert(words.begin(), "train");
+  const int accumulation = batches / (processes / stages);
+  words.insert(words.end(), {"--use_cpu",
+                             "--num_threads",
+                             "1",
+                             "--output_dir",
+                             run,
+                             "--nproc_per_node",
+                             std::to_string(processes),
+                             "--pp_size",
+                             std::to_string(stages),
+                             "--gradient_accumulation_steps",
+                             std::to_string(accumulation),
+                             "--max_steps",
+                             std::to_string(steps),
+                             "--logging_steps",
+                             "1",
+                             "--learning_rate",
+                             "0.05",
+                             "--lr_scheduler_type",
+                             "constant",
+                             "--per_device_train_batch_size",
+                             "2"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// A classifier with dropout on random data, and a language model whose head reads the table of words.
+Words classifier_words(const TestFolder& folder) {
+  std::filesystem::create_directories(folder.path("classifier"));
+  std::ofstream(folder.path("classifier/config.json"))
+      << R"({"model_type": "bert", "vocab_size": 150, "hidden_size": 16, "num_hidden_layers": 4,
+    "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": 32, "num_labels": 3})";
+  return {"--config_name",       folder.path("classifier"),
+          "--dataset_name",      "dummy",
+          "--dummy_num_samples", "22",
+          "--dummy_seq_length",  "12"};
+}
+Words language_words() {
+  return {"--config_name",      "gpt2",
+          "--config_overrides", "n_layer=4,n_embd=16,n_head=2,vocab_size=420,n_positions=64",
+          "--problem_type",     "causal_lm",
+          "--train_file",       fixture("lines.txt"),
+          "--tokenizer_name",   fixture("plain"),
+          "--block_size",       "16"};
+}
+
+std::string run_or_fail(const Words& words, const TestFolder& folder) {
+  const ProcessResult result = run_plimsoll(words, folder.path("log"));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  return result.output;
+}
+
+void expect_same_file(const std::string& a, const std::string& b, const std::string& file) {
+  const std::string bytes = read_file(a + file);
+  EXPECT_FALSE(bytes.empty()) << a << file;
+  EXPECT_TRUE(read_file(b + file) == bytes) << file << " of " << a << " and " << b;
+}
+
+// Every stage computes with the same kernels in the same order as one process, and without clipping the update does not read the norm,
+// so that weights and states have the same bits.
+TEST(PipelineRuns, AClassifierHasTheBitsOfOneProcess) {
+  const TestFolder folder("pipeline_bits");
+  const Words model = classifier_words(folder);
+  const Words more{"--optim",      "adamw_torch", "--max_grad_norm",   "0",
+                   "--save_steps", "2",           "--save_only_model", "False"};
+  const std::string one = folder.path("one");
+  run_or_fail(pipeline_words(model, one, 1, 1, 4, 4, more), folder);
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    for (const int stages : {2, 4}) {
+      SCOPED_TRACE(schedule + ", " + std::to_string(stages) + " stages");
+      const std::string run = folder.path(schedule + std::to_string(stages));
+      Words with_schedule = more;
+      with_schedule.insert(with_schedule.end(), {"--pipeline_schedule", schedule});
+      run_or_fail(pipeline_words(model, run, stages, stages, 4, 4, with_schedule), folder);
+      EXPECT_EQ(logged_values(run, "loss"), logged_values(one, "loss"));
+      expect_within(logged_values(run, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
+      EXPECT_EQ(logged_values(run, "epoch"), logged_values(one, "epoch"));
+      for (const std::string checkpoint : {"/checkpoint-2", "/checkpoint-4"}) {
+        for (const std::string file : {"/model.safetensors", "/optimizer.safetensors"})
+          expect_same_file(run, one, checkpoint + file);
+      }
+      expect_same_file(run, one, "/model.safetensors");
+    }
+  }
+}
+
+TEST(PipelineRuns, ALanguageModelMakesTheStepsOfOneProcess) {
+  const TestFolder folder("pipeline_language");
+  const Words more{"--optim", "sgd", "--optim_args", "momentum=0.9", "--max_grad_norm", "0.5"};
+  const std::string one = folder.path("one");
+  run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, 6, more), folder);
+  struct Shape {
+    int stages, processes;
+  };
+  for (const Shape& shape : {Shape{2, 2}, Shape{4, 4}, Shape{2, 4}}) {
+    SCOPED_TRACE(std::to_string(shape.stages) + " stages, " + std::to_string(shape.processes) + " processes");
+    const std::string run = folder.path(std::to_string(shape.stages) + "_" + std::to_string(shape.processes));
+    run_or_fail(pipeline_words(language_words(), run, shape.stages, shape.processes, 4, 6, more), folder);
+    expect_within(logged_values(run, "loss"), logged_values(one, "loss"), kRelative);
+    expect_within(logged_values(run, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
+  }
+}
+
+// Checkpoints have whole weights and states, so that the next part of a run may have any number of stages.
+TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
+  const TestFolder folder("pipeline_resume");
+  const Words more{"--optim",
+                   "sgd",
+                   "--optim_args",
+                   "momentum=0.9",
+                   "--save_steps",
+                   "1",
+                   "--save_only_model",
+                   "False",
+                   "--resume_from_checkpoint",
+                   "True"};
+  const std::string one = folder.path("one"), several = folder.path("several");
+  run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, 8, more), folder);
+  struct Shape {
+    int stages, processes;
+  };
+  int steps = 2;
+  for (const Shape& shape : {Shape{1, 1}, Shape{2, 2}, Shape{2, 4}, Shape{4, 4}}) {
+    run_or_fail(pipeline_words(language_words(), several, shape.stages, shape.processes, 4, steps, more),
+                folder);
+    steps += 2;
+  }
+  expect_within(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
+  expect_within(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
+}
+
+// The last stage computes the outputs, and rank 0 writes them.
+TEST(PipelineRuns, EvaluateLikeOneProcess) {
+  const TestFolder folder("pipeline_evaluate");
+  const std::string model = write_tiny_model(folder);
+  const std::string rows = write_uneven_rows(folder, 23);
+  const Words words{"--config_name",
+                    model,
+                    "--tokenizer_name",
+                    model,
+                    "--train_file",
+                    rows,
+                    "--validation_file",
+                    rows,
+                    "--test_file",
+                    rows,
+                    "--eval_strategy",
+                    "steps",
+                    "--eval_steps",
+                    "1",
+                    "--per_device_eval_batch_size",
+                    "4"};
+  const Words more{"--optim", "sgd", "--max_grad_norm", "0"};
+  const std::string one = folder.path("one");
+  run_or_fail(pipeline_words(words, one, 1, 1, 4, 3, more), folder);
+  struct Shape {
+    int stages, processes;
+  };
+  for (const Shape& shape : {Shape{2, 2}, Shape{2, 4}}) {
+    const std::string run = folder.path(std::to_string(shape.processes));
+    run_or_fail(pipeline_words(words, run, shape.stages, shape.processes, 4, 3, more), folder);
+    expect_within(logged_values(run, "eval_loss"), logged_values(one, "eval_loss"), kRelative);
+    EXPECT_EQ(logged_values(run, "eval_accuracy"), logged_values(one, "eval_accuracy"));
+    expect_same_file(run, one, "/predict_results.txt");
+  }
+}
+
+// Each refusal names the argument, the reason, and what to do.
+TEST(PipelineRuns, RefuseWhatTheyCannotDo) {
+  const TestFolder folder("pipeline_refused");
+  struct Refusal {
+    Words more;
+    std::string text;
+  };
+  const std::vector<Refusal> refusals{
+      {{"--nproc_per_node", "8", "--pp_size", "8"}, "--pp_size 8: the model has 4 layers"},
+      {{"--nproc_per_node", "3", "--pp_size", "2"}, "--pp_size 2: 3 processes (--nproc_per_node x --nnodes)"},
+      {{"--nproc_per_node", "4", "--pp_size", "2", "--tp_size", "2"},
+       "are not in this version; give one of them"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--zero_stage", "1"},
+       "--pp_size 2 divides the model by layers"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--lora_r", "4"}, "--pp_size 2: adapters (--lora_r)"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--freeze", "*embeddings*"},
+       "--pp_size 2: a stage whose weights"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--recompute", "selective"},
+       "--pp_size 2: each stage would choose"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--optimizer_in_backward", "--max_grad_norm", "0"},
+       "--pp_size 2 needs the norm"}};
+  for (const Refusal& refusal : refusals) {
+    Words words = classifier_words(folder);
+    words.insert(words.begin(), "plan");
+    words.insert(words.end(), {"--use_cpu"});
+    words.insert(words.end(), refusal.more.begin(), refusal.more.end());
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find(refusal.text), std::string::npos) << result.output;
+  }
+}
+
+// The plan shows every stage, and the arena of each rank is the one that its plan states.
+TEST(PipelineRuns, ThePlanShowsEveryStage) {
+  const TestFolder folder("pipeline_plan");
+  Words words = classifier_words(folder);
+  words.insert(words.begin(), "plan");
+  words.insert(words.end(), {"--use_cpu", "--num_threads", "1", "--nproc_per_node", "4", "--pp_size", "4",
+                             "--gradient_accumulation_steps", "8", "--json", folder.path("plan.json")});
+  const std::string output = run_or_fail(words, folder);
+  EXPECT_NE(output.find("stages of the pipeline, MiB"), std::string::npos) << output;
+  EXPECT_NE(output.find("schedule 1f1b: a step of 8 micro-batches takes about"), std::string::npos) << output;
+  const nlohmann::json plan = nlohmann::json::parse(read_file(folder.path("plan.json")));
+  const nlohmann::json& stages = plan.at("pipeline").at("stages");
+  ASSERT_EQ(stages.size(), 4u);
+  int64_t layers = 0, most = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(stages[i].at("micro_batches_held"), 4 - static_cast<int64_t>(i));
+    EXPECT_EQ(stages[i].at("first_layer"), layers);
+    layers += stages[i].at("layers").get<int64_t>();
+    most = std::max(most, stages[i].at("total_bytes").get<int64_t>());
+  }
+  EXPECT_EQ(layers, 4);
+  // The plan that is shown is that of the stage which needs the most memory.
+  EXPECT_EQ(plan.at("total_bytes"), most);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

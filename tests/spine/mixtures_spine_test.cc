@@ -1,0 +1,101 @@
+// Random mixtures of what ranks can do together: data, tensor and pipeline parallelism, ZeRO, accumulation, sizes of buckets, orders of
+// queues, recomputation, optimizers, clipping, on several architectures. Each makes the steps of one rank, within the bound of the roundings.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "tests/spine/mesh_run.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::ExpectedSteps;
+using testing::MeshCase;
+using testing::MeshResult;
+using testing::TinyCase;
+
+constexpr int kMixtures = 100;
+constexpr int64_t kBatches = 4;  // micro-batches of a step of all ranks
+
+struct Mixture {
+  std::string text;
+  TinyCase test;
+  MeshCase ranks;
+};
+
+class Draw {
+ public:
+  explicit Draw(uint32_t seed) : random_(seed) {}
+  template <typename T>
+  T of(const std::vector<T>& values) {
+    return values[random_() % values.size()];
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+Mixture mixture(uint32_t seed) {
+  Draw draw(seed);
+  Mixture mixed;
+  TinyCase& test = mixed.test;
+  test.dtype = DType::kF64;
+  test.reference_kernels = true;
+  test.heads = 4;
+  test.layers = 4;
+  test.model_type = draw.of<std::string>({"bert", "gpt2", "llama"});
+  if (test.model_type != "bert") test.problem_type = ProblemType::kCausalLm;
+  if (test.model_type == "llama") {
+    test.hidden_act = "silu";
+    test.decoder.num_key_value_heads = 4;
+  }
+  test.optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9, .max_grad_norm = 0.0};
+  test.recompute.policy =
+      draw.of<RecomputePolicy>({RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull});
+  MeshCase& ranks = mixed.ranks;
+  ranks.mesh.size = draw.of<int>({2, 4});
+  const std::string kind = draw.of<std::string>({"data", "tensor", "pipeline", "zero"});
+  const int size = draw.of<int>({2, ranks.mesh.size});
+  if (kind == "tensor") ranks.mesh.tensor_size = size;
+  if (kind == "pipeline") ranks.mesh.pipeline_size = size;
+  if (kind == "zero") {
+    ranks.zero_stage = draw.of<ZeroStage>({ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights});
+    ranks.keeps_gathered = ranks.zero_stage == ZeroStage::kWeights && draw.of<int>({0, 1}) == 1;
+  }
+  if (draw.of<int>({0, 1}) == 1) test.optimizer = {.epsilon = 1e-3, .max_grad_norm = 0.5};
+  ranks.schedule =
+      draw.of<PipelineSchedule>({PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward});
+  ranks.bucket_bytes = draw.of<int64_t>({1, 2048, 1 << 20});
+  ranks.late = draw.of<int>({0, 1}) == 1;
+  mixed.text = fmt::format(
+      "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group, {} stages, ZeRO {}{}, buckets of {} "
+      "bytes, "
+      "recompute {}, {}{}",
+      seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size, ranks.mesh.pipeline_size,
+      static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "", ranks.bucket_bytes,
+      recompute_policy_name(test.recompute.policy),
+      test.optimizer.max_grad_norm > 0 ? "AdamW, clipping" : "SGD", ranks.late ? ", late" : "");
+  return mixed;
+}
+
+TEST(Mixtures, MakeTheStepsOfOneRank) {
+  std::map<std::string, ExpectedSteps> expected;  // by what determines the steps of one rank
+  double share = 0;
+  for (uint32_t seed = 1; seed <= kMixtures; ++seed) {
+    const Mixture mixed = mixture(seed);
+    SCOPED_TRACE(mixed.text);
+    const std::string key =
+        mixed.test.model_type + (mixed.test.optimizer.max_grad_norm > 0 ? " AdamW" : " SGD");
+    auto found = expected.find(key);
+    if (found == expected.end()) found = expected.emplace(key, ExpectedSteps(mixed.test, kBatches)).first;
+    const std::vector<MeshResult> results = results_of(mixed.test, mixed.ranks, kBatches);
+    expect_equal_ranks(results);
+    share = std::max(share, found->second.check(joined(results, mixed.ranks.mesh)));
+    if (HasFailure()) break;
+  }
+  RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
+}
+
+}  // namespace
+}  // namespace plimsoll

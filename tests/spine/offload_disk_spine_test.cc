@@ -1,0 +1,229 @@
+// Optimizer states in a file on a disk: the same bits as without it whenever transfers run, what a plan states about them, and
+// disks that fail.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "base/disk_transfer.h"
+#include "base/file_fault.h"
+#include "graph/analysis/analysis.h"
+#include "graph/ops/update.h"
+#include "plan/anatomy/anatomy.h"
+#include "plan/anatomy/disk_use.h"
+#include "tests/spine/offload_case.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinySteps;
+
+// Returns the position of the op that writes a value.
+uint32_t position_of(const Graph& graph, ValueId id) {
+  return static_cast<uint32_t>(index_of(graph.value(id).producer));
+}
+
+// On a GPU the transfers pass through pinned buffers.
+TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
+  const test::ScratchFolder folder;
+  for (const TinyCase& test : cases()) {
+    SCOPED_TRACE(fmt::format("{} {} accumulated {}", optimizer_row(test.optimizer.kind).name, test.model_type,
+                             test.accumulation));
+    TinySteps without(test, plan_of(test, Kept::kOnDevice));
+    without.steps(1, 4);
+    for (const Kept kept : {Kept::kOnDisk, Kept::kOnDiskForLater, Kept::kOnDiskLate}) {
+      for (const Copies copies : copies_to_try()) {
+        // Its transfers run at about the same time in both ways.
+        if (kept == Kept::kOnDiskLate && copies == Copies::kLate) continue;
+        TinySteps with(test, plan_of(test, kept), on_disk(folder, "states", copies));
+        EXPECT_GT(with.plan.disk_bytes, 0);
+        EXPECT_EQ(with.plan.host_arena_bytes, 0);
+        with.steps(1, 4);
+        expect_equal(with, without);
+      }
+    }
+    EXPECT_EQ(posix_file_system().list(folder.path()).size(), 0u) << "the file is removed at the end";
+  }
+}
+
+TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
+  const TinyCase test;
+  // The writes of the start fill the file with zeros; those after them are of the first step.
+  for (const int error_number : {ENOSPC, EIO}) {
+    MemoryFileSystem memory;
+    FaultyFileSystem faulty(memory);
+    {
+      ExecutorOptions options;
+      options.disk = {.files = &faulty, .path = "states"};
+      TinySteps run(test, plan_of(test, Kept::kOnDiskLate), options);
+      run.steps_alone(1, 1);
+      faulty.fail_from(faulty.num_calls() + 3, error_number);
+      try {
+        run.steps_alone(2, 2);
+        FAIL() << "the failure is not reported";
+      } catch (const FileError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kDevice);
+        EXPECT_EQ(error.error_number(), error_number);
+      }
+    }
+    EXPECT_EQ(memory.list("/").size(), 0u);
+  }
+}
+
+// While an update runs, the states of the next one are read and those of the previous one are written, and no further
+// ones: the plan needs memory for those of three updates.
+TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
+  for (const bool in_backward : {false, true}) {
+    TinyCase test;
+    test.optimizer_in_backward = in_backward;
+    if (in_backward) test.optimizer.max_grad_norm = 0.0;
+    const Plan plan = plan_of(test, Kept::kOnDiskLate);
+    const ProgramPlan& program = plan.programs.at(kTrainProgram);
+    const Graph& graph = program.graph;
+    expect_sound(program);
+    expect_apart_in_each_space(plan);
+    // The positions of each update, of the copy that reads its states and of the one that writes them.
+    std::vector<uint32_t> updates, reads, writes;
+    for (uint32_t i = 0; i < graph.ops().size(); ++i) {
+      const Op& op = graph.ops()[i];
+      if (op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == Space::kDisk)
+        writes.push_back(i);
+      if (dynamic_cast<const Update*>(op.def) == nullptr) continue;
+      for (const ValueId id : op.inputs) {
+        if (id == kNoValue || graph.value(id).producer == kNoOp) continue;
+        const uint32_t from = position_of(graph, id);
+        if (graph.ops()[from].def != &copy_op()) continue;
+        updates.push_back(i);
+        reads.push_back(from);
+        break;
+      }
+    }
+    ASSERT_GT(updates.size(), 8u);
+    ASSERT_EQ(writes.size(), updates.size());
+    const auto is_under_way = [&](uint32_t copy, uint32_t position) {
+      return copy < position && position < program.ops[copy].queue_end;
+    };
+    for (size_t k = 1; k + 1 < updates.size(); ++k) {
+      EXPECT_EQ(is_under_way(reads[k + 1], updates[k]),
+                graph.ops()[updates[k]].segment == graph.ops()[updates[k + 1]].segment);
+      EXPECT_EQ(is_under_way(writes[k - 1], updates[k]),
+                graph.ops()[updates[k]].segment == graph.ops()[updates[k - 1]].segment);
+      EXPECT_FALSE(k >= 2 && is_under_way(writes[k - 2], updates[k]));
+      EXPECT_FALSE(k + 2 < updates.size() && reads[k + 2] < updates[k]);
+    }
+  }
+}
+
+// Every byte on the disk is that of a state, in whole blocks, and each is read and written once per step.
+TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
+  const TinyCase test;
+  const Plan plan = plan_of(test, Kept::kOnDiskLate), without = plan_of(test, Kept::kOnDevice);
+  int64_t blocks = 0, bytes = 0, end = 0;
+  for (const PersistentBuffer& buffer : without.persistent) {
+    if (buffer.storage != Storage::kOptimizerState) continue;
+    const int64_t exact = buffer.elements() * dtype_bytes(buffer.type.dtype);
+    bytes += exact;
+    blocks += rounded_up_to_blocks(exact);
+  }
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    EXPECT_EQ(buffer.space == Space::kDisk, buffer.storage == Storage::kOptimizerState) << buffer.name;
+    if (buffer.space != Space::kDisk) continue;
+    EXPECT_EQ(buffer.offset % kBlockBytes, 0);
+    end = std::max(end, buffer.offset + buffer.bytes);
+  }
+  EXPECT_EQ(plan.disk_bytes, blocks);
+  EXPECT_EQ(end, blocks);
+  const DiskUse use = disk_use(plan);
+  EXPECT_EQ(use.stored_bytes, blocks);
+  EXPECT_EQ(use.read_bytes, bytes);
+  EXPECT_EQ(use.written_bytes, bytes);
+  // At the assumed 1.5 GB/s for both directions together.
+  EXPECT_DOUBLE_EQ(use.ms, 2 * static_cast<double>(bytes) / 1.5e6);
+  // An update has at most kFewElements, or a row of more, with two states in fp32; three are in memory, at multiples of 64.
+  int64_t longest_row = kFewElements;
+  for (const WeightSpec& spec : plan.weights)
+    longest_row =
+        std::max(longest_row, spec.shape.size() > 1 ? spec.elements() / spec.shape[0] : spec.elements());
+  EXPECT_GT(use.staging_bytes, 0);
+  EXPECT_LE(use.staging_bytes, 3 * 2 * 4 * (longest_row + 16));
+  EXPECT_EQ(use.buffers_bytes, 9 * kTransferPieceBytes) << "one per thread and one for checkpoints";
+  EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.constant_bytes())
+      << "the file is not part of the memory";
+  for (const ModuleMemory& module : module_memory(plan)) EXPECT_EQ(module.state_bytes, 0) << module.module;
+}
+
+// The number of transfers from or to the disk in a segment of a step.
+int64_t num_transfers(const Plan& plan, Segment segment) {
+  const ProgramPlan& program = plan.programs.at(kTrainProgram);
+  int64_t count = 0;
+  for (size_t i = 0; i < program.ops.size(); ++i)
+    count += program.ops[i].uses_disk && program.graph.ops()[i].segment == segment ? 1 : 0;
+  return count;
+}
+
+// States are read into the memory that activations free during the backward pass, as far as it takes to read them, and the last
+// ones are written during the next forward pass. This takes a twentieth of the transient memory at most. The norm of all
+// gradients is needed before the first update, so that nothing is written in the backward pass.
+TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
+  TinyCase test;
+  PlanRequest request = plan_of(test, Kept::kOnDisk).request;
+  request.batches.train = request.batches.evaluate = {.tokens = 512, .sequences = 32, .longest = 16};
+  // A disk that transfers the states in a part of a tiny model's step.
+  request.disk = {.read_gb_per_s = 400, .write_gb_per_s = 400, .both_gb_per_s = 400, .date = "2026-11-27"};
+  const Plan early = build_plan(request);
+  request.offload.early_states = false;
+  const Plan late = build_plan(request);
+  const ProgramPlan& program = early.programs.at(kTrainProgram);
+  expect_sound(program);
+  expect_apart_in_each_space(early);
+  EXPECT_EQ(num_transfers(late, Segment::kBackward) + num_transfers(late, Segment::kForward), 0);
+  EXPECT_GT(num_transfers(early, Segment::kBackward), 0);
+  for (uint32_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.graph.ops()[i];
+    EXPECT_FALSE(op.segment == Segment::kBackward && writes_disk(program.graph, op)) << i;
+    EXPECT_FALSE(op.segment == Segment::kForward && reads_disk(program.graph, op)) << i;
+  }
+  const int64_t late_bytes = late.programs.at(kTrainProgram).transient_bytes;
+  EXPECT_LE(program.transient_bytes, late_bytes + late_bytes / 20);
+  const DiskUse use = disk_use(early);
+  EXPECT_EQ(use.read_bytes, disk_use(late).read_bytes);
+  EXPECT_EQ(use.written_bytes, disk_use(late).written_bytes);
+  EXPECT_GT(use.staging_bytes, disk_use(late).staging_bytes);
+}
+
+// A limit of the memory that is larger than a plan needs makes steps faster: more states are in memory from the backward pass of
+// one step to the forward pass of the next.
+TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
+  // A model of many parameters and a batch of few tokens: the peak is at the end of the backward pass, where all gradients are in
+  // memory.
+  TinyCase test;
+  test.hidden = 1024;
+  PlanRequest request = testing::tiny_request(test, {.tokens = 8, .sequences = 1, .longest = 8});
+  request.update.offload_states = request.update.states_on_disk = true;
+  request.passes.disabled.insert("updates_at_use");
+  request.disk = {.read_gb_per_s = 400, .write_gb_per_s = 400, .both_gb_per_s = 400, .date = "2026-11-27"};
+  const Plan plan = build_plan(request);
+  const int64_t spare = disk_use(plan).read_bytes / 2;
+  request.memory_limit_bytes = plan.total_bytes() + spare;
+  const Plan roomy = build_plan(request);
+  EXPECT_TRUE(roomy.fits());
+  EXPECT_GT(disk_use(roomy).staging_bytes, disk_use(plan).staging_bytes)
+      << spare << " bytes below the limit, states of " << 2 * spare;
+  EXPECT_GT(roomy.total_bytes(), plan.total_bytes());
+  EXPECT_GT(num_transfers(roomy, Segment::kForward), 0);
+  request.memory_limit_bytes = plan.total_bytes();
+  EXPECT_EQ(build_plan(request).total_bytes(), plan.total_bytes());
+}
+
+// Threads of the host make the transfers, which a captured segment cannot start.
+TEST(OffloadToDisk, SegmentsWithTransfersAreNotCaptured) {
+  const Plan plan = plan_of(TinyCase{}, Kept::kOnDiskLate);
+  const ProgramPlan& program = plan.programs.at(kTrainProgram);
+  EXPECT_TRUE(program.is_captured(Segment::kForward));
+  EXPECT_TRUE(program.is_captured(Segment::kBackward));
+  EXPECT_FALSE(program.is_captured(Segment::kOptimizer));
+}
+
+}  // namespace
+}  // namespace plimsoll
