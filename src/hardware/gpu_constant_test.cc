@@ -68,5 +68,22 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
   }
 }
 
+// Arenas of runs on two GPUs, and what NVML reported beyond the memory that runs on one GPU of the same card hold outside their arenas:
+// GPT-2, BERT-large and TinyLlama in two divisions, and a Llama of 9.8B parameters.
+TEST(GpuConstant, MappingAnArenaNeedsAFivehundredTwelfthOfIt) {
+  struct Measured {
+    double arena_gib, mib;
+  };
+  for (const Measured& measured : {Measured{3.0, 6}, Measured{4.6, 3}, Measured{6.5, 9}, Measured{11.2, 20},
+                                   Measured{11.3, 22}, Measured{19.4, 39}, Measured{65.7, 125}}) {
+    const double planned =
+        static_cast<double>(peer_mapping_bytes(static_cast<int64_t>(measured.arena_gib * 1024 * kMiB))) /
+        kMiB;
+    EXPECT_GE(planned, measured.mib - 1) << measured.arena_gib;
+    EXPECT_LE(planned, measured.mib + 8) << measured.arena_gib;
+  }
+  EXPECT_EQ(peer_mapping_bytes(513), 2);
+}
+
 }  // namespace
 }  // namespace plimsoll

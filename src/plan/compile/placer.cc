@@ -143,9 +143,9 @@ int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
 }
 
 // Returns the memory that the connections of a GPU with those of other ranks need.
-int64_t communicator_bytes(const RankOptions& ranks) {
-  const auto of_axis = [](int64_t size, bool maps_peers) {
-    return maps_peers ? (size - 1) * kPeerMappingBytes : size > 1 ? kNcclBytes : 0;
+int64_t communicator_bytes(const RankOptions& ranks, int64_t arena_bytes) {
+  const auto of_axis = [&](int64_t size, bool maps_peers) {
+    return maps_peers ? (size - 1) * peer_mapping_bytes(arena_bytes) : size > 1 ? kNcclBytes : 0;
   };
   return of_axis(ranks.data_size(), ranks.maps_peers) + of_axis(ranks.tensor_size, ranks.tensor_maps_peers);
 }
@@ -160,7 +160,7 @@ void Placer::add_constants() {
   if (plan_.is_on_gpu()) {
     plan_.gpu_constant = captured_graphs(plan_);
     plan_.gpu_constant.context_bytes = plan_.request.device.gpu.constant_bytes;
-    plan_.gpu_constant.communicator_bytes = communicator_bytes(plan_.request.ranks);
+    plan_.gpu_constant.communicator_bytes = communicator_bytes(plan_.request.ranks, plan_.arena_bytes);
   }
   if (plan_.request.async_save && plan_.trains()) {
     plan_.host.checkpoint_bytes = checkpoint_share_bytes(plan_);
