@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "tests/spine/mesh_run.h"
@@ -15,7 +16,12 @@ using testing::MeshCase;
 using testing::MeshResult;
 using testing::TinyCase;
 
-constexpr int kMixtures = 100;
+// PLIMSOLL_MIXTURES sets another number of mixtures; spine_mixtures_long_test runs 100.
+int num_mixtures() {
+  const char* text = std::getenv("PLIMSOLL_MIXTURES");
+  return text == nullptr ? 12 : std::stoi(text);
+}
+
 constexpr int64_t kBatches = 4;  // micro-batches of a step of all ranks
 
 struct Mixture {
@@ -82,7 +88,8 @@ Mixture mixture(uint32_t seed) {
 TEST(Mixtures, MakeTheStepsOfOneRank) {
   std::map<std::string, ExpectedSteps> expected;  // by what determines the steps of one rank
   double share = 0;
-  for (uint32_t seed = 1; seed <= kMixtures; ++seed) {
+  const auto count = static_cast<uint32_t>(num_mixtures());
+  for (uint32_t seed = 1; seed <= count; ++seed) {
     const Mixture mixed = mixture(seed);
     SCOPED_TRACE(mixed.text);
     const std::string key =
