@@ -13,6 +13,7 @@
 #include "metrics/metrics.h"
 #include "plan/search/suggest.h"
 #include "run/device_choice.h"
+#include "run/states_folder.h"
 #include "tasks/task.h"
 #include "train/run_reports.h"
 #include "train/speed.h"
@@ -114,6 +115,10 @@ Trainer::Trainer(Arguments arguments, const TrainerParts& parts, Task task, cons
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
   const Plan& plan = impl_->session.plan();
+  // A dry run refuses what start() would refuse.
+  if (arguments.dry_run)
+    require_states_folder(plan, impl_->session.setup().arguments, posix_file_system(), 0,
+                          arguments.nproc_per_node);
   std::optional<int64_t> free_bytes;
   if (!plan.is_on_gpu()) {
     const MachineMemory memory = machine_memory();

@@ -123,7 +123,7 @@ Tensors figures_of(const MeshResult& result) {
 
 void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
   using Shared = ThreadCommunicator::Shared;
-  // What the ranks of a group share, by the first rank of the group along an axis.
+  // The memory that the ranks of a group share, by the first rank of the group along an axis.
   std::map<std::pair<MeshAxis, int>, std::unique_ptr<Shared>> groups;
   const bool has_ends = mesh.pipeline_size > 1;
   const auto axes_of = [&](int rank) {
@@ -231,7 +231,7 @@ ExpectedSteps::ExpectedSteps(const TinyCase& test, int64_t batches)
       bounds_[name] = std::max(bounds_[name], largest(values, exact.at(name)));
   }
   constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
-  // Of two orders, in products with weights and in attention.
+  // There are effects of two orders, in products with weights and in attention.
   constexpr double kEffects = 2 * 2 * (2 * kMeshSteps + 1);
   const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
                        unit_roundoff(DType::kF64) / kChange;

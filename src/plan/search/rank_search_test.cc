@@ -115,7 +115,7 @@ TEST(RankSearch, TheBoundIsBelowEveryPlan) {
 }
 
 // The weights, gradients and states of BERT-large in fp32 are 16 bytes per parameter, 5.0 GiB, so that a limit of 4 GiB excludes
-// stage 0 without a plan; 64 ranks that divide everything need little.
+// ranks that divide nothing without a plan; 64 ranks that divide everything need little.
 TEST(RankSearch, DivisionsThatCannotFitAreNotPlanned) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 32);
   request.device = gpu_request().device;
@@ -126,7 +126,7 @@ TEST(RankSearch, DivisionsThatCannotFitAreNotPlanned) {
   const RankSearch search = search_ranks(run, question);
   ASSERT_FALSE(search.answers.empty());
   for (const RankAnswer& answer : search.answers) {
-    EXPECT_NE(answer.division.zero_stage, ZeroStage::kNone);
+    EXPECT_TRUE(answer.division.zero_stage != ZeroStage::kNone || answer.division.tensor_size > 1);
     EXPECT_LE(answer.total_bytes, int64_t{4} << 30);
   }
   EXPECT_GT(search.num_pruned, 0);
