@@ -15,32 +15,6 @@ namespace plimsoll::testing {
 namespace {
 
 constexpr Bucket kMeshBucket{.tokens = 17, .sequences = 3, .longest = 9};
-constexpr double kMeshRate = 0.1;
-
-// Micro-batches differ in size, so that they run in different buckets.
-std::vector<int> lengths_of(int64_t number) {
-  return number % 3 == 1 ? std::vector<int>{4, 7} : std::vector<int>{5, 9, 3};
-}
-
-// Weights do not depend on their order, which differs from stage to stage.
-void fill(Executor& executor, const MeshStart& start) {
-  for (const WeightSpec& spec : executor.plan().weights) {
-    const ValueType type = executor.plan().type_of(spec.name);
-    std::vector<std::byte> bytes(static_cast<size_t>(spec.elements() * dtype_bytes(type.dtype)));
-    const View view{bytes.data(), type.dtype};
-    const auto site = static_cast<uint32_t>(std::hash<std::string>()(spec.name));
-    for (int64_t i = 0; i < spec.elements(); ++i) {
-      const auto at = static_cast<uint64_t>(i);
-      const double noise =
-          (philox_element({.seed = 5, .step = 0, .site = site}, at) / 4294967296.0 - 0.5) * 0.346;
-      const bool is_up = philox_element({.seed = start.seed, .step = 9, .site = site}, at) % 2 == 0;
-      const double value = spec.initializer == Initializer::kOnes ? 1.0 + noise : noise;
-      view.store(i, value * (is_up ? 1.0 + start.perturbation : 1.0 - start.perturbation));
-    }
-    executor.write(spec.name, 0, bytes);
-  }
-  executor.zero_states();
-}
 
 Tensors tensors_of(Executor& executor) {
   Tensors tensors;
@@ -62,7 +36,7 @@ void write_tensors(Executor& executor, const Tensors& tensors) {
 MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mesh, int rank, int64_t batches,
                      const ExecutorOptions& options, const MeshStart& start, int last_step) {
   Executor executor(plan, options);
-  fill(executor, start);
+  fill_by_name(executor, start);
   if (start.tensors != nullptr) write_tensors(executor, *start.tensors);
   MeshResult result;
   const bool is_last_stage = mesh.stage(rank) + 1 == mesh.pipeline_size;
@@ -72,7 +46,7 @@ MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mes
       if (run.micro_batch >= 0) {
         const int64_t number =
             (step - 1) * batches + run.micro_batch * mesh.data_size() + mesh.data_rank(rank);
-        const TinyBatch batch = tiny_batch(test, lengths_of(number), static_cast<uint32_t>(number));
+        const TinyBatch batch = tiny_batch(test, mesh_lengths(number), static_cast<uint32_t>(number));
         executor.stage(kTrainProgram, batch.tensors(train), 3.0 * static_cast<double>(batches),
                        run.micro_batch % train.num_slots);
         executor.set_random(42, number);
@@ -88,10 +62,14 @@ MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mes
     result.norms.push_back(executor.grad_norm());
   }
   if (last_step >= start.first_step) {
-    EXPECT_EQ(executor.high_water_bytes(), plan.arena_bytes);
+    // All ranks have one plan, which has room for the slice of the first one. Those of the last ranks may be smaller.
+    const bool may_be_smaller = plan.request.ranks.zero_stage != ZeroStage::kNone && rank > 0;
+    EXPECT_LE(executor.high_water_bytes(), plan.arena_bytes);
+    EXPECT_TRUE(may_be_smaller || executor.high_water_bytes() == plan.arena_bytes)
+        << executor.high_water_bytes() << " of " << plan.arena_bytes;
   }
   result.tensors = tensors_of(executor);
-  stage(executor, kEvaluateProgram, tiny_batch(test, lengths_of(0), 77), 3.0);
+  stage(executor, kEvaluateProgram, tiny_batch(test, mesh_lengths(0), 77), 3.0);
   executor.run(kEvaluateProgram, Segment::kForward);
   if (!is_last_stage) return result;
   result.evaluation_loss = executor.loss();
@@ -120,6 +98,29 @@ Tensors figures_of(const MeshResult& result) {
 }
 
 }  // namespace
+
+std::vector<int> mesh_lengths(int64_t number) {
+  return number % 3 == 1 ? std::vector<int>{4, 7} : std::vector<int>{5, 9, 3};
+}
+
+void fill_by_name(Executor& executor, const MeshStart& start) {
+  for (const WeightSpec& spec : executor.plan().weights) {
+    const ValueType type = executor.plan().type_of(spec.name);
+    std::vector<std::byte> bytes(static_cast<size_t>(spec.elements() * dtype_bytes(type.dtype)));
+    const View view{bytes.data(), type.dtype};
+    const auto site = static_cast<uint32_t>(std::hash<std::string>()(spec.name));
+    for (int64_t i = 0; i < spec.elements(); ++i) {
+      const auto at = static_cast<uint64_t>(i);
+      const double noise =
+          (philox_element({.seed = 5, .step = 0, .site = site}, at) / 4294967296.0 - 0.5) * 0.346;
+      const bool is_up = philox_element({.seed = start.seed, .step = 9, .site = site}, at) % 2 == 0;
+      const double value = spec.initializer == Initializer::kOnes ? 1.0 + noise : noise;
+      view.store(i, value * (is_up ? 1.0 + start.perturbation : 1.0 - start.perturbation));
+    }
+    executor.write(spec.name, 0, bytes);
+  }
+  executor.zero_states();
+}
 
 void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
   using Shared = ThreadCommunicator::Shared;

@@ -13,6 +13,7 @@
 namespace plimsoll::testing {
 
 inline constexpr int kMeshSteps = 3;
+inline constexpr double kMeshRate = 0.1;  // the learning rate
 
 // How the ranks of a run work together.
 struct MeshCase {
@@ -42,12 +43,18 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 // Returns the plan of a rank for steps of `batches` micro-batches of all ranks.
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches);
 
+// Returns the lengths of the sequences of a micro-batch. Micro-batches differ in size, so that they run in different buckets.
+std::vector<int> mesh_lengths(int64_t number);
+
 struct MeshStart {
   double perturbation = 0.0;  // the relative change of each weight, whose sign is random
   uint32_t seed = 0;
   const Tensors* tensors = nullptr;  // of a run that this one resumes
   int first_step = 1;
 };
+
+// Sets the states to zero, and weights to numbers that depend on their names, because stages of a pipeline have them in other orders.
+void fill_by_name(Executor& executor, const MeshStart& start = {});
 
 // Runs the steps from `start` on, and an evaluation. The peak of each rank's arena has to be that of its plan.
 std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, int64_t batches,

@@ -2,6 +2,7 @@
 // queues, recomputation, optimizers, clipping, on several architectures. Each makes the steps of one rank, within the bound of the roundings.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <random>
@@ -16,10 +17,10 @@ using testing::MeshCase;
 using testing::MeshResult;
 using testing::TinyCase;
 
-// PLIMSOLL_MIXTURES sets another number of mixtures; spine_mixtures_long_test runs 100.
+// PLIMSOLL_MIXTURES sets another number of mixtures.
 int num_mixtures() {
   const char* text = std::getenv("PLIMSOLL_MIXTURES");
-  return text == nullptr ? 12 : std::stoi(text);
+  return text == nullptr ? 100 : std::stoi(text);
 }
 
 constexpr int64_t kBatches = 4;  // micro-batches of a step of all ranks

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -235,9 +236,16 @@ class CpuBackend final : public ExecutorBackend {
       queued.run();
       if (disk_) disk_->wait_for_all();
     };
+    // A queue runs its ops in the order in which they were enqueued, so that those before one that is waited for end, too.
     const auto finish = [&](uint32_t position) {
+      std::array<size_t, kNumQueues> num_ending{};
+      for (size_t i = 0; i < under_way.size(); ++i) {
+        const OpPlan& plan = program.plan->ops[under_way[i]->index];
+        if (plan.queue_end <= position) num_ending[index_of(plan.queue)] = i + 1;
+      }
+      size_t i = 0;
       std::erase_if(under_way, [&](const BoundOp* queued) {
-        if (program.plan->ops[queued->index].queue_end > position) return false;
+        if (i++ >= num_ending[index_of(program.plan->ops[queued->index].queue)]) return false;
         run_queued(*queued);
         return true;
       });
