@@ -186,7 +186,8 @@ std::vector<Case> settings_files() {
        [](const Ground&) {
          return Words{"completion", "bash"};
        }},
-      words("BenchOfNothing", 2, {"bench: give --experiments, or --sweep"}, {"bench", "--seed", "1"}),
+      words("BenchOfNothing", 2, {"bench: give --experiments, or --parallel, or --sweep"},
+            {"bench", "--seed", "1"}),
       words("LinksOfOneProcess", 2,
             {"bench: --links: links are measured between processes", "--nproc_per_node 2"},
             {"bench", "--links", "--use_cpu"}),
@@ -198,7 +199,7 @@ std::vector<Case> settings_files() {
             {"bench", "--links", "--seconds", "0", "--use_cpu", "--nproc_per_node", "2"}),
       words("SecondsWithoutLinks", 2, {"bench: --seconds has no effect without --links"},
             {"bench", "--experiments", "--seconds", "1"}),
-      words("LinksAndMore", 2, {"bench: give --experiments, or --sweep"},
+      words("LinksAndMore", 2, {"bench: give --experiments, or --parallel, or --sweep"},
             {"bench", "--links", "--calibrate"}),
       words("DiskOfNoFolder", 2, {"bench: --disk /nowhere: '/nowhere' does not exist"},
             {"bench", "--disk", "/nowhere"}),
