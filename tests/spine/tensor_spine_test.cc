@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "device/comm/testing/thread_communicator.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "kernels/element_wise/rounding.h"
+#include "tests/spine/mesh_run.h"
 #include "tests/spine/plan_grid.h"
 #include "tests/spine/tiny_run.h"
 
 namespace plimsoll {
 namespace {
 
-using testing::ThreadCommunicator;
+using testing::run_on_mesh;
 using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 9, 3};
@@ -31,29 +31,6 @@ struct NamedCase {
   std::string name;
   TinyCase test;
 };
-
-// Runs `work` once per rank of a mesh, each in its own thread.
-void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
-  ThreadCommunicator::Shared all(mesh.size);
-  std::vector<std::unique_ptr<ThreadCommunicator::Shared>> groups[2];
-  for (int i = 0; i < mesh.tensor_size; ++i)
-    groups[0].push_back(std::make_unique<ThreadCommunicator::Shared>(mesh.data_size()));
-  for (int i = 0; i < mesh.data_size(); ++i)
-    groups[1].push_back(std::make_unique<ThreadCommunicator::Shared>(mesh.tensor_size));
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(mesh.size));
-  for (int rank = 0; rank < mesh.size; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto data_rank = static_cast<size_t>(mesh.data_rank(rank));
-      const auto tensor_rank = static_cast<size_t>(mesh.tensor_rank(rank));
-      ThreadCommunicator ranks(all, rank);
-      ThreadCommunicator data(*groups[0][tensor_rank], mesh.data_rank(rank));
-      ThreadCommunicator tensor(*groups[1][data_rank], mesh.tensor_rank(rank));
-      work(rank, {.ranks = &ranks, .data = {.ranks = &data}, .tensor = {.ranks = &tensor}});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
