@@ -42,12 +42,31 @@ class GpuCommunicator {
   virtual void require_all_ranks() = 0;
 };
 
+// Messages from the GPU of a stage of a pipeline to those of the stages before and after it. They are enqueued on a stream like
+// kernels, but must not be captured into a CUDA graph. Messages in one direction never wait for those in the other one.
+// Thread-safety: as GpuCommunicator.
+class GpuMessages {
+ public:
+  virtual ~GpuMessages() = default;
+  // Enqueues: waits until the stage `to` has received the message before, copies x into `room`, and starts to send `room`, which must
+  // not change until the next send to this stage. The work that follows on the stream does not wait for the receiver. Errors:
+  // kDevice, naming the rank that failed.
+  virtual void send(ConstView x, View room, int64_t bytes, int to, CudaStream stream) = 0;
+  // Enqueues: receives the next message from the stage `from`. Errors: as send().
+  virtual void receive(View y, int64_t bytes, int from, CudaStream stream) = 0;
+  // Waits on the host until everything that was sent has been received.
+  virtual void wait_until_received() = 0;
+  // Has to be called before received values are used, like GpuCommunicator::require_all_ranks(). Errors: kDevice.
+  virtual void require_all_ranks() = 0;
+};
+
 // The connections of a rank along an axis of the mesh. On GPUs there is, besides that between the processes, one of the two between
-// the GPUs, unless the axis has one rank.
+// the GPUs, unless the axis has one rank. Along a pipeline without mapped memory there are also connections for messages.
 struct AxisConnections {
   Communicator* ranks = nullptr;
   GpuCommunicator* gpus = nullptr;
   PeerMemory* peers = nullptr;
+  GpuMessages* messages = nullptr;
 };
 
 // The connections of a rank to the others. A run of one rank has none, and a run has none along axes that its mesh does not have.
@@ -75,13 +94,16 @@ struct RankConnections {
     for_each_axis([](const AxisConnections& axis) {
       if (axis.gpus != nullptr) axis.gpus->require_all_ranks();
       if (axis.peers != nullptr) axis.peers->require_all_ranks();
+      if (axis.messages != nullptr) axis.messages->require_all_ranks();
     });
   }
   // Call PeerMemory::map() and unmap() along each axis whose GPUs map each other's memory.
   void map_peers(std::byte* memory, int64_t bytes) const {
-    for_each_axis([&](const AxisConnections& axis) {
-      if (axis.peers != nullptr) axis.peers->map(memory, bytes);
-    });
+    const auto map = [&](const AxisConnections& axis, PeerMemory::BlockSizes sizes) {
+      if (axis.peers != nullptr) axis.peers->map(memory, bytes, sizes);
+    };
+    for (const AxisConnections* axis : {&data, &tensor}) map(*axis, PeerMemory::BlockSizes::kEqual);
+    for (const AxisConnections* axis : {&pipeline, &ends}) map(*axis, PeerMemory::BlockSizes::kDifferent);
   }
   void unmap_peers() const {
     for_each_axis([](const AxisConnections& axis) {
@@ -100,5 +122,10 @@ struct RankConnections {
 // calls it. `ranks` has to outlive the result. `uuid`: that of the GPU, by which two ranks on one GPU are recognised.
 // Errors: kDevice if NCCL cannot be opened or fails; kUsage if two ranks have the same GPU.
 std::unique_ptr<GpuCommunicator> connect_gpus(Communicator& ranks, int gpu_ordinal, const std::string& uuid);
+
+// Connects the GPU of this process with those of the stages before and after it through NCCL. Every rank of `stages`, the stages of a
+// pipeline in their order, calls it. `stages` has to outlive the result and has no other function on failure. Errors: as
+// connect_gpus().
+std::unique_ptr<GpuMessages> connect_messages(Communicator& stages, int gpu_ordinal);
 
 }  // namespace plimsoll

@@ -51,6 +51,8 @@ NcclLibrary open_library() {
   find(library, nccl.all_gather, "ncclAllGather");
   find(library, nccl.reduce, "ncclReduce");
   find(library, nccl.broadcast, "ncclBroadcast");
+  find(library, nccl.send, "ncclSend");
+  find(library, nccl.receive, "ncclRecv");
   find(library, nccl.group_start, "ncclGroupStart");
   find(library, nccl.group_end, "ncclGroupEnd");
   find(library, nccl.error_string, "ncclGetErrorString");

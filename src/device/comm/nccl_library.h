@@ -53,6 +53,10 @@ struct NcclLibrary {
                 NcclHandle comm, CudaStream stream) = nullptr;
   int (*broadcast)(const void* from, void* to, size_t count, NcclType type, int root, NcclHandle comm,
                    CudaStream stream) = nullptr;
+  int (*send)(const void* from, size_t count, NcclType type, int peer, NcclHandle comm,
+              CudaStream stream) = nullptr;
+  int (*receive)(void* to, size_t count, NcclType type, int peer, NcclHandle comm,
+                 CudaStream stream) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
   const char* (*error_string)(int result) = nullptr;

@@ -32,9 +32,15 @@ BatchMemOp batch_mem_op() {
 }
 
 // A block of memory that all processes of the run on this machine share and that the GPUs write and read. Each mark has a
-// cache line of its own.
+// cache line of its own, and is 0 at first.
 class SharedMarks {
  public:
+  // By its marks a rank tells another one that it has reached a point of an operation, that a message to the other rank is complete,
+  // or that this message has not been taken yet.
+  enum class Mark : uint8_t { kBegin, kMiddle, kEnd, kMessage, kUntaken };
+  static constexpr size_t kNumMarks = 5;
+  static Mark mark_of(PeerMemory::Point point) { return static_cast<Mark>(point); }
+
   explicit SharedMarks(Communicator& ranks) : num_ranks_(ranks.size()) {
     char name[64] = {};
     if (ranks.rank() == 0) {
@@ -66,23 +72,21 @@ class SharedMarks {
   SharedMarks(const SharedMarks&) = delete;
   SharedMarks& operator=(const SharedMarks&) = delete;
 
-  // Returns the mark by which `from` tells `to` that it has reached the point.
-  CUdeviceptr on_device(PeerMemory::Point point, int to, int from) const {
-    return device_ + offset(point, to, from);
-  }
-  volatile uint32_t& on_host(PeerMemory::Point point, int to, int from) const {
-    return *reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(block_) + offset(point, to, from));
+  // Returns the mark by which `from` tells something to `to`.
+  CUdeviceptr on_device(Mark mark, int to, int from) const { return device_ + offset(mark, to, from); }
+  volatile uint32_t& on_host(Mark mark, int to, int from) const {
+    return *reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(block_) + offset(mark, to, from));
   }
 
  private:
   static constexpr size_t kLine = 64;
 
   size_t bytes() const {
-    return 3 * static_cast<size_t>(num_ranks_) * static_cast<size_t>(num_ranks_) * kLine;
+    return kNumMarks * static_cast<size_t>(num_ranks_) * static_cast<size_t>(num_ranks_) * kLine;
   }
-  size_t offset(PeerMemory::Point point, int to, int from) const {
+  size_t offset(Mark mark, int to, int from) const {
     const auto n = static_cast<size_t>(num_ranks_);
-    return ((static_cast<size_t>(point) * n + static_cast<size_t>(to)) * n + static_cast<size_t>(from)) *
+    return ((static_cast<size_t>(mark) * n + static_cast<size_t>(to)) * n + static_cast<size_t>(from)) *
            kLine;
   }
   void open_block(const char* name, int flags) {
@@ -107,6 +111,44 @@ class SharedMarks {
   int num_ranks_;
   void* block_ = nullptr;
   CUdeviceptr device_ = 0;
+};
+
+// Writes and waits that a stream does in one operation of the driver.
+class StreamMarks {
+ public:
+  void write(CUdeviceptr address, uint32_t value) {
+    CUstreamBatchMemOpParams& op = next();
+    op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    op.writeValue.address = address;
+    op.writeValue.value = value;
+    op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+  }
+  void wait(CUdeviceptr address, uint32_t value) {
+    CUstreamBatchMemOpParams& op = next();
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    op.waitValue.address = address;
+    op.waitValue.value = value;
+    op.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  }
+  void enqueue(BatchMemOp batch_mem_op, CudaStream stream) {
+    const CUresult result = batch_mem_op(stream, count_, ops_, 0);
+    if (result != CUDA_SUCCESS)
+      throw_error(
+          ErrorCode::kDevice,
+          "the driver refuses to let a stream wait for other ranks (cuStreamBatchMemOp returned {}); give "
+          "--ddp_backend nccl",
+          static_cast<int>(result));
+  }
+
+ private:
+  CUstreamBatchMemOpParams& next() {
+    CUstreamBatchMemOpParams& op = ops_[count_++];
+    op = {};
+    return op;
+  }
+
+  CUstreamBatchMemOpParams ops_[3 * kMostPeers];
+  unsigned int count_ = 0;
 };
 
 class MappedPeers final : public PeerMemory {
@@ -134,7 +176,7 @@ class MappedPeers final : public PeerMemory {
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
 
-  void map(std::byte* data, int64_t bytes) override {
+  void map(std::byte* data, int64_t bytes, BlockSizes sizes) override {
     struct Block {
       cudaIpcMemHandle_t handle;
       int64_t bytes;
@@ -145,7 +187,8 @@ class MappedPeers final : public PeerMemory {
     ranks_.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     for (size_t peer = 0; peer < all.size(); ++peer) {
       if (static_cast<int>(peer) == rank()) continue;
-      PLIMSOLL_CHECK(all[peer].bytes == bytes, "rank {} has an arena of {} bytes, and rank {} of {}", peer,
+      PLIMSOLL_CHECK(sizes == BlockSizes::kDifferent || all[peer].bytes == bytes,
+                     "rank {} has an arena of {} bytes, and rank {} of {}", peer,
                      all[peer].bytes, rank(), bytes);
       const cudaError_t error =
           cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
@@ -169,49 +212,60 @@ class MappedPeers final : public PeerMemory {
 
   void meet(Point point, CudaStream stream) override {
     failure_.require_none();
-    CUstreamBatchMemOpParams ops[3 * kMostPeers];
-    unsigned int count = 0;
-    const auto write = [&](CUdeviceptr address, uint32_t value) {
-      CUstreamBatchMemOpParams& op = ops[count++];
-      op = {};
-      op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-      op.writeValue.address = address;
-      op.writeValue.value = value;
-      op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
-    };
+    const Mark mark = SharedMarks::mark_of(point);
+    StreamMarks marks;
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer != rank()) write(marks_->on_device(point, peer, rank()), 1);
+      if (peer != rank()) marks.write(marks_->on_device(mark, peer, rank()), 1);
     }
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
-      const CUdeviceptr own = marks_->on_device(point, rank(), peer);
-      CUstreamBatchMemOpParams& op = ops[count++];
-      op = {};
-      op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-      op.waitValue.address = own;
-      op.waitValue.value = 1;
-      op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-      write(own, 0);
+      const CUdeviceptr own = marks_->on_device(mark, rank(), peer);
+      marks.wait(own, 1);
+      marks.write(own, 0);
     }
-    const CUresult result = batch_mem_op_(stream, count, ops, 0);
-    if (result != CUDA_SUCCESS)
-      throw_error(
-          ErrorCode::kDevice,
-          "the driver refuses to let a stream wait for other ranks (cuStreamBatchMemOp returned {}); give "
-          "--ddp_backend nccl",
-          static_cast<int>(result));
+    marks.enqueue(batch_mem_op_, stream);
+  }
+
+  void wait_until_taken(int to, CudaStream stream) override {
+    failure_.require_none();
+    StreamMarks marks;
+    marks.wait(marks_->on_device(Mark::kUntaken, to, rank()), 0);
+    marks.enqueue(batch_mem_op_, stream);
+  }
+  void announce_message(int to, CudaStream stream) override {
+    StreamMarks marks;
+    marks.write(marks_->on_device(Mark::kUntaken, to, rank()), 1);
+    marks.write(marks_->on_device(Mark::kMessage, to, rank()), 1);
+    marks.enqueue(batch_mem_op_, stream);
+  }
+  void wait_for_message(int from, CudaStream stream) override {
+    failure_.require_none();
+    const CUdeviceptr message = marks_->on_device(Mark::kMessage, rank(), from);
+    StreamMarks marks;
+    marks.wait(message, 1);
+    marks.write(message, 0);
+    marks.enqueue(batch_mem_op_, stream);
+  }
+  void take_message(int from, CudaStream stream) override {
+    StreamMarks marks;
+    marks.write(marks_->on_device(Mark::kUntaken, rank(), from), 0);
+    marks.enqueue(batch_mem_op_, stream);
   }
 
   void require_all_ranks() override { failure_.require_none(); }
 
  private:
+  using Mark = SharedMarks::Mark;
+
   // Writes the marks of all ranks again and again, so that nothing that this GPU still has to run waits for the failed rank.
   void fail(const std::string& text) {
     if (!failure_.report(text)) return;
     releaser_ = std::thread([this] {
       while (!has_ended_) {
-        for (const Point point : {Point::kBegin, Point::kMiddle, Point::kEnd}) {
-          for (int peer = 0; peer < size(); ++peer) marks_->on_host(point, rank(), peer) = 1;
+        for (int peer = 0; peer < size(); ++peer) {
+          for (const Mark mark : {Mark::kBegin, Mark::kMiddle, Mark::kEnd, Mark::kMessage})
+            marks_->on_host(mark, rank(), peer) = 1;
+          marks_->on_host(Mark::kUntaken, peer, rank()) = 0;
         }
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }

@@ -7,6 +7,9 @@ namespace plimsoll {
 std::unique_ptr<GpuCommunicator> connect_gpus(Communicator&, int, const std::string&) {
   PLIMSOLL_CHECK(false, "GPUs are connected, but this program was built without CUDA (no nvcc was found)");
 }
+std::unique_ptr<GpuMessages> connect_messages(Communicator&, int) {
+  PLIMSOLL_CHECK(false, "GPUs are connected, but this program was built without CUDA (no nvcc was found)");
+}
 std::unique_ptr<PeerMemory> connect_peers(Communicator&, int, const std::string&) {
   PLIMSOLL_CHECK(false, "GPUs are connected, but this program was built without CUDA (no nvcc was found)");
 }

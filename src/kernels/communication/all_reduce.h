@@ -11,6 +11,7 @@
 // Errors: kDevice, as Communicator::all_reduce() and GpuCommunicator::all_reduce().
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "base/view.h"
@@ -24,6 +25,7 @@ struct AllReduceArgs {
   Communicator* communicator = nullptr;  // of a CPU
   GpuCommunicator* gpus = nullptr;       // of a GPU, for all_reduce_cuda_nccl
   PeerMemory* peers = nullptr;           // of a GPU, for all_reduce_cuda_peers
+  std::shared_ptr<PeerMemory> at_offsets = {};  // what `peers` points to, if it serves this call alone
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};
 };

@@ -141,7 +141,7 @@ TEST(AllReduceCudaRank, SumsWithTheOthers) {
   CudaDevice device(place.rank);
   const GpuBlock block(kBlock);
   const std::unique_ptr<PeerMemory> peers = connect_peers(*ranks, place.rank, device.info().uuid);
-  peers->map(block.data(), static_cast<int64_t>(kBlock));
+  peers->map(block.data(), static_cast<int64_t>(kBlock), PeerMemory::BlockSizes::kEqual);
   std::vector<Results> of_ranks(static_cast<size_t>(place.size), Results(kTypes.size()));
   for (size_t k = 0; k < kTypes.size(); ++k) {
     for (const std::vector<std::byte>& own : reduced(all_reduce_cuda_peers, {.peers = peers.get()},

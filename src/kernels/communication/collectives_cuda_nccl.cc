@@ -1,4 +1,5 @@
 #include "kernels/communication/all_reduce.h"
+#include "kernels/communication/message.h"
 #include "kernels/communication/reduce_scatter.h"
 
 namespace plimsoll {
@@ -13,6 +14,14 @@ void reduce_scatter_cuda_nccl(const RankSlicesArgs& args, CudaStream stream) {
 
 void all_gather_cuda_nccl(const RankSlicesArgs& args, CudaStream stream) {
   args.gpus->all_gather(args.tensors, stream);
+}
+
+void send_cuda_nccl(const SendArgs& args, CudaStream stream) {
+  args.messages->send(args.x, args.room, args.bytes, args.peer, stream);
+}
+
+void receive_cuda_nccl(const ReceiveArgs& args, CudaStream stream) {
+  args.messages->receive(args.y, args.bytes, args.peer, stream);
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // send: waits until the rank `peer` has received what was sent to it before, copies x into `room`, and starts to send `room`.
-// receive: y = the next message from the rank `peer`.
+// receive: y = the next message from the rank `peer`. With mapped memory it is copied from `room` of the sender.
 //
 // Shapes and types: any; both ranks state the same number of bytes. Nothing is computed: the bits are those of x.
 // Aliasing: x and `room` do not overlap. `room` must not change until the next send to the peer begins.
@@ -11,18 +11,26 @@
 
 #include "base/view.h"
 #include "device/comm/communicator.h"
+#include "device/comm/gpu_communicator.h"
+#include "device/comm/peer_memory.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
 struct SendArgs {
-  Communicator* communicator = nullptr;
+  Communicator* communicator = nullptr;  // of a CPU
+  PeerMemory* peers = nullptr;           // of a GPU, for send_cuda_peers
+  GpuMessages* messages = nullptr;       // of a GPU, for send_cuda_nccl
   ConstView x = {};
   View room = {};
   int64_t bytes = 0;
   int peer = 0;
 };
 struct ReceiveArgs {
-  Communicator* communicator = nullptr;
+  Communicator* communicator = nullptr;  // of a CPU
+  PeerMemory* peers = nullptr;           // of a GPU, for receive_cuda_peers
+  GpuMessages* messages = nullptr;       // of a GPU, for receive_cuda_nccl
+  ConstView room = {};                   // for receive_cuda_peers: the sender's, at the address where this rank maps it
   View y = {};
   int64_t bytes = 0;
   int peer = 0;
@@ -34,5 +42,11 @@ void receive_cpu(const ReceiveArgs& args);
 // Copies byte by byte.
 void send_ref(const SendArgs& args);
 void receive_ref(const ReceiveArgs& args);
+// Copy by copy engines, in memory that the GPUs of the ranks map. The stream waits for the other rank without a kernel.
+void send_cuda_peers(const SendArgs& args, CudaStream stream);
+void receive_cuda_peers(const ReceiveArgs& args, CudaStream stream);
+// Through NCCL.
+void send_cuda_nccl(const SendArgs& args, CudaStream stream);
+void receive_cuda_nccl(const ReceiveArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -209,7 +209,7 @@ TEST(RankSlicesCudaRank, ExchangesSlicesWithTheOthers) {
   CudaDevice device(place.rank);
   const GpuBlock block(kSliceBlock);
   const std::unique_ptr<PeerMemory> peers = connect_peers(*ranks, place.rank, device.info().uuid);
-  peers->map(block.data(), static_cast<int64_t>(kSliceBlock));
+  peers->map(block.data(), static_cast<int64_t>(kSliceBlock), PeerMemory::BlockSizes::kEqual);
   check_rank(reduce_scatter_cuda_peers, all_gather_cuda_peers,
              {.communicator = ranks.get(), .peers = peers.get()}, place.rank, place.size, block.data(),
              device.stream());

@@ -12,6 +12,7 @@
 // Errors: kDevice, as Communicator::all_reduce().
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "base/view.h"
@@ -26,6 +27,7 @@ struct RankSlicesArgs {
   Communicator* communicator = nullptr;  // of a CPU
   GpuCommunicator* gpus = nullptr;       // of a GPU, for kernels with NCCL
   PeerMemory* peers = nullptr;           // of a GPU, for kernels with mapped memory
+  std::shared_ptr<PeerMemory> at_offsets = {};  // what `peers` points to, if it serves this call alone
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };
