@@ -27,6 +27,7 @@ struct RankFitOptions {
 
 struct RankFitRow {
   int64_t tensor_size = 1;     // --tp_size
+  int64_t pipeline_size = 1;   // --pp_size
   int64_t data_size = 1;       // groups that train on different batches
   int64_t zero_stage = 0;      // --zero_stage
   std::string recompute = {};  // --recompute
@@ -40,7 +41,7 @@ struct RankFitRow {
   int64_t communication_bytes = 0;  // buffers of exchanges between the GPUs, inside and outside the arena
   double samples_per_s = 0;         // of all GPUs, estimated
   double step_ms = 0;
-  double exposed_ms = 0;  // the part of a step in which GPUs wait for exchanges
+  double exposed_ms = 0;  // the part of a step in which GPUs wait for exchanges or for other stages of a pipeline
   // Complete commands: one for one machine; with torchrun and with srun for several.
   std::vector<std::string> commands = {};
 };
@@ -54,7 +55,7 @@ struct RankFitRefusal {
 struct RankFitReport {
   std::vector<RankFitRow> rows = {};  // those that fit, the fastest first
   std::vector<RankFitRefusal> refused = {};
-  int64_t num_choices = 0;  // choices of these four kinds
+  int64_t num_choices = 0;  // choices of these five kinds
   int64_t num_pruned = 0;   // those that a lower bound of their memory excluded
   int64_t num_plans = 0;
   double seconds = 0;

@@ -66,6 +66,7 @@ std::vector<std::string> commands_of(const RankQuestion& question, const std::st
 RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const std::string& words) {
   const auto bytes = [&](Purpose purpose) { return answer.by_purpose[index_of(purpose)]; };
   return {.tensor_size = answer.division.tensor_size,
+          .pipeline_size = answer.division.pipeline_size,
           .data_size = answer.data_size,
           .zero_stage = static_cast<int64_t>(answer.division.zero_stage),
           .recompute = std::string(recompute_policy_name(answer.recompute)),
@@ -126,13 +127,13 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   base.train_batch_size.reset();
   base.nproc_per_node = question.ranks_per_machine;
   base.nnodes = question.ranks / question.ranks_per_machine;
-  base.tp_size = 1;
+  base.tp_size = base.pp_size = 1;
   base.zero_stage = 0;
   const RunSetup setup = prepare_run(base, RunPurpose::kPlan, environment, posix_file_system());
   RunSpec run = with_ranks(setup.spec(), question);
   run.facts.evaluate = has_evaluation;
   run.facts.lengths = SequenceLengths::kAllLongest;
-  run.facts.links = links;
+  run.facts.ranks.links = links;
   const PlanRequest request = request_of(run);
   const RankSearch search = search_ranks(run, question);
 
@@ -153,7 +154,7 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   }
   Arguments asked = options.arguments;
   asked.nproc_per_node = asked.nnodes = 1;
-  asked.tp_size = 1;
+  asked.tp_size = asked.pp_size = 1;
   asked.zero_stage = 0;
   asked.train_batch_size.reset();
   const SearchedCommand command = command_of_search(without_recompute_choice(asked), setup.model.label, {});

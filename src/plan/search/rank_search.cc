@@ -9,6 +9,7 @@
 #include "base/run_on_threads.h"
 #include "optim/optimizers.h"
 #include "plan/anatomy/operations.h"
+#include "plan/compile/stage_plan.h"
 #include "plan/search/change.h"
 #include "plan/search/fit_planner.h"
 #include "plan/search/method_space.h"
@@ -32,15 +33,23 @@ WeightElements count_elements(PlanRequest request) {
   return elements;
 }
 
-std::vector<RankDivision> divisions_of(const RankQuestion& question) {
+std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num_layers) {
   std::vector<RankDivision> divisions;
+  const auto add = [&](int64_t tensor, int64_t pipeline, ZeroStage stage) {
+    // Groups of one rank have nothing to divide.
+    if (stage != ZeroStage::kNone && tensor * pipeline == question.ranks) return;
+    divisions.push_back({.tensor_size = tensor, .pipeline_size = pipeline, .zero_stage = stage});
+  };
   for (int64_t tensor = 1; tensor <= question.ranks_per_machine; ++tensor) {
     if (question.ranks_per_machine % tensor != 0) continue;
     for (const ZeroStage stage :
-         {ZeroStage::kNone, ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {
-      // Groups of one rank have nothing to divide.
-      if (stage != ZeroStage::kNone && tensor == question.ranks) continue;
-      divisions.push_back({.tensor_size = tensor, .zero_stage = stage});
+         {ZeroStage::kNone, ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights})
+      add(tensor, 1, stage);
+    for (int64_t pipeline = 2; pipeline <= num_layers && question.ranks % (tensor * pipeline) == 0;
+         pipeline *= 2) {
+      // With several ranks per stage, those that divide states are as fast and need less memory.
+      add(tensor, pipeline,
+          tensor == 1 && tensor * pipeline < question.ranks ? ZeroStage::kStates : ZeroStage::kNone);
     }
   }
   return divisions;
@@ -57,6 +66,7 @@ std::vector<FitShape> splits_of_group(int64_t sequences, int64_t longest) {
 
 RunSpec with_division(RunSpec run, const RankDivision& division) {
   run.arguments.tp_size = division.tensor_size;
+  run.arguments.pp_size = division.pipeline_size;
   run.arguments.zero_stage = static_cast<int64_t>(division.zero_stage);
   return run;
 }
@@ -65,6 +75,8 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
   std::vector<std::string> words;
   if (division.tensor_size > 1)
     words.insert(words.end(), {"--tp_size", std::to_string(division.tensor_size)});
+  if (division.pipeline_size > 1)
+    words.insert(words.end(), {"--pp_size", std::to_string(division.pipeline_size)});
   if (division.zero_stage != ZeroStage::kNone)
     words.insert(words.end(), {"--zero_stage", std::to_string(static_cast<int>(division.zero_stage))});
   if (policy != nullptr)
@@ -95,7 +107,7 @@ class DivisionSearch {
 
  private:
   void plan_policies() {
-    const int64_t data_size = question_.ranks / division_.tensor_size;
+    const int64_t data_size = question_.ranks / (division_.tensor_size * division_.pipeline_size);
     if (question_.effective_batch % data_size != 0) {
       throw_error(ErrorCode::kUsage,
                   "the {} sequences of a step cannot be divided among {} groups of processes",
@@ -103,6 +115,7 @@ class DivisionSearch {
     }
     std::vector<FitShape> open =
         splits_of_group(question_.effective_batch / data_size, own_.batches.train.longest);
+    leave_short_pipelines_out(open);
     std::vector<std::optional<RecomputePolicy>> policies{std::nullopt};
     for (const RecomputePolicy policy : stronger_policies(own_)) policies.emplace_back(policy);
     result_.num_choices = std::ssize(open) * std::ssize(policies);
@@ -114,6 +127,14 @@ class DivisionSearch {
       result_.num_pruned +=
           (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
     }
+  }
+
+  // Removes the splits with fewer micro-batches than stages, which wait for most of a step, unless there are no others.
+  void leave_short_pipelines_out(std::vector<FitShape>& splits) const {
+    const int64_t stages = division_.pipeline_size;
+    if (stages == 1 || splits.empty()) return;
+    const int64_t least = std::min(stages, splits.back().accumulation);
+    std::erase_if(splits, [&](const FitShape& shape) { return shape.accumulation < least; });
   }
 
   // Removes the splits that cannot fit with any policy. Whether gradients accumulate decides their type.
@@ -136,20 +157,33 @@ class DivisionSearch {
   // Plans the splits with a policy, takes the fastest one as an answer, and leaves in `open` those that do not fit.
   void plan_splits(const std::optional<RecomputePolicy>& policy, std::vector<FitShape>& open) {
     const RunSpec run = policy ? with_recompute(run_, *policy) : run_;
-    FitPlanner planner(run, shared_);
+    // The first stage of a pipeline has the activations of the most micro-batches, and the last one the head. The graphs of a
+    // search divide the layers into equal numbers.
+    RunSpec last = run;
+    last.facts.ranks.stage = division_.pipeline_size - 1;
+    std::vector<FitPlanner> planners;
+    planners.emplace_back(run, shared_);
+    if (division_.pipeline_size > 1) planners.emplace_back(last, shared_);
     std::vector<std::pair<double, FitShape>> fitting;
     std::vector<FitShape> others;
     for (const FitShape& shape : open) {
-      if (!planner.takes(shape)) continue;
-      const FitNeeds needs = planner.placed(shape);
-      note_bytes(needs.least_bytes);
-      if (planner.fits(needs.least_bytes)) {
-        fitting.emplace_back(needs.ms_per_sample, shape);
+      if (!planners.front().takes(shape)) continue;
+      int64_t bytes = 0;
+      double ms = 0;
+      for (FitPlanner& planner : planners) {
+        const FitNeeds needs = planner.placed(shape);
+        bytes = std::max(bytes, needs.least_bytes);
+        ms = std::max(ms, needs.ms_per_sample);
+      }
+      note_bytes(bytes);
+      if (planners.front().fits(bytes)) {
+        const auto waiting = static_cast<double>(division_.pipeline_size - 1);
+        fitting.emplace_back(ms * (1 + waiting / static_cast<double>(shape.accumulation)), shape);
       } else {
         others.push_back(shape);
       }
     }
-    result_.num_plans += planner.num_plans();
+    for (const FitPlanner& planner : planners) result_.num_plans += planner.num_plans();
     open = std::move(others);
     std::ranges::stable_sort(fitting, {}, &std::pair<double, FitShape>::first);
     // The order of ops is chosen for the exact sizes, so that the plan of the answer may need a little more.
@@ -159,9 +193,15 @@ class DivisionSearch {
   }
 
   bool confirm(const RunSpec& run, const std::optional<RecomputePolicy>& policy, const FitShape& shape) {
-    const PlanRequest request = request_of(with_train_batch(run, shape.micro_batch, shape.accumulation));
-    const Plan plan = build_plan(request, shared_);
+    RunSpec split = with_train_batch(run, shape.micro_batch, shape.accumulation);
+    Plan plan = build_plan(request_of(split), shared_);
     ++result_.num_plans;
+    if (plan.is_pipelined()) {
+      const auto largest = std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes);
+      split.facts.ranks.stage = largest - plan.stages.begin();
+      if (split.facts.ranks.stage != plan.request.ranks.stage) plan = build_plan(request_of(split));
+    }
+    const PlanRequest& request = plan.request;
     note_bytes(plan.total_bytes());
     if (!plan.fits()) return false;
     const OperationsAnatomy operations = operations_anatomy(plan);
@@ -174,8 +214,10 @@ class DivisionSearch {
                       .total_bytes = plan.total_bytes(),
                       .by_purpose = memory.phases[memory.largest].by_purpose,
                       .communicator_bytes = plan.gpu_constant.communicator_bytes,
-                      .step_ms = operations.total().ms,
-                      .exposed_ms = operations.group(OpGroup::kCommunication).ms,
+                      .step_ms = plan.is_pipelined() ? operations.pipeline_ms : operations.total().ms,
+                      .exposed_ms = plan.is_pipelined()
+                                        ? simulate_step(plan.stages, shape.accumulation).waiting_ms()
+                                        : operations.group(OpGroup::kCommunication).ms,
                       .samples_per_s = operations.samples_per_s()};
     answer.arguments = arguments_of(division_, policy ? &*policy : nullptr);
     answer.arguments.insert(answer.arguments.end(),
@@ -225,7 +267,7 @@ int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t fr
   const RankOptions& ranks = request.ranks;
   const auto share = [&](ZeroStage stage) {
     const int64_t data = ranks.zero_stage >= stage && !ranks.updates_on_first ? ranks.data_size() : 1;
-    return 1.0 / static_cast<double>(ranks.tensor_size * data);
+    return 1.0 / static_cast<double>(ranks.tensor_size * ranks.pipeline_size * data);
   };
   const PrecisionOptions& precision = request.precision;
   const auto whole = static_cast<double>(dtype_bytes(precision.dtype));
@@ -254,8 +296,9 @@ RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
                  "a batch of {} sequences, {} threads", question.effective_batch, question.num_threads);
   RunSpec silent = run;
   silent.facts.passes.dump = nullptr;
-  const WeightElements elements = count_elements(request_of(silent));
-  const std::vector<RankDivision> divisions = divisions_of(question);
+  const PlanRequest own = request_of(silent);
+  const WeightElements elements = count_elements(own);
+  const std::vector<RankDivision> divisions = divisions_of(question, own.model.config.num_hidden_layers);
   std::vector<RankSearch> parts(divisions.size());
   for_each_of(divisions.size(), question.num_threads, [&](size_t i) {
     parts[i] = DivisionSearch(silent, question, divisions[i], elements).search();

@@ -1,5 +1,5 @@
-// Searches how the ranks of a run train fastest: how many of them divide the layers, what the others divide, how the batch is split,
-// and what is recomputed. Every answer is the plan of a run that its arguments request. Pure; thread-safe.
+// Searches how the ranks of a run train fastest: how many of them divide the layers, into how many stages of a pipeline the layers are
+// divided, what the others divide, how the batch is split, and what is recomputed. Every answer is the plan of a run that its arguments request. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ struct RankQuestion {
 // A choice of what the ranks divide.
 struct RankDivision {
   int64_t tensor_size = 1;
+  int64_t pipeline_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
-  // Returns "--tp_size 2", "--zero_stage 3" or "--tp_size 1".
+  // Returns "--tp_size 2", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
   std::string text() const;
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };
@@ -35,11 +36,11 @@ struct RankAnswer {
   int64_t data_size = 1;  // groups of ranks that train on different batches
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
-  int64_t total_bytes = 0;                  // per rank
+  int64_t total_bytes = 0;                  // per rank; of a pipeline, of the stage that needs the most
   PurposeBytes by_purpose = {};             // of the phase that needs the most
   int64_t communicator_bytes = 0;           // outside the arena
   double step_ms = 0;                       // estimated
-  double exposed_ms = 0;                    // the part of a step in which ranks wait for exchanges
+  double exposed_ms = 0;                    // the part of a step in which ranks wait for exchanges or for other stages
   double samples_per_s = 0;                 // of all ranks
   std::vector<std::string> arguments = {};  // those that differ from the run, without the numbers of ranks
 };
@@ -68,8 +69,9 @@ int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t fr
 
 // Plans every division that arguments accept, with every policy of recomputation that recomputes at least as much as the run and
 // every split of the batch, except those that a bound excludes: a lower bound of their memory exceeds the limit, or the same split
-// fits with a policy that recomputes less. The ranks of a tensor-parallel group are in one machine. Requires: the ranks of the run
-// are those of the question (with_ranks()). Cost: half a second per division for BERT-large.
+// fits with a policy that recomputes less. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of
+// stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: the ranks of
+// the run are those of the question (with_ranks()). Cost: half a second per division for BERT-large.
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question);
 
 }  // namespace plimsoll

@@ -30,6 +30,7 @@ Plan plan_of(const RunSpec& run, const RankAnswer& answer) {
     const std::string& name = answer.arguments[i];
     const std::string& value = answer.arguments[i + 1];
     if (name == "--tp_size") asked.arguments.tp_size = std::stoll(value);
+    if (name == "--pp_size") asked.arguments.pp_size = std::stoll(value);
     if (name == "--zero_stage") asked.arguments.zero_stage = std::stoll(value);
     if (name == "--recompute") asked.arguments.recompute = value;
   }
@@ -39,14 +40,16 @@ Plan plan_of(const RunSpec& run, const RankAnswer& answer) {
 TEST(RankSearch, EveryAnswerIsThePlanOfItsArguments) {
   const RankQuestion question{.ranks = 16, .ranks_per_machine = 8, .effective_batch = 64};
   RunSpec run = run_with(gpu_request(), question);
-  run.facts.links = {.inside = "nvlink4", .between = "ib400"};
+  run.facts.ranks.links = {.inside = "nvlink4", .between = "ib400"};
   const RankSearch search = search_ranks(run, question);
   ASSERT_GE(search.answers.size(), 4u);
   for (const RankAnswer& answer : search.answers) {
     const Plan plan = plan_of(run, answer);
-    EXPECT_EQ(answer.total_bytes, plan.total_bytes()) << answer.division.text();
+    int64_t bytes = plan.total_bytes();
+    for (const StagePlan& stage : plan.stages) bytes = std::max(bytes, stage.total_bytes);
+    EXPECT_EQ(answer.total_bytes, bytes) << answer.division.text();
     EXPECT_EQ(plan.request.ranks.count, 16);
-    EXPECT_EQ(answer.data_size * answer.division.tensor_size, 16);
+    EXPECT_EQ(answer.data_size * answer.division.tensor_size * answer.division.pipeline_size, 16);
     EXPECT_EQ(answer.micro_batch * answer.accumulation * answer.data_size, 64)
         << "every row takes the same steps";
     EXPECT_TRUE(plan.fits());
@@ -74,7 +77,7 @@ TEST(RankSearch, ThreadsChangeNothing) {
   EXPECT_EQ(one.num_pruned, three.num_pruned);
 }
 
-// On CPUs tensor parallelism is searched: its divisions are answers, except those that arguments refuse.
+// On CPUs tensor and pipeline parallelism are searched: their divisions are answers, except those that arguments refuse.
 TEST(RankSearch, DividesLayersWhereArgumentsPermitIt) {
   PlanRequest request = small_request();
   request.model.config.num_attention_heads = 4;
@@ -86,6 +89,7 @@ TEST(RankSearch, DividesLayersWhereArgumentsPermitIt) {
   for (const RankRefusal& refusal : search.refused) refused.insert(refusal.division.text());
   EXPECT_TRUE(found.contains("--zero_stage 0") && found.contains("--zero_stage 3"));
   EXPECT_TRUE(found.contains("--tp_size 2") && found.contains("--tp_size 4"));
+  EXPECT_TRUE(found.contains("--pp_size 2 --zero_stage 1") && found.contains("--tp_size 2 --pp_size 2"));
   EXPECT_TRUE(refused.contains("--tp_size 2 --zero_stage 1"));
 }
 
@@ -126,7 +130,8 @@ TEST(RankSearch, DivisionsThatCannotFitAreNotPlanned) {
   const RankSearch search = search_ranks(run, question);
   ASSERT_FALSE(search.answers.empty());
   for (const RankAnswer& answer : search.answers) {
-    EXPECT_TRUE(answer.division.zero_stage != ZeroStage::kNone || answer.division.tensor_size > 1);
+    const bool divides_layers = answer.division.tensor_size * answer.division.pipeline_size > 1;
+    EXPECT_TRUE(answer.division.zero_stage != ZeroStage::kNone || divides_layers);
     EXPECT_LE(answer.total_bytes, int64_t{4} << 30);
   }
   EXPECT_GT(search.num_pruned, 0);

@@ -27,9 +27,9 @@ std::string split_of(const RankFitRow& row) {
 }
 
 std::string format_line(size_t number, const RankFitRow& row) {
-  return fmt::format("{:>3} {:>3} {:>5} {:>5} {:>9} {:>10} {:>8} {:>8} {:>10} {:>9}\n", number,
-                     row.tensor_size, row.data_size, row.zero_stage, row.recompute, split_of(row),
-                     whole_mib(row.bytes), whole_mib(row.communication_bytes),
+  return fmt::format("{:>3} {:>3} {:>3} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>10} {:>9}\n", number,
+                     row.tensor_size, row.pipeline_size, row.data_size, row.zero_stage, row.recompute,
+                     split_of(row), whole_mib(row.bytes), whole_mib(row.communication_bytes),
                      short_number(row.samples_per_s),
                      fmt::format("{:.1f} %", row.step_ms > 0 ? 100 * row.exposed_ms / row.step_ms : 0.0));
 }
@@ -38,10 +38,10 @@ std::string format_line(size_t number, const RankFitRow& row) {
 
 std::string rank_fit_table(const RankFitReport& report, const RankFitContext& context) {
   std::string text = wrapped(context.subject, kRankFitWidth) + "\n";
-  text += fmt::format("{:>3} {:>3} {:>5} {:>5} {:>9} {:>10} {:>8} {:>8} {:>10} {:>9}\n", "", "tp", "data",
-                      "zero", "recompute", "batch", "MiB", "of that", "samples/s", "waiting");
-  text += fmt::format("{:>3} {:>3} {:>5} {:>5} {:>9} {:>10} {:>8} {:>8} {:>10} {:>9}\n", "", "", "", "", "",
-                      "per GPU", "per GPU", "links", "estimated", "for links");
+  text += fmt::format("{:>3} {:>3} {:>3} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>10} {:>9}\n", "", "tp", "pp",
+                      "data", "zero", "recompute", "batch", "MiB", "of that", "samples/s", "waiting");
+  text += fmt::format("{:>3} {:>3} {:>3} {:>5} {:>4} {:>9} {:>8} {:>8} {:>8} {:>10} {:>9}\n", "", "", "", "",
+                      "", "", "per GPU", "per GPU", "links", "estimated", "for GPUs");
   for (size_t i = 0; i < report.rows.size(); ++i) text += format_line(i + 1, report.rows[i]);
   text += "\n" + wrapped("links: " + report.links, kRankFitWidth);
   for (const RankFitRefusal& refusal : report.refused)
@@ -65,6 +65,7 @@ std::string rank_fit_json(const RankFitReport& report, const RankFitContext& con
   Json rows = Json::array();
   for (const RankFitRow& row : report.rows) {
     rows.push_back({{"tp_size", row.tensor_size},
+                    {"pp_size", row.pipeline_size},
                     {"data_size", row.data_size},
                     {"zero_stage", row.zero_stage},
                     {"recompute", row.recompute},

@@ -45,11 +45,11 @@ const RankFitContext kContext{.subject = "a model on 16 x h100", .to_fill_in = "
 
 TEST(RankFitTable, HasALinePerRowAndItsCommands) {
   const std::string text = rank_fit_table(two_rows(), kContext);
-  EXPECT_NE(text.find("  1   1    16     1     cheap          8     3072      700      12345     2.5 %\n"),
+  EXPECT_NE(text.find("  1   1   1    16    1     cheap        8     3072      700      12345     2.5 %\n"),
             std::string::npos)
       << text;
   // A byte more than 2 GiB is 2049 MiB, rounded up.
-  EXPECT_NE(text.find("  2   2     8     0      full      4 x 2     2049        0        100    50.0 %\n"),
+  EXPECT_NE(text.find("  2   2   1     8    0      full    4 x 2     2049        0        100    50.0 %\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("\nto train row\n  1  torchrun A\n or  srun B\n  2  plimsoll train C\n"
