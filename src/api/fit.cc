@@ -160,7 +160,7 @@ class Fit {
     run.facts.lengths = SequenceLengths::kAllLongest;
     // The only data that `fit` reads is random data, whose lengths are known for every batch size.
     if (setup.data.train && run.facts.device.is_gpu()) {
-      run.facts.count_captured = [counted = counted_run(setup)](const BatchOptions& batches) {
+      run.facts.captured.count = [counted = counted_run(setup)](const BatchOptions& batches) {
         return captured_buckets_of_dummy(counted, batches);
       };
     }

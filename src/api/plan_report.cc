@@ -292,8 +292,8 @@ Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs& shared) {
   if (!plan.is_pipelined()) return plan;
   const auto largest = std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes);
   const int64_t stage = largest - plan.stages.begin();
-  if (stage == setup.facts.stage) return plan;
-  setup.facts.stage = setup.request.ranks.stage = stage;
+  if (stage == setup.facts.ranks.stage) return plan;
+  setup.facts.ranks.stage = setup.request.ranks.stage = stage;
   return build_plan(setup.request, shared);
 }
 
@@ -320,7 +320,7 @@ PlanReport plan_run_with_links(const Arguments& arguments, const std::string& li
                                const Environment& environment, Savings savings) {
   const RankLinks named = parse_rank_links(links);
   RunSetup setup = prepare_plan(arguments, environment);
-  setup.facts.links = named;
+  setup.facts.ranks.links = named;
   const PlanRequest request = request_of(setup.spec());
   setup.request.named_links = request.named_links;
   setup.request.num_machines = request.num_machines;

@@ -164,12 +164,12 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
     facts.generation = setup.generation;
   }
   if (setup.data.train) facts.lengths = SequenceLengths::kAsInBatch;
-  facts.stage = stage_of(setup.place, arguments);
+  facts.ranks.stage = stage_of(setup.place, arguments);
   facts.host = host_facts(setup, facts.train_bucket);
   facts.calibrations.disk = read_disk_rates(arguments, environment, files, setup.diagnostics.warnings);
   facts.calibrations.links = link_calibration_of(setup, environment, files);
   if (device.kind == KernelDevice::kCuda) {
-    facts.captured_buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);
+    facts.captured.buckets = captured_buckets(counted_run(setup), facts.train_bucket, facts.evaluate_bucket);
   } else {
     facts.calibrations.cpu = read_calibration(arguments.calibration, device.num_threads, environment, files,
                                               setup.diagnostics.warnings);

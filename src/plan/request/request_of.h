@@ -35,6 +35,19 @@ struct Calibrations {
   DiskRates disk = {};         // of the disk of --offload_optimizer nvme:FOLDER
 };
 
+// The buckets that a GPU captures.
+struct CapturedFacts {
+  CapturedBuckets buckets = {};
+  // Returns the buckets for other batch sizes. If it is empty, `buckets` is used for them. Pure.
+  std::function<CapturedBuckets(const BatchOptions&)> count = {};
+};
+
+// The place of the plan's rank among the others.
+struct RankFacts {
+  RankLinks links = {};  // links that the user names (plan --links); they replace the calibration
+  int64_t stage = 0;     // the stage of the pipeline that the plan is for
+};
+
 // Values that a plan depends on and that arguments alone do not determine.
 struct RunFacts {
   bool train = true;      // the run trains
@@ -51,17 +64,14 @@ struct RunFacts {
   // Returns those sizes with another number of sequences per prompt. If it is empty, with_sequences() is used. Pure.
   std::function<GenerationSizes(int64_t)> sizes_with_sequences = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
-  CapturedBuckets captured_buckets = {};
-  // Returns the captured buckets for other batch sizes. If it is empty, captured_buckets is used for them. Pure.
-  std::function<CapturedBuckets(const BatchOptions&)> count_captured = {};
+  CapturedFacts captured = {};
   HostFacts host = {};
   Calibrations calibrations = {};
-  RankLinks links = {};  // links that the user names (plan --links); they replace the calibration
   TuningTable tuning = {};
   // The choice that --recompute selective or --recompute_budget made by planning; empty before it is made.
   std::optional<RecomputeChoice> recompute = {};
   SizeThresholds thresholds = {};
-  int64_t stage = 0;  // the stage of the pipeline that the plan is for
+  RankFacts ranks = {};
 };
 
 // A run as its user describes it, and the facts about it.

@@ -77,14 +77,14 @@ inline RunSpec run_of(const PlanRequest& request) {
                .train_bucket = request.batches.train,
                .evaluate_bucket = request.batches.evaluate,
                .lengths = is_full ? SequenceLengths::kAllLongest : SequenceLengths::kAsInBatch,
-               .captured_buckets = request.captured_buckets,
+               .captured = {.buckets = request.captured_buckets},
                .host = {.process_bytes = request.host.process_bytes,
                         .data_bytes = request.host.data_bytes,
                         .io_bytes = request.host.io_bytes},
                .calibrations = {.cpu = request.cpu_calibration},
                .thresholds = {.elements_at_once = request.update.elements_at_once,
                               .least_offloaded_bytes = request.offload.least_bytes}};
-  run.facts.links = request.named_links;
+  run.facts.ranks.links = request.named_links;
   PlanRequest made = request_of(run);
   // request_of() sets the limit to the memory of the card, but requests of tests may have none.
   made.memory_limit_bytes = request.memory_limit_bytes;
