@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Measures how training scales from one GPU of this machine to several.
 
-usage: many.py PROGRAM [--gpus 2] [--cases NAMES] [--rounds 2] [--with "NAME=VALUE ..."]... [--more "ARGUMENTS"]
-               [--out FILE]
+usage: many.py PROGRAM [--gpus 2] [--cases NAMES] [--rounds 2] [--with "NAME=VALUE ..."]... [--mesh "ARGUMENTS"]...
+               [--more "ARGUMENTS"] [--out FILE]
 
 For each case the program trains on one GPU; on --gpus GPUs as as many runs of their own at the same time ("apart"), which shows what GPUs of one
 machine take from each other without exchanging anything; and on --gpus GPUs as one run: in turns, --rounds times. For each --with there is one more run on --gpus GPUs with these
-environment variables: NCCL_P2P_DISABLE=1 forbids the direct links between the GPUs. The models have random weights and the rows random ids;
+environment variables: NCCL_P2P_DISABLE=1 forbids the direct links between the GPUs. For each --mesh there is one more run on --gpus GPUs with these
+arguments, such as "--tp_size 2" or "--pp_size 2 --gradient_accumulation_steps 8". The models have random weights and the rows random ids;
 nothing is saved. A rate is that between the first third and the end of the steps, when all kernels have been measured and captured.
 Memory is the peak that NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with
-their ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the runs apart), the planned memory of a rank, and the
-largest measured one. The mean loss must be that of a model that knows nothing, within 25 %, otherwise the run does not count.
+their ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the runs apart), the rate that the plan states, the planned
+memory of the GPU that needs the most, and the largest measured one. The mean loss must be that of a model that knows nothing, within 25 %, otherwise the run does not count.
 It needs pynvml.
 """
 import argparse
@@ -77,27 +78,42 @@ class Gauges:
         return [round((peak - before) / MIB, 1) for peak, before in zip(self.peaks, self.before)]
 
 
+def words_of(case, gpus, gpu, more):
+    steps = case["steps"]
+    return [*case["words"], "--dataset_name", "dummy", "--dummy_num_samples", str(case["batch"] * gpus * 8),
+            "--per_device_train_batch_size", str(case["batch"]), "--max_steps", str(steps), "--nproc_per_node", str(gpus),
+            *(["--device", f"cuda:{gpu}"] if gpus == 1 else []), *more]
+
+
+def plan(program, case, gpus, gpu, more):
+    """Returns the planned rate, the samples of a step, and the planned MiB of the GPU that needs the most."""
+    with tempfile.NamedTemporaryFile() as file:
+        command = [program, "plan", *words_of(case, gpus, gpu, more), "--json", file.name]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode != 0:
+            raise SystemExit(f"many.py: exit code {run.returncode} of {shlex.join(command)}\n{run.stderr[-3000:]}")
+        planned = json.load(open(file.name, encoding="utf-8"))
+    # The samples of a step are those of all ranks.
+    estimate = planned["estimate"]
+    return dict(planned_rate=estimate["samples_per_second"], samples=estimate["samples"], planned=planned["total_bytes"] / MIB)
+
+
 def begin(program, case, gpus, gpu, more, variables, folder):
     """Starts a run on `gpus` GPUs, or on the GPU number `gpu` if that is one."""
-    steps = case["steps"]
-    command = [program, "train", *case["words"], "--dataset_name", "dummy", "--dummy_num_samples", str(case["batch"] * gpus * 8),
-               "--per_device_train_batch_size", str(case["batch"]), "--max_steps", str(steps), "--logging_steps", str(steps // 12),
+    command = [program, "train", *words_of(case, gpus, gpu, more), "--logging_steps", str(case["steps"] // 12),
                "--logging_first_step", "--include_num_input_tokens_seen", "all", "--learning_rate", "1e-6", "--save_strategy", "no",
-               "--disable_tqdm", "--output_dir", folder, "--nproc_per_node", str(gpus),
-               *(["--device", f"cuda:{gpu}"] if gpus == 1 else []), *more]
+               "--disable_tqdm", "--output_dir", folder]
     environment = dict(os.environ, **dict(pair.split("=", 1) for pair in variables.split()))
     return command, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def figures(case, gpus, folder, command, process):
-    """Waits for a run and returns its figures."""
+def figures(case, gpus, samples, folder, command, process):
+    """Waits for a run and returns its figures. `samples`: of a step of all its GPUs."""
     _, said = process.communicate()
     if process.returncode != 0:
         raise SystemExit(f"many.py: exit code {process.returncode} of {shlex.join(command)}\n{said[-3000:]}")
     with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as file:
         records = [r for r in map(json.loads, file) if "loss" in r and "train_runtime" in r]
-    with open(os.path.join(folder, "memory.json"), encoding="utf-8") as file:
-        memory = json.load(file)
     device = devices.plimsoll_device(said) or "unknown"
     if not device.startswith("cuda") or (gpus > 1) != (f" of {gpus}" in device):
         raise SystemExit(f"many.py: the run used {device}")
@@ -106,19 +122,24 @@ def figures(case, gpus, folder, command, process):
         raise SystemExit(f"many.py: the mean loss is {mean:.3f}, not near {case['loss']:.3f}")
     settled = [r for r in records if r["step"] >= case["steps"] // 3]
     first, last = settled[0], settled[-1]
-    rate = case["batch"] * gpus * (last["step"] - first["step"]) / (last["train_runtime"] - first["train_runtime"])
-    return dict(rate=rate, planned=memory["predicted_total_bytes"] / MIB, device=device)
+    rate = samples * (last["step"] - first["step"]) / (last["train_runtime"] - first["train_runtime"])
+    return dict(rate=rate, device=device)
 
 
 def train(program, case, kind, more, count):
     """Runs one case and returns its figures."""
+    gpus = [1] * count if kind == "apart" else [1] if kind == "one" else [count]
+    is_mesh = kind.startswith("--")
+    if is_mesh:
+        more = [*more, *shlex.split(kind)]
+    variables = "" if is_mesh or kind in ("one", "apart", "all") else kind
+    planned = plan(program, case, gpus[0], 0, more)
     with tempfile.TemporaryDirectory() as folder, Gauges(count) as gauges:
-        gpus = [1] * count if kind == "apart" else [1] if kind == "one" else [count]
         folders = [os.path.join(folder, str(i)) for i in range(len(gpus))]
-        variables = kind if kind not in ("one", "apart", "all") else ""
         runs = [begin(program, case, n, i, more, variables, path) for i, (n, path) in enumerate(zip(gpus, folders))]
-        found = [figures(case, n, path, *run) for n, path, run in zip(gpus, folders, runs)]
-    return dict(found[0], rate=sum(f["rate"] for f in found), slowest=min(f["rate"] for f in found), measured=gauges.mib(), kind=kind)
+        found = [figures(case, n, planned["samples"], path, *run) for n, path, run in zip(gpus, folders, runs)]
+    return dict(planned, device=found[0]["device"], rate=sum(f["rate"] for f in found), slowest=min(f["rate"] for f in found), measured=gauges.mib(),
+                kind=kind)
 
 
 def spread(values):
@@ -132,13 +153,15 @@ def main():
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--with", action="append", default=[], dest="variants")
+    parser.add_argument("--mesh", action="append", default=[], dest="meshes", metavar="ARGUMENTS")
     parser.add_argument("--more", default="")
     parser.add_argument("--out", default="")
     given = parser.parse_args()
     more = shlex.split(given.more)
-    kinds = ["one", "apart", "all", *given.variants]
+    kinds = ["one", "apart", "all", *given.variants, *given.meshes]
     results = {}
-    print("| case | runs | samples/s | of one | of the slowest apart | planned MiB per GPU | measured MiB per GPU |\n|" + "---|" * 7, flush=True)
+    print("| case | runs | samples/s | of one | of the slowest apart | planned samples/s | planned MiB per GPU | measured MiB per GPU |\n|"
+          + "---|" * 8, flush=True)
     for name in given.cases.split(","):
         runs = {kind: [] for kind in kinds}
         for _ in range(given.rounds):
@@ -153,7 +176,7 @@ def main():
             measured = [max(r["measured"][i] for r in of_kind) for i in range(used)]
             label = dict(one="1 GPU", apart=f"{given.gpus} GPUs apart", all=f"{given.gpus} GPUs").get(kind, f"{given.gpus} GPUs, {kind}")
             print(f"| {name} | {label} | {spread([r['rate'] for r in of_kind])} | {shares[0]} | {shares[1]} | "
-                  f"{of_kind[0]['planned']:.1f} | {', '.join(f'{m:.1f}' for m in measured)} |", flush=True)
+                  f"{of_kind[0]['planned_rate']:.1f} | {of_kind[0]['planned']:.1f} | {', '.join(f'{m:.1f}' for m in measured)} |", flush=True)
             results[f"{name} {kind}"] = of_kind
         if given.out:
             with open(given.out, "w", encoding="utf-8") as file:
