@@ -127,14 +127,11 @@ constexpr std::array kExclusions = {
         {"async_save", Is::kTrue},
         "the stages of {0} write different parts of a checkpoint, which {1} does not copy in this version; "
         "give one of them"},
-    Exclusion{{"pp_size", Is::kNoneOf, "1"},
-              {"tp_size", Is::kNoneOf, "1"},
-              "{0} and {1} together are not in this version; give one of them"},
     Exclusion{
         {"pp_size", Is::kNoneOf, "1"},
-        {"zero_stage", Is::kNoneOf, "0"},
-        "{0} divides the model by layers, and together with {1} this is not in this version; give one of "
-        "them"},
+        {"zero_stage", Is::kNoneOf, "0|1"},
+        "a stage of {0} runs several micro-batches at a time, for each of which {1} would exchange gradients "
+        "or weights; give --zero_stage 1, which divides the states of the optimizer"},
     Exclusion{{"pp_size", Is::kNoneOf, "1"},
               {"optimizer_in_backward", Is::kTrue},
               "{0} needs the norm of the gradients of all stages before the update, but {1} does not wait "

@@ -51,6 +51,10 @@ class BindContext {
   const Bucket& bucket() const { return bucket_; }
   const Attributes& attributes() const { return op().attributes; }
   const PlanRequest& request() const { return plan_.request; }
+  const Plan& plan() const { return plan_; }
+  const Graph& graph() const { return program_.graph; }
+  // Returns the position of the op in its program.
+  uint32_t index() const { return index_; }
   KernelTarget target() const { return kernel_target(plan_.request); }
   const OpSchema& schema() const { return schema_of(op()); }
 
@@ -62,6 +66,8 @@ class BindContext {
     PLIMSOLL_CHECK(arenas_.disk != nullptr, "'{}' without a file on a disk", op().def->name());
     return *arenas_.disk;
   }
+  // Returns the address of the first byte of the device's arena.
+  std::byte* device_arena() const { return arenas_.device.at(0); }
   // Returns the offset of an operand in its space.
   int64_t offset_of(ValueId id) const { return program_.offsets[index_of(id)]; }
 

@@ -186,8 +186,10 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
   }
 }
 
-Executor::OwnBytes Executor::own_bytes_of_stage(const std::string& name) const {
-  if (plan_.owner_of(name) != plan_.request.ranks.stage) return {};
+Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
+  // The ranks of a tensor-parallel group have the same bytes.
+  const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
+  if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
   const int64_t width = dtype_bytes(type.dtype), elements = type.shape.elements({});
   const Communicator* ranks = connections_.of(MeshAxis::kData).ranks;
@@ -198,7 +200,10 @@ Executor::OwnBytes Executor::own_bytes_of_stage(const std::string& name) const {
 }
 
 Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
-  if (plan_.is_pipelined()) return own_bytes_of_stage(name);
+  if (plan_.is_pipelined()) {
+    if (plan_.owner_of(name) != plan_.request.ranks.stage) return {};
+    if (plan_.split_weights.contains(name) || !plan_.buffer(name).divided) return share_of_stage(name);
+  }
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
     // Each half has 2 bytes per element, and the weight has 4. The ranks may divide one half only.
     const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
@@ -210,7 +215,8 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
   const int64_t whole = buffer.whole_elements();
   const int64_t width = dtype_bytes(buffer.type.dtype);
   if (!buffer.divided) return {.begin = 0, .end = whole * width};
-  const int rank = connections_.ranks == nullptr ? 0 : connections_.ranks->rank();
+  const Communicator* data_ranks = connections_.of(MeshAxis::kData).ranks;
+  const int rank = data_ranks == nullptr ? 0 : data_ranks->rank();
   return {.begin = buffer.divided->first_of(whole, rank) * width,
           .end = buffer.divided->end_of(whole, rank) * width};
 }

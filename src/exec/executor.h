@@ -26,7 +26,7 @@ struct StepOutputs {
   double loss = 0;  // loss of the last micro-batch; 0 in a stage of a pipeline that does not compute it
   double grad_norm = 0;
   bool is_finite = false;      // the loss and all gradients are finite; otherwise nothing was updated
-  std::string first_bad = {};  // the first gradient that is not finite, or ""
+  std::string first_bad = {};  // the first gradient that is not finite, or ""; of a pipeline, among those of this stage
   double loss_scale = 1;       // the factor that the gradients contain
   int64_t skipped_steps = 0;   // number of steps that were skipped in the run so far
 };
@@ -76,7 +76,7 @@ class Executor {
     int64_t end = 0;
   };
   // Returns the bytes of a persistent buffer, or of a split weight as fp32, that this rank has: all of them unless the ranks divide
-  // it. Of a pipeline, the ranks of the first stage that has the buffer divide its bytes among them, and the others have none.
+  // it. Of a pipeline, the ranks of the first stage that has the buffer share its bytes among them, and the others have none.
   // Requires: no tensor-parallel group divides it.
   OwnBytes own_bytes(const std::string& name) const;
   // Reads like read(), but without an exchange between the ranks. Requires: as own_bytes(); the bytes are among these.
@@ -119,7 +119,8 @@ class Executor {
   double loss() { return tensor("loss").load(0); }
   double grad_norm() { return tensor("grad_norm").load(0); }
   bool finite() { return tensor("finite").load(0) != 0.0; }
-  // Returns the name of the first gradient that was not finite in the optimizer segment, or "".
+  // Returns the name of the first gradient that was not finite in the optimizer segment, or "". In a pipeline, each stage knows its
+  // own.
   std::string first_bad_gradient();
   // Returns every parameter with its gradient and those of its states that have its shape, in the order of the update. The
   // gradients are valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and
@@ -201,7 +202,7 @@ class Executor {
   // Read a weight or a state of a stage of a pipeline: the stage that has it sends it to the others.
   void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
-  OwnBytes own_bytes_of_stage(const std::string& name) const;
+  OwnBytes share_of_stage(const std::string& name) const;
   // Returns the ranks that divide the buffer.
   Communicator& owners_of(const PersistentBuffer& buffer) const;
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);

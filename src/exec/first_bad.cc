@@ -53,12 +53,6 @@ std::string Executor::first_bad_gradient() {
 }
 
 std::string Executor::bad_gradient(ConstView first_bad) const {
-  // Each stage of a pipeline reports the first of its own gradients.
-  for (size_t i = 0; i < plan_.stages.size(); ++i) {
-    const int64_t found = read_integer(first_bad, static_cast<int64_t>(i));
-    if (found >= 0) return plan_.stages[i].gradients[static_cast<size_t>(found)];
-  }
-  if (plan_.is_pipelined()) return {};
   // If the optimizer's states are divided among the ranks, each rank reports the first gradient in its slices.
   int64_t operand = -1;
   for (int64_t i = 0; i < plan_.type_of("first_bad").shape.elements({}); ++i) {

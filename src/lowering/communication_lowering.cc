@@ -49,7 +49,9 @@ LoweredOp describe_all_gather(const OpView& op, const Bucket& bucket, const Kern
 // A message may have elements of any type.
 LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32,
-          .family = AllReduceProblem{.ranks = 2, .largest_bytes = op.output(0).bytes(bucket)}};
+          .family = AllReduceProblem{.ranks = 2,
+                                     .largest_bytes = op.output(0).bytes(bucket),
+                                     .maps_peers = maps_peers(op.attributes())}};
 }
 
 }  // namespace

@@ -4,22 +4,36 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "train/weight_loading.h"
 
 namespace plimsoll {
 namespace {
 
+// Returns a buffer of this rank, or of the stage of the pipeline that has it.
+const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string& name) {
+  if (!plan.is_pipelined() || plan.persistent_by_name.contains(name)) return plan.buffer(name);
+  const PersistentBuffer* buffer = plan.tensor_of_stages(name);
+  PLIMSOLL_CHECK(buffer != nullptr, "no stage of the pipeline has '{}'", name);
+  return *buffer;
+}
+
 // Returns true if a condition holds for a buffer, or for a half of a split weight.
 template <typename Condition>
 bool holds_for(const Plan& plan, const std::string& buffer, const Condition& condition) {
-  const auto split = plan.split_weights.find(buffer);
-  if (split == plan.split_weights.end()) return condition(plan.buffer(buffer));
-  return condition(plan.buffer(split->second.high)) || condition(plan.buffer(split->second.remainder));
+  const int64_t owner = plan.owner_of(buffer);
+  const auto& split_weights =
+      owner < 0 ? plan.split_weights : plan.stages[static_cast<size_t>(owner)].split_weights;
+  const auto split = split_weights.find(buffer);
+  if (split == split_weights.end()) return condition(buffer_of_any_stage(plan, buffer));
+  return condition(buffer_of_any_stage(plan, split->second.high)) ||
+         condition(buffer_of_any_stage(plan, split->second.remainder));
 }
 
 // Returns true if each rank has a slice of the buffer. The slices of the ranks of other stages of a pipeline are empty.
 bool has_slices(const Plan& plan, const std::string& name) {
-  if (plan.is_pipelined()) return true;
+  if (plan.is_pipelined())
+    return !holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.split.has_value(); });
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.divided.has_value(); });
 }
 

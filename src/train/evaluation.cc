@@ -286,7 +286,7 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   const Evaluation::Start start = [&](const MicroBatch& batch) {
     on_device(plan_, [&] {
       executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(task, batch));
-      run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
+      run_entries(evaluation_schedule(), Repeat::kPerMicroBatch);
     });
   };
   const auto metrics_of = [&](const Dataset& evaluated, EvaluationSums& done) {

@@ -114,6 +114,9 @@ void Session::connect() {
   if (!plan_.is_on_gpu()) return;
   connect_gpus_along(connections.data, plan_.request.ranks.maps_peers);
   connect_gpus_along(connections.tensor, plan_.request.ranks.tensor_maps_peers);
+  connect_gpus_along(connections.pipeline, plan_.request.ranks.pipeline_maps_peers);
+  connect_gpus_along(connections.ends, plan_.request.ranks.pipeline_maps_peers);
+  connect_messages_of_stages();
 }
 
 void Session::connect_gpus_along(AxisConnections& axis, bool maps_peers) {
@@ -127,6 +130,13 @@ void Session::connect_gpus_along(AxisConnections& axis, bool maps_peers) {
       axis.gpus = gpu_communicators_.emplace_back(connect_gpus(*axis.ranks, ordinal, uuid)).get();
     }
   });
+}
+
+void Session::connect_messages_of_stages() {
+  if (plan_.request.ranks.pipeline_size == 1 || plan_.request.ranks.pipeline_maps_peers) return;
+  message_ranks_ = communicator_->group(mesh().group_of(setup_.place.rank, MeshAxis::kPipeline));
+  on_device(plan_, [&] { messages_ = connect_messages(*message_ranks_, setup_.device.gpu_ordinal); });
+  options_.connections.pipeline.messages = messages_.get();
 }
 
 void Session::connect_axes() {
@@ -201,16 +211,22 @@ void Session::begin_anew() {
 }
 
 std::string Session::measure_products(Executor& executor) {
+  if (communicator_ == nullptr) return measure_products_here(executor);
   std::string text;
-  if (setup_.place.is_first()) text = measure_products_here(executor);
-  if (communicator_ == nullptr || !plan_.is_on_gpu()) return text;
-  std::string table = tuning_table_json(plan_.request.products.tuning);
-  uint64_t size = table.size();
-  communicator_->broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
-  table.resize(size);
-  communicator_->broadcast(std::as_writable_bytes(std::span(table)), 0);
-  if (!setup_.place.is_first())
-    plan_.request.products.tuning = parse_tuning_table(table, "the table of rank 0");
+  // Each stage of a pipeline has products of its own, which its first rank measures.
+  for (int64_t stage = 0; stage < plan_.request.ranks.pipeline_size; ++stage) {
+    const int root = mesh().rank_at(static_cast<int>(stage), 0, 0);
+    const bool is_root = setup_.place.rank == root;
+    if (is_root) text = measure_products_here(executor);
+    if (!plan_.is_on_gpu()) continue;
+    std::string table = tuning_table_json(plan_.request.products.tuning);
+    uint64_t size = table.size();
+    communicator_->broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+    table.resize(size);
+    communicator_->broadcast(std::as_writable_bytes(std::span(table)), root);
+    if (!is_root)
+      plan_.request.products.tuning = parse_tuning_table(table, fmt::format("the table of rank {}", root));
+  }
   return text;
 }
 
@@ -422,7 +438,7 @@ BatchOutputs Session::forward(const MicroBatch& batch) {
   on_device(plan_, [&] {
     executor_->stage(kEvaluateProgram, batch.tensors,
                      static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)));
-    run_entries(plan_.evaluation_schedule, Repeat::kPerMicroBatch);
+    run_entries(evaluation_schedule(), Repeat::kPerMicroBatch);
     executor_->fetch();
     outputs.loss = executor_->fetched("loss").load(0);
     if (!plan_.request.model.outputs_logits) return;

@@ -173,6 +173,8 @@ class Session {
   // Replaces the metrics by those of the last stage of a pipeline.
   void take_metrics_of_last_stage(MetricMap& metrics);
   void connect_gpus_along(AxisConnections& axis, bool maps_peers);
+  // Connects the stages of a pipeline for messages through NCCL, unless they map each other's memory.
+  void connect_messages_of_stages();
   // Stages a micro-batch of the training program. `number`: micro_batches_done() before it.
   void stage(const MicroBatch& batch, double denominator, int64_t number, int64_t slot = 0);
   // Measures the matrix products, if that is necessary, and returns a text about it. The first rank measures for all, so that
@@ -199,6 +201,9 @@ class Session {
   // On GPUs, the connection along each axis of several ranks is in one of these two.
   std::vector<std::unique_ptr<GpuCommunicator>> gpu_communicators_;
   std::vector<std::unique_ptr<PeerMemory>> peers_;
+  // For the messages of a pipeline through NCCL.
+  std::unique_ptr<Communicator> message_ranks_;
+  std::unique_ptr<GpuMessages> messages_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
   CheckpointBuffer checkpoint_buffer_;

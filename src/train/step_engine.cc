@@ -154,12 +154,14 @@ void StepEngine::run_pipeline_step() {
     if (run.micro_batch < 0) continue;
     const EnqueuedBatch& enqueued = loaded[static_cast<size_t>(run.micro_batch)];
     session_.run_micro_batch(run, *enqueued.batch, step.denominator, enqueued.number);
+    // The loss is read while a GPU computes what was enqueued after it.
+    if (step.unread) read_loss(step);
     if (run.segment != Segment::kForward) continue;
     count_batch(step, *enqueued.batch);
     if (!session_.has_loss()) continue;
     session_.executor().fetch();
     step.unread = enqueued;
-    read_loss(step);
+    if (!session_.executor().runs_ahead()) read_loss(step);
   }
   step.info.learning_rate = client_.learning_rate(num_steps_ - skipped_steps_);
   session_.start_update(step.info.learning_rate, step.info.step - states_begin_, skipped_steps_);
@@ -208,8 +210,8 @@ void StepEngine::run_step() {
 }
 
 // Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step. The ranks of a
-// tensor-parallel group compute as many operations as this one, with the same batches. Of a pipeline, the last stage knows the losses
-// and counts the batches, and each stage its own operations.
+// tensor-parallel group compute as many operations as this one, with the same batches. Of a pipeline, one rank of each group of the
+// last stage adds the losses and counts the batches, and each rank its own operations.
 void StepEngine::add_other_ranks(Step& step) {
   StepInfo& info = step.info;
   const bool is_pipelined = session_.plan().is_pipelined();
@@ -220,7 +222,8 @@ void StepEngine::add_other_ranks(Step& step) {
                              static_cast<double>(info.num_rows_computed),
                              step.flops};
   if (is_pipelined) {
-    if (!session_.has_loss()) std::fill(sums.begin(), sums.end() - 1, 0.0);
+    const bool is_first_of_group = session_.mesh().tensor_rank(session_.setup().place.rank) == 0;
+    if (!session_.has_loss() || !is_first_of_group) std::fill(sums.begin(), sums.end() - 1, 0.0);
     session_.sum_over_ranks(sums);
   } else {
     session_.sum_over_data_ranks(sums);
@@ -230,14 +233,22 @@ void StepEngine::add_other_ranks(Step& step) {
   info.num_tokens = static_cast<int64_t>(sums[2]);
   info.num_sequences = static_cast<int64_t>(sums[3]);
   info.num_rows_computed = static_cast<int64_t>(sums[4]);
-  step.flops = sums[5] * session_.mesh().tensor_size;
+  step.flops = is_pipelined ? sums[5] : sums[5] * session_.mesh().tensor_size;
+}
+
+// Each stage of a pipeline knows the first of its own gradients that is not finite.
+void StepEngine::take_first_bad_of_stages(StepOutputs& outputs) {
+  const std::vector<std::string> names = session_.gather_texts(outputs.first_bad);
+  const auto found = std::ranges::find_if(names, [](const std::string& name) { return !name.empty(); });
+  if (found != names.end()) outputs.first_bad = *found;
 }
 
 void StepEngine::finish_pending_step() {
   Step step = *std::exchange(pending_, std::nullopt);
   StepInfo& info = step.info;
   if (step.unread) read_loss(step);
-  const StepOutputs outputs = session_.executor().fetched_step();
+  StepOutputs outputs = session_.executor().fetched_step();
+  if (!outputs.is_finite && session_.plan().is_pipelined()) take_first_bad_of_stages(outputs);
   try {
     info.skipped = session_.outcome_of(outputs, info.step) == UpdateOutcome::kSkipped;
   } catch (const Error& error) {

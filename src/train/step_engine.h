@@ -124,6 +124,7 @@ class StepEngine {
   void enqueue(const Step& step, const EnqueuedBatch& enqueued);
   void count_batch(Step& step, const MicroBatch& batch);
   void read_loss(Step& step);
+  void take_first_bad_of_stages(StepOutputs& outputs);
   void add_other_ranks(Step& step);
   void finish_pending_step();
   // Begins the step, or resumes it after other work, in the positions that other ranks see.

@@ -1,5 +1,5 @@
 // Runs of several processes that are the stages of a pipeline: they train, evaluate and save like one process, and resume on any
-// number of processes.
+// number of processes. They run on CPUs, or, if PLIMSOLL_TEST_DEVICE is set (CMakeLists.txt), on two GPUs.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -36,6 +36,11 @@ void expect_within(const std::vector<double>& found, const std::vector<double>& 
     EXPECT_NEAR(found[i], wanted[i], relative * std::abs(wanted[i])) << "record " << i;
 }
 
+int64_t num_lines(const std::string& path) {
+  const std::string text = read_file(path);
+  return std::ranges::count(text, '\n');
+}
+
 // Sums in another order differ by some roundings of fp32, which the weights carry on, as in ranks_test.cc.
 constexpr double kRelative = 1e-5;
 
@@ -48,7 +53,8 @@ Words pipeline_words(Words words, const std::string& run, int stages, int proces
                      const Words& more) {
   words.insert(words.begin(), "train");
   const int accumulation = batches / (processes / stages);
-  words.insert(words.end(), {"--use_cpu",
+  words.insert(words.end(), {"--device",
+                             on_gpus() ? "auto" : "cpu",
                              "--num_threads",
                              "1",
                              "--output_dir",
@@ -71,6 +77,17 @@ Words pipeline_words(Words words, const std::string& run, int stages, int proces
                              "2"});
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+// The numbers of stages and of processes of a run.
+struct Shape {
+  int stages, processes;
+};
+
+// Returns the shapes that this test can run: on GPUs those of at most two processes.
+std::vector<Shape> possible(std::vector<Shape> shapes) {
+  if (on_gpus()) std::erase_if(shapes, [](const Shape& shape) { return shape.processes > 2; });
+  return shapes;
 }
 
 // A classifier with dropout on random data, and a language model whose head reads the table of words.
@@ -106,8 +123,10 @@ void expect_same_file(const std::string& a, const std::string& b, const std::str
 }
 
 // Every stage computes with the same kernels in the same order as one process, and without clipping the update does not read the norm,
-// so that weights and states have the same bits.
+// so that weights and states have the same bits. On a GPU a kernel may compute the end of a layer and the begin of the next one
+// together, so that the boundary of two stages changes the order of sums.
 TEST(PipelineRuns, AClassifierHasTheBitsOfOneProcess) {
+  if (on_gpus()) GTEST_SKIP() << "GPUs round differently at the boundary of two stages";
   const TestFolder folder("pipeline_bits");
   const Words model = classifier_words(folder);
   const Words more{"--optim",      "adamw_torch", "--max_grad_norm",   "0",
@@ -138,10 +157,7 @@ TEST(PipelineRuns, ALanguageModelMakesTheStepsOfOneProcess) {
   const Words more{"--optim", "sgd", "--optim_args", "momentum=0.9", "--max_grad_norm", "0.5"};
   const std::string one = folder.path("one");
   run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, 6, more), folder);
-  struct Shape {
-    int stages, processes;
-  };
-  for (const Shape& shape : {Shape{2, 2}, Shape{4, 4}, Shape{2, 4}}) {
+  for (const Shape& shape : possible({{2, 2}, {4, 4}, {2, 4}})) {
     SCOPED_TRACE(std::to_string(shape.stages) + " stages, " + std::to_string(shape.processes) + " processes");
     const std::string run = folder.path(std::to_string(shape.stages) + "_" + std::to_string(shape.processes));
     run_or_fail(pipeline_words(language_words(), run, shape.stages, shape.processes, 4, 6, more), folder);
@@ -164,12 +180,9 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
                    "--resume_from_checkpoint",
                    "True"};
   const std::string one = folder.path("one"), several = folder.path("several");
-  run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, 8, more), folder);
-  struct Shape {
-    int stages, processes;
-  };
+  run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, on_gpus() ? 4 : 8, more), folder);
   int steps = 2;
-  for (const Shape& shape : {Shape{1, 1}, Shape{2, 2}, Shape{2, 4}, Shape{4, 4}}) {
+  for (const Shape& shape : possible({{1, 1}, {2, 2}, {2, 4}, {4, 4}})) {
     run_or_fail(pipeline_words(language_words(), several, shape.stages, shape.processes, 4, steps, more),
                 folder);
     steps += 2;
@@ -202,15 +215,13 @@ TEST(PipelineRuns, EvaluateLikeOneProcess) {
   const Words more{"--optim", "sgd", "--max_grad_norm", "0"};
   const std::string one = folder.path("one");
   run_or_fail(pipeline_words(words, one, 1, 1, 4, 3, more), folder);
-  struct Shape {
-    int stages, processes;
-  };
-  for (const Shape& shape : {Shape{2, 2}, Shape{2, 4}}) {
+  for (const Shape& shape : possible({{2, 2}, {2, 4}})) {
     const std::string run = folder.path(std::to_string(shape.processes));
     run_or_fail(pipeline_words(words, run, shape.stages, shape.processes, 4, 3, more), folder);
     expect_within(logged_values(run, "eval_loss"), logged_values(one, "eval_loss"), kRelative);
     EXPECT_EQ(logged_values(run, "eval_accuracy"), logged_values(one, "eval_accuracy"));
-    expect_same_file(run, one, "/predict_results.txt");
+    EXPECT_EQ(num_lines(run + "/predict_results.txt"), num_lines(one + "/predict_results.txt"));
+    if (!on_gpus()) expect_same_file(run, one, "/predict_results.txt");
   }
 }
 
@@ -224,10 +235,7 @@ TEST(PipelineRuns, RefuseWhatTheyCannotDo) {
   const std::vector<Refusal> refusals{
       {{"--nproc_per_node", "8", "--pp_size", "8"}, "--pp_size 8: the model has 4 layers"},
       {{"--nproc_per_node", "3", "--pp_size", "2"}, "--pp_size 2: 3 processes (--nproc_per_node x --nnodes)"},
-      {{"--nproc_per_node", "4", "--pp_size", "2", "--tp_size", "2"},
-       "are not in this version; give one of them"},
-      {{"--nproc_per_node", "2", "--pp_size", "2", "--zero_stage", "1"},
-       "--pp_size 2 divides the model by layers"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--zero_stage", "2"}, "a stage of --pp_size 2 runs several"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--lora_r", "4"}, "--pp_size 2: adapters (--lora_r)"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--freeze", "*embeddings*"},
        "--pp_size 2: a stage whose weights"},

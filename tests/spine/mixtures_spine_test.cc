@@ -62,8 +62,17 @@ Mixture mixture(uint32_t seed) {
       draw.of<RecomputePolicy>({RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull});
   MeshCase& ranks = mixed.ranks;
   ranks.mesh.size = draw.of<int>({2, 4});
-  const std::string kind = draw.of<std::string>({"data", "tensor", "pipeline", "zero"});
+  const std::string kind = draw.of<std::string>(
+      {"data", "tensor", "pipeline", "zero", "tensor and pipeline", "pipeline and zero"});
   const int size = draw.of<int>({2, ranks.mesh.size});
+  if (kind == "tensor and pipeline") {
+    const int data_size = draw.of<int>({1, 2});
+    ranks.mesh = {.size = 4 * data_size, .tensor_size = 2, .pipeline_size = 2};
+  }
+  if (kind == "pipeline and zero") {
+    ranks.mesh = {.size = 4, .pipeline_size = 2};
+    ranks.zero_stage = ZeroStage::kStates;
+  }
   if (kind == "tensor") ranks.mesh.tensor_size = size;
   if (kind == "pipeline") ranks.mesh.pipeline_size = size;
   if (kind == "zero") {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -58,8 +59,11 @@ class CudaBackend final : public ExecutorBackend {
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
     connections_.map_peers(arena_.data(), arena_.bytes());
   }
-  // The other ranks' memory is not used any more.
-  ~CudaBackend() override { connections_.unmap_peers(); }
+  // The other ranks' memory is not used any more, nor is this one's by others.
+  ~CudaBackend() override {
+    if (std::uncaught_exceptions() == 0) wait_until_messages_are_taken();
+    connections_.unmap_peers();
+  }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
 
@@ -238,6 +242,22 @@ class CudaBackend final : public ExecutorBackend {
     std::byte* data = take_host_block(plan.host_arena_bytes);
     std::memset(data, fill_, static_cast<size_t>(plan.host_arena_bytes));
     return data;
+  }
+
+  // Other stages of a pipeline copy messages from the arena, unless a rank has failed.
+  void wait_until_messages_are_taken() {
+    const auto [ranks, gpus, stages, messages] = connections_.pipeline;
+    if (stages == nullptr && messages == nullptr) return;
+    try {
+      const WaitForRanks wait(connections_);
+      for (int stage = 0; stages != nullptr && stage < stages->size(); ++stage) {
+        if (stage != stages->rank()) stages->wait_until_taken(stage, device_.stream());
+      }
+      device_.synchronize();
+      if (messages != nullptr) messages->wait_until_received();
+    } catch (const Error&) {
+      return;
+    }
   }
 
   // Has to be called after each wait: the work that was enqueued may have ended because a rank failed. Errors: kDevice.

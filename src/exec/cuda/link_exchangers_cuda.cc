@@ -91,7 +91,7 @@ class MappedMemoryExchanger final : public GpuExchanger {
       : GpuExchanger(gpu_ordinal, peers_buffer_bytes(buffer_elements, ranks.size())),
         buffer_elements_(buffer_elements),
         peers_(connect_peers(ranks, gpu_ordinal, uuid)) {
-    peers_->map(data(), arena_bytes());
+    peers_->map(data(), arena_bytes(), PeerMemory::BlockSizes::kEqual);
   }
   LinkExchange exchange() const override { return LinkExchange::kMappedMemory; }
   bool has(Collective) const override { return true; }

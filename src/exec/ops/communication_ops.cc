@@ -1,14 +1,66 @@
+#include <algorithm>
+
 #include "exec/ops/family_ops.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
+#include "plan/compile/stage_plan.h"
 
 namespace plimsoll {
+namespace {
+
+// Returns the memory of the other GPUs for a collective operation of the stages of a pipeline, whose tensor is at another offset of each
+// arena; null for other operations and on a CPU.
+std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
+  PeerMemory* peers = context.connections().peers;
+  if (peers == nullptr || !is_collective_of_stages(context.op())) return nullptr;
+  const MeshAxis axis = mesh_axis_of(context.attributes());
+  const std::span<const Op> before = std::span(context.graph().ops()).first(context.index());
+  const auto number = std::ranges::count_if(before, [&](const Op& op) {
+    return is_collective_of_stages(op) && mesh_axis_of(op.attributes) == axis;
+  });
+  std::vector<int64_t> offsets;
+  for (const StagePlan& stage : context.plan().stages) {
+    std::vector<int64_t> of_axis;
+    for (const StageExchange& exchange : stage.exchanges) {
+      if (exchange.axis == axis) of_axis.push_back(exchange.offset);
+    }
+    // Between the ends there are stages that take no part.
+    if (!of_axis.empty()) offsets.push_back(of_axis.at(static_cast<size_t>(number)));
+  }
+  PLIMSOLL_CHECK(std::ssize(offsets) == peers->size(), "{} stages take part in '{}', but {} are connected",
+                 offsets.size(), context.op().def->name(), peers->size());
+  return std::make_shared<PeersAtOffsets>(*peers, std::move(offsets));
+}
+
+// Returns where the stage `from` has a value that it sends to this stage, as this rank maps it.
+ConstView room_of_sender(const BindContext& context, PeerMemory& peers, int64_t from) {
+  const StagePlan& sender = context.plan().stages.at(static_cast<size_t>(from));
+  const std::string& name = context.graph().value(context.op().outputs[ReceiveOp::kY]).name;
+  const auto find = [&](const std::vector<StageAction>& actions) -> const StageAction* {
+    const auto found = std::ranges::find_if(actions, [&](const StageAction& action) {
+      return action.kind == StageAction::Kind::kSend && action.value == name &&
+             action.peer == context.request().ranks.stage;
+    });
+    return found == actions.end() ? nullptr : &*found;
+  };
+  const StageAction* sent = find(sender.evaluate);
+  for (const std::vector<StageAction>& actions : sender.train) {
+    if (sent == nullptr) sent = find(actions);
+  }
+  PLIMSOLL_CHECK(sent != nullptr, "stage {} does not send '{}'", from, name);
+  return {context.device_arena() + sent->offset + peers.distance_to(static_cast<int>(from)),
+          context.output(ReceiveOp::kY).dtype};
+}
+
+}  // namespace
 
 AllReduceArgs all_reduce_args(const BindContext& context) {
   const AxisConnections& connections = context.connections();
+  const std::shared_ptr<PeerMemory> at_offsets = peers_at_offsets(context);
   return {.communicator = connections.ranks,
           .gpus = connections.gpus,
-          .peers = connections.peers,
+          .peers = at_offsets ? at_offsets.get() : connections.peers,
+          .at_offsets = at_offsets,
           .scratch = context.scratch()};
 }
 
@@ -21,9 +73,11 @@ std::vector<ReducedTensor> reduced_tensors(const BindContext& context) {
 
 RankSlicesArgs rank_slices_args(const BindContext& context) {
   const AxisConnections& connections = context.connections();
+  const std::shared_ptr<PeerMemory> at_offsets = peers_at_offsets(context);
   return {.communicator = connections.ranks,
           .gpus = connections.gpus,
-          .peers = connections.peers,
+          .peers = at_offsets ? at_offsets.get() : connections.peers,
+          .at_offsets = at_offsets,
           .scratch = context.scratch()};
 }
 
@@ -39,7 +93,10 @@ std::vector<DividedTensor> divided_tensors(const BindContext& context) {
 }
 
 SendArgs send_args(const BindContext& context) {
-  return {.communicator = &context.communicator(MeshAxis::kPipeline),
+  const AxisConnections& connections = context.connections();
+  return {.communicator = connections.ranks,
+          .peers = connections.peers,
+          .messages = connections.messages,
           .x = context.input(SendOp::kX),
           .room = context.output(SendOp::kMessage),
           .bytes = context.view().input(SendOp::kX).bytes(context.bucket()),
@@ -47,10 +104,16 @@ SendArgs send_args(const BindContext& context) {
 }
 
 ReceiveArgs receive_args(const BindContext& context) {
-  return {.communicator = &context.communicator(MeshAxis::kPipeline),
+  const AxisConnections& connections = context.connections();
+  const int64_t from = ReceiveOp::from(context.attributes());
+  return {.communicator = connections.ranks,
+          .peers = connections.peers,
+          .messages = connections.messages,
+          .room = connections.peers == nullptr ? ConstView{}
+                                               : room_of_sender(context, *connections.peers, from),
           .y = context.output(ReceiveOp::kY),
           .bytes = context.view().output(ReceiveOp::kY).bytes(context.bucket()),
-          .peer = static_cast<int>(ReceiveOp::from(context.attributes()))};
+          .peer = static_cast<int>(from)};
 }
 
 }  // namespace plimsoll

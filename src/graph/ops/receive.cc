@@ -1,4 +1,4 @@
-// receive() {from, dtype, shape, zero_tail?}: y = the value that the stage {from} of a pipeline sends next. {shape} is the text of the
+// receive() {from, dtype, shape, axis, zero_tail?}: y = the value that the stage {from} of a pipeline sends next. {shape} is the text of the
 // dimensions, separated by "x": "Tx384". With {zero_tail} the rows after the last token are zero.
 //
 // It runs on the queue of communication.
@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
@@ -69,6 +70,7 @@ ValueId emit_receive(Graph& graph, const ValueType& type, int64_t from, std::str
   }
   Attributes attributes{
       {"from", from}, {"dtype", std::string(dtype_name(type.dtype))}, {"shape", std::move(shape)}};
+  set_mesh_axis(attributes, MeshAxis::kPipeline);
   if (zero_tail) attributes.set("zero_tail", int64_t{1});
   return emit(graph, receive_op(), {}, std::move(attributes), name);
 }

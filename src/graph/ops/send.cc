@@ -1,4 +1,4 @@
-// send(x, room) {to, zero_tail?}: sends x to the stage {to} of a pipeline, where a receive takes it. y = x, in the bytes of `room`,
+// send(x, room) {to, axis, zero_tail?}: sends x to the stage {to} of a pipeline, where a receive takes it. y = x, in the bytes of `room`,
 // which persist: they must not change until x has arrived, possibly several runs later. The op waits until the value that was sent
 // before to the same stage has arrived, copies x into `room`, and starts to send. With {zero_tail} the rows after the last
 // token are zero, as those of a gradient must be.
@@ -9,6 +9,7 @@
 #include <array>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
@@ -52,6 +53,7 @@ void emit_send(Graph& graph, ValueId x, int64_t to, std::string_view name, bool 
   const ValueType type = graph.value(x).type;
   const ValueId room = graph.add_value(fmt::format("{}{}", kMessagePrefix, name), type, Storage::kMessage);
   Attributes attributes{{"to", to}};
+  set_mesh_axis(attributes, MeshAxis::kPipeline);
   if (zero_tail) attributes.set("zero_tail", int64_t{1});
   const ValueId sent = emit(graph, send_op(), {x, room}, std::move(attributes),
                             fmt::format("{}{}.sent", kMessagePrefix, name));

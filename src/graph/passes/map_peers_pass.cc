@@ -1,6 +1,6 @@
-// Chooses how the GPUs of an axis of the mesh exchange data: the attribute "peers" of a collective operation (ops.h) states that they
-// map each other's memory. Operations without it are done by a library. The pass runs after all passes that insert such operations,
-// so that those need not know the devices.
+// Chooses how the GPUs of an axis of the mesh exchange data: the attribute "peers" of an operation between ranks (ops.h) states that
+// they map each other's memory. Operations without it are done by a library. The pass runs after all passes that insert such
+// operations, so that those need not know the devices.
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/passes/pass.h"
@@ -14,9 +14,8 @@ Pass map_peers_pass(MeshAxis axis) {
           .needed_for = "GPUs that map each other's memory",
           .run = [axis](Graph& graph) {
             for (Op& op : graph.ops()) {
-              const bool is_collective =
-                  op.def == &all_reduce_op() || op.def == &reduce_scatter_op() || op.def == &all_gather_op();
-              if (is_collective && mesh_axis_of(op.attributes) == axis) set_maps_peers(op.attributes);
+              if (schema_of(op).is_communication() && mesh_axis_of(op.attributes) == axis)
+                set_maps_peers(op.attributes);
             }
           }};
 }

@@ -1,7 +1,12 @@
 // Completes what the pass pipeline_stage begins, when gradients and updates exist. A weight that the first and the last stage of a
 // pipeline read, such as a table of words that is also the head, is a weight of both: they sum its gradient before the update, so
 // that both make the same update. The norm of all gradients is that of the whole model: each stage computes the norm of its own
-// gradients, the last one without those of shared weights, and the stages exchange these numbers.
+// gradients, the last one without those of shared weights, and the stages exchange these numbers:
+//
+//   norm, finite, bad = norm(g.., loss)  ->  of_stage, _, bad = norm(g..); norms = norm(of_stage) {ranks}; all_gather(norms);
+//                                            norm, finite = norm(norms, loss)
+//
+// The ranks of a stage may have divided the norm among them before (divided_norm.h), which ends with such an op, too.
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -99,7 +104,33 @@ class PipelineStates {
   void divide_norm(Op op) {
     // The first stage counts the gradients of shared weights.
     if (division_.stage > 0) std::erase_if(op.inputs, [&](ValueId id) { return sums_.contains(id); });
-    append_divided_norm(graph_, op, {.ranks = division_.num_stages()}, MeshAxis::kPipeline, ops_);
+    if (rank_slices_of(op.attributes)) {
+      ops_.push_back(std::move(op));
+      return;
+    }
+    const auto number_like = [&](ValueId like) {
+      const Value value = graph_.value(like);
+      const ValueId id =
+          graph_.add_value(graph_.unique_name(value.name + ".of_stage"), value.type, Storage::kTransient);
+      graph_.value(id).module = value.module;
+      return id;
+    };
+    Op of_stage = op;
+    const std::span<const ValueId> gradients = gradients_of_norm(op);
+    of_stage.inputs.assign(gradients.begin(), gradients.end());
+    of_stage.attributes = {};
+    if (op.outputs.size() > GlobalNormOp::kFirstBad) of_stage.attributes.set("names_bad", int64_t{1});
+    of_stage.outputs[GlobalNormOp::kNorm] = number_like(op.outputs[GlobalNormOp::kNorm]);
+    of_stage.outputs[GlobalNormOp::kFinite] = number_like(op.outputs[GlobalNormOp::kFinite]);
+    Op of_all = op;
+    of_all.inputs.erase(of_all.inputs.begin(), of_all.inputs.begin() + std::ssize(gradients));
+    of_all.inputs.insert(of_all.inputs.begin(), of_stage.outputs[GlobalNormOp::kNorm]);
+    of_all.attributes = {};
+    if (op.attributes.has("with_loss"))
+      of_all.attributes.set("with_loss", op.attributes.integer("with_loss"));
+    of_all.outputs.resize(GlobalNormOp::kFirstBad);
+    ops_.push_back(std::move(of_stage));
+    append_divided_norm(graph_, of_all, {.ranks = division_.num_stages()}, MeshAxis::kPipeline, ops_);
   }
 
   Graph& graph_;

@@ -175,9 +175,10 @@ const PeakPlace* MemoryAnatomy::peak_of(Phase phase) const {
 
 // Names what the GPUs of a run exchange data through.
 static std::string_view describe_exchanges(const RankOptions& ranks) {
-  const bool maps = ranks.maps_peers || ranks.tensor_maps_peers;
-  const bool uses_nccl =
-      (ranks.data_size() > 1 && !ranks.maps_peers) || (ranks.tensor_size > 1 && !ranks.tensor_maps_peers);
+  const bool maps = ranks.maps_any_peers();
+  const bool uses_nccl = (ranks.data_size() > 1 && !ranks.maps_peers) ||
+                         (ranks.tensor_size > 1 && !ranks.tensor_maps_peers) ||
+                         (ranks.pipeline_size > 1 && !ranks.pipeline_maps_peers);
   return maps && uses_nccl ? "mapped memory and NCCL" : maps ? "mapped memory" : "NCCL";
 }
 

@@ -32,8 +32,9 @@ int64_t extra_launches(const OpView& view) {
   return has_two ? 1 : 0;
 }
 
-// Counts one node per copied value.
+// Counts one node per copied value. A message is copied between a wait and a write for the other rank.
 int64_t nodes_of(const OpView& view) {
+  if (view.op.def == &send_op() || view.op.def == &receive_op()) return 3;
   int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
   if (maps_peers(view.op.attributes)) {
     // Each rank copies a slice of each tensor from each other rank, with all_reduce twice, and the slice that it has in memory of its
@@ -48,15 +49,17 @@ int64_t nodes_of(const OpView& view) {
 // Segments that run one after the other in the same bucket. They are captured, replayed and dropped together.
 struct SegmentGroup {
   CapturedGraphs* held = nullptr;
-  int64_t num_buckets = 0;  // the number of buckets that they are captured in
+  int64_t num_buckets = 0;  // the number of buckets that they are captured in, times the slots of a pipeline
   int64_t num_graphs = 0;   // number per bucket
   int64_t nodes = 0;        // number per bucket
   double nodes_per_graph() const { return static_cast<double>(nodes) / static_cast<double>(num_graphs); }
 };
 
+// A stage of a pipeline captures the segments of a micro-batch once for each slot.
 void add_group(const ProgramPlan& program, std::initializer_list<Segment> segments, int buckets,
                CapturedGraphs& held, std::vector<SegmentGroup>& groups) {
   SegmentGroup group{.held = &held, .num_buckets = std::min<int64_t>(buckets, std::ssize(program.ladder))};
+  if (*segments.begin() == Segment::kForward) group.num_buckets *= program.num_slots;
   const auto is_one = [&](Segment segment) {
     return std::ranges::find(segments, segment) != segments.end() && program.is_captured(segment);
   };

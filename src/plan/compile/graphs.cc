@@ -244,17 +244,19 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
 
 // Returns true if the ranks divide this and what the lower stages divide.
 bool divides(const PlanRequest& request, ZeroStage stage) {
-  return request.ranks.count > 1 && request.ranks.zero_stage >= stage;
+  return request.ranks.data_size() > 1 && request.ranks.zero_stage >= stage;
 }
 
 // Chooses how the ranks along each axis of the mesh exchange data, after all collective operations have been inserted.
 void choose_exchanges(Graph& graph, const PlanRequest& request, PassManager& passes) {
   if (request.ranks.maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kData));
   if (request.ranks.tensor_maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kTensor));
+  if (!request.ranks.pipeline_maps_peers) return;
+  for (const MeshAxis axis : {MeshAxis::kPipeline, MeshAxis::kEnds}) passes.run(graph, map_peers_pass(axis));
 }
 
 ShardOptions shard_options(const PlanRequest& request) {
-  ShardOptions options{.num_ranks = request.ranks.count,
+  ShardOptions options{.num_ranks = request.ranks.data_size(),
                        .gradients = divides(request, ZeroStage::kGradients),
                        .accumulates = request.batches.accumulation_steps > 1,
                        .all_on_first = request.ranks.updates_on_first};

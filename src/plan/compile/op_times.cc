@@ -167,8 +167,13 @@ struct GroupPlaces {
   int64_t machines = 1;
 };
 
-// The ranks of a tensor-parallel group are neighbours, so that they are in one machine if it has enough of them.
+// The ranks of a tensor-parallel group are neighbours, so that they are in one machine if it has enough of them. Two stages that
+// exchange a message may be in different machines if there are several.
 GroupPlaces places_of(const PlanRequest& request, int64_t ranks_per_machine, MeshAxis axis) {
+  if (axis == MeshAxis::kPipeline || axis == MeshAxis::kEnds) {
+    if (request.num_machines == 1) return {.per_machine = 2, .machines = 1};
+    return {.per_machine = 1, .machines = 2};
+  }
   const int64_t tensor = request.ranks.tensor_size;
   const int64_t size = axis == MeshAxis::kTensor ? tensor : request.ranks.data_size();
   const int64_t per_machine = axis == MeshAxis::kTensor

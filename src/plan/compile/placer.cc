@@ -36,7 +36,6 @@ Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
   for (ProgramPlan& program : plan_.programs) placers_.emplace_back(plan_, program);
   name_parts_of_weights();
   if (plan_.scales_loss()) plan_.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
-  if (plan_.programs.contains(kEvaluateProgram)) plan_.evaluation_schedule = evaluation_schedule();
 }
 
 void Placer::name_parts_of_weights() {
@@ -144,10 +143,20 @@ int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
 
 // Returns the memory that the connections of a GPU with those of other ranks need.
 int64_t communicator_bytes(const RankOptions& ranks, int64_t arena_bytes) {
-  const auto of_axis = [&](int64_t size, bool maps_peers) {
-    return maps_peers ? (size - 1) * peer_mapping_bytes(arena_bytes) : size > 1 ? kNcclBytes : 0;
+  int64_t bytes = 0, num_nccl = 0;
+  const auto add_axis = [&](int64_t size, bool maps_peers) {
+    if (maps_peers) bytes += (size - 1) * peer_mapping_bytes(arena_bytes);
+    if (size > 1 && !maps_peers) ++num_nccl;
   };
-  return of_axis(ranks.data_size(), ranks.maps_peers) + of_axis(ranks.tensor_size, ranks.tensor_maps_peers);
+  add_axis(ranks.data_size(), ranks.maps_peers);
+  add_axis(ranks.tensor_size, ranks.tensor_maps_peers);
+  add_axis(ranks.pipeline_size, ranks.pipeline_maps_peers);
+  if (num_nccl > 0) bytes += kNcclBytes + (num_nccl - 1) * kNcclMoreBytes;
+  if (ranks.pipeline_size == 1 || ranks.pipeline_maps_peers) return bytes;
+  // The first and the last stage are connected with each other, and each stage has two connections to each neighbour.
+  const bool is_first = ranks.stage == 0, is_last = ranks.is_last_stage();
+  const int64_t num_neighbours = (is_first ? 0 : 1) + (is_last ? 0 : 1);
+  return bytes + (is_first || is_last ? kNcclMoreBytes : 0) + 2 * num_neighbours * kNcclMessageBytes;
 }
 
 }  // namespace

@@ -96,8 +96,15 @@ struct StageAction {
   int64_t peer = 0;        // the other stage
   std::string value = {};  // the name of what is sent
   int64_t bytes = 0;
+  int64_t offset = 0;  // kSend: where the arena of this stage has it until it has arrived
   double ms = 0;  // of the computation, or of the transfer
   friend bool operator==(const StageAction&, const StageAction&) = default;
+};
+
+// A collective operation of the stages of a pipeline: where its tensor begins in the arena of this stage.
+struct StageExchange {
+  MeshAxis axis = MeshAxis::kPipeline;
+  int64_t offset = 0;
 };
 
 // A stage of a pipeline, as far as other stages and reports need to know it.
@@ -105,7 +112,6 @@ struct StagePlan {
   int64_t first_block = 0, num_blocks = 0;     // its layers
   std::vector<PersistentBuffer> tensors = {};  // its weights and optimizer states
   std::map<std::string, SplitWeight> split_weights = {};
-  std::vector<std::string> gradients = {};  // in the order of the norm
   int64_t num_slots = 1;                    // as ProgramPlan
   int64_t slot_bytes = 0;
   int64_t saved_bytes = 0;  // values saved for the backward pass, of all micro-batches that it holds
@@ -114,6 +120,7 @@ struct StagePlan {
   // The actions of the segments of the training program, and of the forward segment of the evaluation program.
   std::array<std::vector<StageAction>, kNumSegments> train = {};
   std::vector<StageAction> evaluate = {};
+  std::vector<StageExchange> exchanges = {};  // of the training program, in the order of its ops
   std::vector<ScheduleEntry> step_schedule = {};
 };
 
@@ -129,7 +136,6 @@ struct Plan {
   int64_t persistent_bytes = 0;  // the offset of the transient region
   Programs programs = {};
   std::vector<ScheduleEntry> step_schedule = {};  // the schedule of an optimizer step; empty without training
-  std::vector<ScheduleEntry> evaluation_schedule = {};  // the schedule of an evaluated batch, if there is one
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;      // persistent_bytes plus the lower bound of the larger program
   int64_t host_persistent_bytes = 0;  // the same for the host's arena; zero if nothing is stored there

@@ -166,12 +166,14 @@ struct RankOptions {
   // The least bytes of gradients that one operation sums over the ranks, except the last one. PyTorch's DDP has the same
   // default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
-  // The GPUs of the data axis, and those of the tensor axis, map each other's memory instead of using NCCL.
+  // The GPUs of the data axis, those of the tensor axis, and those of the pipeline map each other's memory instead of using NCCL.
   bool maps_peers = false;
   bool tensor_maps_peers = false;
+  bool pipeline_maps_peers = false;
 
   // Returns the number of groups of ranks that read different batches.
   int64_t data_size() const { return count / (tensor_size * pipeline_size); }
+  bool maps_any_peers() const { return maps_peers || tensor_maps_peers || pipeline_maps_peers; }
   bool is_last_stage() const { return stage + 1 == pipeline_size; }
   friend bool operator==(const RankOptions&, const RankOptions&) = default;
 };

@@ -15,7 +15,7 @@ namespace {
                                 ranks] = request;
   [[maybe_unused]] const auto& [count, tensor_size, pipeline_size, stage, schedule, first_blocks, zero_stage,
                                 updates_on_first, least_divided_elements, keeps_gathered, bucket_bytes,
-                                maps_peers, tensor_maps_peers] = ranks;
+                                maps_peers, tensor_maps_peers, pipeline_maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;
@@ -80,6 +80,7 @@ constexpr FieldChange kChanges[] = {
     {"ranks.first_blocks", [](PlanRequest& r) { r.ranks.first_blocks = {0}; }},
     {"ranks.maps_peers", [](PlanRequest& r) { r.ranks.maps_peers = true; }},
     {"ranks.tensor_maps_peers", [](PlanRequest& r) { r.ranks.tensor_maps_peers = true; }},
+    {"ranks.pipeline_maps_peers", [](PlanRequest& r) { r.ranks.pipeline_maps_peers = true; }},
     {"ranks.least_divided_elements", [](PlanRequest& r) { r.ranks.least_divided_elements = 1; }},
     {"ranks.zero_stage", [](PlanRequest& r) { r.ranks.zero_stage = ZeroStage::kStates; }},
     {"ranks.updates_on_first", [](PlanRequest& r) { r.ranks.updates_on_first = true; }},

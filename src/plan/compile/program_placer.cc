@@ -25,10 +25,17 @@ bool moves_activation(const Graph& graph, const Op& op) {
          graph.value(op.outputs.front()).storage == Storage::kTransient;
 }
 
+// Returns true for a message that a library sends: the next message waits for its end, possibly in another segment.
+bool is_library_message(const Op& op) {
+  return (op.def == &send_op() || op.def == &receive_op()) && !maps_peers(op.attributes);
+}
+
 std::vector<Segment> find_never_captured(const Graph& graph) {
   std::vector<Segment> segments;
   for (const Op& op : graph.ops()) {
-    if (!moves_activation(graph, op) && !reads_disk(graph, op) && !writes_disk(graph, op)) continue;
+    if (!moves_activation(graph, op) && !reads_disk(graph, op) && !writes_disk(graph, op) &&
+        !is_library_message(op))
+      continue;
     if (segments.empty() || segments.back() != op.segment) segments.push_back(op.segment);
   }
   return segments;

@@ -110,7 +110,7 @@ struct ProgramPlan {
   // run has to execute them.
   std::optional<Segment> deferred_after = {};
   // The segments whose ops a GPU always receives one by one, because their copies transfer activations, or use a disk, which
-  // threads of the host do. Other segments are captured and replayed.
+  // threads of the host do, or because a library sends messages between them. Other segments are captured and replayed.
   std::vector<Segment> never_captured = {};
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();

@@ -9,7 +9,9 @@
 
 #include "graph/analysis/analysis.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "graph/passes/pass.h"
+#include "hardware/gpu_constant.h"
 #include "plan/compile/op_times.h"
 
 namespace plimsoll {
@@ -53,24 +55,27 @@ LayerTimes layer_times(const PlanRequest& request) {
 std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
                                     const std::vector<double>& op_ms, const PlanRequest& request) {
   std::vector<StageAction> actions;
-  const auto add_message = [&](StageAction::Kind kind, int64_t peer, const Value& value, std::string name) {
-    const int64_t bytes = value.bytes(program.bucket);
+  const auto add_message = [&](StageAction::Kind kind, int64_t peer, ValueId id, std::string name) {
+    const int64_t bytes = program.graph.value(id).bytes(program.bucket);
     actions.push_back({.kind = kind,
                        .peer = peer,
                        .value = std::move(name),
                        .bytes = bytes,
-                       .ms = rank_exchange_ms(request, Collective::kBroadcast, static_cast<double>(bytes))});
+                       .offset = program.offsets[index_of(id)],
+                       .ms = rank_exchange_ms(request, Collective::kBroadcast, static_cast<double>(bytes),
+                                              MeshAxis::kPipeline)});
   };
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const Op& op = program.graph.ops()[i];
     if (op.segment != segment) continue;
     if (op.def == &send_op()) {
-      const Value& room = program.graph.value(op.inputs[SendOp::kRoom]);
+      const ValueId room = op.inputs[SendOp::kRoom];
       add_message(StageAction::Kind::kSend, SendOp::to(op.attributes), room,
-                  room.name.substr(kMessagePrefix.size()));
+                  program.graph.value(room).name.substr(kMessagePrefix.size()));
     } else if (op.def == &receive_op()) {
-      const Value& value = program.graph.value(op.outputs[ReceiveOp::kY]);
-      add_message(StageAction::Kind::kReceive, ReceiveOp::from(op.attributes), value, value.name);
+      const ValueId value = op.outputs[ReceiveOp::kY];
+      add_message(StageAction::Kind::kReceive, ReceiveOp::from(op.attributes), value,
+                  program.graph.value(value).name);
     } else if (!schema_of(op).is_communication()) {
       if (actions.empty() || actions.back().kind != StageAction::Kind::kCompute) actions.push_back({});
       actions.back().ms += op_ms[i];
@@ -79,14 +84,17 @@ std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
   return actions;
 }
 
-std::vector<std::string> names_of_gradients(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const Op& op : graph.ops()) {
-    if (op.def != &global_norm_op() || op.segment != Segment::kOptimizer) continue;
-    for (const ValueId id : gradients_of_norm(op)) names.push_back(graph.value(id).name);
-    break;
+// Returns the collective operations of all stages, or of both ends.
+std::vector<StageExchange> exchanges_of(const ProgramPlan& program) {
+  std::vector<StageExchange> exchanges;
+  for (const Op& op : program.graph.ops()) {
+    if (!is_collective_of_stages(op)) continue;
+    PLIMSOLL_CHECK(op.outputs.size() == 1, "the stages of a pipeline exchange {} tensors by one '{}'",
+                   op.outputs.size(), op.def->name());
+    exchanges.push_back({.axis = mesh_axis_of(op.attributes),
+                         .offset = program.offsets[index_of(op.outputs.front())]});
   }
-  return names;
+  return exchanges;
 }
 
 StagePlan describe_stage(const Plan& plan, int64_t stage) {
@@ -104,7 +112,7 @@ StagePlan describe_stage(const Plan& plan, int64_t stage) {
     const std::vector<double> op_ms = op_times(train->graph, find_op_kinds(train->graph), plan.request);
     for (const Segment segment : {Segment::kForward, Segment::kBackward, Segment::kOptimizer})
       result.train[index_of(segment)] = actions_of(*train, segment, op_ms, plan.request);
-    result.gradients = names_of_gradients(train->graph);
+    result.exchanges = exchanges_of(*train);
     result.num_slots = train->num_slots;
     result.slot_bytes = train->slot_bytes;
     for (const TransientBuffer& buffer : train->buffers) {
@@ -186,6 +194,15 @@ class PipelineClock {
   std::map<std::pair<int64_t, int64_t>, Link> links_;
 };
 
+// Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes
+// that it lacks.
+int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
+  int64_t missing = 0;
+  for (size_t i = 0; i < stages.size(); ++i)
+    missing += peer_mapping_bytes(stages[i].arena_bytes) - peer_mapping_bytes(stages[own].arena_bytes);
+  return missing;
+}
+
 // Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of a stage
 // repeats, so that numbers above twice that of the stages differ from each other in repetitions alone.
 void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
@@ -261,12 +278,27 @@ Plan build_stage_plan(const PlanRequest& request) {
     if (stage == request.ranks.stage) own = std::move(plan);
   }
   check_pipeline(stages, request);
+  if (request.ranks.pipeline_maps_peers) {
+    for (size_t i = 0; i < stages.size(); ++i) stages[i].total_bytes += missing_mapping_bytes(stages, i);
+    own.gpu_constant.communicator_bytes +=
+        missing_mapping_bytes(stages, static_cast<size_t>(request.ranks.stage));
+  }
   own.stages = std::move(stages);
   return own;
 }
 
+bool is_collective_of_stages(const Op& op) {
+  if (!schema_of(op).is_communication() || op.def == &send_op() || op.def == &receive_op()) return false;
+  const MeshAxis axis = mesh_axis_of(op.attributes);
+  return axis == MeshAxis::kPipeline || axis == MeshAxis::kEnds;
+}
+
+double PipelineTime::waiting_ms() const {
+  return busy_ms.empty() ? 0.0 : step_ms - *std::ranges::max_element(busy_ms);
+}
+
 double PipelineTime::bubble() const {
-  return step_ms > 0 ? 1.0 - *std::ranges::max_element(busy_ms) / step_ms : 0.0;
+  return step_ms > 0 ? waiting_ms() / step_ms : 0.0;
 }
 
 PipelineTime simulate_step(std::span<const StagePlan> stages, int64_t num_micro_batches) {

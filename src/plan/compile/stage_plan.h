@@ -23,11 +23,15 @@ std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, dou
 // stage, and once that of building the graphs of the whole model.
 Plan build_stage_plan(const PlanRequest& request);
 
+// Returns true for a collective operation of the stages of a pipeline: StagePlan::exchanges lists these.
+bool is_collective_of_stages(const Op& op);
+
 // The simulation of a step.
 struct PipelineTime {
   double step_ms = 0;                // from the first forward pass to the last backward pass
   std::vector<double> busy_ms = {};  // per stage, the time in which it computes
-  // Returns the share of the step in which the slowest stage waits.
+  // Return the time, and the share of the step, in which the slowest stage waits.
+  double waiting_ms() const;
   double bubble() const;
 };
 // Simulates the runs of all stages for a step of `num_micro_batches`, or for as many batches of an evaluation. A send waits until the

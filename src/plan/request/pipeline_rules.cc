@@ -5,21 +5,18 @@
 namespace plimsoll {
 namespace {
 
+// Their order is data of the plan, and with gpipe the activations of all of them have places in the arena.
+constexpr int64_t kMostMicroBatchesOfPipeline = 4096;
+
 [[noreturn]] void refuse_pipeline(int64_t stages, std::string_view reason, std::string_view remedy) {
   throw_error(ErrorCode::kUsage, "--pp_size {}: {}; {}, or leave --pp_size out", stages, reason, remedy);
 }
 
 }  // namespace
 
-int64_t pipeline_size_of(const Arguments& arguments, const DeviceOptions& device) {
+int64_t pipeline_size_of(const Arguments& arguments) {
   const int64_t stages = arguments.pp_size;
   if (stages == 1) return stages;
-  if (device.is_gpu()) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--pp_size {}: pipeline parallelism is available on CPUs; give --use_cpu, or leave --pp_size out",
-        stages);
-  }
   const int64_t ranks = num_ranks(arguments);
   if (ranks % stages != 0) {
     throw_error(ErrorCode::kUsage,
@@ -41,6 +38,14 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
         "needs at least one; give a --pp_size of at most {}",
         stages, layers, layers == 1 ? "layer" : "layers", layers);
   }
+  const int64_t steps = arguments.gradient_accumulation_steps;
+  if (request.train && steps > kMostMicroBatchesOfPipeline) {
+    throw_error(ErrorCode::kUsage,
+                "--gradient_accumulation_steps {}: a step of a pipeline (--pp_size {}) loads all its "
+                "micro-batches before it begins, and at most {}; give fewer, and a larger "
+                "--per_device_train_batch_size",
+                steps, stages, kMostMicroBatchesOfPipeline);
+  }
   if (request.model.lora)
     refuse_pipeline(stages,
                     "adapters (--lora_r) of a model that is divided into stages are not in this version",
@@ -54,6 +59,11 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
     refuse_pipeline(
         stages, "products in 8 bits (--fp8) of a model that is divided into stages are not in this version",
         "give --bf16");
+  if (request.train && request.device.is_gpu() && arguments.offload_activations)
+    refuse_pipeline(stages,
+                    "a stage holds the activations of several micro-batches, which --offload_activations "
+                    "does not transfer in this version",
+                    "give --gradient_checkpointing");
   if (request.generation.num_pages > 0)
     refuse_pipeline(stages, "one process generates text", "generate in a run of its own");
   if (arguments.recompute == "selective" || arguments.recompute_budget)

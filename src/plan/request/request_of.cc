@@ -190,7 +190,15 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   RankOptions ranks{.count = num_ranks(arguments),
                     .tensor_size = tensor_size_of(arguments),
-                    .pipeline_size = pipeline_size_of(arguments, device)};
+                    .pipeline_size = pipeline_size_of(arguments)};
+  const int64_t group = ranks.tensor_size * ranks.pipeline_size;
+  if (ranks.count % group != 0) {
+    throw_error(ErrorCode::kUsage,
+                "--pp_size {} --tp_size {}: {} processes (--nproc_per_node x --nnodes) cannot be divided into "
+                "{} stages of groups of {}; give --nproc_per_node {} or another multiple",
+                ranks.pipeline_size, ranks.tensor_size, ranks.count, ranks.pipeline_size, ranks.tensor_size,
+                group);
+  }
   if (arguments.pipeline_schedule == "gpipe") ranks.schedule = PipelineSchedule::kGpipe;
   if (!arguments.ddp_backend.empty() && (arguments.ddp_backend == "nccl") != device.is_gpu()) {
     throw_error(ErrorCode::kUsage,
@@ -205,6 +213,8 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   // The ranks of a tensor-parallel group are neighbours.
   ranks.tensor_maps_peers = can_map && ranks.tensor_size > 1 && ranks.tensor_size <= kMostPeers &&
                             (arguments.nnodes == 1 || arguments.nproc_per_node % ranks.tensor_size == 0);
+  ranks.pipeline_maps_peers =
+      can_map && ranks.pipeline_size > 1 && ranks.pipeline_size <= kMostPeers && arguments.nnodes == 1;
   ranks.updates_on_first = arguments.data_parallel_mode == "dp" && ranks.count > 1;
   ranks.least_divided_elements = arguments.stage3_param_persistence_threshold;
   ranks.keeps_gathered = !arguments.reshard_after_forward;
@@ -221,14 +231,14 @@ MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ra
   };
   if (ranks.count != calibration.num_ranks) return {};
   if (!device.is_gpu()) return find(LinkExchange::kGloo);
-  if (ranks.maps_peers || ranks.tensor_maps_peers) return find(LinkExchange::kMappedMemory);
+  if (ranks.maps_any_peers()) return find(LinkExchange::kMappedMemory);
   MeasuredLinks with_p2p = find(LinkExchange::kNccl);
   return with_p2p.empty() ? find(LinkExchange::kNcclWithoutP2p) : with_p2p;
 }
 
 // Returns the links that the user names. Errors: kUsage for links that these ranks do not have.
 RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_t num_machines) {
-  const RankLinks& links = facts.links;
+  const RankLinks& links = facts.ranks.links;
   if (ranks.count == 1) return {};
   if (!links.inside.empty() && !facts.device.is_gpu()) {
     throw_error(
@@ -250,10 +260,12 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
 ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
   if (ranks.updates_on_first) return ZeroStage::kStates;
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
-  if (ranks.count == 1) {
-    remarks.notes.push_back(fmt::format(
-        "--zero_stage {} has no effect here: it divides states among processes, and this run has one",
-        arguments.zero_stage));
+  if (ranks.data_size() == 1) {
+    remarks.notes.push_back(fmt::format("--zero_stage {} has no effect here: it divides states among {}, "
+                                        "and {} has one",
+                                        arguments.zero_stage,
+                                        ranks.count == 1 ? "processes" : "the processes of a stage",
+                                        ranks.count == 1 ? "this run" : "each stage"));
     return ZeroStage::kNone;
   }
   return static_cast<ZeroStage>(arguments.zero_stage);
@@ -271,9 +283,8 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
               "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
               wanted, batch, steps, groups,
-              ranks.tensor_size > 1     ? " / --tp_size"
-              : ranks.pipeline_size > 1 ? " / --pp_size"
-                                        : "",
+              std::string(ranks.tensor_size > 1 ? " / --tp_size" : "") +
+                  (ranks.pipeline_size > 1 ? " / --pp_size" : ""),
               has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)
                         : "change one of these numbers");
 }
@@ -318,7 +329,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
   if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
   check_tensor_parallelism(request);
-  request.ranks.stage = facts.stage;
+  request.ranks.stage = facts.ranks.stage;
   check_pipeline_parallelism(arguments, request);
   request.update.elements_at_once = facts.thresholds.elements_at_once;
   drop_copies_of_split_weights(request, remarks);
@@ -335,7 +346,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.separate_buffers = arguments.debug_allocations;
   request.async_save = facts.train && arguments.async_save;
   request.captured_buckets =
-      facts.count_captured ? facts.count_captured(request.batches) : facts.captured_buckets;
+      facts.captured.count ? facts.captured.count(request.batches) : facts.captured.buckets;
   request.host = host_memory_of(facts.host, facts.model, request.model.lora, facts.train_bucket);
   if (request.update.states_on_disk) request.host.io_bytes += kDiskBuffersBytes;
   if (generates) request.host.data_bytes += selection_bytes(facts.generation, facts.model.vocab_size);

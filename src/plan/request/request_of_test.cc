@@ -140,7 +140,7 @@ TEST(RequestOf, TheFirstRankMakesAllUpdatesInModeDp) {
 
 TEST(RequestOf, TakesNamedLinks) {
   RunFacts facts = gpu_facts("h100");
-  facts.links = {.inside = "nvlink4", .between = "ib400"};
+  facts.ranks.links = {.inside = "nvlink4", .between = "ib400"};
   const auto on_machines = [](int64_t ranks, int64_t machines) {
     return with([&](Arguments& a) {
       a.nproc_per_node = ranks;
@@ -149,16 +149,16 @@ TEST(RequestOf, TakesNamedLinks) {
   };
   RequestRemarks remarks;
   const PlanRequest request = request_of(on_machines(8, 4), facts, remarks);
-  EXPECT_EQ(request.named_links, facts.links);
+  EXPECT_EQ(request.named_links, facts.ranks.links);
   EXPECT_EQ(request.num_machines, 4);
   EXPECT_TRUE(request_of(Arguments(), facts, remarks).named_links.empty()) << "one rank";
-  facts.links.between.clear();
+  facts.ranks.links.between.clear();
   EXPECT_EQ(refusal(on_machines(8, 1), facts), "");
   EXPECT_EQ(refusal(on_machines(8, 2), facts),
             "--links nvlink4: this run is on 2 machines; also name the network between them, for example "
             "--links nvlink4,ib400");
   RunFacts cpus = cpu_facts();
-  cpus.links = facts.links;
+  cpus.ranks.links = facts.ranks.links;
   EXPECT_EQ(
       refusal(on_machines(2, 1), cpus),
       "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs; name a network such as eth100, or "
@@ -216,6 +216,31 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_NE(refusal(pure, facts).find("rounded stochastically"), std::string::npos);
 }
 
+// The stages of a pipeline on GPUs exchange values in memory that they map from each other, or through NCCL.
+TEST(RequestOf, StagesOfOneMachineMapEachOthersMemory) {
+  RunFacts facts = gpu_facts("h100");
+  facts.model.num_hidden_layers = 12;
+  const auto maps = [&](const std::function<void(Arguments&)>& change) {
+    const Arguments arguments = with([&](Arguments& a) {
+      a.nproc_per_node = 4;
+      a.pp_size = 2;
+      change(a);
+    });
+    RequestRemarks remarks;
+    return request_of(arguments, facts, remarks).ranks.pipeline_maps_peers;
+  };
+  EXPECT_TRUE(maps([](Arguments&) {}));
+  EXPECT_FALSE(maps([](Arguments& a) { a.nnodes = 2; }));
+  EXPECT_FALSE(maps([](Arguments& a) { a.ddp_backend = "nccl"; }));
+  EXPECT_FALSE(maps([](Arguments& a) { a.pp_size = 1; }));
+  const Arguments offload = with([](Arguments& a) {
+    a.nproc_per_node = 2;
+    a.pp_size = 2;
+    a.offload_activations = true;
+  });
+  EXPECT_NE(refusal(offload, facts).find("--offload_activations does not transfer"), std::string::npos);
+}
+
 TEST(RequestOf, DividesLayersIntoStages) {
   const auto arguments = [](int64_t ranks, int64_t stages) {
     return with([&](Arguments& a) {
@@ -225,7 +250,7 @@ TEST(RequestOf, DividesLayersIntoStages) {
   };
   RunFacts facts = cpu_facts();
   facts.model.num_hidden_layers = 12;
-  facts.stage = 1;
+  facts.ranks.stage = 1;
   RequestRemarks remarks;
   Arguments gpipe = arguments(6, 2);
   gpipe.pipeline_schedule = "gpipe";
@@ -239,8 +264,6 @@ TEST(RequestOf, DividesLayersIntoStages) {
   EXPECT_EQ(refusal(arguments(3, 2), facts),
             "--pp_size 2: 3 processes (--nproc_per_node x --nnodes) cannot be divided into 2 stages; give "
             "--nproc_per_node 2 or another multiple");
-  EXPECT_EQ(refusal(arguments(2, 2), gpu_facts("h100")),
-            "--pp_size 2: pipeline parallelism is available on CPUs; give --use_cpu, or leave --pp_size out");
   EXPECT_EQ(refusal(arguments(13, 13), facts),
             "--pp_size 13: the model has 12 layers (num_hidden_layers in config.json), and every stage of a "
             "pipeline needs at least one; give a --pp_size of at most 12");

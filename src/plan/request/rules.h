@@ -30,9 +30,8 @@ int64_t tensor_size_of(const Arguments& arguments);
 // settings that exclude each other in any case are in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
 
-// Returns the number of stages of the pipeline. Errors: kUsage on a GPU, whose kernels do not send values from stage to stage, and if
-// it does not divide the number of ranks.
-int64_t pipeline_size_of(const Arguments& arguments, const DeviceOptions& device);
+// Returns the number of stages of the pipeline. Errors: kUsage if it does not divide the number of ranks.
+int64_t pipeline_size_of(const Arguments& arguments);
 // Errors: kUsage if the model cannot be divided into the stages of the request.
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request);
 
