@@ -41,7 +41,8 @@ struct RankFitRow {
   int64_t communication_bytes = 0;  // buffers of exchanges between the GPUs, inside and outside the arena
   double samples_per_s = 0;         // of all GPUs, estimated
   double step_ms = 0;
-  double exposed_ms = 0;  // the part of a step in which GPUs wait for exchanges or for other stages of a pipeline
+  double exposed_ms =
+      0;  // the part of a step in which GPUs wait for exchanges or for other stages of a pipeline
   // Complete commands: one for one machine; with torchrun and with srun for several.
   std::vector<std::string> commands = {};
 };

@@ -25,10 +25,11 @@ namespace plimsoll {
 struct StepOutputs {
   double loss = 0;  // loss of the last micro-batch; 0 in a stage of a pipeline that does not compute it
   double grad_norm = 0;
-  bool is_finite = false;      // the loss and all gradients are finite; otherwise nothing was updated
-  std::string first_bad = {};  // the first gradient that is not finite, or ""; of a pipeline, among those of this stage
-  double loss_scale = 1;       // the factor that the gradients contain
-  int64_t skipped_steps = 0;   // number of steps that were skipped in the run so far
+  bool is_finite = false;  // the loss and all gradients are finite; otherwise nothing was updated
+  std::string first_bad =
+      {};  // the first gradient that is not finite, or ""; of a pipeline, among those of this stage
+  double loss_scale = 1;      // the factor that the gradients contain
+  int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
 // A parameter in the arena, for an update by the caller instead of the optimizer segment.

@@ -134,11 +134,13 @@ void StepEngine::read_loss(Step& step) {
   if (!std::isfinite(loss)) throw_bad_loss(step, enqueued, loss);
 }
 
-// Runs a step of a stage of a pipeline. All its micro-batches are loaded first, because the schedule depends on their number.
+// Runs a step of a stage of a pipeline. All its micro-batches are loaded first, because the schedule depends on their number. The step
+// before is finished when the first pass of this one has been enqueued, as in run_step().
 void StepEngine::run_pipeline_step() {
   const RunSetup& setup = session_.setup();
+  const bool runs_ahead = session_.executor().runs_ahead();
   Step step;
-  step.info.step = num_steps_ + 1;
+  step.info.step = num_steps_ + (pending_ ? 2 : 1);
   step.info.max_steps = setup.steps.length.max_steps;
   begin_phase_of_step(step.info.step);
   std::vector<EnqueuedBatch> loaded;
@@ -154,6 +156,13 @@ void StepEngine::run_pipeline_step() {
     if (run.micro_batch < 0) continue;
     const EnqueuedBatch& enqueued = loaded[static_cast<size_t>(run.micro_batch)];
     session_.run_micro_batch(run, *enqueued.batch, step.denominator, enqueued.number);
+    if (pending_) {
+      finish_pending_step();
+      if (has_ended_) return;
+      // An evaluation has reused the memory of the pass. All stages repeat it, so that each message is received.
+      if (!session_.executor().is_train_undisturbed())
+        session_.run_micro_batch(run, *enqueued.batch, step.denominator, enqueued.number);
+    }
     // The loss is read while a GPU computes what was enqueued after it.
     if (step.unread) read_loss(step);
     if (run.segment != Segment::kForward) continue;
@@ -161,13 +170,14 @@ void StepEngine::run_pipeline_step() {
     if (!session_.has_loss()) continue;
     session_.executor().fetch();
     step.unread = enqueued;
-    if (!session_.executor().runs_ahead()) read_loss(step);
+    if (!runs_ahead) read_loss(step);
   }
   step.info.learning_rate = client_.learning_rate(num_steps_ - skipped_steps_);
   session_.start_update(step.info.learning_rate, step.info.step - states_begin_, skipped_steps_);
   session_.executor().fetch();
   pending_ = std::move(step);
-  finish_pending_step();
+  if (!runs_ahead || client_.is_followed_by_other_work(pending_->info, pending_->last.next))
+    finish_pending_step();
 }
 
 void StepEngine::run_step() {

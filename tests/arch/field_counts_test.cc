@@ -20,7 +20,8 @@ int fields_in(const std::string& line) {
       R"(^  (using|static|friend|enum|struct|class|template|explicit|virtual|constexpr|private|public|return|[/}]).*)");
   static const std::regex field(R"(^  [A-Za-z_][^()=]*(<[^=]*>)?[^()=]* [a-z_0-9]+( =.*|\{.*|;.*)$)");
   const std::string code = line.substr(0, line.find("//"));
-  if (std::regex_match(code, not_a_field) || !std::regex_match(code, std::regex(R"(^  [A-Za-z_].*)"))) return 0;
+  if (std::regex_match(code, not_a_field) || !std::regex_match(code, std::regex(R"(^  [A-Za-z_].*)")))
+    return 0;
   if (!std::regex_search(code, field) && code.find("std::function<") != 2) return 0;
   int depth = 0, count = 1;
   for (const char c : code) {

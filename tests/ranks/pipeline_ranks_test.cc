@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -191,6 +192,27 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   expect_within(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
+// The stage that is left ends at once, and both are started again from the last checkpoint.
+TEST(PipelineRuns, ContinueAfterAStageWasKilled) {
+  const TestFolder folder("pipeline_killed");
+  const Words more{"--optim",      "sgd", "--optim_args",      "momentum=0.9", "--max_restarts",     "1",
+                   "--save_steps", "2",   "--save_only_model", "False",        "--save_total_limit", "2"};
+  constexpr int kSteps = 60;
+  const std::string whole = folder.path("whole"), killed = folder.path("killed");
+  run_or_fail(pipeline_words(language_words(), whole, 2, 2, 4, kSteps, more), folder);
+  Process process(pipeline_words(language_words(), killed, 2, 2, 4, kSteps, more), folder.path("log"));
+  wait_for(process, killed + "/checkpoint-4");
+  const std::vector<pid_t> ranks = ranks_of(process);
+  ASSERT_EQ(ranks.size(), 2u) << process.output();
+  kill(ranks[1], SIGKILL);
+  const ProcessResult result = process.wait(60'000);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("warning: restart 1 of 1 after the failure of rank 1: resuming from "),
+            std::string::npos)
+      << result.output;
+  expect_same_file(killed, whole, "/model.safetensors");
+}
+
 // The last stage computes the outputs, and rank 0 writes them.
 TEST(PipelineRuns, EvaluateLikeOneProcess) {
   const TestFolder folder("pipeline_evaluate");
@@ -235,7 +257,8 @@ TEST(PipelineRuns, RefuseWhatTheyCannotDo) {
   const std::vector<Refusal> refusals{
       {{"--nproc_per_node", "8", "--pp_size", "8"}, "--pp_size 8: the model has 4 layers"},
       {{"--nproc_per_node", "3", "--pp_size", "2"}, "--pp_size 2: 3 processes (--nproc_per_node x --nnodes)"},
-      {{"--nproc_per_node", "2", "--pp_size", "2", "--zero_stage", "2"}, "a stage of --pp_size 2 runs several"},
+      {{"--nproc_per_node", "2", "--pp_size", "2", "--zero_stage", "2"},
+       "a stage of --pp_size 2 runs several"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--lora_r", "4"}, "--pp_size 2: adapters (--lora_r)"},
       {{"--nproc_per_node", "2", "--pp_size", "2", "--freeze", "*embeddings*"},
        "--pp_size 2: a stage whose weights"},

@@ -64,8 +64,8 @@ class NcclMessages final : public GpuMessages {
     require_all_ranks();
     Neighbour& neighbour = neighbour_of(to);
     neighbour.is_sent.hold_back(stream);
-    PLIMSOLL_CUDA(cudaMemcpyAsync(room.data, x.data, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
-                                  stream));
+    PLIMSOLL_CUDA(
+        cudaMemcpyAsync(room.data, x.data, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
     neighbour.is_ready.record(stream);
     neighbour.is_ready.hold_back(neighbour.stream.get());
     send_bytes(neighbour, room.data, bytes);

@@ -188,8 +188,8 @@ class MappedPeers final : public PeerMemory {
     for (size_t peer = 0; peer < all.size(); ++peer) {
       if (static_cast<int>(peer) == rank()) continue;
       PLIMSOLL_CHECK(sizes == BlockSizes::kDifferent || all[peer].bytes == bytes,
-                     "rank {} has an arena of {} bytes, and rank {} of {}", peer,
-                     all[peer].bytes, rank(), bytes);
+                     "rank {} has an arena of {} bytes, and rank {} of {}", peer, all[peer].bytes, rank(),
+                     bytes);
       const cudaError_t error =
           cudaIpcOpenMemHandle(&mapped_[peer], all[peer].handle, cudaIpcMemLazyEnablePeerAccess);
       if (error != cudaSuccess) {

@@ -106,14 +106,14 @@ SendArgs send_args(const BindContext& context) {
 ReceiveArgs receive_args(const BindContext& context) {
   const AxisConnections& connections = context.connections();
   const int64_t from = ReceiveOp::from(context.attributes());
-  return {.communicator = connections.ranks,
-          .peers = connections.peers,
-          .messages = connections.messages,
-          .room = connections.peers == nullptr ? ConstView{}
-                                               : room_of_sender(context, *connections.peers, from),
-          .y = context.output(ReceiveOp::kY),
-          .bytes = context.view().output(ReceiveOp::kY).bytes(context.bucket()),
-          .peer = static_cast<int>(from)};
+  return {
+      .communicator = connections.ranks,
+      .peers = connections.peers,
+      .messages = connections.messages,
+      .room = connections.peers == nullptr ? ConstView{} : room_of_sender(context, *connections.peers, from),
+      .y = context.output(ReceiveOp::kY),
+      .bytes = context.view().output(ReceiveOp::kY).bytes(context.bucket()),
+      .peer = static_cast<int>(from)};
 }
 
 }  // namespace plimsoll

@@ -88,7 +88,9 @@ TEST(PipelineStagePass, PrintsAndParsesMessages) {
   EXPECT_EQ(print_graph(parse_graph(text, find_op)), text);
   EXPECT_NE(text.find("message %message/y: f32[T,8]"), std::string::npos) << text;
   const std::string second = print_graph(stage_of(model(), 1, {0, 1}));
-  EXPECT_NE(second.find("receive() {axis=\"pipeline\", dtype=\"f32\", from=0, shape=\"Tx8\"}"), std::string::npos) << second;
+  EXPECT_NE(second.find("receive() {axis=\"pipeline\", dtype=\"f32\", from=0, shape=\"Tx8\"}"),
+            std::string::npos)
+      << second;
 }
 
 }  // namespace

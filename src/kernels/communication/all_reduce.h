@@ -22,9 +22,9 @@
 namespace plimsoll {
 
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;  // of a CPU
-  GpuCommunicator* gpus = nullptr;       // of a GPU, for all_reduce_cuda_nccl
-  PeerMemory* peers = nullptr;           // of a GPU, for all_reduce_cuda_peers
+  Communicator* communicator = nullptr;         // of a CPU
+  GpuCommunicator* gpus = nullptr;              // of a GPU, for all_reduce_cuda_nccl
+  PeerMemory* peers = nullptr;                  // of a GPU, for all_reduce_cuda_peers
   std::shared_ptr<PeerMemory> at_offsets = {};  // what `peers` points to, if it serves this call alone
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};

@@ -30,7 +30,7 @@ struct ReceiveArgs {
   Communicator* communicator = nullptr;  // of a CPU
   PeerMemory* peers = nullptr;           // of a GPU, for receive_cuda_peers
   GpuMessages* messages = nullptr;       // of a GPU, for receive_cuda_nccl
-  ConstView room = {};                   // for receive_cuda_peers: the sender's, at the address where this rank maps it
+  ConstView room = {};  // for receive_cuda_peers: the sender's, at the address where this rank maps it
   View y = {};
   int64_t bytes = 0;
   int peer = 0;

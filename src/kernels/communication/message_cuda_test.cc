@@ -1,6 +1,7 @@
 // send and receive between all visible GPUs, at least two, with a process per GPU. Every message has to arrive byte for byte.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -74,7 +75,8 @@ void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream s
     PLIMSOLL_CUDA(cudaMemcpyAsync(pinned.data(), device + kReceived, bytes, cudaMemcpyDeviceToHost, stream));
     PLIMSOLL_CUDA(cudaStreamSynchronize(stream));
     const std::vector<std::byte> found(pinned.data(), pinned.data() + bytes);
-    EXPECT_TRUE(found == bytes_of(before, number, bytes)) << "message " << number << " of " << bytes << " bytes";
+    EXPECT_TRUE(found == bytes_of(before, number, bytes))
+        << "message " << number << " of " << bytes << " bytes";
   }
   PLIMSOLL_CUDA(cudaGraphExecDestroy(executable));
   PLIMSOLL_CUDA(cudaGraphDestroy(graph));

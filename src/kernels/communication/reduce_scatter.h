@@ -24,9 +24,9 @@
 namespace plimsoll {
 
 struct RankSlicesArgs {
-  Communicator* communicator = nullptr;  // of a CPU
-  GpuCommunicator* gpus = nullptr;       // of a GPU, for kernels with NCCL
-  PeerMemory* peers = nullptr;           // of a GPU, for kernels with mapped memory
+  Communicator* communicator = nullptr;         // of a CPU
+  GpuCommunicator* gpus = nullptr;              // of a GPU, for kernels with NCCL
+  PeerMemory* peers = nullptr;                  // of a GPU, for kernels with mapped memory
   std::shared_ptr<PeerMemory> at_offsets = {};  // what `peers` points to, if it serves this call alone
   std::span<const DividedTensor> tensors = {};
   View scratch = {};

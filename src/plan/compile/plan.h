@@ -97,7 +97,7 @@ struct StageAction {
   std::string value = {};  // the name of what is sent
   int64_t bytes = 0;
   int64_t offset = 0;  // kSend: where the arena of this stage has it until it has arrived
-  double ms = 0;  // of the computation, or of the transfer
+  double ms = 0;       // of the computation, or of the transfer
   friend bool operator==(const StageAction&, const StageAction&) = default;
 };
 
@@ -112,7 +112,7 @@ struct StagePlan {
   int64_t first_block = 0, num_blocks = 0;     // its layers
   std::vector<PersistentBuffer> tensors = {};  // its weights and optimizer states
   std::map<std::string, SplitWeight> split_weights = {};
-  int64_t num_slots = 1;                    // as ProgramPlan
+  int64_t num_slots = 1;  // as ProgramPlan
   int64_t slot_bytes = 0;
   int64_t saved_bytes = 0;  // values saved for the backward pass, of all micro-batches that it holds
   int64_t arena_bytes = 0;

@@ -91,8 +91,8 @@ std::vector<StageExchange> exchanges_of(const ProgramPlan& program) {
     if (!is_collective_of_stages(op)) continue;
     PLIMSOLL_CHECK(op.outputs.size() == 1, "the stages of a pipeline exchange {} tensors by one '{}'",
                    op.outputs.size(), op.def->name());
-    exchanges.push_back({.axis = mesh_axis_of(op.attributes),
-                         .offset = program.offsets[index_of(op.outputs.front())]});
+    exchanges.push_back(
+        {.axis = mesh_axis_of(op.attributes), .offset = program.offsets[index_of(op.outputs.front())]});
   }
   return exchanges;
 }
@@ -204,13 +204,11 @@ int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
 }
 
 // Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of a stage
-// repeats, so that numbers above twice that of the stages differ from each other in repetitions alone.
+// repeats, so that numbers above twice that of the stages only add repetitions and need no proof of their own.
 void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
   const auto num_stages = static_cast<int64_t>(stages.size());
-  const int64_t most = request.batches.accumulation_steps;
-  for (int64_t n = 1; request.train && n <= most; ++n) {
-    if (n <= 2 * num_stages || n == most) simulate_step(stages, n);
-  }
+  const int64_t most = std::min(request.batches.accumulation_steps, 2 * num_stages);
+  for (int64_t n = 1; request.train && n <= most; ++n) simulate_step(stages, n);
   if (request.evaluate) simulate_evaluation(stages, 2 * num_stages);
 }
 

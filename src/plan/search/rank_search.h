@@ -36,12 +36,12 @@ struct RankAnswer {
   int64_t data_size = 1;  // groups of ranks that train on different batches
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
-  int64_t total_bytes = 0;                  // per rank; of a pipeline, of the stage that needs the most
-  PurposeBytes by_purpose = {};             // of the phase that needs the most
-  int64_t communicator_bytes = 0;           // outside the arena
-  double step_ms = 0;                       // estimated
-  double exposed_ms = 0;                    // the part of a step in which ranks wait for exchanges or for other stages
-  double samples_per_s = 0;                 // of all ranks
+  int64_t total_bytes = 0;         // per rank; of a pipeline, of the stage that needs the most
+  PurposeBytes by_purpose = {};    // of the phase that needs the most
+  int64_t communicator_bytes = 0;  // outside the arena
+  double step_ms = 0;              // estimated
+  double exposed_ms = 0;           // the part of a step in which ranks wait for exchanges or for other stages
+  double samples_per_s = 0;        // of all ranks
   std::vector<std::string> arguments = {};  // those that differ from the run, without the numbers of ranks
 };
 

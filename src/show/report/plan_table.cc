@@ -64,8 +64,9 @@ std::string describe_division(const RankOptions& ranks) {
 // Describes the ranks that train on the same batches: "2 ranks that are the stages of a pipeline".
 std::string describe_group(const RankOptions& ranks) {
   if (ranks.pipeline_size > 1 && ranks.tensor_size > 1) {
-    return fmt::format("{} ranks: {} stages of a pipeline, each with {} ranks that divide its layers (tensor parallelism)",
-                       ranks.pipeline_size * ranks.tensor_size, ranks.pipeline_size, ranks.tensor_size);
+    return fmt::format(
+        "{} ranks: {} stages of a pipeline, each with {} ranks that divide its layers (tensor parallelism)",
+        ranks.pipeline_size * ranks.tensor_size, ranks.pipeline_size, ranks.tensor_size);
   }
   if (ranks.pipeline_size > 1)
     return fmt::format("{} ranks that are the stages of a pipeline", ranks.pipeline_size);
@@ -74,13 +75,13 @@ std::string describe_group(const RankOptions& ranks) {
 
 // Formats "each of 4 ranks" with what they divide, or "each of 2 groups of 2 ranks that divide the layers (tensor parallelism)".
 std::string describe_ranks(const RankOptions& ranks) {
-  if (ranks.pipeline_size == 1 && ranks.tensor_size == 1) return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
+  if (ranks.pipeline_size == 1 && ranks.tensor_size == 1)
+    return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
   const std::string group = describe_group(ranks);
   if (ranks.data_size() == 1) return group;
-  return fmt::format("each of {} groups of {}{}", ranks.data_size(), group,
-                     ranks.zero_stage == ZeroStage::kStates
-                         ? "; the groups divide optimizer states (ZeRO stage 1)"
-                         : "");
+  return fmt::format(
+      "each of {} groups of {}{}", ranks.data_size(), group,
+      ranks.zero_stage == ZeroStage::kStates ? "; the groups divide optimizer states (ZeRO stage 1)" : "");
 }
 
 // Returns the work that the plan has room for, with an estimate of its speed where there is one.
