@@ -13,7 +13,7 @@ namespace {
 
 std::vector<PassInfo> list_passes() {
   std::vector<PassInfo> infos;
-  for (const Pass& pass : {tensor_parallel_pass(1),
+  for (const Pass& pass : {tensor_parallel_pass(1, DividedHeads::kYes),
                            unread_rows_pass(),
                            precision_pass(DType::kBF16),
                            pipeline_stage_pass({}),

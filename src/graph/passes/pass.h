@@ -107,9 +107,11 @@ struct PassInfo {
 };
 const std::vector<PassInfo>& all_passes();
 
-// tensor_parallel_pass.cc: divides the heads of attention and the columns of feed-forward layers of a forward graph among the ranks of
-// a tensor-parallel group. Requires: the number of ranks divides all of them.
-Pass tensor_parallel_pass(int64_t ranks);
+// tensor_parallel_pass.cc: divides the heads of attention, the columns of feed-forward layers and the vocabulary of a forward graph among
+// the ranks of a tensor-parallel group. Requires: the number of ranks divides the heads and the columns. A language-model head whose logits
+// are an output of a program stays whole in all programs of a plan: DividedHeads::kNo.
+enum class DividedHeads : uint8_t { kNo, kYes };
+Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // The stages of a pipeline. Stage s has the blocks of the model (graph/analysis/analysis.h) from first_blocks[s] on, up to those of the
 // next stage.
 struct PipelineDivision {

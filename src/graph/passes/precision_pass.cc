@@ -8,6 +8,7 @@ namespace {
 int logits_input(const Op& op) {
   if (op.def == &log_softmax_op()) return LogSoftmaxOp::kX;
   if (op.def == &softmax_cross_entropy_op()) return ClassLossOp::kLogits;
+  if (op.def == &class_sums_op()) return ClassSumsOp::kLogits;
   if (op.def == &bce_with_logits_op() || op.def == &mse_op()) return ElementLossOp::kLogits;
   return -1;
 }

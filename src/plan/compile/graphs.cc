@@ -165,9 +165,12 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, common_subexpression_pass());
 }
 
-// Divides the layers among the ranks of a tensor-parallel group.
+// Divides layers and vocabulary among the ranks of a tensor-parallel group.
 void divide_layers(Graph& graph, const PlanRequest& request, PassManager& passes) {
-  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_parallel_pass(request.ranks.tensor_size));
+  if (request.ranks.tensor_size == 1) return;
+  passes.run(graph,
+             tensor_parallel_pass(request.ranks.tensor_size,
+                                  request.model.outputs_logits ? DividedHeads::kNo : DividedHeads::kYes));
 }
 
 ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
