@@ -158,6 +158,9 @@ std::vector<NamedCase> exact_cases() {
   cases.push_back({"gpt2, label smoothing", base});
   base.chunked_loss = ChunkedLoss::kAlways;
   cases.push_back({"gpt2, label smoothing, loss in chunks", base});
+  base.freeze = {"*wte*"};
+  cases.push_back({"gpt2, words that are not trained, loss in chunks", base});
+  base.freeze = {};
   base.label_smoothing = 0.0;
   base.z_coefficient = 1e-2;
   cases.push_back({"gpt2, z-loss, loss in chunks", base});
@@ -378,6 +381,30 @@ TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
     for (size_t i = 0; i < one.losses.size(); ++i)
       EXPECT_NEAR(results[0].losses[i], one.losses[i],
                   4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));
+  }
+}
+
+// With activations in 16 bits, the loss in chunks is that of one rank up to the roundings of the activations.
+TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
+  for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
+    const TinyCase test{.model_type = "gpt2",
+                        .problem_type = ProblemType::kCausalLm,
+                        .label_smoothing = 0.1,
+                        .heads = 4,
+                        .activations = DType::kBF16,
+                        .chunked_loss = chunked};
+    const Result one = run_steps(plan_of(test, {}, 2), test, {}, 0, 2, {});
+    for (const RankMesh& mesh :
+         {RankMesh{.size = 2, .tensor_size = 2}, RankMesh{.size = 4, .tensor_size = 4}}) {
+      const std::vector<Result> results = results_of_mesh(plan_of(test, mesh, 2), test, mesh, 2);
+      for (const Result& result : results) expect_same_bits(result, results.front());
+      // As in the test before.
+      for (size_t i = 0; i < one.losses.size(); ++i)
+        EXPECT_NEAR(results[0].losses[i], one.losses[i],
+                    4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));
+      EXPECT_NEAR(results[0].evaluation_loss, one.evaluation_loss,
+                  4 * unit_roundoff(DType::kBF16) * std::abs(one.evaluation_loss));
+    }
   }
 }
 
