@@ -135,8 +135,9 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
                                     int64_t batches, const Start& start = {}, bool late = false) {
   std::vector<Result> results(static_cast<size_t>(mesh.size));
   run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
-    results[static_cast<size_t>(rank)] =
-        run_steps(plan, test, mesh, rank, batches, {.connections = connections, .late_copies = late}, start);
+    // Memory that nothing has written, such as padding, would be NaN.
+    const ExecutorOptions options{.fill = 0xFF, .connections = connections, .late_copies = late};
+    results[static_cast<size_t>(rank)] = run_steps(plan, test, mesh, rank, batches, options, start);
   });
   return results;
 }
