@@ -1,5 +1,5 @@
 // The loss over classes that the ranks of a tensor-parallel group divide (kernels/loss/class_sums.h). Each rank has the logits of its
-// own classes; an all_reduce between the first two ops adds up what the ranks know about each row.
+// own classes; an all_reduce between the first two ops adds up the numbers of all ranks.
 //
 // class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, the numbers of base/class_columns.h.
 // The ranks have {classes} classes together; rank r has those from r K on, and the columns after the last class are padding.

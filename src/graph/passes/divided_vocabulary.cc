@@ -118,7 +118,7 @@ class DivideVocabulary {
     });
   }
 
-  // Computes the loss from what each rank knows about the rows of its own logits.
+  // Replaces a loss by the sums of each rank's logits, their exchange, and the loss of these sums.
   void replace_loss(const LanguageHead& head, int64_t vocabulary) {
     const Op loss = rewriter_.op(head.loss);
     const ValueId logits = rewriter_.op(head.log_softmax.value_or(head.loss)).inputs[ClassLossOp::kLogits];

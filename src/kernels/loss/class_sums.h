@@ -115,13 +115,13 @@ struct ClassSumsLossBwdArgs {
   ClassColumns columns = {};
 };
 
-// Return bounds on the absolute errors, u = 2^-24. Of log_sum_r before it is stored: the logarithm turns the relative error of the
-// sum into an absolute one. Storing a sum adds u of its magnitude.
+// Returns a bound on the absolute error of log_sum_r, u = 2^-24: the logarithm turns the relative error of the sum into an absolute one,
+// and storing the result adds u of its magnitude.
 constexpr double class_log_sum_error(int64_t num_classes, double magnitude) {
   return softmax_sum_error(num_classes) + 0x1p-24 * magnitude;
 }
-// Of an element of d_logits: the error of the probability times |d_log_sum|, and the roundings of the product and of the sums, whose
-// terms have at most the magnitude `largest`.
+// Returns a bound on the absolute error of an element of d_logits: the error of the probability times |d_log_sum|, and the roundings of
+// the product and of the sums, whose terms have at most the magnitude `largest`.
 constexpr double class_sums_bwd_error(int64_t num_classes, double d_log_sum, double largest) {
   return softmax_fwd_error(num_classes) * d_log_sum + 0x1p-22 * largest;
 }

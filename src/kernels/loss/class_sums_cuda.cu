@@ -165,7 +165,7 @@ __device__ __forceinline__ bool predicts_label(const float* sums, const ClassCol
   return true;
 }
 
-// What a row's loss depends on except its sums.
+// The parameters of the loss of a row of sums.
 struct SumsLoss {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;
