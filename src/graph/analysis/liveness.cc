@@ -124,6 +124,14 @@ int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
   return peak;
 }
 
+void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket, int64_t limit) {
+  graph.reorder_ops(order);
+  if (peak_bytes(graph, bucket) < limit) return;
+  std::vector<uint32_t> inverse(order.size());
+  for (uint32_t i = 0; i < order.size(); ++i) inverse[order[i]] = i;
+  graph.reorder_ops(inverse);
+}
+
 std::vector<Tail> find_tails(const Graph& graph) {
   std::vector<Tail> tails(graph.values().size(), Tail::kNone);
   std::vector<Tail> inputs;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graph/ir/graph.h"
@@ -48,5 +49,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
 // Returns the most bytes that are live at any op, with every buffer rounded up to a multiple of 64. Scratch memory of kernels is not
 // part of it.
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
+// Puts the ops into another order (Graph::reorder_ops()) if the peak in this bucket then is below `limit`. Otherwise the graph stays
+// as it is.
+void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket, int64_t limit);
 
 }  // namespace plimsoll

@@ -154,6 +154,14 @@ void Graph::replace_ops(std::vector<Op> ops) {
   }
 }
 
+void Graph::reorder_ops(std::span<const uint32_t> order) {
+  PLIMSOLL_CHECK(order.size() == ops_.size(), "an order of {} for {} ops", order.size(), ops_.size());
+  std::vector<Op> ops;
+  ops.reserve(order.size());
+  for (const uint32_t i : order) ops.push_back(std::move(ops_[i]));
+  replace_ops(std::move(ops));
+}
+
 void Graph::drop_unused_values() {
   std::vector<bool> used(values_.size(), false);
   for (size_t i = 0; i < values_.size(); ++i) used[i] = values_[i].storage != Storage::kTransient;

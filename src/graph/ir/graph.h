@@ -205,6 +205,8 @@ class Graph {
   // Replaces the ops, but not the values, and sets every producer anew. Values that no op produces or reads any more
   // remain.
   void replace_ops(std::vector<Op> ops);
+  // Puts the ops into another order: the op at order[i] becomes the one at i. Requires: a permutation that keeps invariant 1.
+  void reorder_ops(std::span<const uint32_t> order);
   // Drops transient values that no op produces or reads, and renumbers the rest.
   void drop_unused_values();
 

@@ -202,7 +202,7 @@ class Recompute {
 
   Graph& graph_;
   const RecomputeChoice& choice_;
-  const std::vector<std::vector<uint32_t>> readers_ = find_readers(graph_);  // of each value
+  const OpLists readers_ = find_readers(graph_);  // of each value
   std::vector<bool> from_forward_;  // transient values of the forward pass
   std::vector<bool> runs_again_;    // indexed by forward op
   std::vector<bool> pinned_;

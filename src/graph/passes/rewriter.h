@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/analysis/analysis.h"
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 
@@ -47,7 +48,7 @@ class Rewriter {
   std::optional<uint32_t> producer_of(ValueId id, const OpSchema& def) const;
 
   Graph& graph_;
-  std::vector<std::vector<uint32_t>> readers_;
+  OpLists readers_;
   std::vector<bool> removed_;
   std::vector<std::pair<uint32_t, Op>> inserted_;
 };

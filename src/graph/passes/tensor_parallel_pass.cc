@@ -99,7 +99,7 @@ class TensorParallel {
 
   // Divides the columns of the weight of the product that reads this value, whose results are then summed over the ranks.
   void divide_rows(ValueId id) {
-    const std::vector<uint32_t>& readers = readers_[index_of(id)];
+    const std::span<const uint32_t> readers = readers_[index_of(id)];
     PLIMSOLL_CHECK(readers.size() == 1, "{} ops read '{}'", readers.size(), graph_.value(id).name);
     const Op& op = graph_.ops()[readers.front()];
     if (op.def == &dropout_op()) {
@@ -176,7 +176,7 @@ class TensorParallel {
 
   Graph& graph_;
   int64_t ranks_;
-  std::vector<std::vector<uint32_t>> readers_;
+  OpLists readers_;
   std::vector<bool> sums_;  // the products whose results are summed over the ranks
 };
 

@@ -176,15 +176,12 @@ ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest
              : kNoValue;
 }
 
-// The ops that read each value, as find_readers() returns them.
-using Readers = std::vector<std::vector<uint32_t>>;
-
-bool is_read(const Readers& readers, ValueId weight) {
+bool is_read(const OpLists& readers, ValueId weight) {
   return !readers[index_of(weight)].empty();
 }
 
 // Returns true for a table whose rows are looked up.
-bool is_embedding(const Graph& graph, const Readers& readers, ValueId weight) {
+bool is_embedding(const Graph& graph, const OpLists& readers, ValueId weight) {
   return weight != kNoValue && std::ranges::any_of(readers[index_of(weight)], [&](uint32_t op) {
            return graph.ops()[op].def == &embedding_sum_op();
          });
@@ -204,7 +201,7 @@ struct Trained {
 
 Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights, const PlanRequest& request) {
   Trained trained;
-  const Readers readers = find_readers(graph);
+  const OpLists readers = find_readers(graph);
   for (const WeightSpec& spec : weights) {
     Parameter parameter{.name = spec.name,
                         .weight = graph.find(spec.name),
@@ -368,7 +365,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
   Graph& graph = forward.graph;
-  verify(graph, "after building the model");
+  passes.changed(graph, "after building the model");
   const bool is_pipelined = request.ranks.pipeline_size > 1;
   std::set<std::string> shared_by_ends;
   if (is_pipelined) shared_by_ends = weights_of_both_ends(graph, division_of(request).first_blocks);
@@ -394,7 +391,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   } else {
     add_optimizer(graph, parameters, optimizer_of(request), loss_scale);
   }
-  verify(graph, "after autodiff and optimizer");
+  passes.changed(graph, "after autodiff and optimizer");
   if (request.batches.accumulation_steps > 1) {
     graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
     // If ranks divide gradients, the pass shard_states accumulates their slices.
@@ -486,6 +483,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
     passes.run(graph, offload_states_pass(order ? std::move(order->room) : MemoryHeadroom(),
                                           request.update.states_on_disk ? Space::kDisk : Space::kHost));
   }
+  passes.finish(graph);
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 
@@ -520,6 +518,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request, const ProgramPlan* 
   if (divides(request, ZeroStage::kWeights)) passes.run(graph, gather_weights_pass(divided_weights(train)));
   choose_exchanges(graph, request, passes);
   passes.run(graph, in_place_pass());
+  passes.finish(graph);
   ProgramPlan program{
       .name = std::string(kEvaluateProgram), .graph = std::move(graph), .bucket = request.batches.evaluate};
   program.passes = passes.records();
@@ -564,6 +563,7 @@ ProgramPlan build_generate_graph(const PlanRequest& request) {
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
+  passes.finish(graph);
   ProgramPlan program{
       .name = std::string(kGenerateProgram), .graph = std::move(graph), .bucket = request.batches.generate};
   program.passes = passes.records();
