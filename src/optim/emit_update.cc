@@ -42,7 +42,7 @@ std::string learning_rate_input(double factor) {
 
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
                  const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite) {
-  std::vector<ValueId> inputs{graph.input(learning_rate_input(group.front().rate_factor)),
+  ValueIds inputs{graph.input(learning_rate_input(group.front().rate_factor)),
                               graph.input("step"), clip, finite};
   std::vector<std::string> names;
   for (const Parameter& parameter : group) {

@@ -8,7 +8,7 @@ namespace plimsoll {
 namespace {
 
 // Returns true if each pair of values has one type and one division among ranks, or is absent on both sides.
-bool same_types(const Graph& graph, const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
+bool same_types(const Graph& graph, const ValueIds& a, const ValueIds& b) {
   return std::ranges::equal(a, b, [&](ValueId left, ValueId right) {
     if (left == kNoValue || right == kNoValue) return left == right;
     return graph.value(left).type == graph.value(right).type &&
@@ -24,7 +24,7 @@ bool is_same_kind(const Graph& graph, const Op& a, const Op& b) {
 size_t hash_of(const Graph& graph, const Op& op) {
   size_t hash = std::hash<const OpDef*>()(op.def);
   const auto mix = [&](int64_t x) { hash = (hash ^ static_cast<size_t>(x)) * 0x9e3779b97f4a7c15u; };
-  for (const std::vector<ValueId>* ids : {&op.inputs, &op.outputs}) {
+  for (const ValueIds* ids : {&op.inputs, &op.outputs}) {
     for (ValueId id : *ids) {
       if (id == kNoValue) continue;
       const ValueType& type = graph.value(id).type;

@@ -1,8 +1,11 @@
 // Named constants of an op: integers, numbers and words. They are sorted by name, so that two ops with the same
-// attributes compare equal and print the same text. Thread-safe: values only.
+// attributes compare equal and print the same text. Copies share the list until one of them changes, because passes copy ops often
+// and rarely change their attributes. Thread-safe: values only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,18 +20,22 @@ using AttributeValue = std::variant<int64_t, double, std::string>;
 
 class Attributes {
  public:
+  using Items = std::vector<std::pair<std::string, AttributeValue>>;
+
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<std::string_view, AttributeValue>> items) {
+    own().reserve(items.size());
     for (const auto& [name, value] : items) set(name, value);
   }
 
   void set(std::string_view name, AttributeValue value) {
-    auto it = items_.begin();
-    while (it != items_.end() && it->first < name) ++it;
-    if (it != items_.end() && it->first == name) {
+    Items& items = own();
+    auto it = items.begin();
+    while (it != items.end() && it->first < name) ++it;
+    if (it != items.end() && it->first == name) {
       it->second = std::move(value);
     } else {
-      items_.insert(it, {std::string(name), std::move(value)});
+      items.insert(it, {std::string(name), std::move(value)});
     }
   }
   bool has(std::string_view name) const { return find(name) != nullptr; }
@@ -41,12 +48,18 @@ class Attributes {
     const AttributeValue* value = find(name);
     return value == nullptr ? fallback : std::get<int64_t>(*value);
   }
-  const std::vector<std::pair<std::string, AttributeValue>>& items() const { return items_; }
-  friend bool operator==(const Attributes&, const Attributes&) = default;
+  const Items& items() const {
+    static const Items none;
+    return items_ ? *items_ : none;
+  }
+  friend bool operator==(const Attributes& a, const Attributes& b) {
+    return a.items_ == b.items_ || a.items() == b.items();
+  }
 
  private:
   const AttributeValue* find(std::string_view name) const {
-    for (const auto& [key, value] : items_) {
+    if (!items_) return nullptr;
+    for (const auto& [key, value] : *items_) {
       if (key == name) return &value;
     }
     return nullptr;
@@ -58,8 +71,20 @@ class Attributes {
     PLIMSOLL_CHECK(std::holds_alternative<T>(*value), "attribute '{}' has another type", name);
     return std::get<T>(*value);
   }
+  // Returns a list that no other object shares.
+  Items& own() {
+    if (!items_) {
+      items_ = std::make_shared<Items>();
+    } else if (items_.use_count() > 1) {
+      items_ = std::make_shared<Items>(*items_);
+    } else {
+      // Another thread may just have dropped its copy; what it has read before happens before the change.
+      std::atomic_thread_fence(std::memory_order_acquire);
+    }
+    return *items_;
+  }
 
-  std::vector<std::pair<std::string, AttributeValue>> items_;
+  std::shared_ptr<Items> items_;  // null: no attributes
 };
 
 }  // namespace plimsoll

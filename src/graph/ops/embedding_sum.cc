@@ -84,7 +84,7 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
   // Emits one sort per table whose gradient is wanted.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
-    std::vector<ValueId> inputs{op.inputs[kCuSeqlens]};
+    ValueIds inputs{op.inputs[kCuSeqlens]};
     std::vector<std::string> names;
     int64_t rows = 0;
     for (const size_t i : tables) {

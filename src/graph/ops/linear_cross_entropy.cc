@@ -98,7 +98,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
     const ValueId d_loss = context.d_output(kLoss);
     if (d_loss == kNoValue) return;
     Graph& graph = context.graph();
-    std::vector<ValueId> inputs = op.inputs;
+    ValueIds inputs = op.inputs;
     inputs.push_back(d_loss);
     if (context.wants(kX)) {
       context.set(kX, emit(graph, linear_cross_entropy_bwd_op(), inputs, op.attributes,

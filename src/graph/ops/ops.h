@@ -421,10 +421,10 @@ struct DropoutSpec {
 };
 
 // Emits an op and returns its first output. The output is called `name`, or a unique name that begins with it.
-ValueId emit(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs, Attributes attributes = {},
+ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes = {},
              std::string_view name = {});
 // Emits an op and returns all outputs.
-std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs,
+std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs,
                               Attributes attributes = {}, std::span<const std::string> names = {});
 
 // Emits op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless `dtype` states another.

@@ -105,17 +105,18 @@ const OpDef* find_op(std::string_view name) {
   return it != ops.end() && (*it)->name() == name ? *it : nullptr;
 }
 
-ValueId emit(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs, Attributes attributes,
+ValueId emit(Graph& graph, const OpSchema& def, ValueIds inputs, Attributes attributes,
              std::string_view name) {
   const std::array<std::string, 1> names{std::string(name.empty() ? def.name() : name)};
   const OpId id = graph.add_op(def, std::move(inputs), std::move(attributes), names);
   return graph.op(id).outputs.front();
 }
 
-std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs,
+std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, ValueIds inputs,
                               Attributes attributes, std::span<const std::string> names) {
   const OpId id = graph.add_op(def, std::move(inputs), std::move(attributes), names);
-  return graph.op(id).outputs;
+  const ValueIds& outputs = graph.op(id).outputs;
+  return {outputs.begin(), outputs.end()};
 }
 
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name) {

@@ -24,7 +24,7 @@ std::string key_of(const Op& op) {
 void merge_equal_ops(Graph& graph) {
   std::vector<ValueId> replacement(graph.values().size());
   for (size_t i = 0; i < replacement.size(); ++i) replacement[i] = ValueId{static_cast<uint32_t>(i)};
-  std::unordered_map<std::string, std::vector<ValueId>> first;
+  std::unordered_map<std::string, ValueIds> first;
   std::vector<Op> ops;
   ops.reserve(graph.ops().size());
   for (Op& op : graph.ops()) {

@@ -130,7 +130,7 @@ class DelayGradients {
                                [&](uint32_t before) { return sums_gradients(ops_[before]); });
   }
 
-  int64_t bytes_of(const std::vector<ValueId>& values) const {
+  int64_t bytes_of(const ValueIds& values) const {
     int64_t bytes = 0;
     for (const ValueId id : values) bytes += id == kNoValue ? 0 : graph_.value(id).bytes({});
     return bytes;

@@ -74,7 +74,7 @@ class LossWithGradients {
     const bool needs_memory = grad && rewriter_.op(*grad).inputs[Grad::kIntoW] == kNoValue;
     if (needs_memory && x[0].at(bucket_) < x[1].at(bucket_)) return;
     const Op& gradient = rewriter_.op(bwd.value_or(grad.value_or(at)));
-    std::vector<ValueId> inputs = loss.inputs;
+    ValueIds inputs = loss.inputs;
     inputs.push_back(gradient.inputs[Bwd::kDLoss]);
     for (const int input : {Grad::kIntoW, Grad::kIntoBias, Grad::kFlag})
       inputs.push_back(grad ? rewriter_.op(*grad).inputs[static_cast<size_t>(input)] : kNoValue);

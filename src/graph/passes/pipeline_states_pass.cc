@@ -2,6 +2,8 @@
 // pipeline read, such as a table of words that is also the head, is a weight of both: they sum its gradient before the update, so
 // that both make the same update. The norm of all gradients is that of the whole model: each stage computes the norm of its own
 // gradients, the last one without those of shared weights, and the stages exchange these numbers.
+#include <algorithm>
+
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -98,7 +100,10 @@ class PipelineStates {
 
   void divide_norm(Op op) {
     // The first stage counts the gradients of shared weights.
-    if (division_.stage > 0) std::erase_if(op.inputs, [&](ValueId id) { return sums_.contains(id); });
+    if (division_.stage > 0) {
+      const auto is_sum = [&](ValueId id) { return sums_.contains(id); };
+      op.inputs.erase(std::remove_if(op.inputs.begin(), op.inputs.end(), is_sum), op.inputs.end());
+    }
     append_divided_norm(graph_, op, {.ranks = division_.num_stages()}, MeshAxis::kPipeline, ops_);
   }
 

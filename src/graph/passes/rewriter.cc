@@ -54,7 +54,7 @@ void Rewriter::apply() {
   graph_.drop_unused_values();
 }
 
-Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> inputs,
+Op op_instead_of(const Op& replaced, const OpSchema& def, ValueIds inputs,
                  Attributes attributes) {
   return {.def = &def,
           .inputs = std::move(inputs),

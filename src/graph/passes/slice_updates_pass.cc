@@ -143,7 +143,7 @@ class SliceUpdates {
 
   // Returns the op with the parameters [first, end) only.
   static Op with_parameters(const Op& op, size_t stride, size_t first, size_t end) {
-    const auto at = [](const std::vector<ValueId>& list, size_t i) {
+    const auto at = [](const ValueIds& list, size_t i) {
       return list.begin() + static_cast<std::ptrdiff_t>(i);
     };
     Op part = op;
