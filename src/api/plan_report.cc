@@ -286,20 +286,21 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
   return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
 }
 
-// Returns the plan of the run, and of a pipeline that of the stage that needs the most memory, for which it changes the setup.
-Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs& shared) {
-  Plan plan = build_plan(setup.request, shared);
+// Returns the plan of the run, and of a pipeline that of the stage that needs the most memory, for which it changes the setup. If
+// `shared` is not null, other plans are made from the same graphs later.
+Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs* shared) {
+  Plan plan = shared != nullptr ? build_plan(setup.request, *shared) : build_plan(setup.request);
   if (!plan.is_pipelined()) return plan;
   const auto largest = std::ranges::max_element(plan.stages, {}, &StagePlan::total_bytes);
   const int64_t stage = largest - plan.stages.begin();
   if (stage == setup.facts.stage) return plan;
   setup.facts.stage = setup.request.ranks.stage = stage;
-  return build_plan(setup.request, shared);
+  return build_plan(setup.request);
 }
 
 PlanReport report_of_setup(RunSetup setup, Savings savings, const Environment& environment) {
   SharedGraphs shared;
-  const Plan plan = plan_of_largest_stage(setup, shared);
+  const Plan plan = plan_of_largest_stage(setup, savings == Savings::kPlan ? &shared : nullptr);
   require_states_folder(plan, setup.arguments, posix_file_system(), 0, setup.arguments.nproc_per_node);
   PlanReport report =
       make_plan_report(plan, setup.spec(), setup.plan_labels, savings, table_style(environment), {}, &shared);
@@ -332,8 +333,7 @@ PlanReport plan_run_with_links(const Arguments& arguments, const std::string& li
 
 void require_fit(const Arguments& arguments, const Environment& environment) {
   RunSetup setup = prepare_plan(arguments, environment);
-  SharedGraphs shared;
-  const Plan plan = plan_of_largest_stage(setup, shared);
+  const Plan plan = plan_of_largest_stage(setup, nullptr);
   require_fit(plan, setup.spec(), setup.plan_labels);
 }
 
