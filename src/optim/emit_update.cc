@@ -46,11 +46,11 @@ void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> gr
                               graph.input("step"), clip, finite};
   std::vector<std::string> names;
   for (const Parameter& parameter : group) {
-    const Value weight = graph.value(parameter.weight);
     inputs.push_back(parameter.weight);
     inputs.push_back(parameter.gradient);
-    names.push_back(weight.name + ".updated");
-    for (const UpdateState& state : states_of(parameter, weight.type)) {
+    names.push_back(graph.value(parameter.weight).name + ".updated");
+    const ValueType type = graph.value(parameter.weight).type;
+    for (const UpdateState& state : states_of(parameter, type)) {
       inputs.push_back(
           graph.add_value(state.name + "/" + parameter.name, state.type, Storage::kOptimizerState));
       names.push_back(state.name + ".updated/" + parameter.name);

@@ -39,9 +39,14 @@ bool is_new(const Graph& graph, ValueId id) {
 }  // namespace
 
 std::vector<Lifetime> find_lifetimes(const Graph& graph) {
+  return find_lifetimes(graph, find_queued_ops(graph));
+}
+
+std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> all_queued) {
   constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
   std::vector<uint32_t> lifetime_of(graph.values().size(), kUnseen);
   std::vector<Lifetime> lifetimes;
+  lifetimes.reserve(graph.ops().size());
   const auto touch = [&](ValueId id, uint32_t position) {
     const ValueId root = root_of(graph, id);
     const bool is_deferred = graph.value(root).storage == Storage::kDeferred;
@@ -74,7 +79,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
     }
     for (ValueId id : op.outputs) touch(id, i);
   }
-  for (const QueuedOp& queued : find_queued_ops(graph)) {
+  for (const QueuedOp& queued : all_queued) {
     const Op& op = graph.ops()[queued.op];
     for (ValueId id : values_in_use(op)) {
       if (id != kNoValue) touch(id, queued.end - 1);
@@ -91,9 +96,10 @@ LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket&
 }
 
 std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket) {
+  const std::vector<Lifetime> lifetimes = find_lifetimes(graph);
   std::vector<LiveRange> ranges;
-  for (const Lifetime& lifetime : find_lifetimes(graph))
-    ranges.push_back(live_range(graph, lifetime, bucket));
+  ranges.reserve(lifetimes.size());
+  for (const Lifetime& lifetime : lifetimes) ranges.push_back(live_range(graph, lifetime, bucket));
   return ranges;
 }
 

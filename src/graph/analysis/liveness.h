@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/analysis/analysis.h"
 #include "graph/ir/graph.h"
 
 namespace plimsoll {
@@ -30,13 +31,13 @@ struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;
   uint32_t last = 0;
-  std::vector<ValueId> sizes =
-      {};  // one version of each type; the largest version in a bucket determines the bytes
+  ValueIds sizes = {};  // one version of each type; the largest version in a bucket determines the bytes
 };
 
 // Returns every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph
-// verifies.
+// verifies. `queued`: find_queued_ops(graph).
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
+std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> queued);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);
 std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket);
 

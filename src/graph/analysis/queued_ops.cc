@@ -27,6 +27,7 @@ class ListPerValue {
     entries_.push_back({number, first_[index_of(id)]});
     first_[index_of(id)] = static_cast<uint32_t>(entries_.size() - 1);
   }
+  bool is_empty(ValueId id) const { return first_[index_of(id)] == kEnd; }
   void clear(ValueId id) { first_[index_of(id)] = kEnd; }
   // Calls visit(number) for the numbers of a list, the last one first. `visit` may add to other lists.
   template <typename Visit>
@@ -94,15 +95,15 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
       to_host.clear();
     }
     for (ValueId id : op.inputs) {
-      if (id != kNoValue) disturb(written_by, id, i, kNoValue);
+      if (id != kNoValue && !written_by.is_empty(id)) disturb(written_by, id, i, kNoValue);
     }
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
       // A copy of other elements may still read or write these bytes when they belong to the newer version of the
       // value.
-      disturb(read_by, older, i, id);
-      disturb(written_by, older, i, id);
+      if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
+      if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }
     if (!to_host.empty()) {
       const auto ended = static_cast<size_t>(op.attributes.integer_or("ended", 0));

@@ -289,7 +289,7 @@ class OpDef {
   virtual bool crosses_spaces() const { return false; }
 };
 
-// Checks the invariants of a graph (graph.h). Runs before and after every pass.
+// Checks the invariants of a graph (graph.h). The pass manager states when (graph/passes/pass.h).
 
 // Returns a description of the first broken invariant (op, value and both sides), or nothing. Cost: linear in ops and
 // operands.

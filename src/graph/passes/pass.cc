@@ -108,7 +108,8 @@ void PassManager::changed(const Graph& graph, std::string_view when) const {
 }
 
 void PassManager::finish(const Graph& graph) const {
-  if (!options_.verifies_each_pass()) verify(graph, "after the last pass; --dump_passes FOLDER names the pass at fault");
+  if (options_.verification == Verification::kOnce && !options_.dump)
+    verify(graph, "after the last pass; --dump_passes FOLDER names the pass at fault");
 }
 
 }  // namespace plimsoll

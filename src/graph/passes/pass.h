@@ -55,9 +55,10 @@ struct Pass {
 // The value of stop_after with which no pass runs.
 inline constexpr std::string_view kStopAfterNone = "none";
 
-// When the graph of a program is verified: after each pass, which names the pass that broke an invariant, or only in its final form.
-// No plan is made of a graph that does not verify in either case. Verification after each pass takes a fifth of the time of planning.
-enum class Verification : uint8_t { kAfterEachPass, kOnce };
+// When the graph of a program is verified: after each pass, which names the pass that broke an invariant; only in its final form; or
+// not at all, for a plan whose sizes are shown as an example. The graph of every plan that may run is verified. Verification after each
+// pass takes a fifth of the time of planning.
+enum class Verification : uint8_t { kAfterEachPass, kOnce, kNever };
 
 struct PassOptions {
   std::set<std::string, std::less<>> disabled;  // names of passes to skip

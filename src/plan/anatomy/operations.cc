@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph/analysis/analysis.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
 #include "plan/compile/op_times.h"
@@ -20,15 +21,19 @@ struct OpFigures {
 };
 
 std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) {
-  std::vector<OpFigures> figures;
-  figures.reserve(program.graph.ops().size());
+  const OpKinds kinds = find_op_kinds(program.graph);
+  std::vector<OpFigures> of_kind;
+  of_kind.reserve(kinds.first_op.size());
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
-  for (const Op& op : program.graph.ops()) {
-    const OpView view{program.graph, op};
-    const OpSchema& schema = schema_of(op);
+  for (const uint32_t first : kinds.first_op) {
+    const OpView view{program.graph, program.graph.ops()[first]};
+    const OpSchema& schema = schema_of(view.op);
     const Cost cost = schema.cost(view, usual);
-    figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
+    of_kind.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, usual, plan.request)});
   }
+  std::vector<OpFigures> figures;
+  figures.reserve(kinds.of_op.size());
+  for (const uint32_t kind : kinds.of_op) figures.push_back(of_kind[kind]);
   if (program.ops.size() != figures.size()) return figures;
   std::vector<double> op_ms;
   op_ms.reserve(figures.size());

@@ -19,14 +19,14 @@
 namespace plimsoll {
 
 struct PlanGraphs {
-  std::vector<WeightSpec> weights = {};
+  WeightList weights = {};
   Programs programs = {};
 };
 
 // The first part of a training program: the model, its loss and the gradients, before the optimizer. Plans that differ in the
 // optimizer, in what ranks exchange, or in whether an fp32 model accumulates gradients, have the same one.
 struct GradientGraph {
-  std::vector<WeightSpec> weights = {};
+  WeightList weights = {};
   Graph graph = Graph();
   std::vector<Parameter> parameters = {};
   LossScale loss_scale = {};

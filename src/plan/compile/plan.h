@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <unordered_map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -119,13 +120,13 @@ struct StagePlan {
 
 struct Plan {
   PlanRequest request = {};
-  std::vector<WeightSpec> weights = {};
+  WeightList weights = {};
   std::vector<WeightCopy> weight_copies = {};  // valid after loading and after each update
   std::map<std::string, SplitWeight> split_weights =
       {};  // key: the name of the weight, which is not a buffer itself
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
-  std::map<std::string, size_t> persistent_by_name = {};
+  std::unordered_map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;  // the offset of the transient region
   Programs programs = {};
   std::vector<ScheduleEntry> step_schedule = {};  // the schedule of an optimizer step; empty without training

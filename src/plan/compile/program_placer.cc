@@ -46,7 +46,7 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   }
   enter_persistent(plan, program);
   program.ops.resize(graph.ops().size());
-  for (const QueuedOp& queued : find_queued_ops(graph)) {
+  for (const QueuedOp& queued : buffers_.queued_ops()) {
     program.ops[queued.op].queue = queued.queue;
     program.ops[queued.op].queue_end = queued.end;
     const Op& op = graph.ops()[queued.op];
