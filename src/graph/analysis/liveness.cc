@@ -45,10 +45,15 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> all_queued) {
   constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
   std::vector<uint32_t> lifetime_of(graph.values().size(), kUnseen);
+  const std::vector<Value>& values = graph.values();
+  std::vector<ValueId> roots;
+  roots.reserve(values.size());
+  for (uint32_t i = 0; i < values.size(); ++i)
+    roots.push_back(values[i].version_of == kNoValue ? ValueId{i} : root_of(graph, ValueId{i}));
   std::vector<Lifetime> lifetimes;
   lifetimes.reserve(graph.ops().size());
   const auto touch = [&](ValueId id, uint32_t position) {
-    const ValueId root = root_of(graph, id);
+    const ValueId root = roots[index_of(id)];
     const bool is_deferred = graph.value(root).storage == Storage::kDeferred;
     if (!is_deferred && graph.value(root).storage != Storage::kTransient) return;
     uint32_t& index = lifetime_of[index_of(root)];
@@ -73,7 +78,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
       // Overwriting the deferred content of the previous run does not count as reading it.
-      const bool is_deferred = graph.value(root_of(graph, id)).storage == Storage::kDeferred;
+      const bool is_deferred = graph.value(roots[index_of(id)]).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
     }

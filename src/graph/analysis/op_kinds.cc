@@ -60,6 +60,10 @@ class KindOfOp {
     for (const ValueIds* ids : {&op.inputs, &op.outputs}) {
       for (ValueId id : *ids) hash = mixed(hash, type_of(id));
     }
+    // Many ops differ in nothing but the site of their dropout.
+    for (const auto& [name, value] : op.attributes.items()) {
+      if (const auto* integer = std::get_if<int64_t>(&value)) hash = mixed(hash, *integer);
+    }
     return hash;
   }
 

@@ -30,10 +30,10 @@ class Recompute {
   }
 
   void run() {
-    const std::vector<Op> old_ops = graph_.ops();
     graph_.set_segment(Segment::kBackward);
     std::vector<Op> ops;
-    for (Op op : old_ops) {
+    ops.reserve(2 * graph_.ops().size());
+    for (Op op : graph_.ops()) {
       if (op.segment == Segment::kBackward) {
         for (ValueId& id : op.inputs) id = replacement(id, ops);
       }

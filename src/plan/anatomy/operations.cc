@@ -21,7 +21,10 @@ struct OpFigures {
 };
 
 std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) {
-  const OpKinds kinds = find_op_kinds(program.graph);
+  // A program that was not placed has no list of kinds.
+  const bool has_kinds = program.kinds.of_op.size() == program.graph.ops().size();
+  const OpKinds found = has_kinds ? OpKinds() : find_op_kinds(program.graph);
+  const OpKinds& kinds = has_kinds ? program.kinds : found;
   std::vector<OpFigures> of_kind;
   of_kind.reserve(kinds.first_op.size());
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);

@@ -46,6 +46,7 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   }
   enter_persistent(plan, program);
   program.ops.resize(graph.ops().size());
+  program.kinds = kernels_.kinds();
   for (const QueuedOp& queued : buffers_.queued_ops()) {
     program.ops[queued.op].queue = queued.queue;
     program.ops[queued.op].queue_end = queued.end;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "graph/analysis/analysis.h"
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 #include "graph/passes/pass.h"
@@ -88,6 +89,7 @@ struct ProgramPlan {
   // The offset of each value from the start of its space's arena; -1 for values that have no place.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
+  OpKinds kinds = {};  // the kinds of its ops
   std::vector<TransientBuffer> buffers = {};       // buffers in the device's arena
   std::vector<TransientBuffer> host_buffers = {};  // buffers in the host's arena
   // The number of micro-batches whose forward pass may have run and whose backward pass has not. Values that are saved for the
