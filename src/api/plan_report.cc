@@ -264,7 +264,7 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
   report.summary = plan_summary(plan, labels);
   report.line = plan_headline(plan, labels);
   if (savings == Savings::kPlan) {
-    SharedGraphs none;
+    SharedGraphs none(ChunkedGraphs::kShared);
     add_changes(plan, run, labels, style.columns, shared == nullptr ? none : *shared, report);
   }
   if (plan.request.generation.num_pages > 0) report.generation = generation_of(plan, beams);
@@ -299,7 +299,7 @@ Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs* shared) {
 }
 
 PlanReport report_of_setup(RunSetup setup, Savings savings, const Environment& environment) {
-  SharedGraphs shared;
+  SharedGraphs shared(ChunkedGraphs::kShared);
   const Plan plan = plan_of_largest_stage(setup, savings == Savings::kPlan ? &shared : nullptr);
   require_states_folder(plan, setup.arguments, posix_file_system(), 0, setup.arguments.nproc_per_node);
   PlanReport report =

@@ -158,7 +158,7 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
 TEST(SharedGraphs, ChangeNoPlan) {
   const std::vector<PlanRequest> requests = different_requests();
   for (const bool is_announced : {false, true}) {
-    SharedGraphs shared;
+    SharedGraphs shared(is_announced ? ChunkedGraphs::kShared : ChunkedGraphs::kBegunEachTime);
     if (is_announced) {
       for (const PlanRequest& request : requests) shared.announce(request);
     }

@@ -7,19 +7,19 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the parts of this request's graphs are shared. Graphs with logits in chunks depend on the bucket, and the plan of
-// a run that neither trains nor evaluates has only one program; they are begun each time. Each stage of a pipeline has its own graphs.
-bool shares_parts(const PlanRequest& request) {
-  return request.train && request.ranks.pipeline_size == 1 && request.generation.num_pages == 0 &&
-         !request.passes.dump && !chunks_loss(request, request.batches.train);
-}
-
 // Returns true if planning this request may begin its graphs more than once (plan_within_limit()).
 bool may_begin_again(const PlanRequest& request) {
   return request.update.offload_states || request.offload.activations;
 }
 
 }  // namespace
+
+// Each stage of a pipeline has its own graphs, and a plan that does not train has only one program.
+bool SharedGraphs::shares_parts(const PlanRequest& request) const {
+  return request.train && request.ranks.pipeline_size == 1 && request.generation.num_pages == 0 &&
+         !request.passes.dump &&
+         (chunked_ == ChunkedGraphs::kShared || !chunks_loss(request, request.batches.train));
+}
 
 template <typename Part>
 SharedGraphs::Group<Part>& SharedGraphs::group_of(const PlanRequest& request, Groups<Part>& groups, Alike alike) {

@@ -11,8 +11,13 @@
 
 namespace plimsoll {
 
+// Graphs with logits in chunks depend on the bucket. A search over buckets begins them each time instead of keeping those of each bucket.
+enum class ChunkedGraphs : uint8_t { kBegunEachTime, kShared };
+
 class SharedGraphs {
  public:
+  explicit SharedGraphs(ChunkedGraphs chunked = ChunkedGraphs::kBegunEachTime) : chunked_(chunked) {}
+
   // Announces a call of begun() with this request. The last of the announced calls that share a part takes it instead of copying
   // it. Calls that are not announced always copy.
   void announce(const PlanRequest& request);
@@ -21,6 +26,9 @@ class SharedGraphs {
   PlanGraphs begun(const PlanRequest& request);
 
  private:
+  // Returns true if the parts of this request's graphs are shared.
+  bool shares_parts(const PlanRequest& request) const;
+
   // The requests that share a part.
   template <typename Part>
   struct Group {
@@ -40,6 +48,7 @@ class SharedGraphs {
   template <typename Part, typename Make>
   static Part part_of(Group<Part>& group, const Make& make);
 
+  const ChunkedGraphs chunked_;
   std::mutex mutex_;  // guards the lists; each group has its own mutex
   Groups<GradientGraph> gradients_;
   Groups<PlanGraphs> training_;  // weights and the program for training
